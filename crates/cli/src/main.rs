@@ -1,0 +1,2 @@
+//! The apus command.
+fn main() {}

@@ -1,0 +1,244 @@
+//! Message content (RFC 9110 section 6.4), in forms that a connection driver can see through.
+
+use std::fmt;
+use std::fs::File;
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+use crate::Headers;
+
+/// The content of a request or a response.
+///
+/// The driver of a connection matches on it: bytes join the head in one write, a file range goes to
+/// `sendfile`, a stream is polled as fast as the peer reads.
+#[derive(Default)]
+pub enum Body {
+    /// No content.
+    #[default]
+    Empty,
+    /// Content that is in memory.
+    Bytes(Bytes),
+    /// A part of a file.
+    File(FileRange),
+    /// Content that comes in frames, with back-pressure: nothing is polled before it can be sent.
+    Stream(Box<dyn BodyStream>),
+}
+
+/// A part of an open file, not longer than the file was when it was opened.
+#[derive(Clone, Debug)]
+pub struct FileRange {
+    /// The file; its position is never used or moved.
+    pub file: Arc<File>,
+    /// Where the range starts, in bytes.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub len: u64,
+}
+
+/// Content that comes in frames.
+pub trait BodyStream {
+    /// The next frame; `None` after the last one. Not polled again after `None` or an error.
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>>;
+
+    /// The bytes of data still to come, where that is known exactly.
+    fn remaining(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// A piece of streamed content.
+#[derive(Debug)]
+pub enum Frame {
+    /// Data in memory.
+    Data(Bytes),
+    /// Data in a file.
+    File(FileRange),
+    /// The trailer section (RFC 9110 section 6.5); no data follows.
+    Trailers(Headers),
+}
+
+/// Why content ended before it was whole.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BodyError {
+    /// The peer closed or reset the connection: a broken network, or a client that gave up.
+    Disconnected,
+    /// The peer broke the framing, as with an invalid chunk size: a faulty or hostile peer.
+    Malformed,
+    /// The peer sent slower than the limits allow.
+    TimedOut,
+    /// The content is larger than the limit set for it.
+    TooLarge,
+    /// The source of the content failed.
+    Source(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Disconnected => f.write_str("the peer disconnected before the content ended"),
+            Self::Malformed => f.write_str("the content is not framed as HTTP requires"),
+            Self::TimedOut => f.write_str("the content came too slowly"),
+            Self::TooLarge => f.write_str("the content is larger than allowed"),
+            Self::Source(error) => write!(f, "the source of the content failed: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for BodyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Source(error) => Some(&**error),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for BodyError {
+    fn from(error: io::Error) -> Self {
+        Self::Source(error.into())
+    }
+}
+
+impl Body {
+    /// A body whose frames come from `stream`.
+    pub fn stream(stream: impl BodyStream + 'static) -> Self {
+        Self::Stream(Box::new(stream))
+    }
+
+    /// The length of the data in bytes, where it is known.
+    pub fn len(&self) -> Option<u64> {
+        match self {
+            Self::Empty => Some(0),
+            Self::Bytes(bytes) => Some(bytes.len() as u64),
+            Self::File(range) => Some(range.len),
+            Self::Stream(stream) => stream.remaining(),
+        }
+    }
+
+    /// Whether it is known that there is no data.
+    pub fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+
+    /// The next frame; `None` after the last one.
+    ///
+    /// # Errors
+    /// The content broke off; see [`BodyError`].
+    pub async fn frame(&mut self) -> Option<Result<Frame, BodyError>> {
+        poll_fn(|cx| self.poll_frame(cx)).await
+    }
+
+    /// As [`Body::frame`], for code that is polled.
+    pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        match self {
+            Self::Stream(stream) => {
+                let polled = stream.poll_frame(cx);
+                if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
+                    *self = Self::Empty;
+                }
+                polled
+            }
+            whole => Poll::Ready(match std::mem::take(whole) {
+                Self::Bytes(bytes) if !bytes.is_empty() => Some(Ok(Frame::Data(bytes))),
+                Self::File(range) if range.len > 0 => Some(Ok(Frame::File(range))),
+                _ => None,
+            }),
+        }
+    }
+
+    /// The same content, cut off with [`BodyError::TooLarge`] once it is longer than `max` bytes.
+    #[must_use]
+    pub fn limit(self, max: u64) -> Self {
+        match self {
+            Self::Stream(inner) => Self::stream(Limited { inner, left: max }),
+            whole if whole.len().is_some_and(|len| len > max) => Self::stream(Limited {
+                inner: Box::new(Whole(whole)),
+                left: max,
+            }),
+            whole => whole,
+        }
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("Empty"),
+            Self::Bytes(bytes) => write!(f, "Bytes({} bytes)", bytes.len()),
+            Self::File(range) => write!(f, "File({} bytes from {})", range.len, range.offset),
+            Self::Stream(stream) => write!(f, "Stream({:?} bytes)", stream.remaining()),
+        }
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        if bytes.is_empty() {
+            Self::Empty
+        } else {
+            Self::Bytes(bytes)
+        }
+    }
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(bytes: Vec<u8>) -> Self {
+        Bytes::from(bytes).into()
+    }
+}
+
+impl From<String> for Body {
+    fn from(text: String) -> Self {
+        Bytes::from(text).into()
+    }
+}
+
+impl From<&'static str> for Body {
+    fn from(text: &'static str) -> Self {
+        Bytes::from_static(text.as_bytes()).into()
+    }
+}
+
+struct Whole(Body);
+
+impl BodyStream for Whole {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        self.0.poll_frame(cx)
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        self.0.len()
+    }
+}
+
+struct Limited {
+    inner: Box<dyn BodyStream>,
+    left: u64,
+}
+
+impl BodyStream for Limited {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        let polled = self.inner.poll_frame(cx);
+        let len = match &polled {
+            Poll::Ready(Some(Ok(Frame::Data(bytes)))) => bytes.len() as u64,
+            Poll::Ready(Some(Ok(Frame::File(range)))) => range.len,
+            _ => return polled,
+        };
+        match self.left.checked_sub(len) {
+            Some(left) => {
+                self.left = left;
+                polled
+            }
+            None => Poll::Ready(Some(Err(BodyError::TooLarge))),
+        }
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        self.inner.remaining()
+    }
+}

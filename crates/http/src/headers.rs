@@ -1,0 +1,383 @@
+//! Field lines of a message (RFC 9110 section 5), kept in the form in which HTTP/1.1 writes them.
+
+use std::fmt;
+use std::ops::Range;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use smallvec::SmallVec;
+
+/// The field lines of a head or a trailer section, in order.
+///
+/// One buffer holds every line as `name: value CRLF` with the name in lower case, and an index
+/// points into it. Reading a request costs one allocation, writing a response over HTTP/1.1 is one
+/// copy of the buffer, and no line can ever hold a CR, an LF or a NUL.
+#[derive(Clone, Default)]
+pub struct Headers {
+    wire: Vec<u8>,
+    lines: SmallVec<[Line; 12]>,
+}
+
+#[derive(Clone, Copy)]
+struct Line {
+    start: u32,
+    name: u16,
+    value: u32,
+}
+
+impl Line {
+    const SEPARATOR: usize = 2;
+    const END: usize = 2;
+
+    fn name(self) -> Range<usize> {
+        let start = self.start as usize;
+        start..start.saturating_add(usize::from(self.name))
+    }
+
+    fn value(self) -> Range<usize> {
+        let start = self.name().end.saturating_add(Self::SEPARATOR);
+        start..start.saturating_add(self.value as usize)
+    }
+
+    fn whole(self) -> Range<usize> {
+        self.start as usize..self.value().end.saturating_add(Self::END)
+    }
+}
+
+impl Headers {
+    /// An empty section.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An empty section with room for `bytes` of field lines.
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self {
+            wire: Vec::with_capacity(bytes),
+            lines: SmallVec::new(),
+        }
+    }
+
+    /// The number of field lines.
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Whether there is no field line.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// All field lines in HTTP/1.1 wire form, each ended by CRLF, without the empty line.
+    pub fn wire(&self) -> &[u8] {
+        &self.wire
+    }
+
+    /// Field lines in order, as name (lower case) and value.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &[u8])> {
+        self.lines
+            .iter()
+            .map(|line| (self.name(*line), self.value(*line)))
+    }
+
+    /// The value of the first line with this name.
+    pub fn get(&self, name: impl AsRef<str>) -> Option<&[u8]> {
+        self.get_all_inner(name.as_ref()).next()
+    }
+
+    /// The value of the first line with this name, if it is visible ASCII or UTF-8.
+    pub fn get_str(&self, name: impl AsRef<str>) -> Option<&str> {
+        self.get(name)
+            .and_then(|value| std::str::from_utf8(value).ok())
+    }
+
+    /// The values of all lines with this name, in order.
+    pub fn get_all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+        self.get_all_inner(name)
+    }
+
+    fn get_all_inner<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
+        self.lines
+            .iter()
+            .filter(move |line| {
+                usize::from(line.name) == name.len() && self.name(**line).eq_ignore_ascii_case(name)
+            })
+            .map(|line| self.value(*line))
+    }
+
+    /// Whether any line has this name.
+    pub fn contains(&self, name: impl AsRef<str>) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// Adds a line after the others.
+    pub fn append(&mut self, name: &HeaderName, value: &HeaderValue) {
+        self.push(name.as_str().as_bytes(), value.as_bytes());
+    }
+
+    /// Sets the only line with this name.
+    pub fn insert(&mut self, name: &HeaderName, value: &HeaderValue) {
+        self.remove(name);
+        self.append(name, value);
+    }
+
+    /// Adds a line after the others, from bytes that are checked here.
+    ///
+    /// # Errors
+    /// The name is not a token (RFC 9110 section 5.6.2), or the value holds a CR, an LF, a NUL or
+    /// another control byte than a tab (section 5.5). Nothing is added then.
+    pub fn try_append(
+        &mut self,
+        name: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(), InvalidField> {
+        let (name, value) = (name.as_ref(), trim(value.as_ref()));
+        if name.is_empty() || name.len() > usize::from(u16::MAX) || !name.iter().all(|b| token(*b))
+        {
+            return Err(InvalidField::Name);
+        }
+        if u32::try_from(value.len()).is_err() || !value.iter().all(|b| field_value(*b)) {
+            return Err(InvalidField::Value);
+        }
+        self.push(name, value);
+        Ok(())
+    }
+
+    /// Sets the only line with this name, from bytes that are checked here.
+    ///
+    /// # Errors
+    /// As [`Headers::try_append`]; the lines that were there stay then.
+    pub fn try_insert(
+        &mut self,
+        name: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(), InvalidField> {
+        let before = self.lines.len();
+        self.try_append(name.as_ref(), value)?;
+        let Some(added) = self.lines.get(before).copied() else {
+            return Ok(());
+        };
+        let name = self.name(added).to_owned();
+        let mut at = before;
+        while at > 0 {
+            at = at.saturating_sub(1);
+            if self
+                .lines
+                .get(at)
+                .is_some_and(|line| self.name(*line) == name)
+            {
+                self.remove_line(at);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes all lines with this name; tells whether there was one.
+    pub fn remove(&mut self, name: impl AsRef<str>) -> bool {
+        let name = name.as_ref();
+        let mut at = self.lines.len();
+        let before = at;
+        while at > 0 {
+            at = at.saturating_sub(1);
+            if self
+                .lines
+                .get(at)
+                .is_some_and(|line| self.name(*line).eq_ignore_ascii_case(name))
+            {
+                self.remove_line(at);
+            }
+        }
+        self.lines.len() != before
+    }
+
+    /// Removes all lines and keeps the room.
+    pub fn clear(&mut self) {
+        self.wire.clear();
+        self.lines.clear();
+    }
+
+    /// A copy in the form of the `http` crate.
+    pub fn to_header_map(&self) -> HeaderMap {
+        let mut map = HeaderMap::with_capacity(self.len());
+        for (name, value) in self.iter() {
+            if let (Ok(name), Ok(value)) = (
+                HeaderName::from_bytes(name.as_bytes()),
+                HeaderValue::from_bytes(value),
+            ) {
+                map.append(name, value);
+            }
+        }
+        map
+    }
+
+    fn name(&self, line: Line) -> &str {
+        // Names are tokens, which are ASCII.
+        self.wire
+            .get(line.name())
+            .and_then(|name| std::str::from_utf8(name).ok())
+            .unwrap_or("")
+    }
+
+    fn value(&self, line: Line) -> &[u8] {
+        self.wire.get(line.value()).unwrap_or_default()
+    }
+
+    /// Adds a line whose parts are known to be valid.
+    fn push(&mut self, name: &[u8], value: &[u8]) {
+        let (Ok(start), Ok(name_len), Ok(value_len)) = (
+            u32::try_from(self.wire.len()),
+            u16::try_from(name.len()),
+            u32::try_from(value.len()),
+        ) else {
+            // Past 4 GiB of field lines; no limit lets a message come near.
+            return;
+        };
+        self.wire.reserve(
+            name.len()
+                .saturating_add(value.len())
+                .saturating_add(Line::SEPARATOR)
+                .saturating_add(Line::END),
+        );
+        self.wire.extend(name.iter().map(u8::to_ascii_lowercase));
+        self.wire.extend_from_slice(b": ");
+        self.wire.extend_from_slice(value);
+        self.wire.extend_from_slice(b"\r\n");
+        self.lines.push(Line {
+            start,
+            name: name_len,
+            value: value_len,
+        });
+    }
+
+    fn remove_line(&mut self, at: usize) {
+        let removed = self.lines.remove(at).whole();
+        let bytes = u32::try_from(removed.len()).unwrap_or(u32::MAX);
+        self.wire.drain(removed);
+        for line in self.lines.iter_mut().skip(at) {
+            line.start = line.start.saturating_sub(bytes);
+        }
+    }
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map()
+            .entries(
+                self.iter()
+                    .map(|(name, value)| (name, String::from_utf8_lossy(value))),
+            )
+            .finish()
+    }
+}
+
+impl PartialEq for Headers {
+    fn eq(&self, other: &Self) -> bool {
+        self.wire == other.wire
+    }
+}
+
+impl Eq for Headers {}
+
+impl From<&HeaderMap> for Headers {
+    fn from(map: &HeaderMap) -> Self {
+        let mut headers = Self::with_capacity(map.len().saturating_mul(32));
+        for (name, value) in map {
+            headers.append(name, value);
+        }
+        headers
+    }
+}
+
+/// Why a field line was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidField {
+    /// The name is empty or holds a byte that is not a token character (RFC 9110 section 5.6.2).
+    Name,
+    /// The value holds a control byte (RFC 9110 section 5.5).
+    Value,
+}
+
+impl fmt::Display for InvalidField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Name => "a field name must be a token: letters, digits and !#$%&'*+-.^_`|~",
+            Self::Value => "a field value must not hold control characters",
+        })
+    }
+}
+
+impl std::error::Error for InvalidField {}
+
+fn token(byte: u8) -> bool {
+    matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'0'..=b'9' | b'A'..=b'Z'
+        | b'^'..=b'z' | b'|' | b'~')
+}
+
+fn field_value(byte: u8) -> bool {
+    byte == b'\t' || (byte >= b' ' && byte != 0x7f)
+}
+
+/// The value without surrounding optional white space (RFC 9110 section 5.5).
+fn trim(mut value: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = value {
+        value = rest;
+    }
+    while let [rest @ .., b' ' | b'\t'] = value {
+        value = rest;
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header;
+
+    use super::*;
+
+    #[test]
+    fn keeps_lines_in_wire_form_with_lower_case_names() {
+        let mut headers = Headers::new();
+        headers.try_append("Content-Type", " text/html ").unwrap();
+        headers.append(&header::ETAG, &HeaderValue::from_static("\"x\""));
+        assert_eq!(
+            headers.wire(),
+            b"content-type: text/html\r\netag: \"x\"\r\n"
+        );
+        assert_eq!(headers.get_str("CONTENT-TYPE"), Some("text/html"));
+        assert_eq!(headers.get(header::ETAG), Some(&b"\"x\""[..]));
+    }
+
+    #[test]
+    fn removes_and_replaces_every_line_of_a_name() {
+        let mut headers = Headers::new();
+        for (name, value) in [("a", "1"), ("b", "2"), ("A", "3"), ("c", "4")] {
+            headers.try_append(name, value).unwrap();
+        }
+        headers.try_insert("a", "5").unwrap();
+        assert_eq!(headers.wire(), b"b: 2\r\nc: 4\r\na: 5\r\n");
+        assert!(headers.remove("B"));
+        assert!(!headers.remove("B"));
+        let lines: Vec<_> = headers.iter().collect();
+        assert_eq!(lines, [("c", &b"4"[..]), ("a", &b"5"[..])]);
+    }
+
+    #[test]
+    fn refuses_what_would_split_a_message() {
+        let mut headers = Headers::new();
+        for name in ["", "a b", "a:", "a\r", "é"] {
+            assert_eq!(
+                headers.try_append(name, "x"),
+                Err(InvalidField::Name),
+                "{name:?}"
+            );
+        }
+        for value in ["a\rb", "a\nb", "a\0b", "\x7f"] {
+            assert_eq!(
+                headers.try_append("x", value),
+                Err(InvalidField::Value),
+                "{value:?}"
+            );
+        }
+        assert!(headers.is_empty());
+    }
+}

@@ -1,0 +1,27 @@
+//! HTTP messages and the protocol codecs that read and write them.
+//!
+//! Nothing here does I/O, reads a clock or starts a thread. `apus-net` drives the codecs over real
+//! connections; everything above it speaks in [`Request`], [`Response`] and [`Service`].
+
+#![forbid(unsafe_code)]
+
+mod body;
+mod connection;
+mod duplex;
+pub mod fields;
+mod headers;
+mod request;
+mod response;
+mod service;
+mod target;
+
+pub use body::{Body, BodyError, BodyStream, FileRange, Frame};
+pub use connection::{ClientCertificate, ConnectionInfo, Peer, TlsInfo, TlsVersion};
+pub use duplex::{Duplex, Tunnel};
+pub use headers::{Headers, InvalidField};
+pub use request::{Request, RequestParts};
+pub use response::{Completion, Outcome, Response};
+pub use service::{Answer, Service, ServiceFactory, service_fn};
+pub use target::{InvalidTarget, Target};
+
+pub use http::{HeaderName, HeaderValue, Method, StatusCode, Version, header};

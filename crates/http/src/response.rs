@@ -1,0 +1,188 @@
+//! A response on its way to the client.
+
+use std::fmt;
+use std::rc::Rc;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue, StatusCode, header};
+
+use crate::{Body, Headers, Tunnel};
+
+/// A response: status, field lines, content, and what happens once it was sent.
+///
+/// The field lines may be shared with a cache, so that an answer from there costs no copy; they are
+/// copied at the first [`Response::headers_mut`]. `Date`, `Connection`, `Transfer-Encoding` and a
+/// missing `Content-Length` are the connection's to write, not the response's.
+pub struct Response {
+    status: StatusCode,
+    headers: Rc<Headers>,
+    body: Body,
+    attached: Option<Box<Attached>>,
+}
+
+#[derive(Default)]
+struct Attached {
+    tunnel: Option<Tunnel>,
+    observers: Vec<Observer>,
+}
+
+type Observer = Box<dyn FnOnce(&Completion)>;
+
+/// How a response ended.
+#[derive(Clone, Debug)]
+pub struct Completion {
+    /// The status that was sent.
+    pub status: StatusCode,
+    /// Bytes of content handed to the transport, without head and framing.
+    pub body_bytes: u64,
+    /// All bytes handed to the transport, before TLS.
+    pub bytes: u64,
+    /// From the first byte of the request's head to the last byte of the response.
+    pub duration: Duration,
+    /// Whether the client can have got all of it.
+    pub outcome: Outcome,
+}
+
+/// Whether a client can have got all of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All was handed to the transport.
+    Complete,
+    /// The client went away, or read too slowly.
+    ClientGone,
+    /// The source of the content failed; the connection was cut so that the client can tell.
+    SourceFailed,
+}
+
+impl Response {
+    /// An empty response.
+    pub fn new(status: StatusCode) -> Self {
+        Self {
+            status,
+            headers: Rc::default(),
+            body: Body::Empty,
+            attached: None,
+        }
+    }
+
+    /// A response whose field lines are shared, as by a cache.
+    pub fn with_shared_headers(status: StatusCode, headers: Rc<Headers>, body: Body) -> Self {
+        Self {
+            status,
+            headers,
+            body,
+            attached: None,
+        }
+    }
+
+    /// A `text/plain; charset=utf-8` response.
+    pub fn text(status: StatusCode, text: impl Into<Body>) -> Self {
+        Self::new(status)
+            .with_header(
+                &header::CONTENT_TYPE,
+                &HeaderValue::from_static("text/plain; charset=utf-8"),
+            )
+            .with_body(text)
+    }
+
+    /// This response with another body.
+    #[must_use]
+    pub fn with_body(mut self, body: impl Into<Body>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// This response with a field set.
+    #[must_use]
+    pub fn with_header(mut self, name: &HeaderName, value: &HeaderValue) -> Self {
+        self.headers_mut().insert(name, value);
+        self
+    }
+
+    /// The status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// Changes the status.
+    pub fn set_status(&mut self, status: StatusCode) {
+        self.status = status;
+    }
+
+    /// The field lines.
+    pub fn headers(&self) -> &Headers {
+        &self.headers
+    }
+
+    /// The field lines to change; copies them if they are shared.
+    pub fn headers_mut(&mut self) -> &mut Headers {
+        Rc::make_mut(&mut self.headers)
+    }
+
+    /// The content.
+    pub fn body(&self) -> &Body {
+        &self.body
+    }
+
+    /// The content to change.
+    pub fn body_mut(&mut self) -> &mut Body {
+        &mut self.body
+    }
+
+    /// Takes the content out, leaving none.
+    pub fn take_body(&mut self) -> Body {
+        std::mem::take(&mut self.body)
+    }
+
+    /// Hands the connection over to `tunnel` once this response was sent. The status must be 101,
+    /// or 2xx as the answer to CONNECT; with any other status the tunnel is dropped.
+    pub fn set_tunnel(&mut self, tunnel: Tunnel) {
+        self.attached.get_or_insert_default().tunnel = Some(tunnel);
+    }
+
+    /// What is to take the connection over.
+    pub fn take_tunnel(&mut self) -> Option<Tunnel> {
+        self.attached
+            .as_mut()
+            .and_then(|attached| attached.tunnel.take())
+    }
+
+    /// Calls `observer` when the response was sent or broke off.
+    pub fn on_complete(&mut self, observer: impl FnOnce(&Completion) + 'static) {
+        self.attached
+            .get_or_insert_default()
+            .observers
+            .push(Box::new(observer));
+    }
+
+    /// Whether anybody waits for the end of this response.
+    pub fn is_observed(&self) -> bool {
+        self.attached
+            .as_ref()
+            .is_some_and(|attached| !attached.observers.is_empty())
+    }
+
+    /// Takes out what waits for the end of this response.
+    pub fn take_observers(&mut self) -> Vec<Observer> {
+        self.attached
+            .as_mut()
+            .map(|attached| std::mem::take(&mut attached.observers))
+            .unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Response")
+            .field("status", &self.status)
+            .field("headers", &self.headers)
+            .field("body", &self.body)
+            .finish_non_exhaustive()
+    }
+}
+
+impl From<StatusCode> for Response {
+    fn from(status: StatusCode) -> Self {
+        Self::new(status)
+    }
+}

@@ -1,0 +1,265 @@
+//! The request target in its four forms (RFC 9112 section 3.2).
+
+use std::fmt;
+use std::ops::Range;
+
+use http::Method;
+
+/// A request target: visible ASCII, split where its parts begin and end.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Target {
+    text: Box<str>,
+    /// The scheme of an absolute form, from 0.
+    scheme: u16,
+    authority: (u16, u16),
+    /// Where the path starts and ends; the query follows after a `?`.
+    path: (u16, u16),
+}
+
+impl Target {
+    /// Splits the target of a request with this method.
+    ///
+    /// # Errors
+    /// It is in none of the forms that the method allows, holds a byte that is not visible ASCII,
+    /// or is longer than 65,535 bytes.
+    pub fn parse(method: &Method, text: &str) -> Result<Self, InvalidTarget> {
+        let len = u16::try_from(text.len()).map_err(|_| InvalidTarget)?;
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(InvalidTarget);
+        }
+        let whole = |scheme, authority, path_start: u16| {
+            let path = text.get(usize::from(path_start)..).unwrap_or("");
+            // A fragment is not part of any form.
+            if path.contains('#') {
+                return Err(InvalidTarget);
+            }
+            let path_len = memchr::memchr(b'?', path.as_bytes()).unwrap_or(path.len());
+            let path_end = path_start.saturating_add(u16::try_from(path_len).unwrap_or(0));
+            Ok(Self {
+                text: text.into(),
+                scheme,
+                authority,
+                path: (path_start, path_end),
+            })
+        };
+        if *method == Method::CONNECT {
+            if !is_authority(text) || !text.contains(':') {
+                return Err(InvalidTarget);
+            }
+            return whole(0, (0, len), len);
+        }
+        if text.starts_with('/') {
+            return whole(0, (0, 0), 0);
+        }
+        if text == "*" && *method == Method::OPTIONS {
+            return whole(0, (0, 0), 0);
+        }
+        let scheme = text.find("://").ok_or(InvalidTarget)?;
+        let name = text.get(..scheme).unwrap_or("");
+        if !name.eq_ignore_ascii_case("http") && !name.eq_ignore_ascii_case("https") {
+            return Err(InvalidTarget);
+        }
+        let start = scheme.saturating_add(3);
+        let rest = text.get(start..).unwrap_or("");
+        let authority = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        if !is_authority(rest.get(..authority).unwrap_or("")) {
+            return Err(InvalidTarget);
+        }
+        let end = start.saturating_add(authority);
+        let narrow = |at: usize| u16::try_from(at).map_err(|_| InvalidTarget);
+        whole(
+            narrow(scheme)?,
+            (narrow(start)?, narrow(end)?),
+            narrow(end)?,
+        )
+    }
+
+    /// The target as it was received.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The scheme of an absolute form.
+    pub fn scheme(&self) -> Option<&str> {
+        Some(self.part((0, self.scheme))).filter(|scheme| !scheme.is_empty())
+    }
+
+    /// The authority of an absolute or authority form.
+    pub fn authority(&self) -> Option<&str> {
+        Some(self.part(self.authority)).filter(|authority| !authority.is_empty())
+    }
+
+    /// The path as it was sent, percent-encoded: `/...`, `*` for the asterisk form, and empty for
+    /// the authority form. An absolute form without a path has `/`.
+    pub fn path(&self) -> &str {
+        match self.part(self.path) {
+            "" if self.scheme != 0 => "/",
+            path => path,
+        }
+    }
+
+    /// The query without its `?`.
+    pub fn query(&self) -> Option<&str> {
+        self.text
+            .get(usize::from(self.path.1)..)
+            .and_then(|rest| rest.strip_prefix('?'))
+    }
+
+    /// The path with the query, as origin-form has it.
+    pub fn path_and_query(&self) -> &str {
+        match self.text.get(usize::from(self.path.0)..) {
+            Some("") | None if self.scheme != 0 => "/",
+            Some(text) => text,
+            None => "",
+        }
+    }
+
+    fn part(&self, (start, end): (u16, u16)) -> &str {
+        self.text
+            .get(Range {
+                start: start.into(),
+                end: end.into(),
+            })
+            .unwrap_or("")
+    }
+}
+
+/// Whether `text` is `host [":" port]` (RFC 3986 section 3.2) without user information.
+fn is_authority(text: &str) -> bool {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((address, port)) if address.parse::<std::net::Ipv6Addr>().is_ok() => {
+                (address, port)
+            }
+            _ => return false,
+        },
+        None => {
+            let end = text.find(':').unwrap_or(text.len());
+            let (host, port) = text.split_at(end);
+            if !host.bytes().all(is_reg_name) {
+                return false;
+            }
+            (host, port)
+        }
+    };
+    !host.is_empty()
+        && (port.is_empty()
+            || port.strip_prefix(':').is_some_and(|port| {
+                port.is_empty()
+                    || (port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok())
+            }))
+}
+
+fn is_reg_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(
+            byte,
+            b'-' | b'.'
+                | b'_'
+                | b'~'
+                | b'%'
+                | b'!'
+                | b'$'
+                | b'&'
+                | b'\''
+                | b'('
+                | b')'
+                | b'*'
+                | b'+'
+                | b','
+                | b';'
+                | b'='
+        )
+}
+
+/// The value of a `Host` field (RFC 9110 section 7.2), checked: `host [":" port]`, or empty.
+pub(crate) fn is_host(text: &str) -> bool {
+    text.is_empty() || is_authority(text)
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text.fmt(f)
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// The target is in none of the forms of RFC 9112 section 3.2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidTarget;
+
+impl fmt::Display for InvalidTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a request target is /path, http://host/path, host:port for CONNECT, or *")
+    }
+}
+
+impl std::error::Error for InvalidTarget {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn get(text: &str) -> Target {
+        Target::parse(&Method::GET, text).unwrap()
+    }
+
+    #[test]
+    fn splits_the_four_forms() {
+        let origin = get("/a/b?c=d?e");
+        assert_eq!((origin.path(), origin.query()), ("/a/b", Some("c=d?e")));
+        assert_eq!(origin.authority(), None);
+
+        let absolute = get("http://Example.com:80?q");
+        assert_eq!(absolute.authority(), Some("Example.com:80"));
+        assert_eq!((absolute.path(), absolute.query()), ("/", Some("q")));
+        assert_eq!(get("https://[::1]/x").authority(), Some("[::1]"));
+
+        let authority = Target::parse(&Method::CONNECT, "example.com:443").unwrap();
+        assert_eq!(
+            (authority.authority(), authority.path()),
+            (Some("example.com:443"), "")
+        );
+
+        assert_eq!(Target::parse(&Method::OPTIONS, "*").unwrap().path(), "*");
+    }
+
+    #[test]
+    fn refuses_what_is_in_no_form() {
+        for text in [
+            "",
+            "*",
+            "a",
+            "a/b",
+            "/a b",
+            "/\u{e9}",
+            "/a#b",
+            "ftp://a/",
+            "http://",
+            "http:///",
+            "http://a@b/",
+            "http://a:b/",
+            "http://a:99999/",
+            "http://[::1/",
+            "http://[x]/",
+        ] {
+            assert_eq!(
+                Target::parse(&Method::GET, text),
+                Err(InvalidTarget),
+                "{text:?}"
+            );
+        }
+        for text in ["/", "example.com", ":1", "http://a:1/", "a:1/"] {
+            assert_eq!(
+                Target::parse(&Method::CONNECT, text),
+                Err(InvalidTarget),
+                "{text:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! The engine: workers, listeners, TLS and sockets.

@@ -1,0 +1,61 @@
+//! What one client may cost (each limit on by default, none met by an honest client).
+
+use std::time::Duration;
+
+/// Limits of the engine. The defaults are the shipped configuration's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limits {
+    /// Connections of one worker; past it the longest idle connection is closed for a new one.
+    pub worker_connections: usize,
+    /// Connections of all workers; 0 is no limit but the descriptors.
+    pub max_connections: usize,
+    /// Connections from one address (an IPv6 /64 counts as one) to one worker; 0 is no limit.
+    pub connections_per_address: usize,
+    /// Bytes of a request target; past it 414.
+    pub target_bytes: usize,
+    /// Bytes of a whole request head; past it 431. At most 65,535.
+    pub head_bytes: usize,
+    /// Field lines of a request head or trailer section; past it 431.
+    pub head_fields: usize,
+    /// From the first byte of a connection, or of the next request, to the end of the head.
+    pub head_timeout: Duration,
+    /// From accept to the end of the TLS handshake, or of the PROXY protocol head.
+    pub handshake_timeout: Duration,
+    /// Between a response and the next request.
+    pub idle_timeout: Duration,
+    /// Between two reads of a request's content.
+    pub body_timeout: Duration,
+    /// The least bytes per second of a request's content, measured after `body_timeout` has passed
+    /// once; 0 is no limit.
+    pub body_rate: u64,
+    /// Between two writes of a response that the client takes anything of.
+    pub send_timeout: Duration,
+    /// Bytes of an unread request content that are read and thrown away to keep a connection.
+    pub drain_bytes: u64,
+    /// Requests over one connection; 0 is no limit.
+    pub requests_per_connection: u64,
+    /// How long open requests may take after a stop was asked for.
+    pub stop_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            worker_connections: 51_200,
+            max_connections: 0,
+            connections_per_address: 0,
+            target_bytes: 8 * 1024,
+            head_bytes: 32 * 1024,
+            head_fields: 100,
+            head_timeout: Duration::from_secs(15),
+            handshake_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(60),
+            body_timeout: Duration::from_secs(30),
+            body_rate: 128,
+            send_timeout: Duration::from_secs(60),
+            drain_bytes: 256 * 1024,
+            requests_per_connection: 0,
+            stop_timeout: Duration::from_secs(30),
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! apus.toml, read into a plan and run.
