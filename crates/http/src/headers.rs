@@ -131,11 +131,13 @@ impl Headers {
         value: impl AsRef<[u8]>,
     ) -> Result<(), InvalidField> {
         let (name, value) = (name.as_ref(), trim(value.as_ref()));
-        if name.is_empty() || name.len() > usize::from(u16::MAX) || !name.iter().all(|b| token(*b))
+        if name.is_empty()
+            || name.len() > usize::from(u16::MAX)
+            || !name.iter().all(|b| is_token(*b))
         {
             return Err(InvalidField::Name);
         }
-        if u32::try_from(value.len()).is_err() || !value.iter().all(|b| field_value(*b)) {
+        if u32::try_from(value.len()).is_err() || !value.iter().all(|b| is_field_value(*b)) {
             return Err(InvalidField::Value);
         }
         self.push(name, value);
@@ -209,6 +211,15 @@ impl Headers {
         map
     }
 
+    /// Field lines in order, as name (lower case), value, and the line in wire form. For codecs,
+    /// which compare names as bytes.
+    pub(crate) fn wire_lines(&self) -> impl Iterator<Item = (&[u8], &[u8], &[u8])> {
+        self.lines.iter().map(|line| {
+            let part = |range| self.wire.get(range).unwrap_or_default();
+            (part(line.name()), part(line.value()), part(line.whole()))
+        })
+    }
+
     fn name(&self, line: Line) -> &str {
         // Names are tokens, which are ASCII.
         self.wire
@@ -222,7 +233,7 @@ impl Headers {
     }
 
     /// Adds a line whose parts are known to be valid.
-    fn push(&mut self, name: &[u8], value: &[u8]) {
+    pub(crate) fn push(&mut self, name: &[u8], value: &[u8]) {
         let (Ok(start), Ok(name_len), Ok(value_len)) = (
             u32::try_from(self.wire.len()),
             u16::try_from(name.len()),
@@ -308,17 +319,19 @@ impl fmt::Display for InvalidField {
 
 impl std::error::Error for InvalidField {}
 
-fn token(byte: u8) -> bool {
+/// Whether a token may hold the byte (RFC 9110 section 5.6.2).
+pub(crate) fn is_token(byte: u8) -> bool {
     matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'0'..=b'9' | b'A'..=b'Z'
         | b'^'..=b'z' | b'|' | b'~')
 }
 
-fn field_value(byte: u8) -> bool {
+/// Whether a field value may hold the byte (RFC 9110 section 5.5).
+pub(crate) fn is_field_value(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }
 
 /// The value without surrounding optional white space (RFC 9110 section 5.5).
-fn trim(mut value: &[u8]) -> &[u8] {
+pub(crate) fn trim(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = value {
         value = rest;
     }

@@ -9,6 +9,7 @@ mod body;
 mod connection;
 mod duplex;
 pub mod fields;
+pub mod h1;
 mod headers;
 mod request;
 mod response;

@@ -1,0 +1,282 @@
+//! The head of a request: request line, field section, framing (RFC 9112 sections 3, 5 and 6).
+
+use http::{Method, Version};
+
+use super::ProtocolError;
+use super::field;
+use super::line::LineReader;
+use crate::target::is_host;
+use crate::{Headers, Target};
+
+/// How large a request head may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadLimits {
+    /// Bytes of the request target; past it 414.
+    pub target_bytes: usize,
+    /// Bytes of the whole head, and of a trailer section; past it 431.
+    pub head_bytes: usize,
+    /// Field lines of the head, and of a trailer section; past it 431.
+    pub fields: usize,
+}
+
+/// The head of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestHead {
+    /// The method, any token.
+    pub method: Method,
+    /// The request target.
+    pub target: Target,
+    /// HTTP/1.0 or HTTP/1.1.
+    pub version: Version,
+    /// The field lines. `Host` is there at most once, and is what the target names if it does.
+    pub headers: Headers,
+    /// Whether content follows and how it is framed.
+    pub content: ContentFraming,
+    /// The client waits for `100 Continue` before it sends the content.
+    pub expects_continue: bool,
+    /// The client offers to switch protocols: `Upgrade`, and `Connection` naming it, in HTTP/1.1.
+    pub upgrade: bool,
+}
+
+/// How the content of a request is framed (RFC 9112 section 6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentFraming {
+    /// There is no content.
+    None,
+    /// So many bytes, at least one.
+    Length(u64),
+    /// Chunked transfer coding.
+    Chunked,
+}
+
+/// Reads heads one after the other.
+#[derive(Debug, Default)]
+pub(super) struct HeadReader {
+    lines: LineReader,
+    blank_lines: u8,
+    request_line: Option<(Method, Target, Version)>,
+    headers: Headers,
+    framing: Framing,
+}
+
+/// What the field lines so far say about framing and the connection.
+#[derive(Debug, Default)]
+struct Framing {
+    host: bool,
+    content_length: Option<u64>,
+    chunked: bool,
+    connection_close: bool,
+    connection_keep_alive: bool,
+    connection_upgrade: bool,
+    upgrade: bool,
+    expects_continue: bool,
+}
+
+/// A head and whether the client lets the connection persist after it (RFC 9112 section 9.3).
+pub(super) struct ReadHead {
+    pub(super) head: RequestHead,
+    pub(super) persistent: bool,
+}
+
+impl HeadReader {
+    /// Empty lines taken before a request line (RFC 9112 section 2.2).
+    const BLANK_LINES: u8 = 2;
+    /// Bytes of a request line beside the target: a method, two spaces, the version, CRLF.
+    const AROUND_TARGET: usize = 64;
+    /// A first guess at the bytes of a field section when the input holds more than one head.
+    const FIELDS_CAPACITY: usize = 2048;
+
+    /// Whether nothing of the next head came yet.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.lines.is_untouched()
+    }
+
+    /// Takes whole lines. Tells how many bytes they are, and the head once it is whole.
+    pub(super) fn read(
+        &mut self,
+        input: &[u8],
+        limits: &HeadLimits,
+    ) -> Result<(usize, Option<ReadHead>), ProtocolError> {
+        let mut consumed = 0_usize;
+        let section = (limits.head_bytes, ProtocolError::HeadTooLarge);
+        loop {
+            let rest = input.get(consumed..).unwrap_or_default();
+            let line_limit = match self.request_line {
+                Some(_) => section,
+                None => (
+                    limits.target_bytes.saturating_add(Self::AROUND_TARGET),
+                    ProtocolError::TargetTooLong,
+                ),
+            };
+            if self.request_line.is_none() && rest.first().is_some_and(|first| !starts(*first)) {
+                return Err(ProtocolError::RequestLine);
+            }
+            let Some((line, bytes)) = self.lines.next(rest, section, line_limit)? else {
+                return Ok((consumed, None));
+            };
+            consumed = consumed.saturating_add(bytes);
+            match (&self.request_line, line) {
+                (None, []) if self.blank_lines < Self::BLANK_LINES => {
+                    self.blank_lines = self.blank_lines.saturating_add(1);
+                }
+                (None, _) => {
+                    self.request_line = Some(request_line(line, limits.target_bytes)?);
+                    let capacity = rest.len().saturating_sub(bytes);
+                    self.headers = Headers::with_capacity(capacity.min(Self::FIELDS_CAPACITY));
+                }
+                (Some(_), []) => return Ok((consumed, Some(self.finish()?))),
+                (Some(_), _) => self.field_line(line, limits)?,
+            }
+        }
+    }
+
+    fn field_line(&mut self, line: &[u8], limits: &HeadLimits) -> Result<(), ProtocolError> {
+        let (name, value) = field::split(line)?;
+        if self.headers.len() >= limits.fields {
+            return Err(ProtocolError::TooManyFields);
+        }
+        self.framing.note(name, value)?;
+        self.headers.push(name, crate::headers::trim(value));
+        Ok(())
+    }
+
+    /// The head, when its last line was taken.
+    fn finish(&mut self) -> Result<ReadHead, ProtocolError> {
+        let Self {
+            request_line,
+            mut headers,
+            framing,
+            ..
+        } = std::mem::take(self);
+        let (method, target, version) = request_line.ok_or(ProtocolError::RequestLine)?;
+        let http11 = version == Version::HTTP_11;
+        if http11 && !framing.host {
+            return Err(ProtocolError::HostMissing);
+        }
+        let content = framing.content(http11)?;
+        if method == Method::CONNECT && content != ContentFraming::None {
+            return Err(ProtocolError::ConnectContent);
+        }
+        if let Some(authority) = target.authority()
+            && headers.get("host") != Some(authority.as_bytes())
+        {
+            // RFC 9112 section 3.2.2: what the target names is the host, whatever `Host` says.
+            headers.remove("host");
+            headers.push(b"host", authority.as_bytes());
+        }
+        Ok(ReadHead {
+            persistent: !framing.connection_close && (http11 || framing.connection_keep_alive),
+            head: RequestHead {
+                method,
+                target,
+                version,
+                headers,
+                content,
+                expects_continue: http11
+                    && framing.expects_continue
+                    && content != ContentFraming::None,
+                upgrade: http11 && framing.upgrade && framing.connection_upgrade,
+            },
+        })
+    }
+}
+
+impl Framing {
+    fn note(&mut self, name: &[u8], value: &[u8]) -> Result<(), ProtocolError> {
+        // Most names are told apart by their length alone.
+        match name.len() {
+            4 if name.eq_ignore_ascii_case(b"host") => {
+                if std::mem::replace(&mut self.host, true) {
+                    return Err(ProtocolError::HostRepeated);
+                }
+                if !std::str::from_utf8(crate::headers::trim(value)).is_ok_and(is_host) {
+                    return Err(ProtocolError::HostInvalid);
+                }
+            }
+            6 if name.eq_ignore_ascii_case(b"expect") => {
+                if !crate::headers::trim(value).eq_ignore_ascii_case(b"100-continue") {
+                    return Err(ProtocolError::Expectation);
+                }
+                self.expects_continue = true;
+            }
+            7 if name.eq_ignore_ascii_case(b"upgrade") => {
+                self.upgrade |= field::list(value).next().is_some();
+            }
+            10 if name.eq_ignore_ascii_case(b"connection") => {
+                for option in field::list(value) {
+                    self.connection_close |= option.eq_ignore_ascii_case(b"close");
+                    self.connection_keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+                    self.connection_upgrade |= option.eq_ignore_ascii_case(b"upgrade");
+                }
+            }
+            14 if name.eq_ignore_ascii_case(b"content-length") => {
+                let length = field::content_length(value)?;
+                if self.content_length.replace(length).is_some() {
+                    return Err(ProtocolError::ContentLength);
+                }
+            }
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+                if std::mem::replace(&mut self.chunked, true) {
+                    return Err(ProtocolError::TransferEncoding);
+                }
+                field::transfer_encoding(value)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn content(&self, http11: bool) -> Result<ContentFraming, ProtocolError> {
+        match (self.content_length, self.chunked) {
+            (Some(_), true) => Err(ProtocolError::LengthWithTransferEncoding),
+            (None, true) if http11 => Ok(ContentFraming::Chunked),
+            (None, true) => Err(ProtocolError::TransferEncoding),
+            (None | Some(0), false) => Ok(ContentFraming::None),
+            (Some(length), false) => Ok(ContentFraming::Length(length)),
+        }
+    }
+}
+
+/// Whether a request line, or an empty line before it, can start with this byte. Another protocol on
+/// this port is told at its first byte.
+fn starts(byte: u8) -> bool {
+    crate::headers::is_token(byte) || matches!(byte, b'\r' | b'\n')
+}
+
+fn request_line(
+    line: &[u8],
+    target_bytes: usize,
+) -> Result<(Method, Target, Version), ProtocolError> {
+    let (rest, version) = if let Some(rest) = line.strip_suffix(b" HTTP/1.1") {
+        (rest, Version::HTTP_11)
+    } else if let Some(rest) = line.strip_suffix(b" HTTP/1.0") {
+        (rest, Version::HTTP_10)
+    } else {
+        return Err(other_version(line));
+    };
+    let (method, target) = memchr::memchr(b' ', rest)
+        .and_then(|space| Some((rest.get(..space)?, rest.get(space.checked_add(1)?..)?)))
+        .ok_or(ProtocolError::RequestLine)?;
+    let method = Method::from_bytes(method).map_err(|_| ProtocolError::RequestLine)?;
+    if target.len() > target_bytes {
+        return Err(ProtocolError::TargetTooLong);
+    }
+    let target = std::str::from_utf8(target)
+        .ok()
+        .and_then(|target| Target::parse(&method, target).ok())
+        .ok_or(ProtocolError::Target)?;
+    Ok((method, target, version))
+}
+
+/// What is wrong with a line that ends with neither version.
+fn other_version(line: &[u8]) -> ProtocolError {
+    match line {
+        b"PRI * HTTP/2.0" => ProtocolError::Http2Preface,
+        [.., b' ', b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
+            if major.is_ascii_digit() && minor.is_ascii_digit() =>
+        {
+            ProtocolError::Version
+        }
+        _ => ProtocolError::RequestLine,
+    }
+}
