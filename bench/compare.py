@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Apus, nginx and the floor, side by side on one machine. BENCHMARKS.md explains the method."""
+
+import argparse
+import datetime
+import json
+import sys
+from pathlib import Path
+
+from comparison import cases, host, measure, report, servers
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = Path(__file__).resolve().parent / "results"
+BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    names = [case.name for case in (*cases.CASES, *cases.MEMORY_CASES)]
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each case (default 5)")
+    parser.add_argument("--seconds", type=int, default=4, help="seconds of load in a round (default 4)")
+    parser.add_argument("--case", action="append", choices=names, help="only this case; may be repeated")
+    parser.add_argument("--apus", type=Path, help="an apus binary, instead of building this checkout's")
+    parser.add_argument("--without-apus", action="store_true", help="nginx and the floor alone")
+    parser.add_argument("--write", action="store_true", help="put the figures into BENCHMARKS.md")
+    return parser.parse_args()
+
+
+def main():
+    options = arguments()
+    host.install_what_is_missing()
+    host.raise_descriptor_limit()
+    servers.build_floor()
+    binary = None if options.without_apus else options.apus or servers.build_apus()
+    servers.prepare(cases.FILES)
+    cores = host.cores()
+
+    def start(floor_bytes):
+        running = []
+        try:
+            if binary:
+                running.append(servers.start_apus(cores[0], binary.resolve()))
+            running.append(servers.start_nginx(cores[0]))
+            if floor_bytes is not None:
+                running.append(servers.start_floor(cores[0], floor_bytes))
+        except BaseException:
+            for server in running:
+                server.stop()
+            raise
+        return running
+
+    def say(line):
+        if sys.stderr.isatty():
+            print(line, file=sys.stderr, flush=True)
+
+    results = {
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "host": host.describe(),
+        "rounds": options.rounds,
+        "seconds": options.seconds,
+        "cases": {},
+    }
+    for case in (*cases.CASES, *cases.MEMORY_CASES):
+        if options.case and case.name not in options.case:
+            continue
+        if isinstance(case, cases.MemoryCase):
+            by_server = measure.run_memory_case(case, start, say)
+        else:
+            by_server = measure.run_case(case, start, cores, options.rounds, options.seconds, say)
+        results["cases"][case.name] = {"servers": by_server, "verdicts": report.verdicts(case, by_server)}
+
+    print(report.terminal(results))
+    stored = store(results)
+    print(f"\nstored in {stored.relative_to(ROOT)}")
+    if options.write:
+        write(results)
+
+
+def store(results):
+    RESULTS.mkdir(exist_ok=True)
+    stamp = results["date"].removesuffix(" UTC").replace(" ", "-").replace(":", "")
+    path = RESULTS / f"{stamp}.json"
+    path.write_text(json.dumps(results, indent=1) + "\n")
+    return path
+
+
+def write(results):
+    (RESULTS / "cpu.svg").write_text(report.svg(results))
+    page = ROOT / "BENCHMARKS.md"
+    before, begin, rest = page.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        sys.exit(f"bench: BENCHMARKS.md lacks {BEGIN} or {END}")
+    page.write_text(f"{before}{BEGIN}\n\n{report.markdown(results)}\n{END}{after}")
+    print("wrote BENCHMARKS.md and bench/results/cpu.svg")
+
+
+if __name__ == "__main__":
+    main()

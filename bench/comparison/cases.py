@@ -1,0 +1,99 @@
+"""What is measured, and what is to be reached."""
+
+from dataclasses import dataclass
+
+KB = 1024
+MB = 1024 * KB
+
+# Every file that a server serves.
+FILES = {
+    "/12b.html": 12,
+    "/1k.html": KB,
+    "/10k.html": 10 * KB,
+    "/100k.bin": 100 * KB,
+    "/1m.bin": MB,
+    "/10m.bin": 10 * MB,
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """`metric` of Apus, divided by that of `versus` (nothing: as it is), against a bound."""
+
+    metric: str
+    versus: str
+    bound: float
+    at_least: bool = False
+
+    def is_met(self, value):
+        return value >= self.bound if self.at_least else value <= self.bound
+
+    def words(self):
+        return ("at least " if self.at_least else "at most ") + f"{self.bound:g}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One load, put on each server in turn."""
+
+    name: str
+    title: str
+    path: str
+    connections: int
+    tls: bool = False
+    close: bool = False
+    targets: tuple = ()
+
+    @property
+    def size(self):
+        return FILES[self.path]
+
+    @property
+    def has_floor(self):
+        return not self.tls
+
+
+def _cpu(versus, bound):
+    return Target("cpu_us", versus, bound)
+
+
+SMALL = (_cpu("nginx", 0.60), _cpu("floor", 1.30))
+NO_ERROR = Target("errors", "", 0)
+
+CASES = (
+    Case("12b-c64", "12 B, 64 connections", "/12b.html", 64, targets=SMALL),
+    Case("12b-c512", "12 B, 512 connections", "/12b.html", 512, targets=SMALL),
+    Case("1k-c64", "1 KB, 64 connections", "/1k.html", 64, targets=SMALL),
+    Case("1k-c512", "1 KB, 512 connections", "/1k.html", 512, targets=SMALL),
+    Case("10k-c64", "10 KB, 64 connections", "/10k.html", 64, targets=(_cpu("nginx", 0.75),)),
+    Case("100k-c64", "100 KB, 64 connections", "/100k.bin", 64, targets=(_cpu("nginx", 1.0),)),
+    Case("1m-c32", "1 MB, 32 connections", "/1m.bin", 32, targets=(_cpu("nginx", 1.0),)),
+    Case("10m-c16", "10 MB, 16 connections", "/10m.bin", 16, targets=(_cpu("nginx", 1.0),)),
+    Case("tls-10k-c64", "10 KB over TLS 1.3, 64 connections", "/10k.html", 64, tls=True,
+         targets=(_cpu("nginx", 0.60),)),
+    Case("handshakes", "full TLS 1.3 handshakes, 32 at a time", "/12b.html", 32, tls=True, close=True,
+         targets=(Target("per_core_second", "nginx", 1.2, at_least=True),)),
+    Case("1k-c1000", "1 KB, 1,000 connections", "/1k.html", 1000,
+         targets=(Target("p99_us", "nginx", 1.0), NO_ERROR)),
+    Case("1k-c8000", "1 KB, 8,000 connections", "/1k.html", 8000, targets=(NO_ERROR,)),
+)
+
+
+@dataclass(frozen=True)
+class MemoryCase:
+    """Memory of a server that waits: with nothing open, or per connection that had one answer."""
+
+    name: str
+    title: str
+    connections: int
+    tls: bool = False
+    targets: tuple = ()
+
+
+MEMORY_CASES = (
+    MemoryCase("idle-memory", "idle memory (bytes)", 0, targets=(Target("bytes", "", 12 * MB),)),
+    MemoryCase("idle-clear", "idle keep-alive connection, clear (bytes)", 8000,
+               targets=(Target("bytes", "", 4 * KB),)),
+    MemoryCase("idle-tls", "idle keep-alive connection, TLS (bytes)", 2000, tls=True,
+               targets=(Target("bytes", "", 20 * KB),)),
+)

@@ -1,0 +1,77 @@
+"""The machine: tools to install, cores to pin to, descriptors, free ports, and the name of it all."""
+
+import os
+import platform
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+# The program that is needed, and the Debian package that has it.
+PACKAGES = {"nginx": "nginx-light", "wrk": "wrk", "cc": "gcc", "openssl": "openssl", "taskset": "util-linux"}
+
+
+def find(program):
+    """The path of a program; Debian keeps nginx where only root looks."""
+    return shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+
+
+def install_what_is_missing():
+    missing = sorted(package for program, package in PACKAGES.items() if not find(program))
+    if not missing:
+        return
+    command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing]
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        sys.exit("bench: please install: " + " ".join(missing) + "\n  sudo " + " ".join(command))
+    print("installing", *missing, flush=True)
+    # The packaged nginx would start a server of its own on port 80.
+    environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive", RUNLEVEL="1")
+    for step in (["apt-get", "update", "-qq"], command):
+        subprocess.run(step, env=environment, check=True, stdout=subprocess.DEVNULL)
+
+
+def cores():
+    """The core of the servers and the core of the load generator."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) < 2:
+        sys.exit("bench: needs two cores, one for the server and one for the load generator")
+    return allowed[0], allowed[-1]
+
+
+def raise_descriptor_limit():
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def describe():
+    model = "unknown"
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.split(":", 1)[1].strip()
+            break
+    return {
+        "cpu": model,
+        "cores": len(os.sched_getaffinity(0)),
+        "kernel": platform.release(),
+        "nginx": _first_line([find("nginx"), "-v"]).removeprefix("nginx version: "),
+        "wrk": _first_line([find("wrk"), "-v"]).split(" Copyright")[0],
+        "openssl": _first_line(["openssl", "version"]),
+        "commit": _first_line(["git", "rev-parse", "--short", "HEAD"]),
+    }
+
+
+def _first_line(command):
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent)
+    except OSError:
+        return "unknown"
+    return ((done.stdout or done.stderr).splitlines() or ["unknown"])[0].strip()

@@ -1,0 +1,161 @@
+"""The three servers: how each is configured, started, pinned and stopped."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from . import host
+
+BENCH = Path(__file__).resolve().parent.parent
+BUILD = BENCH / ".build"
+RUN = BENCH / ".run"
+
+NGINX_CONFIGURATION = """\
+daemon off;
+{user}worker_processes 1;
+worker_rlimit_nofile {descriptors};
+pid nginx.pid;
+error_log nginx.log warn;
+events {{ worker_connections {connections}; }}
+http {{
+    types {{ text/html html; application/octet-stream bin; }}
+    access_log off;
+    server_tokens off;
+    sendfile on;
+    tcp_nopush on;
+    open_file_cache max=1000 inactive=300s;
+    open_file_cache_valid 1s;
+    keepalive_timeout 300s;
+    keepalive_requests 1000000000;
+    client_body_temp_path tmp; proxy_temp_path tmp; fastcgi_temp_path tmp;
+    uwsgi_temp_path tmp; scgi_temp_path tmp;
+    ssl_certificate cert.pem;
+    ssl_certificate_key key.pem;
+    ssl_protocols TLSv1.3;
+    server {{
+        listen 127.0.0.1:{clear} backlog=4096;
+        listen 127.0.0.1:{tls} ssl backlog=4096;
+        root files;
+    }}
+}}
+"""
+
+APUS_CONFIGURATION = """\
+[global]
+worker_threads = 1
+keepalive_timeout = 300
+admin_listen = ""
+
+[[sites]]
+name = "bench"
+server_name = ["bench.test"]
+listen = ["127.0.0.1:{clear}"]
+listen_tls = ["127.0.0.1:{tls}"]
+root = "files"
+
+[sites.tls]
+cert = "cert.pem"
+key = "key.pem"
+protocols = ["http/1.1"]
+"""
+
+
+class Server:
+    """A server that runs, pinned to one core."""
+
+    def __init__(self, name, command, clear, tls, core):
+        self.name = name
+        self.clear = clear
+        self.tls = tls
+        log = (RUN / f"{name}.output").open("ab")
+        self.process = subprocess.Popen(
+            ["taskset", "-c", str(core), *map(str, command)],
+            cwd=RUN, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+        )
+        for port in filter(None, (clear, tls)):
+            self._wait_for(port)
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def url(self, path, tls=False):
+        return f"https://127.0.0.1:{self.tls}{path}" if tls else f"http://127.0.0.1:{self.clear}{path}"
+
+    def check(self):
+        if self.process.poll() is not None:
+            sys.exit(f"bench: {self.name} ended with {self.process.returncode}; see {RUN}/{self.name}.output")
+
+    def stop(self):
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def _wait_for(self, port):
+        give_up = time.monotonic() + 15
+        while True:
+            self.check()
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                return
+            except OSError:
+                if time.monotonic() > give_up:
+                    self.stop()
+                    sys.exit(f"bench: {self.name} does not listen on {port}; see {RUN}/{self.name}.output")
+                time.sleep(0.02)
+
+
+def start_nginx(core):
+    clear, tls = host.free_port(), host.free_port()
+    descriptors = host.raise_descriptor_limit()
+    user = "user root;\n" if os.geteuid() == 0 else ""
+    text = NGINX_CONFIGURATION.format(
+        clear=clear, tls=tls, user=user, descriptors=descriptors, connections=min(descriptors, 16384))
+    (RUN / "nginx.conf").write_text(text)
+    return Server("nginx", [host.find("nginx"), "-p", RUN, "-c", RUN / "nginx.conf", "-e", RUN / "nginx.log"],
+                  clear, tls, core)
+
+
+def start_apus(core, binary):
+    clear, tls = host.free_port(), host.free_port()
+    (RUN / "apus.toml").write_text(APUS_CONFIGURATION.format(clear=clear, tls=tls))
+    return Server("apus", [binary, "serve", RUN / "apus.toml"], clear, tls, core)
+
+
+def start_floor(core, body_bytes):
+    clear = host.free_port()
+    return Server("floor", [BUILD / "floor", clear, body_bytes], clear, None, core)
+
+
+def build_floor():
+    BUILD.mkdir(exist_ok=True)
+    subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-o", BUILD / "floor", BENCH / "floor.c"], check=True)
+
+
+def build_apus():
+    root = BENCH.parent
+    subprocess.run(["cargo", "build", "--release", "--locked", "-p", "apus-cli"], cwd=root, check=True)
+    target = Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
+    return target / "release" / "apus"
+
+
+def prepare(sizes):
+    """A fresh working folder with a certificate and a file of each size."""
+    shutil.rmtree(RUN, ignore_errors=True)
+    (RUN / "files").mkdir(parents=True)
+    (RUN / "tmp").mkdir()
+    for path, size in sizes.items():
+        text = b"<!doctype html><title>Swift</title><p>Apus apus sleeps on the wing.</p>\n"
+        (RUN / "files" / path.lstrip("/")).write_bytes((text * (size // len(text) + 1))[:size])
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+         "-keyout", "key.pem", "-out", "cert.pem", "-days", "30", "-subj", "/CN=bench.test",
+         "-addext", "subjectAltName=DNS:bench.test,IP:127.0.0.1"],
+        cwd=RUN, check=True, capture_output=True)

@@ -1,0 +1,204 @@
+/* The floor of a benchmark: what the kernel alone costs for an HTTP/1.1 answer over loopback.
+ *
+ *     floor PORT BODY_BYTES
+ *
+ * One epoll loop answers every request on 127.0.0.1:PORT with the same bytes. It looks for the
+ * empty line that ends a head and for nothing else: no method, no target, no limit, no time-out, no
+ * request content. Keep-alive and pipelining work. A server that does its job has to cost more;
+ * how much more is the question. It is a yardstick and must never face a network.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum { EVENTS = 512, READ_BYTES = 16 * 1024, PIPELINED = 64 };
+
+struct connection {
+	uint64_t owed;         /* bytes of answers still to be written */
+	unsigned char matched; /* bytes of CR LF CR LF seen last */
+	unsigned char writing; /* waits for room to write, and reads nothing */
+};
+
+static struct connection *connections; /* by descriptor */
+static rlim_t descriptors;
+static char *answer;
+static size_t answer_bytes;
+static int poller;
+
+static void die(const char *what)
+{
+	perror(what);
+	exit(1);
+}
+
+static void prepare_answer(size_t body_bytes)
+{
+	char head[512];
+	int head_bytes = snprintf(head, sizeof head,
+		"HTTP/1.1 200 OK\r\n"
+		"date: Fri, 20 Nov 2026 12:00:00 GMT\r\n"
+		"content-type: text/html; charset=utf-8\r\n"
+		"content-length: %zu\r\n"
+		"last-modified: Fri, 20 Nov 2026 12:00:00 GMT\r\n"
+		"etag: \"67a1b2c3-%zx\"\r\n"
+		"accept-ranges: bytes\r\n"
+		"\r\n", body_bytes, body_bytes);
+	answer_bytes = (size_t)head_bytes + body_bytes;
+	answer = malloc(answer_bytes);
+	if (!answer)
+		die("malloc");
+	memcpy(answer, head, (size_t)head_bytes);
+	memset(answer + head_bytes, 'x', body_bytes);
+}
+
+static int listen_on(uint16_t port)
+{
+	int one = 1;
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	struct sockaddr_in address = {
+		.sin_family = AF_INET,
+		.sin_port = htons(port),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	if (fd < 0)
+		die("socket");
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	if (bind(fd, (struct sockaddr *)&address, sizeof address) || listen(fd, 4096))
+		die("listen");
+	return fd;
+}
+
+static void watch(int operation, int fd, uint32_t events)
+{
+	struct epoll_event event = { .events = events, .data.fd = fd };
+	if (epoll_ctl(poller, operation, fd, &event))
+		die("epoll_ctl");
+}
+
+static void accept_all(int listener)
+{
+	int one = 1;
+	for (;;) {
+		int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		if (fd < 0)
+			return;
+		if ((rlim_t)fd >= descriptors) {
+			close(fd);
+			continue;
+		}
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+		connections[fd] = (struct connection){ 0 };
+		watch(EPOLL_CTL_ADD, fd, EPOLLIN);
+	}
+}
+
+/* The number of heads that end in `bytes`; a head may have begun in an earlier read. */
+static unsigned count_heads(struct connection *c, const char *bytes, size_t n)
+{
+	static const char end[4] = { '\r', '\n', '\r', '\n' };
+	unsigned heads = 0;
+	for (size_t i = 0; i < n;) {
+		if (c->matched == 0) { /* skip to the next CR at the speed of memchr */
+			const char *cr = memchr(bytes + i, '\r', n - i);
+			if (!cr)
+				break;
+			i = (size_t)(cr - bytes);
+		}
+		if (bytes[i] == end[c->matched])
+			c->matched++;
+		else
+			c->matched = bytes[i] == '\r';
+		i++;
+		if (c->matched == sizeof end) {
+			c->matched = 0;
+			heads++;
+		}
+	}
+	return heads;
+}
+
+/* Writes what is owed, as far as the socket takes it. -1: the connection is over. */
+static int write_owed(int fd, struct connection *c)
+{
+	while (c->owed) {
+		struct iovec parts[PIPELINED];
+		uint64_t left = c->owed;
+		size_t n = 0;
+		ssize_t written;
+		while (left && n < PIPELINED) {
+			size_t part = left % answer_bytes ? left % answer_bytes : answer_bytes;
+			parts[n++] = (struct iovec){ answer + answer_bytes - part, part };
+			left -= part;
+		}
+		written = n == 1 ? send(fd, parts[0].iov_base, parts[0].iov_len, MSG_NOSIGNAL)
+				 : sendmsg(fd, &(struct msghdr){ .msg_iov = parts, .msg_iovlen = n },
+					   MSG_NOSIGNAL);
+		if (written < 0)
+			return errno == EAGAIN || errno == EINTR ? 0 : -1;
+		c->owed -= (uint64_t)written;
+	}
+	return 0;
+}
+
+static int serve(int fd, struct connection *c)
+{
+	static char bytes[READ_BYTES];
+	if (!c->writing) {
+		ssize_t n = recv(fd, bytes, sizeof bytes, 0);
+		if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+			return -1;
+		if (n > 0)
+			c->owed += (uint64_t)count_heads(c, bytes, (size_t)n) * answer_bytes;
+	}
+	if (write_owed(fd, c))
+		return -1;
+	if (c->writing != (c->owed > 0)) {
+		c->writing = c->owed > 0;
+		watch(EPOLL_CTL_MOD, fd, c->writing ? EPOLLOUT : EPOLLIN);
+	}
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct epoll_event events[EVENTS];
+	struct rlimit limit;
+	int listener;
+
+	if (argc != 3) {
+		fprintf(stderr, "usage: %s PORT BODY_BYTES\n", argv[0]);
+		return 2;
+	}
+	getrlimit(RLIMIT_NOFILE, &limit);
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	descriptors = limit.rlim_cur > 65536 ? 65536 : limit.rlim_cur;
+	connections = calloc(descriptors, sizeof *connections);
+	if (!connections)
+		die("calloc");
+
+	prepare_answer(strtoul(argv[2], NULL, 10));
+	poller = epoll_create1(EPOLL_CLOEXEC);
+	listener = listen_on((uint16_t)strtoul(argv[1], NULL, 10));
+	watch(EPOLL_CTL_ADD, listener, EPOLLIN);
+	for (;;) {
+		int n = epoll_wait(poller, events, EVENTS, -1);
+		for (int i = 0; i < n; i++) {
+			int fd = events[i].data.fd;
+			if (fd == listener)
+				accept_all(listener);
+			else if (serve(fd, &connections[fd]))
+				close(fd);
+		}
+	}
+}
