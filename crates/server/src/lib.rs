@@ -1,1 +1,5 @@
 //! apus.toml, read into a plan and run.
+
+pub mod access_log;
+pub mod local_ca;
+pub mod logging;

@@ -1,0 +1,502 @@
+//! The local certificate authority behind `--tls`: a root made once per user, and a certificate
+//! signed by it for the names that a developer's browser uses.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::{env, fmt};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use rustix::fs::FlockOperation;
+use time::{Duration, OffsetDateTime};
+use x509_parser::prelude::{FromDer, GeneralName, ParsedExtension, X509Certificate};
+
+const ROOT_LIFETIME: Duration = Duration::days(3650);
+const LEAF_LIFETIME: Duration = Duration::days(90);
+
+/// A certificate is renewed when it has less than this to live.
+const RENEW_BEFORE: Duration = Duration::days(30);
+
+/// A certificate is valid from this long ago, for clients whose clock is behind.
+const BACKDATED: Duration = Duration::days(1);
+
+/// A local authority in a folder of its own.
+#[derive(Clone, Debug)]
+pub struct LocalCa {
+    folder: PathBuf,
+}
+
+/// A certificate of the local authority, ready to serve with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalCertificate {
+    /// A file with the certificate and its private key, PEM; only the user can read it.
+    pub pem_file: PathBuf,
+    /// The root that clients have to trust, PEM.
+    pub root_file: PathBuf,
+    /// Whether the certificate was made now, rather than found.
+    pub is_new: bool,
+    /// Whether the root was made now, so that nobody can trust it yet.
+    pub is_new_root: bool,
+}
+
+impl LocalCa {
+    /// The authority of this user: in `$XDG_DATA_HOME/apus/ca`, by default
+    /// `~/.local/share/apus/ca`.
+    ///
+    /// # Errors
+    /// The environment names no home folder.
+    pub fn of_user() -> Result<Self, LocalCaError> {
+        let absolute = |name| {
+            let path = PathBuf::from(env::var_os(name)?);
+            path.is_absolute().then_some(path)
+        };
+        let data = absolute("XDG_DATA_HOME")
+            .or_else(|| Some(absolute("HOME")?.join(".local/share")))
+            .ok_or(LocalCaError::NoHome)?;
+        Ok(Self::in_folder(data.join("apus/ca")))
+    }
+
+    /// The authority in this folder, which is made when it is needed.
+    pub fn in_folder(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+        }
+    }
+
+    /// A certificate for `host`, this machine's name, `localhost` and the loopback addresses: the
+    /// one that was made before, unless it is about to expire.
+    ///
+    /// # Errors
+    /// The folder cannot be written, or what is in it is not what this made.
+    pub fn certificate(&self, host: Option<&str>) -> Result<LocalCertificate, LocalCaError> {
+        self.certificate_at(host, OffsetDateTime::now_utc())
+    }
+
+    fn certificate_at(
+        &self,
+        host: Option<&str>,
+        now: OffsetDateTime,
+    ) -> Result<LocalCertificate, LocalCaError> {
+        let names = names(host);
+        let failed = |error| LocalCaError::Io(self.folder.clone(), error);
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.folder)
+            .map_err(failed)?;
+        // Whoever comes second finds what the first has made.
+        let _locked = lock(&self.folder.join("lock")).map_err(failed)?;
+        let (root, root_pem, is_new_root) = self.root(now)?;
+        let pem_file = self.folder.join(format!("{}.pem", file_stem(host)));
+        let mut certificate = LocalCertificate {
+            root_file: self.root_file(),
+            is_new: false,
+            is_new_root,
+            pem_file,
+        };
+        let kept = fs::read(&certificate.pem_file).ok();
+        if is_new_root || !kept.is_some_and(|kept| is_good(&kept, &root_pem, &names, now)) {
+            let pem = leaf(&root, names, now)?;
+            replace(&certificate.pem_file, &pem)
+                .map_err(|error| LocalCaError::Io(certificate.pem_file.clone(), error))?;
+            certificate.is_new = true;
+        }
+        Ok(certificate)
+    }
+
+    fn root_file(&self) -> PathBuf {
+        self.folder.join("root.pem")
+    }
+
+    /// The root: what is there, or a new one. It is never overwritten.
+    fn root(
+        &self,
+        now: OffsetDateTime,
+    ) -> Result<(Issuer<'static, KeyPair>, String, bool), LocalCaError> {
+        let (cert_file, key_file) = (self.root_file(), self.folder.join("root.key"));
+        let (cert, key) = (read(&cert_file)?, read(&key_file)?);
+        let (cert, key, is_new) = match (cert, key) {
+            (Some(cert), Some(key)) => (cert, key, false),
+            (Some(_), None) => return Err(LocalCaError::KeyMissing(cert_file)),
+            (None, key) => {
+                // A key alone is what a run that was killed in between has left.
+                let key = match key {
+                    Some(key) => key,
+                    None => {
+                        let key = KeyPair::generate()?.serialize_pem();
+                        create(&key_file, &key, 0o600)?;
+                        key
+                    }
+                };
+                let cert = root_params(now)
+                    .self_signed(&KeyPair::from_pem(&key)?)?
+                    .pem();
+                create(&cert_file, &cert, 0o644)?;
+                (cert, key, true)
+            }
+        };
+        let der = first_certificate(cert.as_bytes())
+            .ok_or_else(|| LocalCaError::Foreign(cert_file.clone()))?;
+        let (_, parsed) = X509Certificate::from_der(&der)
+            .map_err(|_| LocalCaError::Foreign(cert_file.clone()))?;
+        if parsed.validity().not_after.timestamp() < (now + LEAF_LIFETIME).unix_timestamp() {
+            return Err(LocalCaError::Expired(self.folder.clone()));
+        }
+        let key = KeyPair::from_pem(&key).map_err(|_| LocalCaError::Foreign(key_file))?;
+        if parsed.public_key().subject_public_key.data.as_ref() != key.public_key_raw() {
+            return Err(LocalCaError::Foreign(cert_file));
+        }
+        Ok((Issuer::from_ca_cert_pem(&cert, key)?, cert, is_new))
+    }
+}
+
+impl LocalCertificate {
+    /// What the user has to do for browsers and other programs to trust the certificate.
+    pub fn how_to_trust(&self) -> String {
+        let root = self.root_file.display();
+        format!(
+            "Browsers warn until they trust this machine's own certificate authority:\n  \
+             {root}\n\
+             \x20 curl      curl --cacert {root} https://localhost/\n\
+             \x20 Debian    sudo cp {root} /usr/local/share/ca-certificates/apus-local.crt \
+             && sudo update-ca-certificates\n\
+             \x20 Fedora    sudo trust anchor {root}\n\
+             \x20 macOS     security add-trusted-cert -k ~/Library/Keychains/login.keychain-db {root}\n\
+             \x20 Firefox   Settings, Privacy & Security, View Certificates, Authorities, Import"
+        )
+    }
+}
+
+/// The names of a certificate: what was asked for and what always leads to this machine.
+fn names(host: Option<&str>) -> Vec<String> {
+    let machine = rustix::system::uname()
+        .nodename()
+        .to_str()
+        .map(str::to_ascii_lowercase)
+        .unwrap_or_default();
+    let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
+    for name in host.into_iter().chain([machine.as_str()]) {
+        let name = name.trim_matches(['[', ']']).to_ascii_lowercase();
+        // A wildcard address is no name that anybody connects to.
+        let is_useful = !matches!(name.as_str(), "" | "0.0.0.0" | "::") && is_name(&name);
+        if is_useful && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn is_name(text: &str) -> bool {
+    text.bytes().all(|byte| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b':' | b'*' | b'_')
+    })
+}
+
+fn file_stem(host: Option<&str>) -> String {
+    names(host)
+        .get(3)
+        .map(|name| format!("local-{}", name.replace(['*', ':'], "_")))
+        .unwrap_or_else(|| "local".to_owned())
+}
+
+fn root_params(now: OffsetDateTime) -> CertificateParams {
+    let user = env::var("USER").unwrap_or_default();
+    let machine = rustix::system::uname();
+    let machine = machine.nodename().to_string_lossy();
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(
+        DnType::CommonName,
+        format!("Apus local CA {user}@{machine}"),
+    );
+    params
+        .distinguished_name
+        .push(DnType::OrganizationName, "Apus local CA");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params.not_before = now - BACKDATED;
+    params.not_after = now + ROOT_LIFETIME;
+    params
+}
+
+fn leaf(
+    root: &Issuer<'_, KeyPair>,
+    names: Vec<String>,
+    now: OffsetDateTime,
+) -> Result<String, LocalCaError> {
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "Apus local certificate");
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.use_authority_key_identifier_extension = true;
+    params.not_before = now - BACKDATED;
+    params.not_after = now + LEAF_LIFETIME;
+    let key = KeyPair::generate()?;
+    let cert = params.signed_by(&key, root)?;
+    Ok(cert.pem() + &key.serialize_pem())
+}
+
+/// Whether a certificate that was kept is by this root, for these names, and lives long enough.
+fn is_good(pem: &[u8], root_pem: &str, names: &[String], now: OffsetDateTime) -> bool {
+    let (Some(leaf), Some(root)) = (
+        first_certificate(pem),
+        first_certificate(root_pem.as_bytes()),
+    ) else {
+        return false;
+    };
+    let (Ok((_, leaf)), Ok((_, root))) = (
+        X509Certificate::from_der(&leaf),
+        X509Certificate::from_der(&root),
+    ) else {
+        return false;
+    };
+    let issuer = leaf
+        .iter_extensions()
+        .find_map(|ext| match ext.parsed_extension() {
+            ParsedExtension::AuthorityKeyIdentifier(id) => {
+                id.key_identifier.as_ref().map(|id| id.0)
+            }
+            _ => None,
+        });
+    let root_id = root
+        .iter_extensions()
+        .find_map(|ext| match ext.parsed_extension() {
+            ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0),
+            _ => None,
+        });
+    let Ok(Some(alternatives)) = leaf.subject_alternative_name() else {
+        return false;
+    };
+    let has = |name: &String| {
+        alternatives
+            .value
+            .general_names
+            .iter()
+            .any(|known| match known {
+                GeneralName::DNSName(known) => known == name,
+                GeneralName::IPAddress(known) => match name.parse() {
+                    Ok(std::net::IpAddr::V4(address)) => address.octets() == **known,
+                    Ok(std::net::IpAddr::V6(address)) => address.octets() == **known,
+                    Err(_) => false,
+                },
+                _ => false,
+            })
+    };
+    issuer.is_some()
+        && issuer == root_id
+        && leaf.validity().not_after.timestamp() > (now + RENEW_BEFORE).unix_timestamp()
+        && names.iter().all(has)
+}
+
+fn first_certificate(pem: &[u8]) -> Option<Vec<u8>> {
+    x509_parser::pem::Pem::iter_from_buffer(pem)
+        .filter_map(Result::ok)
+        .find(|block| block.label == "CERTIFICATE")
+        .map(|block| block.contents)
+}
+
+fn read(path: &Path) -> Result<Option<String>, LocalCaError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(LocalCaError::Io(path.to_owned(), error)),
+    }
+}
+
+/// Held until dropped.
+fn lock(path: &Path) -> io::Result<File> {
+    let file = private(OpenOptions::new().write(true).create(true)).open(path)?;
+    rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+    Ok(file)
+}
+
+fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    options.mode(0o600)
+}
+
+/// Writes a file that is not there yet: whole, or not at all.
+fn create(path: &Path, text: &str, mode: u32) -> Result<(), LocalCaError> {
+    let failed = |error| LocalCaError::Io(path.to_owned(), error);
+    let temporary = write_temporary(path, text, mode).map_err(failed)?;
+    let linked = fs::hard_link(&temporary, path);
+    let _ = fs::remove_file(&temporary);
+    linked.map_err(failed)
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let temporary = write_temporary(path, text, 0o600)?;
+    fs::rename(temporary, path)
+}
+
+fn write_temporary(path: &Path, text: &str, mode: u32) -> io::Result<PathBuf> {
+    let temporary = path.with_extension("new");
+    // What a killed run has left; the lock keeps others away.
+    let _ = fs::remove_file(&temporary);
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(&temporary)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    Ok(temporary)
+}
+
+/// Why there is no local certificate.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LocalCaError {
+    /// Neither `XDG_DATA_HOME` nor `HOME` names a folder.
+    NoHome,
+    /// A file or folder cannot be read or written.
+    Io(PathBuf, io::Error),
+    /// The root certificate is there, its key is not: somebody has removed it.
+    KeyMissing(PathBuf),
+    /// A file is not what was put there: somebody has changed it.
+    Foreign(PathBuf),
+    /// The root in this folder is at the end of its life.
+    Expired(PathBuf),
+    /// A certificate could not be made.
+    Certificate(rcgen::Error),
+}
+
+impl From<rcgen::Error> for LocalCaError {
+    fn from(error: rcgen::Error) -> Self {
+        Self::Certificate(error)
+    }
+}
+
+impl fmt::Display for LocalCaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoHome => f.write_str(
+                "the local certificate authority needs a home: set HOME or XDG_DATA_HOME to an \
+                 absolute path",
+            ),
+            Self::Io(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::KeyMissing(path) => write!(
+                f,
+                "{} has no root.key beside it; put the key back, or remove the certificate to get \
+                 a new pair",
+                path.display()
+            ),
+            Self::Foreign(path) => write!(
+                f,
+                "{} is not the local authority's; remove root.pem and root.key to get a new pair",
+                path.display()
+            ),
+            Self::Expired(folder) => write!(
+                f,
+                "the local authority in {} expires; remove root.pem and root.key to get a new pair",
+                folder.display()
+            ),
+            Self::Certificate(error) => write!(f, "a local certificate cannot be made: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for LocalCaError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(_, error) => Some(error),
+            Self::Certificate(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn makes_the_root_once_and_keeps_its_keys_private() {
+        let home = tempfile::tempdir().unwrap();
+        let ca = LocalCa::in_folder(home.path().join("apus/ca"));
+        let first = ca.certificate(Some("dev.example")).unwrap();
+        assert!(first.is_new && first.is_new_root);
+        let root = fs::read(&first.root_file).unwrap();
+        assert_eq!(mode(&ca.folder), 0o700);
+        assert_eq!(mode(&ca.folder.join("root.key")), 0o600);
+        assert_eq!(mode(&first.pem_file), 0o600);
+
+        let second = ca.certificate(Some("dev.example")).unwrap();
+        assert!(!second.is_new && !second.is_new_root);
+        let other = ca.certificate(Some("other.example")).unwrap();
+        assert!(other.is_new && other.pem_file != first.pem_file);
+        assert_eq!(fs::read(&first.root_file).unwrap(), root);
+    }
+
+    #[test]
+    fn names_what_leads_to_this_machine() {
+        let names = names(Some("[::]"));
+        assert!(
+            ["localhost", "127.0.0.1", "::1"]
+                .iter()
+                .all(|name| names.iter().any(|n| n == name))
+        );
+        assert!(!names.iter().any(|name| name == "::"));
+        assert!(super::names(Some("Dev.Example")).contains(&"dev.example".to_owned()));
+    }
+
+    #[test]
+    fn renews_a_certificate_before_it_expires() {
+        let home = tempfile::tempdir().unwrap();
+        let ca = LocalCa::in_folder(home.path());
+        let now = OffsetDateTime::now_utc();
+        let first = ca.certificate_at(None, now).unwrap();
+        let before = fs::read(&first.pem_file).unwrap();
+        assert!(
+            !ca.certificate_at(None, now + Duration::days(50))
+                .unwrap()
+                .is_new
+        );
+        let renewed = ca.certificate_at(None, now + Duration::days(61)).unwrap();
+        assert!(renewed.is_new && !renewed.is_new_root);
+        assert_ne!(fs::read(&renewed.pem_file).unwrap(), before);
+    }
+
+    #[test]
+    fn many_at_once_make_one_root() {
+        let home = tempfile::tempdir().unwrap();
+        let ca = LocalCa::in_folder(home.path());
+        let new_roots: usize = std::thread::scope(|scope| {
+            let made: Vec<_> = (0..4)
+                .map(|_| scope.spawn(|| ca.certificate(None).unwrap().is_new_root))
+                .collect();
+            made.into_iter()
+                .map(|made| usize::from(made.join().unwrap()))
+                .sum()
+        });
+        assert_eq!(new_roots, 1);
+    }
+
+    #[test]
+    fn never_overwrites_what_it_does_not_know() {
+        let home = tempfile::tempdir().unwrap();
+        fs::write(home.path().join("root.pem"), "mine").unwrap();
+        let ca = LocalCa::in_folder(home.path());
+        assert!(matches!(
+            ca.certificate(None),
+            Err(LocalCaError::KeyMissing(_))
+        ));
+        fs::write(home.path().join("root.key"), "mine").unwrap();
+        assert!(matches!(
+            ca.certificate(None),
+            Err(LocalCaError::Foreign(_))
+        ));
+        assert_eq!(fs::read(home.path().join("root.pem")).unwrap(), b"mine");
+    }
+}

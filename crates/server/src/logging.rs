@@ -1,0 +1,136 @@
+//! The application log: for people on a terminal, JSON in a pipe.
+
+use std::io::{self, IsTerminal};
+use std::{env, fmt};
+
+use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
+
+/// The variable that overrides the level of the configuration: `debug`, or `warn,apus_net=trace`.
+pub const LEVEL_VARIABLE: &str = "APUS_LOG";
+
+const DEFAULT_LEVEL: &str = "info";
+
+/// The application log. Messages are written to standard error by a thread of its own, so that a
+/// slow reader holds up no worker; what it holds is written when this is dropped.
+pub struct Logging {
+    filter: reload::Handle<EnvFilter, Registry>,
+    _writer: tracing_appender::non_blocking::WorkerGuard,
+}
+
+impl Logging {
+    /// Starts the log of this process.
+    ///
+    /// # Errors
+    /// The level cannot be parsed, or the process has a log already.
+    pub fn start(level: Option<&str>) -> Result<Self, LoggingError> {
+        let is_terminal = io::stderr().is_terminal();
+        let (filter, handle) = reload::Layer::new(filter(level)?);
+        let (output, guard) = tracing_appender::non_blocking(io::stderr());
+        let lines = tracing_subscriber::fmt::layer().with_writer(output);
+        let lines = if is_terminal {
+            let colours = env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+            lines.with_ansi(colours).with_target(false).boxed()
+        } else {
+            lines.json().flatten_event(true).with_ansi(false).boxed()
+        };
+        tracing_subscriber::registry()
+            .with(filter)
+            .with(lines)
+            .try_init()?;
+        Ok(Self {
+            filter: handle,
+            _writer: guard,
+        })
+    }
+
+    /// Changes the level, as a reload may.
+    ///
+    /// # Errors
+    /// The level cannot be parsed; the old one stays.
+    pub fn set_level(&self, level: Option<&str>) -> Result<(), LoggingError> {
+        let filter = filter(level)?;
+        // The subscriber lives as long as the process, so that there is something to reload.
+        let _ = self.filter.reload(filter);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Logging {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Logging").finish_non_exhaustive()
+    }
+}
+
+fn filter(level: Option<&str>) -> Result<EnvFilter, LoggingError> {
+    let variable = env::var(LEVEL_VARIABLE)
+        .ok()
+        .filter(|value| !value.is_empty());
+    let from_variable = variable.is_some();
+    let directives = variable.as_deref().or(level).unwrap_or(DEFAULT_LEVEL);
+    EnvFilter::builder()
+        .parse(directives)
+        .map_err(|source| LoggingError::Level {
+            text: directives.to_owned(),
+            from_variable,
+            source,
+        })
+}
+
+/// Why there is no log.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LoggingError {
+    /// The level is none.
+    Level {
+        /// What was given.
+        text: String,
+        /// Whether it stood in the environment.
+        from_variable: bool,
+        /// What is wrong with it.
+        source: ParseError,
+    },
+    /// The process has a log already.
+    Started(TryInitError),
+}
+
+impl From<TryInitError> for LoggingError {
+    fn from(error: TryInitError) -> Self {
+        Self::Started(error)
+    }
+}
+
+impl fmt::Display for LoggingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Level {
+                text,
+                from_variable,
+                source,
+            } => {
+                let place = if *from_variable {
+                    LEVEL_VARIABLE
+                } else {
+                    "the log level"
+                };
+                write!(
+                    f,
+                    "{place} is \"{text}\", which is no level ({source}); use error, warn, info, \
+                     debug or trace, or levels by module: warn,apus_net=trace"
+                )
+            }
+            Self::Started(error) => write!(f, "the log cannot be started: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for LoggingError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Level { source, .. } => Some(source),
+            Self::Started(error) => Some(error),
+        }
+    }
+}
