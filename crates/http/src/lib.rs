@@ -4,6 +4,8 @@
 //! connections; everything above it speaks in [`Request`], [`Response`] and [`Service`].
 
 #![forbid(unsafe_code)]
+// A length that wraps around is how framing breaks.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 mod body;
 mod connection;
@@ -11,6 +13,7 @@ mod duplex;
 pub mod fields;
 pub mod h1;
 mod headers;
+pub mod proxy_protocol;
 mod request;
 mod response;
 mod service;

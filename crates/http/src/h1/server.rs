@@ -79,10 +79,6 @@ enum Answer {
 
 /// What was found in the input.
 #[derive(Debug, PartialEq, Eq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "an event is taken apart at once and never stored"
-)]
 pub enum Event {
     /// Nothing more before more input comes, or before the answer ended.
     Incomplete,
