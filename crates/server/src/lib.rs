@@ -1,5 +1,6 @@
 //! apus.toml, read into a plan and run.
 
 pub mod access_log;
+pub mod control;
 pub mod local_ca;
 pub mod logging;

@@ -1,0 +1,94 @@
+//! Where the control socket of a server is: in the user's runtime folder, by what it serves.
+
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use rustix::process::geteuid;
+
+use super::ControlError;
+
+/// The socket of the server that was started with `source`, a configuration file or a folder to
+/// serve. Every way to write the same path leads to the same socket.
+pub fn socket_path(source: &Path) -> PathBuf {
+    let source = fs::canonicalize(source).unwrap_or_else(|_| source.to_owned());
+    let name: String = source
+        .file_stem()
+        .map(|stem| stem.to_string_lossy())
+        .unwrap_or_default()
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+        .take(32)
+        .collect();
+    let hash = fnv1a(source.as_os_str().as_encoded_bytes());
+    runtime_folder().join(format!("{name}-{hash:016x}.sock"))
+}
+
+fn runtime_folder() -> PathBuf {
+    if geteuid().is_root() {
+        return "/run/apus".into();
+    }
+    match env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
+        Some(folder) if folder.is_absolute() => folder.join("apus"),
+        _ => env::temp_dir().join(format!("apus-{}", geteuid().as_raw())),
+    }
+}
+
+/// Makes the folder of `socket` if that is the runtime folder, where nobody else may meddle.
+pub(super) fn prepare_folder(socket: &Path) -> Result<(), ControlError> {
+    let Some(folder) = socket
+        .parent()
+        .filter(|folder| **folder == runtime_folder())
+    else {
+        return Ok(());
+    };
+    let failed = |error| ControlError::Io(folder.to_owned(), error);
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(failed)?;
+    // In a folder for temporary files, somebody else may have been first.
+    let found = fs::symlink_metadata(folder).map_err(failed)?;
+    let is_ours = found.is_dir() && found.uid() == geteuid().as_raw();
+    if is_ours && found.mode() & 0o022 == 0 {
+        Ok(())
+    } else {
+        Err(ControlError::Unsafe(folder.to_owned()))
+    }
+}
+
+/// The hash FNV-1a: the same in every version of this program. Nothing secret depends on it.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_source_has_one_socket_however_it_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.toml");
+        fs::write(&file, "").unwrap();
+        let winding = folder
+            .path()
+            .join(".")
+            .join("..")
+            .join(folder.path())
+            .join("a.toml");
+        assert_eq!(socket_path(&file), socket_path(&winding));
+        assert_ne!(socket_path(&file), socket_path(folder.path()));
+        let name = socket_path(&file);
+        let name = name.file_name().unwrap().to_str().unwrap();
+        assert!(name.starts_with("a-") && name.ends_with(".sock"), "{name}");
+    }
+
+    #[test]
+    fn the_hash_is_the_published_one() {
+        assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
+    }
+}
