@@ -1,1 +1,27 @@
-//! The engine: workers, listeners, TLS and sockets.
+//! The engine: workers, listeners, TLS and sockets, driving the codecs of `apus-http` over real
+//! connections.
+//!
+//! [`Engine::start`] takes a [`Plan`] and runs it on one pinned thread per worker. A worker owns
+//! its sockets, its connections and its services; nothing on the path of a request is shared with
+//! another thread.
+
+mod accept;
+mod buffers;
+mod clock;
+mod connection;
+mod counters;
+mod engine;
+mod h1;
+mod limits;
+mod listen;
+mod plan;
+mod proxy;
+mod table;
+pub mod tls;
+mod transport;
+mod worker;
+
+pub use counters::{Totals, WorkerStatus};
+pub use engine::{Engine, StartError, Status};
+pub use limits::Limits;
+pub use plan::{ListenAddress, Listener, Network, Plan};

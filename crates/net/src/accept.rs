@@ -1,0 +1,125 @@
+//! Accepting connections, which goes on whatever happens.
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use apus_http::Peer;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Notify;
+
+use crate::connection;
+use crate::listen::BoundSocket;
+use crate::transport::Socket;
+use crate::worker::{LiveListener, Worker};
+
+/// How long accept rests when the process has no descriptors or memory left. Clients wait in the
+/// queue of the socket meanwhile.
+const REST: Duration = Duration::from_millis(50);
+
+/// A listening socket of this worker's runtime.
+pub(crate) enum AcceptSocket {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl AcceptSocket {
+    pub(crate) fn new(socket: BoundSocket) -> io::Result<Self> {
+        Ok(match socket {
+            BoundSocket::Tcp(socket) => Self::Tcp(TcpListener::from_std(socket)?),
+            BoundSocket::Unix(socket) => Self::Unix(UnixListener::from_std(socket)?),
+        })
+    }
+
+    async fn accept(&self) -> io::Result<(Socket, Peer)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (socket, peer) = listener.accept().await?;
+                // Answers leave whole, in as few writes as they can.
+                let _ = socket.set_nodelay(true);
+                Ok((Socket::Tcp(socket), Peer::Ip(canonical(peer))))
+            }
+            Self::Unix(listener) => {
+                let (socket, _) = listener.accept().await?;
+                Ok((Socket::Unix(socket), Peer::Unix))
+            }
+        }
+    }
+}
+
+/// Accepts until `finish`, and then what had connected before.
+pub(crate) async fn accept(
+    worker: Rc<Worker>,
+    listener: Rc<LiveListener>,
+    socket: AcceptSocket,
+    finish: Rc<Notify>,
+) {
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = finish.notified() => break,
+            accepted = socket.accept() => accepted,
+        };
+        match accepted {
+            Ok((socket, peer)) => enter(&worker, &listener, socket, peer),
+            Err(error) if is_of_one_connection(&error) => {}
+            Err(error) => {
+                worker.counters.accept_failures.add(1);
+                let closed = worker.table.make_room();
+                worker.counters.evicted.add(closed);
+                tracing::warn!(%error, closed, "cannot accept; idle connections were closed");
+                tokio::time::sleep(REST).await;
+            }
+        }
+    }
+    while let Ok(Ok((socket, peer))) = tokio::time::timeout(Duration::ZERO, socket.accept()).await {
+        enter(&worker, &listener, socket, peer);
+    }
+}
+
+/// Starts to serve a connection, if there is room for it.
+fn enter(worker: &Rc<Worker>, listener: &Rc<LiveListener>, socket: Socket, peer: Peer) {
+    worker.counters.accepted.add(1);
+    let limits = worker.limits();
+    if worker.table.open() >= limits.worker_connections {
+        let closed = worker.table.make_room();
+        worker.counters.evicted.add(closed);
+        if closed == 0 {
+            worker.counters.refused.add(1);
+            return;
+        }
+    }
+    let place = worker.table.enter(peer.ip(), limits.connections_per_address);
+    let counted = worker.all.enter(limits.max_connections);
+    let (Some(place), Some(counted)) = (place, counted) else {
+        worker.counters.refused.add(1);
+        return;
+    };
+    worker.counters.connections.set(worker.table.open() as u64);
+    let (worker, listener) = (Rc::clone(worker), Rc::clone(listener));
+    tokio::task::spawn_local(async move {
+        let _counted = counted;
+        connection::serve(&worker, &listener, place, socket, peer).await;
+    });
+}
+
+/// Whether an error is of the connection that was to be accepted, so that the next can be.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::Interrupted
+            | io::ErrorKind::PermissionDenied
+            | io::ErrorKind::TimedOut
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+    )
+}
+
+/// IPv4 clients of an IPv6 socket by their IPv4 address.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}

@@ -1,0 +1,60 @@
+//! A worker's clock: read once per turn of the sweep instead of once per request.
+
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant, SystemTime};
+
+/// How often the clock moves on; deadlines are kept to this precision.
+pub(crate) const TICK: Duration = Duration::from_millis(250);
+
+/// Time as a worker sees it: ticks for deadlines, and the `Date` field (RFC 9110 section 6.6.1).
+pub(crate) struct Clock {
+    start: Instant,
+    ticks: Cell<u32>,
+    second: Cell<u64>,
+    date: RefCell<[u8; 29]>,
+}
+
+impl Clock {
+    pub(crate) fn new() -> Self {
+        let clock = Self {
+            start: Instant::now(),
+            ticks: Cell::new(0),
+            second: Cell::new(u64::MAX),
+            date: RefCell::new([b' '; 29]),
+        };
+        clock.advance();
+        clock
+    }
+
+    /// Reads the time of the system.
+    pub(crate) fn advance(&self) {
+        let ticks = self.start.elapsed().as_millis() / TICK.as_millis();
+        self.ticks.set(u32::try_from(ticks).unwrap_or(u32::MAX - 1));
+        let now = SystemTime::now();
+        let second =
+            now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
+        if self.second.replace(second) != second {
+            let text = httpdate::fmt_http_date(now);
+            if let Ok(date) = <[u8; 29]>::try_from(text.as_bytes()) {
+                self.date.replace(date);
+            }
+        }
+    }
+
+    /// Ticks since this worker started.
+    pub(crate) fn ticks(&self) -> u32 {
+        self.ticks.get()
+    }
+
+    /// The first tick at which `after` has surely passed from now.
+    pub(crate) fn deadline(&self, after: Duration) -> u32 {
+        let ticks = after.as_millis().div_ceil(TICK.as_millis());
+        let ticks = u32::try_from(ticks).unwrap_or(u32::MAX);
+        self.ticks.get().saturating_add(ticks).saturating_add(1)
+    }
+
+    /// The value of `Date`.
+    pub(crate) fn date(&self) -> [u8; 29] {
+        *self.date.borrow()
+    }
+}

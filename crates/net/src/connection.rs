@@ -1,0 +1,71 @@
+//! A connection from accept to its end: PROXY protocol head, TLS handshake, then HTTP.
+
+use std::io;
+
+use apus_http::{ConnectionInfo, Peer};
+
+use crate::h1;
+use crate::proxy;
+use crate::table::Place;
+use crate::tls;
+use crate::transport::{Socket, Transport};
+use crate::worker::{LiveListener, Worker};
+
+/// Serves a connection to its end.
+pub(crate) async fn serve(
+    worker: &Worker,
+    listener: &LiveListener,
+    place: Place,
+    mut socket: Socket,
+    peer: Peer,
+) {
+    let mut info = ConnectionInfo {
+        id: worker.next_id(),
+        peer,
+        local: socket.local(),
+        tls: None,
+    };
+    let mut early = Vec::new();
+    let proxies = listener.proxy_protocol_from();
+    if proxies.iter().any(|network| network.contains(&peer)) {
+        place.busy(&worker.clock, worker.limits().handshake_timeout);
+        match proxy::read_head(&mut socket, &place, &mut info).await {
+            Ok(rest) => early = rest,
+            Err(error) => {
+                count_failure(worker, &error);
+                tracing::debug!(%peer, %error, "no valid PROXY protocol head");
+                return;
+            }
+        }
+    }
+    let transport = match listener.tls() {
+        None => Transport::Clear(socket),
+        Some(settings) => {
+            place.busy(&worker.clock, worker.limits().handshake_timeout);
+            // Boxed: a connection in clear text has no room to keep for a handshake.
+            let handshake =
+                Box::pin(tls::accept(&settings, socket, &place, &worker.buffers, early));
+            early = Vec::new();
+            match handshake.await {
+                Ok((stream, tls)) => {
+                    worker.counters.handshakes.add(1);
+                    info.tls = Some(tls);
+                    Transport::Tls(Box::new(stream))
+                }
+                Err(error) => {
+                    worker.counters.handshake_failures.add(1);
+                    count_failure(worker, &error);
+                    tracing::debug!(%peer, %error, "TLS handshake failed");
+                    return;
+                }
+            }
+        }
+    };
+    h1::Connection::new(worker, listener, &place, transport, info, early).serve().await;
+}
+
+fn count_failure(worker: &Worker, error: &io::Error) {
+    if error.kind() == io::ErrorKind::TimedOut {
+        worker.counters.timeouts.add(1);
+    }
+}

@@ -1,0 +1,102 @@
+//! What a worker counts: written by it alone, read by anybody.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that one thread writes and any thread reads.
+#[derive(Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds without a locked instruction: there is one writer.
+    pub(crate) fn add(&self, more: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+    }
+
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// The counters of one worker, on cache lines of their own.
+        #[derive(Default)]
+        #[repr(align(128))]
+        pub(crate) struct Counters {
+            $(pub(crate) $name: Counter,)*
+        }
+
+        /// What was counted since the start, or is counted now.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Totals {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Totals {
+            /// Names and values, in order.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+
+            /// The sum of both.
+            #[must_use]
+            pub fn plus(&self, other: &Self) -> Self {
+                Self { $($name: self.$name.wrapping_add(other.$name),)* }
+            }
+        }
+
+        impl Counters {
+            pub(crate) fn read(&self) -> Totals {
+                Totals { $($name: self.$name.get(),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Connections open now.
+    connections,
+    /// Connections accepted.
+    accepted,
+    /// Connections closed at once because a limit was reached.
+    refused,
+    /// Idle connections closed to make room for new ones.
+    evicted,
+    /// Times that accept met a lack of descriptors or memory.
+    accept_failures,
+    /// Requests whose head was read.
+    requests,
+    /// Bytes read, after TLS.
+    bytes_in,
+    /// Bytes written, before TLS.
+    bytes_out,
+    /// Full or resumed TLS handshakes that succeeded.
+    handshakes,
+    /// TLS handshakes that failed, by a client's fault or a refused name.
+    handshake_failures,
+    /// Requests refused because they broke the protocol or a size limit.
+    bad_requests,
+    /// Connections closed because a head, a body, a handshake or a reader was too slow.
+    timeouts,
+    /// Handlers that panicked and cost one 500.
+    panics,
+    /// Responses whose source failed midway, so that the connection was cut.
+    broken_responses,
+}
+
+/// One worker, seen from outside.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerStatus {
+    /// Its number from 0.
+    pub index: usize,
+    /// The core it is pinned to, if that worked.
+    pub core: Option<usize>,
+    /// Times it died and was replaced.
+    pub restarts: u64,
+    /// What it counted, together with those it replaced.
+    pub totals: Totals,
+}

@@ -1,0 +1,376 @@
+//! The engine from outside: starts workers, hands them plans, replaces those that die, stops them.
+
+use std::fmt;
+use std::io;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::counters::{Counters, Totals, WorkerStatus};
+use crate::listen::Bound;
+use crate::plan::{ListenAddress, Plan};
+use crate::worker::{self, Command, Setup};
+
+/// The running engine. Dropping it stops the workers at once.
+pub struct Engine {
+    shared: Arc<Shared>,
+    ended: watch::Receiver<usize>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    all: Arc<OpenConnections>,
+    ended: watch::Sender<usize>,
+}
+
+struct State {
+    plan: Arc<Plan>,
+    bound: Vec<Arc<Bound>>,
+    workers: Vec<Running>,
+    stopping: bool,
+}
+
+struct Running {
+    commands: mpsc::UnboundedSender<Command>,
+    counters: Arc<Counters>,
+    core: Option<usize>,
+    restarts: Arc<AtomicU64>,
+}
+
+/// What the engine does at this moment.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// Each worker.
+    pub workers: Vec<WorkerStatus>,
+    /// The addresses that are listened on, with the ports that were picked.
+    pub listening: Vec<ListenAddress>,
+}
+
+impl Status {
+    /// The sum over all workers.
+    pub fn totals(&self) -> Totals {
+        self.workers.iter().fold(Totals::default(), |sum, worker| sum.plus(&worker.totals))
+    }
+}
+
+impl Engine {
+    /// Starts a plan: binds its addresses and starts its workers. It serves when this returns.
+    ///
+    /// # Errors
+    /// An address cannot be bound, or a thread cannot be started. Nothing is left running then.
+    pub fn start(plan: Plan) -> Result<Self, StartError> {
+        let bound = bind(&plan, &[])?;
+        let (ended, receiver) = watch::channel(0);
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                plan: Arc::new(plan),
+                bound,
+                workers: Vec::new(),
+                stopping: false,
+            }),
+            all: Arc::default(),
+            ended,
+        });
+        let engine = Self { shared, ended: receiver };
+        let mut state = engine.shared.lock();
+        let cores = cores();
+        for index in 0..state.plan.workers.get() {
+            let core = cores.get(index % cores.len().max(1)).copied();
+            let counters = Arc::new(Counters::default());
+            let restarts = Arc::default();
+            let commands = spawn(&engine.shared, index, core, Arc::clone(&counters))?;
+            state.workers.push(Running { commands, counters, core, restarts });
+        }
+        state.hand_out(&Arc::clone(&state.plan), &state.bound)?;
+        drop(state);
+        Ok(engine)
+    }
+
+    /// Puts another plan in force. Connections stay open and meet the new plan with their next
+    /// request. The number of workers stays as it was at the start.
+    ///
+    /// # Errors
+    /// An address of the new plan cannot be bound. The old plan stays in force whole.
+    pub fn reload(&self, plan: Plan) -> Result<(), StartError> {
+        let mut state = self.shared.lock();
+        let mut plan = plan;
+        if let Some(workers) = NonZeroUsize::new(state.workers.len()) {
+            plan.workers = workers;
+        }
+        let bound = bind(&plan, &state.bound)?;
+        let plan = Arc::new(plan);
+        state.hand_out(&plan, &bound)?;
+        state.plan = plan;
+        // Sockets that are not listened on any more close here, after the workers emptied them.
+        state.bound = bound;
+        Ok(())
+    }
+
+    /// Stops: what has connected is answered, within the time, and then everything ends.
+    pub async fn stop(&self, within: Duration) {
+        let workers = {
+            let mut state = self.shared.lock();
+            state.stopping = true;
+            for worker in &state.workers {
+                let _ = worker.commands.send(Command::Stop { within });
+            }
+            state.workers.len()
+        };
+        let mut ended = self.ended.clone();
+        let _ = ended.wait_for(|ended| *ended >= workers).await;
+        self.shared.lock().bound.clear();
+    }
+
+    /// What the engine does at this moment.
+    pub fn status(&self) -> Status {
+        let state = self.shared.lock();
+        Status {
+            workers: state
+                .workers
+                .iter()
+                .enumerate()
+                .map(|(index, worker)| WorkerStatus {
+                    index,
+                    core: worker.core,
+                    restarts: worker.restarts.load(Ordering::Relaxed),
+                    totals: worker.counters.read(),
+                })
+                .collect(),
+            listening: state.bound.iter().map(|bound| bound.local().clone()).collect(),
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.stopping = true;
+        for worker in &state.workers {
+            let _ = worker.commands.send(Command::Stop { within: Duration::ZERO });
+        }
+        state.bound.clear();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Gives every worker the plan, and waits until it is in force everywhere.
+    fn hand_out(&self, plan: &Arc<Plan>, bound: &[Arc<Bound>]) -> Result<(), StartError> {
+        let mut waiting = Vec::with_capacity(self.workers.len());
+        for (index, worker) in self.workers.iter().enumerate() {
+            waiting.push(run_plan(&worker.commands, index, plan, bound)?);
+        }
+        for done in waiting {
+            match wait_blocking(done) {
+                Some(result) => result.map_err(StartError::worker)?,
+                None => return Err(StartError::worker(io::Error::other("a worker died"))),
+            }
+        }
+        Ok(())
+    }
+}
+
+type Done = oneshot::Receiver<io::Result<()>>;
+
+fn run_plan(
+    commands: &mpsc::UnboundedSender<Command>,
+    index: usize,
+    plan: &Arc<Plan>,
+    bound: &[Arc<Bound>],
+) -> Result<Done, StartError> {
+    let sockets = bound
+        .iter()
+        .map(|bound| bound.socket(index))
+        .collect::<io::Result<_>>()
+        .map_err(StartError::worker)?;
+    let (done, waiting) = oneshot::channel();
+    let _ = commands.send(Command::Run { plan: Arc::clone(plan), sockets, done });
+    Ok(waiting)
+}
+
+/// Waits for a worker, also on a thread that runs a runtime of its own: workers answer within
+/// moments, and nothing else goes on while a plan changes.
+fn wait_blocking(done: Done) -> Option<io::Result<()>> {
+    thread::scope(|scope| scope.spawn(|| done.blocking_recv().ok()).join().ok().flatten())
+}
+
+/// Binds what the plan listens on, in its order, with the sockets that are there already.
+fn bind(plan: &Plan, existing: &[Arc<Bound>]) -> Result<Vec<Arc<Bound>>, StartError> {
+    plan.listeners
+        .iter()
+        .map(|listener| {
+            match existing.iter().find(|bound| *bound.address() == listener.address) {
+                Some(bound) => Ok(Arc::clone(bound)),
+                None => Bound::new(&listener.address, plan.workers.get())
+                    .map(Arc::new)
+                    .map_err(|source| StartError {
+                        address: Some(listener.address.clone()),
+                        source,
+                    }),
+            }
+        })
+        .collect()
+}
+
+/// Starts the thread of a worker.
+fn spawn(
+    shared: &Arc<Shared>,
+    index: usize,
+    core: Option<usize>,
+    counters: Arc<Counters>,
+) -> Result<mpsc::UnboundedSender<Command>, StartError> {
+    let (sender, commands) = mpsc::unbounded_channel();
+    let setup = Setup { index, counters, all: Arc::clone(&shared.all), commands };
+    let shared = Arc::clone(shared);
+    thread::Builder::new()
+        .name(format!("apus-worker-{index}"))
+        .spawn(move || {
+            if let Some(core) = core {
+                pin(core);
+            }
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                // Cold files and compression; they must not crowd out the workers.
+                .max_blocking_threads(8)
+                .thread_keep_alive(Duration::from_secs(10))
+                .build_local(Default::default());
+            let ended = match runtime {
+                Ok(runtime) => {
+                    let run = std::panic::AssertUnwindSafe(|| runtime.block_on(worker::run(setup)));
+                    let ended = std::panic::catch_unwind(run).is_ok();
+                    runtime.shutdown_background();
+                    ended
+                }
+                Err(error) => {
+                    tracing::error!(%error, "a worker cannot start its runtime");
+                    true
+                }
+            };
+            if !ended {
+                replace(&shared, index);
+            } else {
+                shared.ended.send_modify(|ended| *ended += 1);
+            }
+        })
+        .map_err(StartError::worker)?;
+    Ok(sender)
+}
+
+/// Starts a worker in the place of one that died, on the same sockets: clients who wait in their
+/// queues are served by it.
+fn replace(shared: &Arc<Shared>, index: usize) {
+    let mut state = shared.lock();
+    if state.stopping {
+        shared.ended.send_modify(|ended| *ended += 1);
+        return;
+    }
+    let (plan, bound) = (Arc::clone(&state.plan), state.bound.clone());
+    let Some(worker) = state.workers.get_mut(index) else { return };
+    tracing::error!(worker = index, "a worker died and is replaced; its connections are lost");
+    worker.restarts.fetch_add(1, Ordering::Relaxed);
+    let started = spawn(shared, index, worker.core, Arc::clone(&worker.counters))
+        .and_then(|commands| run_plan(&commands, index, &plan, &bound).map(|_| commands));
+    match started {
+        Ok(commands) => worker.commands = commands,
+        Err(error) => tracing::error!(worker = index, %error, "a worker cannot be replaced"),
+    }
+}
+
+/// The cores that this process may use.
+fn cores() -> Vec<usize> {
+    rustix::thread::sched_getaffinity(None)
+        .map(|set| (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect())
+        .unwrap_or_default()
+}
+
+fn pin(core: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(core);
+    if let Err(error) = rustix::thread::sched_setaffinity(None, &set) {
+        tracing::debug!(core, %error, "a worker is not pinned to its core");
+    }
+}
+
+/// The connections of all workers, where their number is limited.
+#[derive(Default)]
+pub(crate) struct OpenConnections(AtomicUsize);
+
+/// One connection among all.
+pub(crate) struct Counted(Option<Arc<OpenConnections>>);
+
+impl OpenConnections {
+    /// Counts a connection unless there are `most` already (0: any number, and none is counted).
+    pub(crate) fn enter(self: &Arc<Self>, most: usize) -> Option<Counted> {
+        if most == 0 {
+            return Some(Counted(None));
+        }
+        let entered = Counted(Some(Arc::clone(self)));
+        (self.0.fetch_add(1, Ordering::Relaxed) < most).then_some(entered)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if let Some(all) = &self.0 {
+            all.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Why a plan cannot be run.
+#[derive(Debug)]
+pub struct StartError {
+    address: Option<ListenAddress>,
+    source: io::Error,
+}
+
+impl StartError {
+    fn worker(source: io::Error) -> Self {
+        Self { address: None, source }
+    }
+
+    /// The address that cannot be listened on, if that is the reason.
+    pub fn address(&self) -> Option<&ListenAddress> {
+        self.address.as_ref()
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.address {
+            Some(address) => write!(f, "cannot listen on {address}: {}", self.source)?,
+            None => write!(f, "cannot start a worker: {}", self.source)?,
+        }
+        match (self.source.kind(), &self.address) {
+            (io::ErrorKind::AddrInUse, Some(ListenAddress::Tcp { address, .. })) => write!(
+                f,
+                "; another process has port {}, which `ss -ltnp` names: stop it or listen elsewhere",
+                address.port()
+            ),
+            (io::ErrorKind::PermissionDenied, Some(ListenAddress::Tcp { address, .. }))
+                if address.port() < 1024 =>
+            {
+                f.write_str(
+                    "; ports below 1024 need root or CAP_NET_BIND_SERVICE: \
+                     use a higher port, or `setcap cap_net_bind_service=+ep` on the program",
+                )
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for StartError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}

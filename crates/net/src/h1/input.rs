@@ -1,0 +1,79 @@
+//! Bytes that were read and not consumed yet.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use crate::buffers::Buffers;
+
+/// A part this large is handed on without a copy.
+const WITHOUT_COPY: usize = 16 * 1024;
+
+/// Bytes that were read and not consumed yet; holds no buffer while there are none.
+#[derive(Default)]
+pub(super) struct Input {
+    buffer: Vec<u8>,
+    start: usize,
+}
+
+impl Input {
+    pub(super) fn new(early: Vec<u8>) -> Self {
+        Self { buffer: early, start: 0 }
+    }
+
+    pub(super) fn unread(&self) -> &[u8] {
+        self.buffer.get(self.start..).unwrap_or_default()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.start >= self.buffer.len()
+    }
+
+    pub(super) fn consume(&mut self, bytes: usize) {
+        self.start = self.start.saturating_add(bytes);
+    }
+
+    /// Adds what was just read into `read`.
+    pub(super) fn add(&mut self, read: Vec<u8>, buffers: &Buffers) {
+        if self.is_empty() {
+            buffers.put(std::mem::replace(&mut self.buffer, read));
+            self.start = 0;
+        } else {
+            self.drop_consumed();
+            self.buffer.extend_from_slice(&read);
+            buffers.put(read);
+        }
+    }
+
+    /// Gives the buffer back for the time of a wait, keeping a small copy of what is in it.
+    pub(super) fn rest(&mut self, buffers: &Buffers) {
+        if self.buffer.capacity() == 0 {
+            return;
+        }
+        let kept = if self.is_empty() { Vec::new() } else { self.unread().to_vec() };
+        self.start = 0;
+        buffers.put(std::mem::replace(&mut self.buffer, kept));
+    }
+
+    /// Takes a part of the unread bytes, which ends where `consumed` does or before.
+    pub(super) fn take(&mut self, part: Range<usize>, consumed: usize) -> Bytes {
+        let unread = self.unread();
+        if part.len() < WITHOUT_COPY {
+            let bytes = Bytes::copy_from_slice(unread.get(part).unwrap_or_default());
+            self.consume(consumed);
+            return bytes;
+        }
+        let rest = unread.get(consumed..).unwrap_or_default().to_vec();
+        let start = self.start;
+        let whole = Bytes::from(std::mem::replace(&mut self.buffer, rest));
+        self.start = 0;
+        whole.slice(start.saturating_add(part.start)..start.saturating_add(part.end))
+    }
+
+    fn drop_consumed(&mut self) {
+        if self.start > 0 {
+            self.buffer.drain(..self.start.min(self.buffer.len()));
+            self.start = 0;
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Drives the HTTP/1.1 codec over a connection: one request after another, each read, answered and
+//! written before the next, with the answers to pipelined requests leaving in one write.
+
+mod content;
+mod exchange;
+mod input;
+mod tunnel;
+mod write;
+
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use apus_http::h1::{Event, HeadLimits, ProtocolError, RequestHead, ServerConnection};
+use apus_http::{ConnectionInfo, Headers, StatusCode, Tunnel};
+
+use self::input::Input;
+use self::write::Written;
+use crate::limits::Limits;
+use crate::table::Place;
+use crate::transport::Transport;
+use crate::worker::{LiveListener, Worker};
+
+/// How long, and for how many bytes, a closed connection is read so that the client gets what was
+/// sent to it: a reset caused by unread bytes would destroy that (RFC 9112 section 9.6).
+const LINGER: Duration = Duration::from_secs(5);
+const LINGER_BYTES: usize = 1024 * 1024;
+
+/// A connection that speaks HTTP/1.1.
+pub(crate) struct Connection<'a> {
+    worker: &'a Worker,
+    listener: &'a LiveListener,
+    place: &'a Place,
+    limits: Rc<Limits>,
+    transport: Transport,
+    info: Rc<ConnectionInfo>,
+    codec: ServerConnection,
+    input: Input,
+    /// Bytes that were encoded and not written.
+    out: Vec<u8>,
+    /// Whose answers are in `out`, waiting to be told how it went.
+    written: Vec<Written>,
+    /// When the first byte of the current head came.
+    arrived: Instant,
+    requests: u64,
+}
+
+/// How a connection ends.
+enum End {
+    /// All that was to be said was said and read.
+    Close,
+    /// The client may still be sending.
+    Linger,
+    /// The connection goes on without HTTP.
+    Tunnel(Tunnel),
+}
+
+impl<'a> Connection<'a> {
+    /// A connection before its first request. `early` are bytes that were read already.
+    pub(crate) fn new(
+        worker: &'a Worker,
+        listener: &'a LiveListener,
+        place: &'a Place,
+        transport: Transport,
+        info: ConnectionInfo,
+        early: Vec<u8>,
+    ) -> Self {
+        let limits = worker.limits();
+        Self {
+            codec: ServerConnection::new(HeadLimits {
+                target_bytes: limits.target_bytes,
+                head_bytes: limits.head_bytes,
+                fields: limits.head_fields,
+            }),
+            limits,
+            worker,
+            listener,
+            place,
+            transport,
+            info: Rc::new(info),
+            input: Input::new(early),
+            out: Vec::new(),
+            written: Vec::new(),
+            arrived: Instant::now(),
+            requests: 0,
+        }
+    }
+
+    /// Serves the connection to its end.
+    pub(crate) async fn serve(mut self) {
+        let end = self.serve_requests().await;
+        // What is left in `out` could not be written.
+        self.settle_written(false);
+        match end {
+            Ok(End::Close) => {
+                self.place.busy(&self.worker.clock, LINGER);
+                let _ = self.place.wait(|cx| self.transport.poll_shutdown(cx)).await;
+            }
+            Ok(End::Linger) => self.linger().await,
+            Ok(End::Tunnel(tunnel)) => {
+                self.place.untimed();
+                tunnel(Box::new(tunnel::Raw::new(self.transport, self.input))).await;
+            }
+            Err(error) => {
+                if error.kind() == io::ErrorKind::TimedOut {
+                    self.worker.counters.timeouts.add(1);
+                }
+            }
+        }
+    }
+
+    async fn serve_requests(&mut self) -> io::Result<End> {
+        loop {
+            let head = match self.read_head().await {
+                Ok(Some(head)) => head,
+                Ok(None) => return Ok(End::Close),
+                Err(Unread::Protocol(error)) => {
+                    self.worker.counters.bad_requests.add(1);
+                    tracing::debug!(peer = %self.info.peer, %error, "refused a request");
+                    return self.refuse(error.status(), &error.to_string()).await;
+                }
+                Err(Unread::Slow) => {
+                    self.worker.counters.timeouts.add(1);
+                    self.place.reprieve();
+                    let why = "the request's head did not come in time";
+                    return self.refuse(StatusCode::REQUEST_TIMEOUT, why).await;
+                }
+                Err(Unread::Io(error)) => return Err(error),
+            };
+            self.worker.counters.requests.add(1);
+            self.requests += 1;
+            if let Some(end) = self.exchange(head).await? {
+                return Ok(end);
+            }
+        }
+    }
+
+    /// Reads up to the next request; `None` when there is none to come.
+    async fn read_head(&mut self) -> Result<Option<RequestHead>, Unread> {
+        let mut timed = false;
+        loop {
+            let (consumed, event) = self.codec.handle_input(self.input.unread())?;
+            self.input.consume(consumed);
+            if let Event::Request(head) = event {
+                return Ok(Some(head));
+            }
+            if !self.out.is_empty() {
+                self.flush().await?;
+            }
+            self.rest();
+            let idle = self.codec.is_idle() && self.input.is_empty();
+            if !idle {
+                if !timed {
+                    self.place.busy(&self.worker.clock, self.limits.head_timeout);
+                    timed = true;
+                }
+            } else if self.is_ending() {
+                return Ok(None);
+            } else if self.requests == 0 {
+                self.place.idle(&self.worker.clock, self.limits.head_timeout);
+            } else {
+                self.place.idle(&self.worker.clock, self.limits.idle_timeout);
+            }
+            match self.read_more(idle).await {
+                Ok(0) => return Ok(None),
+                Ok(_) => {
+                    if idle {
+                        self.arrived = Instant::now();
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                    return if idle { Ok(None) } else { Err(Unread::Slow) };
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Waits for input; 0 at its end, and when an idle connection is told to end.
+    async fn read_more(&mut self, idle: bool) -> io::Result<usize> {
+        let place = self.place;
+        place
+            .wait(|cx| match self.poll_fill(cx) {
+                Poll::Pending if idle && self.is_ending() => Poll::Ready(Ok(0)),
+                polled => polled,
+            })
+            .await
+    }
+
+    /// Reads what is there; 0 at the end.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let buffers = &self.worker.buffers;
+        let mut buffer = buffers.take();
+        match self.transport.poll_read(cx, &mut buffer) {
+            Poll::Ready(Ok(read)) if read > 0 => {
+                self.worker.counters.bytes_in.add(read as u64);
+                self.input.add(buffer, buffers);
+                Poll::Ready(Ok(read))
+            }
+            polled => {
+                buffers.put(buffer);
+                polled
+            }
+        }
+    }
+
+    /// Gives back the buffers for the time of a wait.
+    fn rest(&mut self) {
+        self.input.rest(&self.worker.buffers);
+        if self.out.is_empty() && self.out.capacity() > 0 {
+            self.worker.buffers.put(std::mem::take(&mut self.out));
+        }
+    }
+
+    /// Whether no further request is wanted on this connection.
+    fn is_ending(&self) -> bool {
+        self.worker.is_stopping() || self.listener.is_removed()
+    }
+
+    /// Answers what could not be understood, or not in time, and ends.
+    async fn refuse(&mut self, status: StatusCode, why: &str) -> io::Result<End> {
+        self.codec.close();
+        let mut headers = Headers::new();
+        let _ = headers.try_append("content-type", "text/plain; charset=utf-8");
+        let text = format!(
+            "{} {}: {why}\n",
+            status.as_u16(),
+            status.canonical_reason().unwrap_or_default()
+        );
+        self.encode_head(status, &headers, Some(text.len() as u64));
+        self.out.extend_from_slice(text.as_bytes());
+        self.flush().await?;
+        Ok(End::Linger)
+    }
+
+    /// Ends our side and reads on for a while.
+    async fn linger(&mut self) {
+        self.rest();
+        self.place.reprieve();
+        self.place.busy(&self.worker.clock, LINGER);
+        let worker = self.worker;
+        let mut left = LINGER_BYTES;
+        let transport = &mut self.transport;
+        let mut shut = false;
+        let _ = self
+            .place
+            .wait(|cx| {
+                if !shut {
+                    ready!(transport.poll_shutdown(cx))?;
+                    shut = true;
+                }
+                loop {
+                    let mut buffer = worker.buffers.take();
+                    let polled = transport.poll_read(cx, &mut buffer);
+                    worker.buffers.put(buffer);
+                    let read = ready!(polled)?;
+                    left = left.saturating_sub(read);
+                    if read == 0 || left == 0 {
+                        return Poll::Ready(Ok(()));
+                    }
+                }
+            })
+            .await;
+    }
+}
+
+/// Why there is no request.
+enum Unread {
+    Protocol(ProtocolError),
+    Slow,
+    Io(io::Error),
+}
+
+impl From<ProtocolError> for Unread {
+    fn from(error: ProtocolError) -> Self {
+        Self::Protocol(error)
+    }
+}
+
+impl From<io::Error> for Unread {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}

@@ -1,0 +1,336 @@
+//! Writing answers: heads and small bodies gather in one buffer, large ones join it in one vectored
+//! write, files go from the page cache to the socket.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use apus_http::h1::{BodyFraming, ResponseHead};
+use apus_http::{Completion, FileRange, Headers, Outcome, StatusCode};
+use rustix::io::{Errno, ReadWriteFlags};
+
+use super::Connection;
+use super::exchange::Broken;
+
+/// A body up to this size is copied behind its head; a larger one is written from where it is.
+const COPY_MOST: usize = 4 * 1024;
+
+/// How much of a file is sent before other connections get their turn.
+const FILE_TURN: u64 = 1024 * 1024;
+
+/// How much of a file is read at once for TLS.
+const FILE_READ: usize = 64 * 1024;
+
+type Observer = Box<dyn FnOnce(&Completion)>;
+
+/// An answer whose last bytes are encoded, and who wants to know when they left.
+pub(super) struct Written {
+    observers: Vec<Observer>,
+    completion: Completion,
+}
+
+impl Connection<'_> {
+    /// Encodes the head of an answer; tells how its content is framed and how long the head is.
+    pub(super) fn encode_head(
+        &mut self,
+        status: StatusCode,
+        headers: &Headers,
+        content_length: Option<u64>,
+    ) -> (BodyFraming, u64) {
+        if self.out.capacity() == 0 {
+            self.out = self.worker.buffers.take();
+        }
+        let before = self.out.len();
+        let (date, server) = (self.worker.clock.date(), self.worker.server_field());
+        let head =
+            ResponseHead { status, headers, content_length, date: &date, server: server.as_deref() };
+        let framing = self.codec.send_head(head, &mut self.out);
+        drop(server);
+        (framing, (self.out.len() - before) as u64)
+    }
+
+    /// Sends content that is in memory, now or with what comes next.
+    pub(super) async fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.len() <= COPY_MOST {
+            self.out.extend_from_slice(bytes);
+            return Ok(());
+        }
+        self.write_out_and(bytes).await
+    }
+
+    /// Writes all that was encoded.
+    pub(super) async fn flush(&mut self) -> io::Result<()> {
+        self.write_out_and(&[]).await
+    }
+
+    async fn write_out_and(&mut self, body: &[u8]) -> io::Result<()> {
+        let mut sent = 0;
+        let mut timed = false;
+        poll_fn(|cx| {
+            let before = sent;
+            let polled = self.poll_write_out_and(cx, body, &mut sent);
+            self.watch_writing(cx, polled, before != sent, &mut timed)
+        })
+        .await?;
+        self.worker.counters.bytes_out.add(sent as u64);
+        self.out.clear();
+        self.settle_written(true);
+        Ok(())
+    }
+
+    fn poll_write_out_and(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: &[u8],
+        sent: &mut usize,
+    ) -> Poll<io::Result<()>> {
+        let whole = self.out.len() + body.len();
+        while *sent < whole {
+            let out = self.out.get(*sent..).unwrap_or_default();
+            let body = body.get(sent.saturating_sub(self.out.len())..).unwrap_or_default();
+            let written = if out.is_empty() {
+                ready!(self.transport.poll_write(cx, &[IoSlice::new(body)]))?
+            } else if body.is_empty() {
+                ready!(self.transport.poll_write(cx, &[IoSlice::new(out)]))?
+            } else {
+                ready!(self.transport.poll_write(cx, &[IoSlice::new(out), IoSlice::new(body)]))?
+            };
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            *sent += written;
+        }
+        self.transport.poll_flush(cx)
+    }
+
+    /// As [`Self::flush`], for code that is polled: what was written leaves the buffer.
+    pub(super) fn poll_flush_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut sent = 0;
+        let polled = self.poll_write_out_and(cx, &[], &mut sent);
+        self.worker.counters.bytes_out.add(sent as u64);
+        self.out.drain(..sent);
+        let polled = self.watch_writing(cx, polled, sent > 0, &mut false);
+        if matches!(polled, Poll::Ready(Ok(()))) {
+            self.settle_written(true);
+        }
+        polled
+    }
+
+    /// Holds a write to its time limit, which starts anew with each progress.
+    fn watch_writing<T>(
+        &self,
+        cx: &Context<'_>,
+        polled: Poll<io::Result<T>>,
+        progress: bool,
+        timed: &mut bool,
+    ) -> Poll<io::Result<T>> {
+        if polled.is_pending() {
+            self.place.register(cx);
+            if self.place.expired() {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            if progress || !*timed {
+                *timed = true;
+                self.place.busy(&self.worker.clock, self.limits.send_timeout);
+            }
+        }
+        polled
+    }
+
+    /// Sends a part of a file.
+    pub(super) async fn send_file(&mut self, range: &FileRange) -> Result<(), Broken> {
+        if range.len == 0 {
+            return Ok(());
+        }
+        let mut sent = 0;
+        let client = |sent| move |error| Broken::Client { error, sent };
+        if self.transport.sends_files() {
+            self.write_out_before_file().await.map_err(client(0))?;
+        }
+        let mut turn = 0;
+        while sent < range.len {
+            let offset = range.offset + sent;
+            let left = range.len - sent;
+            let moved = if self.transport.sends_files() {
+                self.send_file_part(range, offset, left).await
+            } else {
+                self.copy_file_part(range, offset, left).await
+            };
+            let moved = moved.map_err(client(sent))?;
+            if moved == 0 {
+                tracing::warn!("a file became shorter while it was sent");
+                return Err(Broken::Source { sent });
+            }
+            sent += moved;
+            turn += moved;
+            if turn >= FILE_TURN {
+                turn = 0;
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what was encoded in a way that lets the kernel join it with the file.
+    async fn write_out_before_file(&mut self) -> io::Result<()> {
+        let mut timed = false;
+        let mut sent = 0;
+        poll_fn(|cx| {
+            let before = sent;
+            let polled = loop {
+                let Some(rest) = self.out.get(sent..).filter(|rest| !rest.is_empty()) else {
+                    break Poll::Ready(Ok(()));
+                };
+                match self.transport.poll_write_more(cx, rest) {
+                    Poll::Ready(Ok(written)) => sent += written,
+                    Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
+                    Poll::Pending => break Poll::Pending,
+                }
+            };
+            self.watch_writing(cx, polled, before != sent, &mut timed)
+        })
+        .await?;
+        self.worker.counters.bytes_out.add(sent as u64);
+        self.out.clear();
+        self.settle_written(true);
+        Ok(())
+    }
+
+    /// Lets the kernel send some of the file; 0 if it ends there.
+    async fn send_file_part(
+        &mut self,
+        range: &FileRange,
+        offset: u64,
+        left: u64,
+    ) -> io::Result<u64> {
+        let left = left.min(FILE_TURN);
+        // A call that finds the file cold would hold up every connection of this worker.
+        if !is_cached(range, offset + left - 1) {
+            read_cold(range, offset, left).await?;
+        }
+        let mut timed = false;
+        let moved = poll_fn(|cx| {
+            let polled = self.transport.poll_send_file(cx, &range.file, offset, left);
+            self.watch_writing(cx, polled, false, &mut timed)
+        })
+        .await?;
+        self.worker.counters.bytes_out.add(moved as u64);
+        Ok(moved as u64)
+    }
+
+    /// Reads some of the file and writes it; 0 if it ends there.
+    async fn copy_file_part(
+        &mut self,
+        range: &FileRange,
+        offset: u64,
+        left: u64,
+    ) -> io::Result<u64> {
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(FILE_READ);
+        let mut buffer = self.worker.buffers.take();
+        buffer.resize(len, 0);
+        let read = match read_cached(range, &mut buffer, offset) {
+            Some(read) => read?,
+            None => {
+                read_cold(range, offset, len as u64).await?;
+                match read_cached(range, &mut buffer, offset) {
+                    Some(read) => read?,
+                    // It was thrown out again at once: the machine is short of memory.
+                    None => {
+                        let file = Arc::clone(&range.file);
+                        let (read, filled) = tokio::task::spawn_blocking(move || {
+                            let read = rustix::io::pread(&*file, &mut buffer, offset);
+                            (read, buffer)
+                        })
+                        .await
+                        .map_err(io::Error::other)?;
+                        buffer = filled;
+                        read?
+                    }
+                }
+            }
+        };
+        let result = self.write_out_and(buffer.get(..read).unwrap_or_default()).await;
+        self.worker.buffers.put(buffer);
+        result.map(|()| read as u64)
+    }
+
+    /// Remembers who wants to know when the answer that was encoded last has left.
+    pub(super) fn note_written(&mut self, observers: Vec<Observer>, completion: Completion) {
+        let complete = completion.outcome == Outcome::Complete;
+        self.written.push(Written { observers, completion });
+        if !complete {
+            let arrived = self.arrived;
+            for written in self.written.drain(..) {
+                written.tell(arrived.elapsed());
+            }
+        } else if self.out.is_empty() {
+            self.settle_written(true);
+        }
+    }
+
+    /// Tells what became of the answers that were encoded.
+    pub(super) fn settle_written(&mut self, left: bool) {
+        if self.written.is_empty() {
+            return;
+        }
+        let duration = self.arrived.elapsed();
+        for mut written in self.written.drain(..) {
+            if !left && written.completion.outcome == Outcome::Complete {
+                written.completion.outcome = Outcome::ClientGone;
+            }
+            written.tell(duration);
+        }
+    }
+}
+
+impl Written {
+    fn tell(mut self, duration: std::time::Duration) {
+        self.completion.duration = duration;
+        for observer in self.observers {
+            observer(&self.completion);
+        }
+    }
+}
+
+/// Reads into `buffer` what can be had without waiting for a disk; `None` if nothing can.
+fn read_cached(range: &FileRange, buffer: &mut [u8], offset: u64) -> Option<io::Result<usize>> {
+    let mut buffers = [io::IoSliceMut::new(buffer)];
+    match rustix::io::preadv2(&*range.file, &mut buffers, offset, ReadWriteFlags::NOWAIT) {
+        Ok(read) => Some(Ok(read)),
+        Err(Errno::AGAIN) => None,
+        // A file system that cannot tell is one in memory, or is read as it is.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Some(
+            rustix::io::preadv(&*range.file, &mut buffers, offset).map_err(Into::into),
+        ),
+        Err(error) => Some(Err(error.into())),
+    }
+}
+
+/// Whether the byte at `offset`, and so in all likelihood what stands before it, is in memory.
+fn is_cached(range: &FileRange, offset: u64) -> bool {
+    let mut byte = [0];
+    let mut buffers = [io::IoSliceMut::new(&mut byte)];
+    !matches!(
+        rustix::io::preadv2(&*range.file, &mut buffers, offset, ReadWriteFlags::NOWAIT),
+        Err(Errno::AGAIN)
+    )
+}
+
+/// Brings a part of a file into memory, away from this thread.
+async fn read_cold(range: &FileRange, offset: u64, len: u64) -> io::Result<()> {
+    let file = Arc::clone(&range.file);
+    let read = move || -> io::Result<()> {
+        let mut buffer = vec![0; FILE_READ];
+        let end = offset.saturating_add(len);
+        let mut at = offset;
+        while at < end {
+            match rustix::io::pread(&*file, &mut buffer, at)? {
+                0 => break,
+                read => at = at.saturating_add(read as u64),
+            }
+        }
+        Ok(())
+    };
+    tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?
+}

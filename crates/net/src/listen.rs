@@ -1,0 +1,214 @@
+//! Listening sockets: bound before a plan takes over, kept while plans come and go, and handed to
+//! each worker that starts.
+
+use std::collections::HashMap;
+use std::env;
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
+
+use crate::plan::ListenAddress;
+
+/// Connections that the kernel keeps for us until we accept them; it may allow fewer.
+const BACKLOG: i32 = 4096;
+
+/// The first descriptor that systemd passes.
+const FIRST_INHERITED: i32 = 3;
+
+/// A listening socket, non-blocking, of one worker.
+pub(crate) enum BoundSocket {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl BoundSocket {
+    fn try_clone(&self) -> io::Result<Self> {
+        Ok(match self {
+            Self::Tcp(socket) => Self::Tcp(socket.try_clone()?),
+            Self::Unix(socket) => Self::Unix(socket.try_clone()?),
+        })
+    }
+}
+
+/// The sockets of one address for all workers, open as long as this is: a worker that dies leaves
+/// nobody in its queue behind.
+pub(crate) struct Bound {
+    address: ListenAddress,
+    local: ListenAddress,
+    sockets: Vec<BoundSocket>,
+    /// A socket file of ours, to be removed.
+    file: Option<PathBuf>,
+}
+
+impl Bound {
+    /// Binds an address for so many workers.
+    pub(crate) fn new(address: &ListenAddress, workers: usize) -> io::Result<Self> {
+        let mut bound = Self {
+            address: address.clone(),
+            local: address.clone(),
+            sockets: Vec::with_capacity(workers),
+            file: None,
+        };
+        match address {
+            ListenAddress::Tcp { address, ipv6_only } => {
+                let mut address = *address;
+                refuse_taken(address, *ipv6_only)?;
+                for _ in 0..workers {
+                    let socket = tcp_socket(address, *ipv6_only)?;
+                    socket.set_reuse_port(true)?;
+                    socket.bind(&address.into())?;
+                    socket.listen(BACKLOG)?;
+                    let listener = TcpListener::from(socket);
+                    // Port 0 is the same free port for all workers.
+                    address = listener.local_addr()?;
+                    bound.sockets.push(BoundSocket::Tcp(listener));
+                }
+                bound.local = ListenAddress::Tcp { address, ipv6_only: *ipv6_only };
+            }
+            ListenAddress::Unix { path, mode } => {
+                let listener = unix_listener(path, *mode)?;
+                bound.file = Some(path.clone());
+                bound.share(BoundSocket::Unix(listener), workers)?;
+            }
+            ListenAddress::Inherited { name } => {
+                bound.share(inherited(name)?, workers)?;
+            }
+        }
+        Ok(bound)
+    }
+
+    fn share(&mut self, socket: BoundSocket, workers: usize) -> io::Result<()> {
+        for _ in 1..workers {
+            self.sockets.push(socket.try_clone()?);
+        }
+        self.sockets.push(socket);
+        Ok(())
+    }
+
+    /// The address as the plan has it.
+    pub(crate) fn address(&self) -> &ListenAddress {
+        &self.address
+    }
+
+    /// The address as it is: with the port that was free.
+    pub(crate) fn local(&self) -> &ListenAddress {
+        &self.local
+    }
+
+    /// The socket of one worker.
+    pub(crate) fn socket(&self, worker: usize) -> io::Result<BoundSocket> {
+        match self.sockets.get(worker) {
+            Some(socket) => socket.try_clone(),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            let _ = fs::remove_file(file);
+        }
+    }
+}
+
+/// `SO_REUSEPORT` lets several processes of a user share a port without a word; a socket without it
+/// finds out whether the port is free.
+fn refuse_taken(address: SocketAddr, ipv6_only: bool) -> io::Result<()> {
+    if address.port() != 0 {
+        tcp_socket(address, ipv6_only)?.bind(&address.into())?;
+    }
+    Ok(())
+}
+
+fn tcp_socket(address: SocketAddr, ipv6_only: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(ipv6_only)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+fn unix_listener(path: &Path, mode: u32) -> io::Result<UnixListener> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => {
+            if UnixStream::connect(path).is_ok() {
+                return Err(io::Error::new(
+                    io::ErrorKind::AddrInUse,
+                    "another process listens on this socket",
+                ));
+            }
+            fs::remove_file(path)?;
+        }
+        Ok(_) => {
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "there is a file of this name that is not a socket",
+            ));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    // Nobody can connect before the permissions are right: it does not listen yet.
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+/// The sockets that systemd passed (sd_listen_fds(3)), by name and by index.
+static INHERITED: LazyLock<Mutex<HashMap<String, OwnedFd>>> = LazyLock::new(|| {
+    let mut sockets = HashMap::new();
+    let number = |name: &str| env::var(name).ok().and_then(|value| value.parse::<i32>().ok());
+    if number("LISTEN_PID").and_then(|pid| u32::try_from(pid).ok()) == Some(std::process::id()) {
+        let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
+        let mut names = names.split(':');
+        for index in 0..number("LISTEN_FDS").unwrap_or(0).clamp(0, 1024) {
+            // SAFETY: LISTEN_PID says that these descriptors were passed to this process for us to
+            // own, and this runs once.
+            let socket = unsafe { OwnedFd::from_raw_fd(FIRST_INHERITED + index) };
+            let name = names.next().filter(|name| !name.is_empty() && *name != "unknown");
+            if let Some(name) = name
+                && let Ok(copy) = socket.try_clone()
+            {
+                sockets.entry(name.to_owned()).or_insert(copy);
+            }
+            sockets.insert(index.to_string(), socket);
+        }
+    }
+    Mutex::new(sockets)
+});
+
+fn inherited(name: &str) -> io::Result<BoundSocket> {
+    let sockets = INHERITED.lock().unwrap_or_else(PoisonError::into_inner);
+    let socket = sockets.get(name).ok_or_else(|| {
+        let mut known: Vec<_> = sockets.keys().map(String::as_str).collect();
+        known.sort_unstable();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("systemd passed no socket of this name; it passed: {known}"),
+        )
+    })?;
+    let socket = socket.try_clone()?;
+    SockRef::from(&socket).set_nonblocking(true)?;
+    match SockRef::from(&socket).domain()? {
+        Domain::UNIX => Ok(BoundSocket::Unix(UnixListener::from(socket))),
+        Domain::IPV4 | Domain::IPV6 => Ok(BoundSocket::Tcp(TcpListener::from(socket))),
+        other => Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!("the socket that systemd passed is neither TCP nor Unix: {other:?}"),
+        )),
+    }
+}

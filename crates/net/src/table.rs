@@ -1,0 +1,238 @@
+//! The connections of one worker: their deadlines, who goes first when there are too many, and how
+//! they are told to end.
+//!
+//! A deadline is a number in a cell that one sweep per tick looks at, so that setting one costs a
+//! store and no timer is registered or moved on the path of a request.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::clock::Clock;
+
+const NEVER: u32 = u32::MAX;
+
+/// One connection as the table knows it.
+pub(crate) struct Slot {
+    deadline: Cell<u32>,
+    /// The tick since which it waits for a request; [`NEVER`] while it works.
+    idle_since: Cell<u32>,
+    /// Whether the deadline passed, or it was chosen to make room.
+    expired: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Slot {
+    fn new() -> Self {
+        Self {
+            deadline: Cell::new(NEVER),
+            idle_since: Cell::new(NEVER),
+            expired: Cell::new(false),
+            waker: RefCell::new(None),
+        }
+    }
+
+    /// Remembers the task to wake. Every wait of the connection calls it; after the first time it
+    /// is a comparison.
+    pub(crate) fn register(&self, cx: &Context<'_>) {
+        let mut waker = self.waker.borrow_mut();
+        match &*waker {
+            Some(known) if known.will_wake(cx.waker()) => {}
+            _ => *waker = Some(cx.waker().clone()),
+        }
+    }
+
+    /// What the connection is to finish by.
+    pub(crate) fn busy(&self, clock: &Clock, within: Duration) {
+        self.idle_since.set(NEVER);
+        self.deadline.set(clock.deadline(within));
+    }
+
+    /// The connection works without a limit of time, as while a handler thinks.
+    pub(crate) fn untimed(&self) {
+        self.idle_since.set(NEVER);
+        self.deadline.set(NEVER);
+    }
+
+    /// The connection waits for a request.
+    pub(crate) fn idle(&self, clock: &Clock, within: Duration) {
+        self.idle_since.set(clock.ticks());
+        self.deadline.set(clock.deadline(within));
+    }
+
+    /// Whether the time is over.
+    pub(crate) fn expired(&self) -> bool {
+        self.expired.get()
+    }
+
+    /// Wakes the connection's task.
+    pub(crate) fn wake(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Gives a connection whose time was over some more, to say so to its client.
+    pub(crate) fn reprieve(&self) {
+        self.expired.set(false);
+    }
+
+    /// Waits for `poll`, no longer than the deadline.
+    ///
+    /// # Errors
+    /// `TimedOut` past the deadline, or what `poll` fails with.
+    pub(crate) async fn wait<T>(
+        &self,
+        mut poll: impl FnMut(&mut Context<'_>) -> Poll<io::Result<T>>,
+    ) -> io::Result<T> {
+        poll_fn(|cx| {
+            self.register(cx);
+            if self.expired() {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            poll(cx)
+        })
+        .await
+    }
+
+    fn expire(&self) {
+        self.expired.set(true);
+        self.wake();
+    }
+}
+
+/// The connections of one worker.
+#[derive(Default)]
+pub(crate) struct Table {
+    slots: RefCell<Vec<Option<Rc<Slot>>>>,
+    free: RefCell<Vec<usize>>,
+    open: Cell<usize>,
+    addresses: RefCell<HashMap<IpAddr, usize>>,
+    empty: tokio::sync::Notify,
+}
+
+/// A place in the table; leaves it when dropped.
+pub(crate) struct Place {
+    table: Rc<Table>,
+    slot: Rc<Slot>,
+    index: usize,
+    address: Option<IpAddr>,
+}
+
+impl std::ops::Deref for Place {
+    type Target = Slot;
+
+    fn deref(&self) -> &Slot {
+        &self.slot
+    }
+}
+
+impl Table {
+    /// Enters a connection from `address`, unless that has `per_address` of them already (0: any).
+    pub(crate) fn enter(
+        self: &Rc<Self>,
+        address: Option<IpAddr>,
+        per_address: usize,
+    ) -> Option<Place> {
+        let address = address.filter(|_| per_address > 0).map(client_network);
+        if let Some(address) = address {
+            let mut addresses = self.addresses.borrow_mut();
+            let count = addresses.entry(address).or_default();
+            if *count >= per_address {
+                return None;
+            }
+            *count += 1;
+        }
+        let slot = Rc::new(Slot::new());
+        let mut slots = self.slots.borrow_mut();
+        let index = self.free.borrow_mut().pop().unwrap_or_else(|| {
+            slots.push(None);
+            slots.len() - 1
+        });
+        if let Some(entry) = slots.get_mut(index) {
+            *entry = Some(Rc::clone(&slot));
+        }
+        self.open.set(self.open.get() + 1);
+        Some(Place { table: Rc::clone(self), slot, index, address })
+    }
+
+    /// How many connections are open.
+    pub(crate) fn open(&self) -> usize {
+        self.open.get()
+    }
+
+    /// Waits until the last connection leaves.
+    pub(crate) async fn emptied(&self) {
+        self.empty.notified().await;
+    }
+
+    /// Ends what is past its time.
+    pub(crate) fn sweep(&self, clock: &Clock) {
+        let now = clock.ticks();
+        for slot in self.slots.borrow().iter().flatten() {
+            if slot.deadline.get() <= now && !slot.expired.get() {
+                slot.expire();
+            }
+        }
+    }
+
+    /// Ends the connections that have been idle longest, one in sixty-four of all that are open;
+    /// tells how many.
+    pub(crate) fn make_room(&self) -> u64 {
+        let slots = self.slots.borrow();
+        let mut idle: Vec<&Rc<Slot>> = slots
+            .iter()
+            .flatten()
+            .filter(|slot| slot.idle_since.get() != NEVER && !slot.expired.get())
+            .collect();
+        let wanted = (self.open.get() / 64).max(1).min(idle.len());
+        if let Some(last) = wanted.checked_sub(1) {
+            idle.select_nth_unstable_by_key(last, |slot| slot.idle_since.get());
+        }
+        idle.iter().take(wanted).for_each(|slot| slot.expire());
+        wanted as u64
+    }
+
+    /// Wakes every connection, to see what has changed around it.
+    pub(crate) fn wake_all(&self) {
+        self.slots.borrow().iter().flatten().for_each(|slot| slot.wake());
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(entry) = self.table.slots.borrow_mut().get_mut(self.index) {
+            *entry = None;
+        }
+        self.table.free.borrow_mut().push(self.index);
+        self.table.open.set(self.table.open.get().saturating_sub(1));
+        if self.table.open.get() == 0 {
+            self.table.empty.notify_waiters();
+        }
+        if let Some(address) = self.address {
+            let mut addresses = self.table.addresses.borrow_mut();
+            if let Some(count) = addresses.get_mut(&address) {
+                *count = count.saturating_sub(1);
+                if *count == 0 {
+                    addresses.remove(&address);
+                }
+            }
+        }
+    }
+}
+
+/// What counts as one client: an IPv4 address, or the /64 that an IPv6 host has to itself.
+fn client_network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The server's side of a handshake: reads the ClientHello, picks the site, and finishes.
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+
+use apus_http::{ClientCertificate, TlsInfo, TlsVersion};
+use rustls::ProtocolVersion;
+use rustls::server::Acceptor;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use super::settings::{ReadySite, TlsSettings};
+use super::stream::TlsStream;
+use crate::buffers::Buffers;
+use crate::table::Place;
+use crate::transport::Socket;
+
+/// The fatal alert `unrecognized_name` (RFC 6066 section 3) as a record.
+const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
+
+/// What a client gets that speaks HTTP without TLS to a TLS port.
+const CLEAR_TEXT: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n\
+    content-length: 49\r\nconnection: close\r\n\r\nThis port speaks HTTPS. Use https:// to reach it\n";
+
+/// Does the handshake within the connection's deadline. `early` are bytes already read.
+pub(crate) async fn accept(
+    settings: &TlsSettings,
+    mut socket: Socket,
+    place: &Place,
+    buffers: &Buffers,
+    early: Vec<u8>,
+) -> io::Result<(TlsStream, TlsInfo)> {
+    let mut acceptor = Acceptor::default();
+    let mut input = early;
+    let accepted = loop {
+        if input.is_empty() {
+            place
+                .wait(|cx| {
+                    let mut buffer = buffers.take();
+                    let polled = socket.poll_read(cx, &mut buffer);
+                    if polled.is_ready() {
+                        input = buffer;
+                    } else {
+                        buffers.put(buffer);
+                    }
+                    polled
+                })
+                .await?;
+            if input.is_empty() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if input.first().is_some_and(u8::is_ascii_uppercase) {
+                last_words(&mut socket, place, CLEAR_TEXT).await;
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "HTTP without TLS"));
+            }
+        }
+        let mut unread = input.as_slice();
+        while !unread.is_empty() {
+            acceptor.read_tls(&mut unread)?;
+        }
+        buffers.put(std::mem::take(&mut input));
+        match acceptor.accept() {
+            Ok(Some(accepted)) => break accepted,
+            Ok(None) => {}
+            Err((error, mut alert)) => {
+                let mut record = Vec::new();
+                alert.write_all(&mut record)?;
+                last_words(&mut socket, place, &record).await;
+                return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+            }
+        }
+    };
+    let hello = accepted.client_hello();
+    let Some(site) = settings.site(hello.server_name()).cloned() else {
+        last_words(&mut socket, place, &UNRECOGNIZED_NAME).await;
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "no site has this server name"));
+    };
+    let session = match accepted.into_connection(Arc::clone(&site.config)) {
+        Ok(session) => session,
+        Err((error, mut alert)) => {
+            let mut record = Vec::new();
+            alert.write_all(&mut record)?;
+            last_words(&mut socket, place, &record).await;
+            return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+        }
+    };
+    let mut stream = TlsStream::new(socket, session);
+    place.wait(|cx| stream.poll_handshake(cx)).await?;
+    let info = info(&stream, &site);
+    Ok((stream, info))
+}
+
+/// Tries once to say why; a client that does not take it gets nothing.
+async fn last_words(socket: &mut Socket, place: &Place, bytes: &[u8]) {
+    let _ = place.wait(|cx| socket.poll_write(cx, &[IoSlice::new(bytes)])).await;
+}
+
+fn info(stream: &TlsStream, site: &ReadySite) -> TlsInfo {
+    let session = stream.session();
+    TlsInfo {
+        version: match session.protocol_version() {
+            Some(ProtocolVersion::TLSv1_3) => TlsVersion::Tls13,
+            _ => TlsVersion::Tls12,
+        },
+        cipher: session
+            .negotiated_cipher_suite()
+            .and_then(|suite| suite.suite().as_str())
+            .unwrap_or("unknown"),
+        server_name: session.server_name().map(Into::into),
+        certificate_names: Arc::clone(&site.certificate_names),
+        client_certificate: session
+            .peer_certificates()
+            .and_then(|chain| chain.first())
+            .and_then(|leaf| identity(leaf))
+            .map(Arc::new),
+    }
+}
+
+/// Who a verified client certificate is for.
+fn identity(der: &[u8]) -> Option<ClientCertificate> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    Some(ClientCertificate {
+        der: der.into(),
+        subject: certificate.subject().to_string(),
+        serial: certificate.raw_serial().iter().map(|byte| format!("{byte:02X}")).collect(),
+    })
+}

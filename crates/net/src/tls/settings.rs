@@ -1,0 +1,258 @@
+//! The sites behind one TLS listener, and which of them a client meets (RFC 6066 section 3).
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::server::{ClientHello, NoClientAuth, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
+use rustls::{CipherSuite, RootCertStore, ServerConfig, SignatureAlgorithm};
+
+use super::certificate::Certificate;
+use super::sessions::Sessions;
+
+/// One site as TLS sees it.
+#[derive(Clone, Debug)]
+pub struct TlsSite {
+    /// Names in lower case: exact, or `*.example.com`.
+    pub names: Vec<String>,
+    /// At least one. Where a client can use several, ECDSA goes before RSA.
+    pub certificates: Vec<Certificate>,
+    /// Whether clients show certificates.
+    pub client_auth: ClientAuth,
+    /// The oldest version that is spoken.
+    pub min_version: MinVersion,
+    /// Protocols offered by ALPN (RFC 7301), most wanted first.
+    pub alpn: Vec<Vec<u8>>,
+}
+
+/// Whether clients show certificates.
+#[derive(Clone, Debug, Default)]
+pub enum ClientAuth {
+    /// None is asked for.
+    #[default]
+    None,
+    /// One is asked for; if it is shown it must be good.
+    Optional {
+        /// Certificates of those who may sign it, DER.
+        authorities: Vec<CertificateDer<'static>>,
+    },
+    /// Without a good one there is no connection.
+    Required {
+        /// Certificates of those who may sign it, DER.
+        authorities: Vec<CertificateDer<'static>>,
+    },
+}
+
+impl ClientAuth {
+    /// Reads certificates of authorities in PEM form.
+    ///
+    /// # Errors
+    /// There is none, or the text is not PEM.
+    pub fn authorities_from_pem(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+        let authorities: Vec<_> = CertificateDer::pem_slice_iter(pem)
+            .collect::<Result<_, _>>()
+            .map_err(|error| TlsError(error.to_string()))?;
+        if authorities.is_empty() {
+            return Err(TlsError("there is no certificate in it".to_owned()));
+        }
+        Ok(authorities)
+    }
+}
+
+/// The oldest version of TLS that is spoken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MinVersion {
+    /// TLS 1.2.
+    #[default]
+    Tls12,
+    /// TLS 1.3.
+    Tls13,
+}
+
+/// What a client meets that asks for a name which no site has, or for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UnknownName {
+    /// The first site.
+    #[default]
+    FirstSite,
+    /// The alert `unrecognized_name`.
+    Reject,
+}
+
+/// The sites behind one TLS listener, ready for handshakes.
+pub struct TlsSettings {
+    exact: HashMap<Box<str>, Arc<ReadySite>>,
+    /// By what follows the `*`, with its dot.
+    wildcard: HashMap<Box<str>, Arc<ReadySite>>,
+    unknown: Option<Arc<ReadySite>>,
+}
+
+pub(super) struct ReadySite {
+    pub(super) config: Arc<ServerConfig>,
+    pub(super) certificate_names: Arc<[Box<str>]>,
+    /// The configuration keeps only parts of it; a reload looks for the whole.
+    _sessions: Arc<Sessions>,
+}
+
+impl TlsSettings {
+    /// Makes the sites ready.
+    ///
+    /// # Errors
+    /// There is no site, a site has no certificate, or an authority cannot be used.
+    pub fn new(sites: &[TlsSite], unknown: UnknownName) -> Result<Self, TlsError> {
+        let mut settings =
+            Self { exact: HashMap::new(), wildcard: HashMap::new(), unknown: None };
+        for site in sites {
+            let ready = Arc::new(ReadySite::new(site)?);
+            if settings.unknown.is_none() && unknown == UnknownName::FirstSite {
+                settings.unknown = Some(Arc::clone(&ready));
+            }
+            for name in &site.names {
+                let name = name.to_ascii_lowercase();
+                match name.strip_prefix('*') {
+                    Some(suffix) => {
+                        settings.wildcard.entry(suffix.into()).or_insert(Arc::clone(&ready))
+                    }
+                    None => settings
+                        .exact
+                        .entry(name.into_boxed_str())
+                        .or_insert(Arc::clone(&ready)),
+                };
+            }
+        }
+        if sites.is_empty() {
+            return Err(TlsError("a TLS listener needs a site with a certificate".to_owned()));
+        }
+        Ok(settings)
+    }
+
+    /// The site for the name that a client asks for; `None` refuses it.
+    pub(super) fn site(&self, name: Option<&str>) -> Option<&Arc<ReadySite>> {
+        let found = name.and_then(|name| {
+            let name = name.trim_end_matches('.');
+            self.exact.get(name).or_else(|| {
+                // The longest suffix wins: *.a.example.com before *.example.com.
+                name.match_indices('.')
+                    .find_map(|(at, _)| name.get(at..).and_then(|rest| self.wildcard.get(rest)))
+            })
+        });
+        found.or(self.unknown.as_ref())
+    }
+}
+
+impl fmt::Debug for TlsSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsSettings")
+            .field("exact", &self.exact.keys())
+            .field("wildcard", &self.wildcard.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+impl ReadySite {
+    fn new(site: &TlsSite) -> Result<Self, TlsError> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let versions: &[_] = match site.min_version {
+            MinVersion::Tls12 => &[&rustls::version::TLS13, &rustls::version::TLS12],
+            MinVersion::Tls13 => &[&rustls::version::TLS13],
+        };
+        let verifier = |authorities: &[CertificateDer<'static>]| {
+            let mut roots = RootCertStore::empty();
+            for authority in authorities {
+                roots.add(authority.clone()).map_err(|error| TlsError(error.to_string()))?;
+            }
+            Ok(WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(&provider)))
+        };
+        let verifier = match &site.client_auth {
+            ClientAuth::None => Arc::new(NoClientAuth),
+            ClientAuth::Optional { authorities } => verifier(authorities)?
+                .allow_unauthenticated()
+                .build()
+                .map_err(|error| TlsError(error.to_string()))?,
+            ClientAuth::Required { authorities } => verifier(authorities)?
+                .build()
+                .map_err(|error| TlsError(error.to_string()))?,
+        };
+        if site.certificates.is_empty() {
+            return Err(TlsError("a site with TLS needs a certificate".to_owned()));
+        }
+        let mut config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(versions)
+            .map_err(|error| TlsError(error.to_string()))?
+            .with_client_cert_verifier(verifier)
+            .with_cert_resolver(Arc::new(Choice::new(&site.certificates)));
+        let sessions = Sessions::of(site).map_err(|error| TlsError(error.to_string()))?;
+        config.alpn_protocols = site.alpn.clone();
+        config.ticketer = Arc::clone(&sessions.ticketer);
+        config.session_storage = Arc::clone(&sessions.storage);
+        Ok(Self {
+            config: Arc::new(config),
+            certificate_names: site
+                .certificates
+                .iter()
+                .flat_map(|certificate| certificate.names().iter().cloned())
+                .collect(),
+            _sessions: sessions,
+        })
+    }
+}
+
+/// The certificates of a site, in the order in which they are tried.
+#[derive(Debug)]
+struct Choice(Vec<Arc<CertifiedKey>>);
+
+impl Choice {
+    fn new(certificates: &[Certificate]) -> Self {
+        let mut keys: Vec<_> =
+            certificates.iter().map(|certificate| Arc::clone(certificate.key())).collect();
+        keys.sort_by_key(|key| key.key.algorithm() == SignatureAlgorithm::RSA);
+        Self(keys)
+    }
+}
+
+impl ResolvesServerCert for Choice {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let usable = |key: &&Arc<CertifiedKey>| {
+            key.key.choose_scheme(hello.signature_schemes()).is_some()
+                && hello.cipher_suites().iter().any(|suite| suits(*suite, key.key.algorithm()))
+        };
+        // Without one that fits, the first goes out and the client says what it lacks.
+        self.0.iter().find(usable).or(self.0.first()).cloned()
+    }
+}
+
+/// Whether a cipher suite can be used with a key: since TLS 1.3 every one can.
+fn suits(suite: CipherSuite, algorithm: SignatureAlgorithm) -> bool {
+    match suite {
+        CipherSuite::TLS13_AES_128_GCM_SHA256
+        | CipherSuite::TLS13_AES_256_GCM_SHA384
+        | CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => true,
+        CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256
+        | CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384
+        | CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256 => {
+            algorithm == SignatureAlgorithm::RSA
+        }
+        CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256
+        | CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
+        | CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256 => {
+            algorithm != SignatureAlgorithm::RSA
+        }
+        _ => false,
+    }
+}
+
+/// Why TLS cannot be set up; the text says what is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsError(String);
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for TlsError {}

@@ -1,0 +1,211 @@
+//! The byte stream under HTTP: a TCP or Unix socket, in clear text or under TLS.
+
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use apus_http::Peer;
+use rustix::net::SendFlags;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::tls::TlsStream;
+
+/// A connected socket.
+pub(crate) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    /// Our address.
+    pub(crate) fn local(&self) -> Peer {
+        match self {
+            Self::Tcp(socket) => socket.local_addr().map_or(Peer::Unix, |address| {
+                Peer::Ip(SocketAddr::new(address.ip().to_canonical(), address.port()))
+            }),
+            Self::Unix(_) => Peer::Unix,
+        }
+    }
+
+    /// Reads into the spare capacity of `buffer`; 0 at the end.
+    pub(crate) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut Vec<u8>,
+    ) -> Poll<io::Result<usize>> {
+        let len = buffer.len();
+        let mut spare = ReadBuf::uninit(buffer.spare_capacity_mut());
+        ready!(self.poll_read_buf(cx, &mut spare))?;
+        let read = spare.filled().len();
+        // SAFETY: `spare` lent the capacity behind `len`, and its first `read` bytes were filled.
+        unsafe { buffer.set_len(len + read) };
+        Poll::Ready(Ok(read))
+    }
+
+    /// Reads into `buffer`.
+    pub(crate) fn poll_read_buf(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(socket) => Pin::new(socket).poll_read(cx, buffer),
+            Self::Unix(socket) => Pin::new(socket).poll_read(cx, buffer),
+        }
+    }
+
+    pub(crate) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Tcp(socket) => Pin::new(socket).poll_write_vectored(cx, slices),
+            Self::Unix(socket) => Pin::new(socket).poll_write_vectored(cx, slices),
+        }
+    }
+
+    /// Writes bytes that the kernel may keep back, as more follow at once.
+    fn poll_send_more(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_writable(cx, |socket| {
+            rustix::net::send(socket, bytes, SendFlags::MORE | SendFlags::NOSIGNAL)
+        })
+    }
+
+    /// Sends a part of a file without a copy through this process.
+    fn poll_send_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: &File,
+        offset: u64,
+        len: u64,
+    ) -> Poll<io::Result<usize>> {
+        let len = usize::try_from(len).unwrap_or(usize::MAX).min(SEND_FILE_MOST);
+        self.poll_writable(cx, |socket| {
+            let mut offset = offset;
+            rustix::fs::sendfile(socket, file, Some(&mut offset), len)
+        })
+    }
+
+    fn poll_writable(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut call: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let result = match self {
+                Self::Tcp(socket) => {
+                    ready!(socket.poll_write_ready(cx))?;
+                    socket.try_io(Interest::WRITABLE, || Ok(call(socket.as_fd())?))
+                }
+                Self::Unix(socket) => {
+                    ready!(socket.poll_write_ready(cx))?;
+                    socket.try_io(Interest::WRITABLE, || Ok(call(socket.as_fd())?))
+                }
+            };
+            match result {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
+    fn shutdown(&mut self) -> io::Result<()> {
+        let socket = match self {
+            Self::Tcp(socket) => socket2::SockRef::from(&*socket),
+            Self::Unix(socket) => socket2::SockRef::from(&*socket),
+        };
+        socket.shutdown(Shutdown::Write)
+    }
+}
+
+/// How much of a file one call may send, so that one fast reader does not hold the worker.
+const SEND_FILE_MOST: usize = 512 * 1024;
+
+/// The byte stream of a connection.
+pub(crate) enum Transport {
+    Clear(Socket),
+    Tls(Box<TlsStream>),
+}
+
+impl Transport {
+    /// Reads into the spare capacity of `buffer`; 0 at the end.
+    pub(crate) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut Vec<u8>,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Clear(socket) => socket.poll_read(cx, buffer),
+            Self::Tls(stream) => stream.poll_read(cx, buffer),
+        }
+    }
+
+    /// Writes some of `slices`. Bytes it counts may still wait in TLS for [`Self::poll_flush`].
+    pub(crate) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Clear(socket) => socket.poll_write(cx, slices),
+            Self::Tls(stream) => stream.poll_write(cx, slices),
+        }
+    }
+
+    /// Writes some of `bytes`, which a file follows at once.
+    pub(crate) fn poll_write_more(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Clear(socket) => socket.poll_send_more(cx, bytes),
+            Self::Tls(stream) => stream.poll_write(cx, &[IoSlice::new(bytes)]),
+        }
+    }
+
+    /// Whether files go out by [`Self::poll_send_file`]: not under TLS.
+    pub(crate) fn sends_files(&self) -> bool {
+        matches!(self, Self::Clear(_))
+    }
+
+    /// Sends some of a file without a copy through this process; 0 where the file ends.
+    pub(crate) fn poll_send_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: &File,
+        offset: u64,
+        len: u64,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Clear(socket) => socket.poll_send_file(cx, file, offset, len),
+            Self::Tls(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+        }
+    }
+
+    /// Sends what TLS kept back.
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Clear(_) => Poll::Ready(Ok(())),
+            Self::Tls(stream) => stream.poll_flush(cx),
+        }
+    }
+
+    /// Ends our side of the stream.
+    pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Clear(socket) => Poll::Ready(socket.shutdown()),
+            Self::Tls(stream) => {
+                stream.close_notify();
+                ready!(stream.poll_flush(cx))?;
+                Poll::Ready(stream.socket_mut().shutdown())
+            }
+        }
+    }
+}
