@@ -3,5 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod error_pages;
 pub mod path;
+pub mod sites;
 pub mod trace;

@@ -1,0 +1,205 @@
+//! Field lines that a site or a location sets, adds or removes.
+
+use std::fmt;
+
+use apus_http::{HeaderName, HeaderValue, Headers};
+
+use super::template::{Form, InvalidTemplate, Scope, Template};
+
+/// A change of one field of a request or of a response.
+#[derive(Clone, Debug)]
+pub struct FieldChange {
+    name: HeaderName,
+    action: Action,
+}
+
+#[derive(Clone, Debug)]
+enum Action {
+    Set(Value),
+    Add(Value),
+    Remove,
+}
+
+#[derive(Clone, Debug)]
+enum Value {
+    Static(HeaderValue),
+    Template(Template),
+}
+
+impl FieldChange {
+    /// Replaces what lines of the name there are. The value may hold variables; where it is empty
+    /// for a request, the field is removed.
+    ///
+    /// # Errors
+    /// The name or the value is none, or the field is the connection's own to write.
+    pub fn set(name: &str, value: &str) -> Result<Self, InvalidChange> {
+        Ok(Self {
+            name: field_name(name)?,
+            action: Action::Set(field_value(value)?),
+        })
+    }
+
+    /// Adds a line behind those of the name. The value may hold variables; where it is empty for a
+    /// request, nothing is added.
+    ///
+    /// # Errors
+    /// As [`FieldChange::set`].
+    pub fn add(name: &str, value: &str) -> Result<Self, InvalidChange> {
+        Ok(Self {
+            name: field_name(name)?,
+            action: Action::Add(field_value(value)?),
+        })
+    }
+
+    /// Removes all lines of the name.
+    ///
+    /// # Errors
+    /// The name is none, or the field is the connection's own to write.
+    pub fn remove(name: &str) -> Result<Self, InvalidChange> {
+        Ok(Self {
+            name: field_name(name)?,
+            action: Action::Remove,
+        })
+    }
+
+    /// The line it adds to every response alike, whatever else there is.
+    pub(super) fn as_static_line(&self) -> Option<(&HeaderName, &HeaderValue)> {
+        match &self.action {
+            Action::Set(Value::Static(value)) | Action::Add(Value::Static(value)) => {
+                Some((&self.name, value))
+            }
+            _ => None,
+        }
+    }
+
+    /// The change that it is for one request.
+    pub(super) fn resolve(&self, scope: &Scope<'_>) -> Self {
+        let fill = |value: &Value| match value {
+            Value::Template(template) => {
+                HeaderValue::from_bytes(&template.expand(scope, Form::Plain))
+                    .ok()
+                    .filter(|value| !value.is_empty())
+            }
+            Value::Static(value) => Some(value.clone()),
+        };
+        let action = match &self.action {
+            Action::Set(value) => {
+                fill(value).map_or(Action::Remove, |value| Action::Set(Value::Static(value)))
+            }
+            Action::Add(value) => Action::Add(
+                fill(value).map_or(Value::Static(HeaderValue::from_static("")), Value::Static),
+            ),
+            Action::Remove => Action::Remove,
+        };
+        Self {
+            name: self.name.clone(),
+            action,
+        }
+    }
+
+    /// Whether its value depends on the request.
+    pub(super) fn has_variables(&self) -> bool {
+        matches!(
+            self.action,
+            Action::Set(Value::Template(_)) | Action::Add(Value::Template(_))
+        )
+    }
+
+    /// Makes the change; one that has variables must have been resolved.
+    pub(super) fn apply(&self, headers: &mut Headers) {
+        match &self.action {
+            Action::Set(Value::Static(value)) => headers.insert(&self.name, value),
+            Action::Add(Value::Static(value)) if !value.is_empty() => {
+                headers.append(&self.name, value);
+            }
+            Action::Remove => {
+                headers.remove(&self.name);
+            }
+            Action::Set(Value::Template(_)) | Action::Add(_) => {}
+        }
+    }
+}
+
+fn field_name(name: &str) -> Result<HeaderName, InvalidChange> {
+    let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| InvalidChange::Name)?;
+    match name.as_str() {
+        "connection" | "content-length" | "date" | "keep-alive" | "proxy-connection" | "te"
+        | "trailer" | "transfer-encoding" | "upgrade" => Err(InvalidChange::Reserved),
+        _ => Ok(name),
+    }
+}
+
+fn field_value(text: &str) -> Result<Value, InvalidChange> {
+    let template = Template::parse(text).map_err(InvalidChange::Template)?;
+    match template.as_text() {
+        Some(text) => HeaderValue::from_str(text)
+            .map(Value::Static)
+            .map_err(|_| InvalidChange::Value),
+        None => Ok(Value::Template(template)),
+    }
+}
+
+/// Why a change of a field was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidChange {
+    /// Not a field name (RFC 9110 section 5.1).
+    Name,
+    /// The value holds a control character (RFC 9110 section 5.5).
+    Value,
+    /// Framing and connection fields are written by the connection.
+    Reserved,
+    /// The value holds a variable that does not exist.
+    Template(InvalidTemplate),
+}
+
+impl fmt::Display for InvalidChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name => f.write_str("a field name is letters, digits and !#$%&'*+-.^_`|~"),
+            Self::Value => f.write_str("a field value must not hold control characters"),
+            Self::Reserved => f.write_str(
+                "this field belongs to the connection and is written by the server itself",
+            ),
+            Self::Template(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for InvalidChange {}
+
+/// HTTP Strict Transport Security (RFC 6797): sent over TLS alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hsts {
+    /// How long browsers keep to `https`, in seconds.
+    pub max_age: u64,
+    /// Whether subdomains are meant too.
+    pub include_subdomains: bool,
+    /// Whether browsers may have the host in their built-in list.
+    pub preload: bool,
+}
+
+impl Default for Hsts {
+    /// A year, for this host alone.
+    fn default() -> Self {
+        Self {
+            max_age: 31_536_000,
+            include_subdomains: false,
+            preload: false,
+        }
+    }
+}
+
+impl Hsts {
+    /// The field's value.
+    pub(super) fn value(self) -> Option<HeaderValue> {
+        let mut value = format!("max-age={}", self.max_age);
+        if self.include_subdomains {
+            value.push_str("; includeSubDomains");
+        }
+        if self.preload {
+            value.push_str("; preload");
+        }
+        HeaderValue::from_str(&value).ok()
+    }
+}

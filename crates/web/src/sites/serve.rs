@@ -1,0 +1,524 @@
+//! A site at work on one worker: the steps from a request to its response, in their order.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use apus_http::{
+    Answer, Body, FileRange, HeaderName, HeaderValue, Method, Request, RequestParts, Response,
+    Service, StatusCode, Target, header,
+};
+
+use super::fields::FieldChange;
+use super::location::{Matcher, Pattern};
+use super::observe::{OnCompletion, WorkerObserver};
+use super::respond::Return;
+use super::rewrite::{self, Rewrite, Rewritten};
+use super::settings::{ErrorPage, Settings};
+use super::site::{ForceHttps, Handler, Location, Site};
+use super::template::{Captures, Scope};
+use crate::error_pages::{self, ErrorFormat};
+use crate::path::{self, InvalidPath};
+use crate::trace::{self, Step, StepKind, Trace};
+
+/// How often a request may be sent to another location before it is taken to go in a circle.
+const MAX_REWRITES: usize = 10;
+
+/// The service of a [`Site`].
+#[derive(Clone)]
+pub(super) struct SiteService(Rc<Inner>);
+
+struct Inner {
+    name: Arc<str>,
+    matcher: Matcher,
+    locations: Box<[Place]>,
+    /// What holds where no location does.
+    outside: Place,
+    force_https: Option<ForceHttps>,
+    hsts: Option<HeaderValue>,
+    observer: Option<Rc<dyn WorkerObserver>>,
+    /// Whether an error page is another answer of the site, so that requests have to be kept.
+    replays: bool,
+}
+
+/// A location, or the site outside of all locations, with all that holds there.
+struct Place {
+    pattern: Option<Pattern>,
+    action: Action,
+    rewrites: Vec<Rewrite>,
+    request_fields: Vec<FieldChange>,
+    response_fields: Vec<FieldChange>,
+    /// Whether a response field depends on the request.
+    has_variables: bool,
+    body_limit: u64,
+    root: Box<[u8]>,
+    error_pages: HashMap<StatusCode, ErrorPage>,
+}
+
+enum Action {
+    NotFound,
+    Return(Return),
+    Service {
+        name: Arc<str>,
+        service: Rc<dyn Service>,
+    },
+}
+
+/// What is kept of a request until its response is there.
+struct Exchange {
+    /// The location, unless none was found.
+    location: Option<usize>,
+    format: ErrorFormat,
+    is_secure: bool,
+    /// Changes of response fields that depend on the request, resolved.
+    changes: Option<Vec<FieldChange>>,
+    observer: Option<OnCompletion>,
+    replay: Option<Request>,
+    trace: Option<Trace>,
+}
+
+impl SiteService {
+    pub(super) fn new(site: &Site) -> Self {
+        let locations: Box<[Place]> = site
+            .locations
+            .iter()
+            .map(|location| Place::of_location(location, &site.settings))
+            .collect();
+        let outside = Place::new(&site.settings);
+        let replays = locations.iter().chain([&outside]).any(|place| {
+            let mut pages = place.error_pages.values();
+            pages.any(|page| matches!(page, ErrorPage::Path(_)))
+        });
+        Self(Rc::new(Inner {
+            name: site.name.clone(),
+            matcher: Matcher::new(site.locations.iter().map(|location| &location.pattern)),
+            locations,
+            outside,
+            force_https: site.force_https,
+            hsts: site.hsts.and_then(super::fields::Hsts::value),
+            observer: site.observer.as_ref().map(|observer| observer.worker()),
+            replays,
+        }))
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.0.name
+    }
+}
+
+impl Service for SiteService {
+    fn call(&self, request: Request) -> Answer {
+        let site = &self.0;
+        let observer = site
+            .observer
+            .as_ref()
+            .and_then(|observer| observer.begin(&request));
+        let mut exchange = Exchange {
+            location: None,
+            format: ErrorFormat::of(&request),
+            is_secure: request.is_secure(),
+            changes: None,
+            observer,
+            replay: site.replays.then(|| replay_of(&request)),
+            trace: Trace::of(&request),
+        };
+        match site.route(request, &mut exchange) {
+            Answer::Now(response) => site.complete(exchange, response),
+            Answer::Later(response) => {
+                let site = site.clone();
+                Answer::later(async move {
+                    let response = response.await;
+                    site.complete(exchange, response).wait().await
+                })
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// From the request to the answer of its handler.
+    fn route(&self, mut request: Request, exchange: &mut Exchange) -> Answer {
+        if let Some(force) = &self.force_https
+            && !request.is_secure()
+        {
+            trace::note(&request, || {
+                Step::new(StepKind::Handler, "redirect to https", "force_https is set")
+            });
+            return force.redirect(&request).into();
+        }
+        if !self.outside.rewrites.is_empty()
+            && let Rewritten::Answer(response) = self.rewrite(&self.outside, &mut request)
+        {
+            return response.into();
+        }
+        for _ in 0..MAX_REWRITES {
+            let path = match path::normalise(request.path()) {
+                Ok(path) => path,
+                Err(error) => return refuse(&request, error).into(),
+            };
+            let Some((location, how)) = self.matcher.find(&path) else {
+                trace::note(&request, || {
+                    Step::new(StepKind::Location, "none", "no location matches the path")
+                });
+                return Response::new(StatusCode::NOT_FOUND).into();
+            };
+            let Some(place) = self.locations.get(location) else {
+                return Response::new(StatusCode::NOT_FOUND).into();
+            };
+            exchange.location = Some(location);
+            trace::note(&request, || {
+                let pattern = place.pattern.as_ref().map(ToString::to_string);
+                Step::new(
+                    StepKind::Location,
+                    pattern.unwrap_or_default(),
+                    how.to_string(),
+                )
+            });
+            let captures = match (&place.action, &place.pattern) {
+                (Action::Return(answer), Some(pattern)) if answer.has_captures() => {
+                    pattern.captures(&path)
+                }
+                _ => Captures::default(),
+            };
+            drop(path);
+            if !place.rewrites.is_empty() {
+                match self.rewrite(place, &mut request) {
+                    Rewritten::No | Rewritten::Break => {}
+                    Rewritten::Path => continue,
+                    Rewritten::Answer(response) => return response.into(),
+                }
+            }
+            return self.hand_over(place, request, &captures, exchange);
+        }
+        tracing::error!(
+            site = &*self.name,
+            "the rewrite rules send a request in a circle"
+        );
+        Response::new(StatusCode::INTERNAL_SERVER_ERROR).into()
+    }
+
+    fn rewrite(&self, place: &Place, request: &mut Request) -> Rewritten {
+        rewrite::run(&place.rewrites, request, &self.name, &place.root)
+    }
+
+    /// To the handler of the location that was found.
+    fn hand_over(
+        &self,
+        place: &Place,
+        mut request: Request,
+        captures: &Captures,
+        exchange: &mut Exchange,
+    ) -> Answer {
+        if place.body_limit > 0 {
+            match request.body_mut().len() {
+                Some(0) => {}
+                Some(len) if len > place.body_limit => {
+                    return Response::new(StatusCode::PAYLOAD_TOO_LARGE).into();
+                }
+                _ => request.limit_body(place.body_limit),
+            }
+        }
+        if place.has_variables {
+            let resolve = |scope: &Scope<'_>| {
+                let changes = place.response_fields.iter();
+                changes.map(|change| change.resolve(scope)).collect()
+            };
+            exchange.changes = Some(self.with_scope(place, &request, captures, resolve));
+        }
+        for change in &place.request_fields {
+            if change.has_variables() {
+                let change =
+                    self.with_scope(place, &request, captures, |scope| change.resolve(scope));
+                change.apply(request.headers_mut());
+            } else {
+                change.apply(request.headers_mut());
+            }
+        }
+        match &place.action {
+            Action::NotFound => Response::new(StatusCode::NOT_FOUND).into(),
+            Action::Return(answer) => {
+                trace::note(&request, || {
+                    Step::new(
+                        StepKind::Handler,
+                        answer.to_string(),
+                        "the location says so",
+                    )
+                });
+                self.with_scope(place, &request, captures, |scope| answer.respond(scope))
+                    .into()
+            }
+            Action::Service { name, service } => {
+                trace::note(&request, || {
+                    Step::new(StepKind::Handler, &**name, "the location says so")
+                });
+                service.call(request)
+            }
+        }
+    }
+
+    fn with_scope<T>(
+        &self,
+        place: &Place,
+        request: &Request,
+        captures: &Captures,
+        then: impl FnOnce(&Scope<'_>) -> T,
+    ) -> T {
+        let path = path::normalise(request.path()).unwrap_or_default();
+        then(&Scope {
+            request,
+            path: &path,
+            site: &self.name,
+            root: &place.root,
+            captures,
+        })
+    }
+
+    fn place(&self, exchange: &Exchange) -> &Place {
+        exchange
+            .location
+            .and_then(|location| self.locations.get(location))
+            .unwrap_or(&self.outside)
+    }
+
+    /// From the answer of the handler to the response that leaves.
+    fn complete(self: &Rc<Self>, mut exchange: Exchange, mut response: Response) -> Answer {
+        if !error_pages::lacks_content(&response) {
+            return self.seal(exchange, response).into();
+        }
+        match self.place(&exchange).error_pages.get(&response.status()) {
+            None => {
+                error_pages::fill(&mut response, exchange.format);
+                self.seal(exchange, response).into()
+            }
+            Some(ErrorPage::Content {
+                content_type,
+                content,
+            }) => {
+                response
+                    .headers_mut()
+                    .insert(&header::CONTENT_TYPE, content_type);
+                set_content(&mut response, content.clone().into());
+                self.seal(exchange, response).into()
+            }
+            Some(ErrorPage::File(file)) => {
+                let (site, file) = (self.clone(), file.clone());
+                Answer::later(async move {
+                    match open(file.clone()).await {
+                        Ok(content) => {
+                            let media = mime_guess::from_path(&file).first_or_octet_stream();
+                            if let Ok(media) = HeaderValue::from_str(&match media.type_() {
+                                mime_guess::mime::TEXT => format!("{media}; charset=utf-8"),
+                                _ => media.to_string(),
+                            }) {
+                                response.headers_mut().insert(&header::CONTENT_TYPE, &media);
+                            }
+                            set_content(&mut response, content);
+                        }
+                        Err(error) => {
+                            tracing::error!(file = %file.display(), %error, "cannot read an error page");
+                            error_pages::fill(&mut response, exchange.format);
+                        }
+                    }
+                    site.seal(exchange, response)
+                })
+            }
+            Some(ErrorPage::Path(page)) => {
+                let (site, page) = (self.clone(), page.clone());
+                Answer::later(async move {
+                    let found = match exchange.replay.take() {
+                        Some(request) => site.answer_at(request, &page, exchange.format).await,
+                        None => None,
+                    };
+                    match found {
+                        Some(page) => take_content(&mut response, page),
+                        None => error_pages::fill(&mut response, exchange.format),
+                    }
+                    site.seal(exchange, response)
+                })
+            }
+        }
+    }
+
+    /// What the site answers at another path, if it is a success.
+    async fn answer_at(
+        &self,
+        mut request: Request,
+        page: &str,
+        format: ErrorFormat,
+    ) -> Option<Response> {
+        request.set_path_and_query(page).ok()?;
+        let mut exchange = Exchange {
+            location: None,
+            format,
+            is_secure: request.is_secure(),
+            changes: None,
+            observer: None,
+            replay: None,
+            trace: None,
+        };
+        let response = self.route(request, &mut exchange).wait().await;
+        if response.status() == StatusCode::OK {
+            return Some(response);
+        }
+        tracing::error!(
+            site = &*self.name,
+            page,
+            status = response.status().as_u16(),
+            "an error page is an error itself"
+        );
+        None
+    }
+
+    /// The last changes before the response leaves.
+    fn seal(&self, exchange: Exchange, mut response: Response) -> Response {
+        let place = self.place(&exchange);
+        let changes = exchange.changes.as_ref().unwrap_or(&place.response_fields);
+        for change in changes {
+            change.apply(response.headers_mut());
+        }
+        if exchange.is_secure
+            && let Some(hsts) = &self.hsts
+        {
+            response
+                .headers_mut()
+                .insert(&header::STRICT_TRANSPORT_SECURITY, hsts);
+        }
+        if let Some(observer) = exchange.observer {
+            response.on_complete(observer);
+        }
+        response
+    }
+}
+
+impl Place {
+    fn new(settings: &Settings) -> Self {
+        let root = settings.root.as_deref().unwrap_or(Path::new(""));
+        Self {
+            pattern: None,
+            action: Action::NotFound,
+            rewrites: settings.rewrites.clone(),
+            request_fields: settings.request_fields.clone(),
+            has_variables: settings
+                .response_fields
+                .iter()
+                .any(FieldChange::has_variables),
+            response_fields: settings.response_fields.clone(),
+            body_limit: settings.body_limit.unwrap_or(0),
+            root: OsStr::as_bytes(root.as_os_str()).into(),
+            error_pages: settings.error_pages.iter().cloned().collect(),
+        }
+    }
+
+    fn of_location(location: &Location, site: &Settings) -> Self {
+        Self {
+            pattern: Some(location.pattern.clone()),
+            action: match &location.handler {
+                Handler::Return(answer) => Action::Return(answer.clone()),
+                Handler::Service { name, factory } => Action::Service {
+                    name: name.clone(),
+                    service: factory.service(),
+                },
+            },
+            ..Self::new(&site.refined(&location.settings))
+        }
+    }
+}
+
+impl ForceHttps {
+    fn redirect(&self, request: &Request) -> Response {
+        let Some(host) = request.host() else {
+            return Response::new(StatusCode::BAD_REQUEST);
+        };
+        let status = match *request.method() {
+            Method::GET | Method::HEAD => self.status,
+            _ => StatusCode::PERMANENT_REDIRECT,
+        };
+        let target = request.target().path_and_query();
+        let location = match self.port {
+            443 => format!("https://{host}{target}"),
+            port => format!("https://{host}:{port}{target}"),
+        };
+        rewrite::redirect(status, location.as_bytes())
+    }
+}
+
+/// The answer to a request whose path has no normal form.
+fn refuse(request: &Request, error: InvalidPath) -> Response {
+    if *request.method() == Method::OPTIONS && request.path() == "*" {
+        return Response::new(StatusCode::NO_CONTENT);
+    }
+    trace::note(request, || {
+        Step::new(StepKind::Location, "none", error.to_string())
+    });
+    Response::new(match *request.method() {
+        Method::CONNECT => StatusCode::NOT_IMPLEMENTED,
+        _ => StatusCode::BAD_REQUEST,
+    })
+}
+
+/// A GET by the same client, for an error page.
+fn replay_of(request: &Request) -> Request {
+    let mut headers = request.headers().clone();
+    for name in [
+        "content-length",
+        "content-type",
+        "expect",
+        "if-match",
+        "if-modified-since",
+        "if-none-match",
+        "if-range",
+        "if-unmodified-since",
+        "range",
+        "transfer-encoding",
+        "upgrade",
+    ] {
+        headers.remove(name);
+    }
+    Request::new(RequestParts {
+        method: Method::GET,
+        target: request.target().clone(),
+        version: request.version(),
+        headers,
+        body: Body::Empty,
+        connection: request.connection().clone(),
+        extensions: request.extensions().clone(),
+    })
+}
+
+/// Gives an error response the content of another response.
+fn take_content(response: &mut Response, mut page: Response) {
+    const DESCRIPTION: [HeaderName; 4] = [
+        header::CONTENT_TYPE,
+        header::CONTENT_ENCODING,
+        header::CONTENT_LANGUAGE,
+        header::VARY,
+    ];
+    for name in &DESCRIPTION {
+        if let Some(value) = page.headers().get(name) {
+            // What was a field value stays one.
+            let _ = response.headers_mut().try_insert(name, value);
+        }
+    }
+    set_content(response, page.take_body());
+}
+
+fn set_content(response: &mut Response, content: Body) {
+    response.headers_mut().remove("content-length");
+    *response.body_mut() = content;
+}
+
+async fn open(path: PathBuf) -> std::io::Result<Body> {
+    let opened = tokio::task::spawn_blocking(move || {
+        let file = std::fs::File::open(path)?;
+        let len = file.metadata()?.len();
+        Ok(FileRange {
+            file: Arc::new(file),
+            offset: 0,
+            len,
+        })
+    });
+    opened.await.map_err(std::io::Error::other)?.map(Body::File)
+}

@@ -1,0 +1,100 @@
+//! What can be set for a whole site and for a location in it.
+
+use std::path::{Path, PathBuf};
+
+use apus_http::{HeaderValue, StatusCode};
+use bytes::Bytes;
+
+use super::fields::FieldChange;
+use super::rewrite::Rewrite;
+
+/// What can be set for a whole site and for a location in it.
+///
+/// A location's field changes come after its site's; its limit, its root, and each of its error
+/// pages stand in the place of its site's.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    pub(super) rewrites: Vec<Rewrite>,
+    pub(super) request_fields: Vec<FieldChange>,
+    pub(super) response_fields: Vec<FieldChange>,
+    pub(super) body_limit: Option<u64>,
+    pub(super) root: Option<PathBuf>,
+    pub(super) error_pages: Vec<(StatusCode, ErrorPage)>,
+}
+
+/// The content of an error response that has none of its own.
+#[derive(Clone, Debug)]
+pub enum ErrorPage {
+    /// This content.
+    Content {
+        /// Its media type.
+        content_type: HeaderValue,
+        /// The content.
+        content: Bytes,
+    },
+    /// A file, read when it is needed; the type follows from its name.
+    File(PathBuf),
+    /// What the site answers to a GET of this path; the status stays that of the error.
+    Path(String),
+}
+
+impl Settings {
+    /// Nothing set.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a rewrite rule behind the others.
+    #[must_use]
+    pub fn rewrite(mut self, rule: Rewrite) -> Self {
+        self.rewrites.push(rule);
+        self
+    }
+
+    /// Changes a field of requests before a handler sees them.
+    #[must_use]
+    pub fn request_field(mut self, change: FieldChange) -> Self {
+        self.request_fields.push(change);
+        self
+    }
+
+    /// Changes a field of all responses, errors too.
+    #[must_use]
+    pub fn response_field(mut self, change: FieldChange) -> Self {
+        self.response_fields.push(change);
+        self
+    }
+
+    /// The largest content of a request in bytes; past it 413. 0 is no limit.
+    #[must_use]
+    pub fn body_limit(mut self, bytes: u64) -> Self {
+        self.body_limit = Some(bytes);
+        self
+    }
+
+    /// `$document_root` for conditions and variables. Where files come from, [`crate::Files`] says.
+    #[must_use]
+    pub fn root(mut self, root: impl AsRef<Path>) -> Self {
+        self.root = Some(root.as_ref().to_owned());
+        self
+    }
+
+    /// The content of error responses with this status.
+    #[must_use]
+    pub fn error_page(mut self, status: StatusCode, page: ErrorPage) -> Self {
+        self.error_pages.push((status, page));
+        self
+    }
+
+    /// What holds in a location with settings of its own.
+    pub(super) fn refined(&self, own: &Self) -> Self {
+        let mut all = self.clone();
+        all.rewrites = own.rewrites.clone();
+        all.request_fields.extend_from_slice(&own.request_fields);
+        all.response_fields.extend_from_slice(&own.response_fields);
+        all.body_limit = own.body_limit.or(all.body_limit);
+        all.root = own.root.clone().or(all.root);
+        all.error_pages.extend_from_slice(&own.error_pages);
+        all
+    }
+}

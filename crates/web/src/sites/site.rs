@@ -1,0 +1,180 @@
+//! A site: what is to be done with the requests of a virtual host.
+
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use apus_http::{Service, ServiceFactory, StatusCode};
+
+use super::fields::Hsts;
+use super::location::Pattern;
+use super::names::ServerName;
+use super::observe::Observer;
+use super::respond::Return;
+use super::serve::SiteService;
+use super::settings::Settings;
+
+/// A site: its names, its locations, and what holds for all of them.
+#[derive(Clone)]
+pub struct Site {
+    pub(super) name: Arc<str>,
+    pub(super) server_names: Vec<ServerName>,
+    pub(super) locations: Vec<Location>,
+    pub(super) settings: Settings,
+    pub(super) force_https: Option<ForceHttps>,
+    pub(super) hsts: Option<Hsts>,
+    pub(super) observer: Option<Arc<dyn Observer>>,
+}
+
+/// A part of a site and what answers there.
+#[derive(Clone)]
+pub struct Location {
+    pub(super) pattern: Pattern,
+    pub(super) handler: Handler,
+    pub(super) settings: Settings,
+}
+
+#[derive(Clone)]
+pub(super) enum Handler {
+    Return(Return),
+    Service {
+        name: Arc<str>,
+        factory: Arc<dyn ServiceFactory>,
+    },
+}
+
+/// Where clear-text requests are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForceHttps {
+    /// The port of the `https` listener as clients reach it.
+    pub port: u16,
+    /// The status for GET and HEAD, usually 301; other methods get 308, which keeps the method.
+    pub status: StatusCode,
+}
+
+impl Default for ForceHttps {
+    fn default() -> Self {
+        Self {
+            port: 443,
+            status: StatusCode::MOVED_PERMANENTLY,
+        }
+    }
+}
+
+impl Site {
+    /// A site without locations; the name is for logs and people.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            server_names: Vec::new(),
+            locations: Vec::new(),
+            settings: Settings::new(),
+            force_https: None,
+            hsts: None,
+            observer: None,
+        }
+    }
+
+    /// The name for logs and people.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Adds a name by which requests find the site.
+    #[must_use]
+    pub fn server_name(mut self, name: ServerName) -> Self {
+        self.server_names.push(name);
+        self
+    }
+
+    /// Adds a location; one for the same paths that was added before is replaced.
+    #[must_use]
+    pub fn location(mut self, location: Location) -> Self {
+        self.locations
+            .retain(|other| !other.pattern.is_same(&location.pattern));
+        self.locations.push(location);
+        self
+    }
+
+    /// What holds for the whole site.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Redirects clear-text requests.
+    #[must_use]
+    pub fn force_https(mut self, force: ForceHttps) -> Self {
+        self.force_https = Some(force);
+        self
+    }
+
+    /// Tells browsers, over TLS, to come back over TLS.
+    #[must_use]
+    pub fn hsts(mut self, hsts: Hsts) -> Self {
+        self.hsts = Some(hsts);
+        self
+    }
+
+    /// Watches the requests of the site.
+    #[must_use]
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = Some(observer);
+        self
+    }
+}
+
+impl ServiceFactory for Site {
+    fn service(&self) -> Rc<dyn Service> {
+        Rc::new(SiteService::new(self))
+    }
+}
+
+impl fmt::Debug for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Site")
+            .field("name", &self.name)
+            .field("server_names", &self.server_names)
+            .field("locations", &self.locations)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Location {
+    /// A location where a service answers. `name` is what `apus explain` calls it.
+    pub fn service(pattern: Pattern, name: &str, factory: impl ServiceFactory + 'static) -> Self {
+        Self {
+            pattern,
+            handler: Handler::Service {
+                name: name.into(),
+                factory: Arc::new(factory),
+            },
+            settings: Settings::new(),
+        }
+    }
+
+    /// A location that always answers the same.
+    pub fn respond(pattern: Pattern, answer: Return) -> Self {
+        Self {
+            pattern,
+            handler: Handler::Return(answer),
+            settings: Settings::new(),
+        }
+    }
+
+    /// What holds here besides what holds for the site.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+}
+
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Location")
+            .field("pattern", &self.pattern)
+            .finish_non_exhaustive()
+    }
+}
