@@ -1,0 +1,74 @@
+//! Which media type a client would rather have: `Accept` (RFC 9110 section 12.5.1).
+
+use super::quality::{Quality, members, parameters};
+
+/// The one of `offered` (as `type/subtype`, lower case) that the `Accept` lines welcome most; of
+/// those welcome alike the first. `None` if all are refused; the first if there is no line.
+///
+/// Members with parameters of their media type are ignored.
+pub fn choose<'a, 'b>(
+    values: impl Iterator<Item = &'a [u8]> + Clone,
+    offered: &[&'b str],
+) -> Option<&'b str> {
+    if values.clone().next().is_none() {
+        return offered.first().copied();
+    }
+    let mut best = None;
+    for media_type in offered {
+        let quality = quality(values.clone(), media_type);
+        if quality > best.map_or(Quality::NONE, |(quality, _)| quality) {
+            best = Some((quality, *media_type));
+        }
+    }
+    best.map(|(_, media_type)| media_type)
+}
+
+/// The weight of the most specific member that matches.
+fn quality<'a>(values: impl Iterator<Item = &'a [u8]>, media_type: &str) -> Quality {
+    let type_only = media_type.split('/').next().unwrap_or("").as_bytes();
+    let mut found = (0, Quality::NONE);
+    for (name, quality) in values.flat_map(members).filter_map(parameters) {
+        let specificity = match name {
+            b"*/*" => 1,
+            [range_type @ .., b'/', b'*'] if range_type.eq_ignore_ascii_case(type_only) => 2,
+            name if name.eq_ignore_ascii_case(media_type.as_bytes()) => 3,
+            _ => continue,
+        };
+        if specificity > found.0 {
+            found = (specificity, quality);
+        }
+    }
+    found.1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(value: &str) -> Option<&'static str> {
+        choose(
+            [value.as_bytes()].into_iter(),
+            &["text/html", "application/json"],
+        )
+    }
+
+    #[test]
+    fn takes_the_most_welcome_type() {
+        assert_eq!(
+            choose([].into_iter(), &["text/html", "application/json"]),
+            Some("text/html")
+        );
+        assert_eq!(chosen("*/*"), Some("text/html"));
+        assert_eq!(chosen("application/json"), Some("application/json"));
+        assert_eq!(
+            chosen("text/html;q=0.5, application/*"),
+            Some("application/json")
+        );
+        assert_eq!(
+            chosen("text/html,application/xhtml+xml,*/*;q=0.8"),
+            Some("text/html")
+        );
+        assert_eq!(chosen("*/*, text/html;q=0"), Some("application/json"));
+        assert_eq!(chosen("image/png"), None);
+    }
+}

@@ -1,0 +1,201 @@
+//! Conditional requests: which one applies, and what it decides (RFC 9110 section 13).
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http::Method;
+
+use super::entity_tag::{EntityTag, EntityTags};
+use crate::Headers;
+
+/// What is known of the version of a representation that would be sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Validators<'a> {
+    /// Its `ETag`.
+    pub entity_tag: Option<EntityTag<'a>>,
+    /// Its `Last-Modified`; parts of a second do not count.
+    pub last_modified: Option<SystemTime>,
+}
+
+/// What the preconditions of a request decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precondition {
+    /// The request is to be carried out.
+    Proceed,
+    /// The client has this version: 304 without content.
+    NotModified,
+    /// The client does not want the request carried out: 412.
+    Failed,
+}
+
+impl Validators<'_> {
+    /// Evaluates all preconditions but `If-Range`, in the order of RFC 9110 section 13.2.2.
+    pub fn evaluate(&self, method: &Method, headers: &Headers) -> Precondition {
+        let only_if = if headers.contains("if-match") {
+            self.matches(headers, "if-match", |tag, own| tag.strong_eq(own))
+        } else {
+            self.modified_since(headers, "if-unmodified-since") != Some(true)
+        };
+        if !only_if {
+            return Precondition::Failed;
+        }
+        let is_read = matches!(*method, Method::GET | Method::HEAD);
+        if headers.contains("if-none-match") {
+            return match self.matches(headers, "if-none-match", |tag, own| tag.weak_eq(own)) {
+                false => Precondition::Proceed,
+                true if is_read => Precondition::NotModified,
+                true => Precondition::Failed,
+            };
+        }
+        if is_read && self.modified_since(headers, "if-modified-since") == Some(false) {
+            return Precondition::NotModified;
+        }
+        Precondition::Proceed
+    }
+
+    /// Whether `Range` may be honoured: there is no `If-Range`, or it names this very version
+    /// (RFC 9110 section 13.1.5).
+    pub fn allow_range(&self, headers: &Headers) -> bool {
+        let mut lines = headers.get_all("if-range");
+        let Some(value) = lines.next() else {
+            return true;
+        };
+        if lines.next().is_some() {
+            return false;
+        }
+        match EntityTag::parse(value) {
+            Some(tag) => self.entity_tag.is_some_and(|own| own.strong_eq(&tag)),
+            None => date(value).is_some_and(|date| self.last_modified_seconds() == Some(date)),
+        }
+    }
+
+    fn matches(
+        &self,
+        headers: &Headers,
+        name: &str,
+        eq: fn(&EntityTag<'_>, &EntityTag<'_>) -> bool,
+    ) -> bool {
+        headers
+            .get_all(name)
+            .any(|value| match EntityTags::parse(value) {
+                EntityTags::Any => true,
+                EntityTags::List(mut list) => self
+                    .entity_tag
+                    .is_some_and(|own| list.any(|tag| eq(&tag, &own))),
+            })
+    }
+
+    /// Whether the representation changed after the date in the field; `None` if there is no valid
+    /// date, or nothing is known of changes.
+    fn modified_since(&self, headers: &Headers, name: &str) -> Option<bool> {
+        let mut lines = headers.get_all(name);
+        let date = date(lines.next()?)?;
+        if lines.next().is_some() {
+            return None;
+        }
+        Some(self.last_modified_seconds()? > date)
+    }
+
+    fn last_modified_seconds(&self) -> Option<Duration> {
+        let since = self.last_modified?.duration_since(UNIX_EPOCH).ok()?;
+        Some(Duration::from_secs(since.as_secs()))
+    }
+}
+
+/// An HTTP date (RFC 9110 section 5.6.7) as the time since 1970.
+fn date(value: &[u8]) -> Option<Duration> {
+    let text = std::str::from_utf8(value).ok()?;
+    let date = httpdate::parse_http_date(text).ok()?;
+    date.duration_since(UNIX_EPOCH).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLDER: &str = "Sat, 29 Oct 1994 19:43:30 GMT";
+    const SAME: &str = "Sat, 29 Oct 1994 19:43:31 GMT";
+    const NEWER: &str = "Sat, 29 Oct 1994 19:43:32 GMT";
+
+    fn validators() -> Validators<'static> {
+        Validators {
+            entity_tag: EntityTag::parse(b"\"v1\""),
+            last_modified: Some(
+                httpdate::parse_http_date(SAME).unwrap() + Duration::from_millis(700),
+            ),
+        }
+    }
+
+    fn headers(lines: &[(&str, &str)]) -> Headers {
+        let mut headers = Headers::new();
+        for (name, value) in lines {
+            headers.try_append(name, value).unwrap();
+        }
+        headers
+    }
+
+    #[test]
+    fn evaluates_in_the_order_of_section_13_2_2() {
+        use Precondition::{Failed, NotModified, Proceed};
+        for (lines, decision) in [
+            (&[][..], Proceed),
+            (&[("if-match", "\"v1\"")], Proceed),
+            (&[("if-match", "*")], Proceed),
+            (&[("if-match", "W/\"v1\"")], Failed),
+            (&[("if-match", "\"v0\", \"v2\"")], Failed),
+            (&[("if-match", "\"v0\""), ("if-match", "\"v1\"")], Proceed),
+            // If-Match takes precedence over If-Unmodified-Since.
+            (
+                &[("if-match", "\"v1\""), ("if-unmodified-since", OLDER)],
+                Proceed,
+            ),
+            (&[("if-unmodified-since", OLDER)], Failed),
+            (&[("if-unmodified-since", SAME)], Proceed),
+            (&[("if-unmodified-since", "yesterday")], Proceed),
+            (&[("if-none-match", "\"v0\", W/\"v1\"")], NotModified),
+            (&[("if-none-match", "*")], NotModified),
+            (&[("if-none-match", "\"v0\"")], Proceed),
+            // If-None-Match takes precedence over If-Modified-Since.
+            (
+                &[("if-none-match", "\"v0\""), ("if-modified-since", NEWER)],
+                Proceed,
+            ),
+            (&[("if-modified-since", OLDER)], Proceed),
+            (&[("if-modified-since", SAME)], NotModified),
+            (&[("if-modified-since", NEWER)], NotModified),
+            (&[("if-modified-since", "")], Proceed),
+            (
+                &[("if-match", "\"v0\""), ("if-none-match", "\"v1\"")],
+                Failed,
+            ),
+        ] {
+            assert_eq!(
+                validators().evaluate(&Method::GET, &headers(lines)),
+                decision,
+                "{lines:?}"
+            );
+        }
+        let none_match = headers(&[("if-none-match", "\"v1\"")]);
+        assert_eq!(validators().evaluate(&Method::PUT, &none_match), Failed);
+    }
+
+    #[test]
+    fn honours_a_range_only_for_the_same_version() {
+        for (value, allowed) in [
+            ("\"v1\"", true),
+            ("W/\"v1\"", false),
+            ("\"v2\"", false),
+            (SAME, true),
+            (OLDER, false),
+            (NEWER, false),
+            ("", false),
+            ("v1", false),
+        ] {
+            assert_eq!(
+                validators().allow_range(&headers(&[("if-range", value)])),
+                allowed,
+                "{value}"
+            );
+        }
+        assert!(validators().allow_range(&Headers::new()));
+    }
+}
