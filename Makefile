@@ -1,0 +1,41 @@
+# Every chore has one entry point. `make` lists them.
+
+SHELL := /bin/bash
+CARGO ?= cargo
+FUZZ_SECONDS ?= 60
+DENY := $(shell command -v cargo-deny || echo .tools/bin/cargo-deny)
+
+.PHONY: help run test lint bench fuzz conformance tools clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+run: ## build Apus and serve examples/site over HTTP and HTTPS
+	@examples/run
+
+test: tools lint ## everything that has to hold: lint, all tests, the release binary on the example site
+	$(CARGO) test --workspace --locked
+	examples/run .ci/smoke
+
+lint: ## format, clippy, documentation, licences and sources of dependencies
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+	$(DENY) --all-features check --hide-inclusion-graph licenses bans sources
+	@.ci/advisories $(DENY)
+
+bench: ## Apus against nginx and the floor on this machine; BENCH="--case 1k-c64 --rounds 3"
+	python3 bench/compare.py $(BENCH)
+
+fuzz: ## every fuzz target for FUZZ_SECONDS each (nightly Rust, cargo-fuzz)
+	@cd fuzz && for target in $$(cargo +nightly fuzz list); do \
+		echo "== $$target"; \
+		cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
+	done
+
+tools: ## install what the tests need, as far as it is missing
+	@.ci/tools
+
+clean: ## remove what was built
+	$(CARGO) clean
+	rm -rf .tools bench/.build bench/.run examples/site/public/downloads/*.csv
