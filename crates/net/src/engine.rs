@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::counters::{Counters, Totals, WorkerStatus};
 use crate::listen::Bound;
 use crate::plan::{ListenAddress, Plan};
-use crate::worker::{self, Command, Setup};
+use crate::worker::{self, Command, Ended, Setup};
 
 /// The running engine. Dropping it stops the workers at once.
 pub struct Engine {
@@ -246,19 +246,18 @@ fn spawn(
             let ended = match runtime {
                 Ok(runtime) => {
                     let run = std::panic::AssertUnwindSafe(|| runtime.block_on(worker::run(setup)));
-                    let ended = std::panic::catch_unwind(run).is_ok();
+                    let ended = std::panic::catch_unwind(run).unwrap_or(Ended::Broken);
                     runtime.shutdown_background();
                     ended
                 }
                 Err(error) => {
                     tracing::error!(%error, "a worker cannot start its runtime");
-                    true
+                    Ended::Stopped
                 }
             };
-            if !ended {
-                replace(&shared, index);
-            } else {
-                shared.ended.send_modify(|ended| *ended += 1);
+            match ended {
+                Ended::Stopped => shared.ended.send_modify(|ended| *ended += 1),
+                Ended::Broken => replace(&shared, index),
             }
         })
         .map_err(StartError::worker)?;

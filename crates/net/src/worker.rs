@@ -132,8 +132,16 @@ pub(crate) struct Setup {
     pub(crate) commands: mpsc::UnboundedReceiver<Command>,
 }
 
+/// Why a worker ended.
+pub(crate) enum Ended {
+    /// It was told to.
+    Stopped,
+    /// It cannot go on, and another has to take its place.
+    Broken,
+}
+
 /// Runs a worker on this thread until it is told to stop.
-pub(crate) async fn run(setup: Setup) {
+pub(crate) async fn run(setup: Setup) -> Ended {
     let Setup { index, counters, all, mut commands } = setup;
     let worker = Rc::new(Worker {
         clock: Clock::new(),
@@ -159,11 +167,11 @@ pub(crate) async fn run(setup: Setup) {
                 }
                 Some(Command::Stop { within }) => {
                     stop(&worker, accepting, within, &mut tick).await;
-                    return;
+                    return Ended::Stopped;
                 }
                 #[cfg(test)]
                 Some(Command::Die) => panic!("told to die"),
-                None => return,
+                None => return Ended::Stopped,
             },
             _ = tick.tick() => {
                 worker.clock.advance();
@@ -171,7 +179,7 @@ pub(crate) async fn run(setup: Setup) {
                 worker.counters.connections.set(worker.table.open() as u64);
                 if accepting.values().any(|accepting| accepting.task.is_finished()) {
                     // Its panic was caught by the runtime; without it this worker is deaf.
-                    std::panic::panic_any("a listener ended");
+                    return Ended::Broken;
                 }
             }
         }
