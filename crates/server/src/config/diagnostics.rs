@@ -1,0 +1,287 @@
+//! Mistakes in a configuration: each with its place, what was expected, what stands there, and what
+//! to do.
+
+use std::fmt;
+use std::io::IsTerminal;
+
+use annotate_snippets::renderer::DecorStyle;
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use serde_json::json;
+
+use super::source::{Place, Source, Sources};
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// Nothing starts with it.
+    Error,
+    /// It works, but not as somebody may think, or not for long.
+    Warning,
+}
+
+/// Something to say about a place in a configuration.
+#[derive(Clone, Debug)]
+pub(super) struct Finding {
+    severity: Severity,
+    title: String,
+    place: Option<Place>,
+    label: String,
+    related: Option<(Place, String)>,
+    help: Option<String>,
+}
+
+impl Finding {
+    /// A mistake at `place`. `title` says what is wrong, `label` what was expected there.
+    pub(super) fn error(
+        place: &Place,
+        title: impl Into<String>,
+        label: impl Into<String>,
+    ) -> Self {
+        Self {
+            severity: Severity::Error,
+            title: title.into(),
+            place: Some(place.clone()),
+            label: label.into(),
+            related: None,
+            help: None,
+        }
+    }
+
+    /// As [`Finding::error`], for what works all the same.
+    pub(super) fn warning(
+        place: &Place,
+        title: impl Into<String>,
+        label: impl Into<String>,
+    ) -> Self {
+        Self {
+            severity: Severity::Warning,
+            ..Self::error(place, title, label)
+        }
+    }
+
+    /// A mistake that has no place, as a file that cannot be read.
+    pub(super) fn nowhere(title: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Error,
+            title: title.into(),
+            place: None,
+            label: String::new(),
+            related: None,
+            help: None,
+        }
+    }
+
+    /// Adds what to do.
+    #[must_use]
+    pub(super) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Adds the other place that the mistake is about.
+    #[must_use]
+    pub(super) fn related(mut self, place: &Place, label: impl Into<String>) -> Self {
+        self.related = Some((place.clone(), label.into()));
+        self
+    }
+}
+
+/// Everything that is to be said about a configuration, all found in one run.
+///
+/// Shown with `{}` it is text for people, one block per mistake with file, line, column and the line
+/// itself. [`Diagnostics::to_json`] is the same for programs.
+#[derive(Clone, Default)]
+pub struct Diagnostics {
+    pub(super) sources: Sources,
+    pub(super) findings: Vec<Finding>,
+}
+
+impl Diagnostics {
+    /// The number of mistakes, warnings not counted.
+    pub fn errors(&self) -> usize {
+        self.count(Severity::Error)
+    }
+
+    /// The number of warnings.
+    pub fn warnings(&self) -> usize {
+        self.count(Severity::Warning)
+    }
+
+    /// Whether there is nothing to say.
+    pub fn is_empty(&self) -> bool {
+        self.findings.is_empty()
+    }
+
+    fn count(&self, severity: Severity) -> usize {
+        self.findings
+            .iter()
+            .filter(|finding| finding.severity == severity)
+            .count()
+    }
+
+    /// An array with one object per finding: `severity`, `message`, `file`, `line`, `column` (both
+    /// from 1, the column in characters), `text` (the line), `label`, `help`; `null` where there is
+    /// nothing to say.
+    pub fn to_json(&self) -> serde_json::Value {
+        self.findings
+            .iter()
+            .map(|finding| {
+                let place = finding.place.as_ref();
+                let source = place.and_then(|place| self.sources.get(place));
+                let at = source
+                    .zip(place)
+                    .map(|(source, place)| Line::of(source, place.span.start));
+                json!({
+                    "severity": match finding.severity {
+                        Severity::Error => "error",
+                        Severity::Warning => "warning",
+                    },
+                    "message": finding.title,
+                    "file": source.map(|source| &source.name),
+                    "line": at.as_ref().map(|at| at.number),
+                    "column": at.as_ref().map(|at| at.column),
+                    "text": at.as_ref().map(|at| at.text),
+                    "label": (!finding.label.is_empty()).then_some(&finding.label),
+                    "help": finding.help,
+                })
+            })
+            .collect()
+    }
+
+    /// The text for people, with colours or without.
+    pub fn render(&self, colours: bool) -> String {
+        let renderer = if colours {
+            Renderer::styled().decor_style(DecorStyle::Unicode)
+        } else {
+            Renderer::plain()
+        };
+        let mut text = String::new();
+        for finding in &self.findings {
+            text.push_str(&renderer.render(&[self.group(finding)]));
+            text.push_str("\n\n");
+        }
+        text.push_str(&summary(self.errors(), self.warnings()));
+        text
+    }
+
+    /// The text for people, with colours if standard error is a terminal that shows them.
+    pub fn render_for_stderr(&self) -> String {
+        self.render(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
+    }
+
+    fn group<'a>(&'a self, finding: &'a Finding) -> Group<'a> {
+        let level = match finding.severity {
+            Severity::Error => Level::ERROR,
+            Severity::Warning => Level::WARNING,
+        };
+        let mut group = Group::with_title(level.primary_title(&finding.title));
+        if let Some(place) = &finding.place {
+            group = self.annotate(group, place, &finding.label, AnnotationKind::Primary);
+        }
+        if let Some((place, label)) = &finding.related {
+            group = self.annotate(group, place, label, AnnotationKind::Context);
+        }
+        if let Some(help) = &finding.help {
+            group = group.element(Level::HELP.message(help));
+        }
+        group
+    }
+
+    fn annotate<'a>(
+        &'a self,
+        group: Group<'a>,
+        place: &Place,
+        label: &'a str,
+        kind: AnnotationKind,
+    ) -> Group<'a> {
+        let Some(source) = self.sources.get(place) else {
+            return group;
+        };
+        let end = source.text.len();
+        let start = floor(&source.text, place.span.start.min(end));
+        let span = start..ceil(&source.text, place.span.end.clamp(start, end));
+        let annotation = kind.span(span);
+        group.element(
+            Snippet::source(&source.text)
+                .path(&source.name)
+                .annotation(if label.is_empty() {
+                    annotation
+                } else {
+                    annotation.label(label)
+                }),
+        )
+    }
+}
+
+fn floor(text: &str, mut at: usize) -> usize {
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+fn ceil(text: &str, mut at: usize) -> usize {
+    while !text.is_char_boundary(at) {
+        at += 1;
+    }
+    at
+}
+
+fn summary(errors: usize, warnings: usize) -> String {
+    let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    match (errors, warnings) {
+        (errors, 0) => count(errors, "error"),
+        (0, warnings) => count(warnings, "warning"),
+        (errors, warnings) => {
+            format!("{}, {}", count(errors, "error"), count(warnings, "warning"))
+        }
+    }
+}
+
+impl fmt::Display for Diagnostics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render(false))
+    }
+}
+
+impl fmt::Debug for Diagnostics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for Diagnostics {}
+
+/// A line of a file, and a column in it.
+struct Line<'a> {
+    number: usize,
+    column: usize,
+    text: &'a str,
+}
+
+impl<'a> Line<'a> {
+    fn of(source: &'a Source, at: usize) -> Self {
+        let at = floor(&source.text, at.min(source.text.len()));
+        let (before, after) = source.text.split_at(at);
+        let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let end = at + after.find('\n').unwrap_or(after.len());
+        Self {
+            number: before.matches('\n').count() + 1,
+            column: before.get(start..).unwrap_or("").chars().count() + 1,
+            text: source.text.get(start..end).unwrap_or("").trim_end_matches('\r'),
+        }
+    }
+}
+
+/// The one of `known` that `unknown` was probably meant to be.
+pub(super) fn nearest<'a>(
+    unknown: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    known
+        .into_iter()
+        .map(|name| (strsim::jaro_winkler(unknown, name), name))
+        .filter(|(likeness, _)| *likeness > 0.8)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, name)| name)
+}

@@ -1,0 +1,193 @@
+//! Reading the files of a configuration: the first one, and those that it includes.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use toml::de::{DeTable, Error};
+
+use super::diagnostics::Finding;
+use super::keys::{Reader, Table, TableNode};
+use super::raw::File;
+use super::source::{At, Place, Source};
+use super::value::Text;
+
+/// The largest file that is read for a configuration.
+const MAX_FILE: u64 = 16 * 1024 * 1024;
+
+/// Reads a file as a whole, unless it is no regular file or larger than any honest one.
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let open = || -> std::io::Result<Result<Vec<u8>, String>> {
+        // Asked before it is opened, for to open a named pipe is to wait.
+        if !fs::metadata(path)?.is_file() {
+            return Ok(Err("it is not a file".to_owned()));
+        }
+        let mut bytes = Vec::new();
+        fs::File::open(path)?
+            .take(MAX_FILE + 1)
+            .read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > MAX_FILE {
+            return Ok(Err("it is larger than 16 MB".to_owned()));
+        }
+        Ok(Ok(bytes))
+    };
+    open().map_err(|error| reason(&error)).flatten()
+}
+
+/// What an error of the file system means, without its number.
+pub(super) fn reason(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "there is no such file or folder".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "permission was denied".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// Reads a configuration file and what it includes into one.
+pub(super) fn load(path: &Path, reader: &mut Reader<'_>) -> Option<File> {
+    let source = match read_source(path) {
+        Ok(source) => source,
+        Err(why) => {
+            reader.report(
+                Finding::nowhere(format!("cannot read {}: {why}", path.display()))
+                    .help("name a configuration file, or a folder to serve"),
+            );
+            return None;
+        }
+    };
+    let mut files: Vec<_> = fs::canonicalize(path).into_iter().collect();
+    Loader {
+        reader,
+        files: &mut files,
+    }
+    .source(source, None)
+}
+
+/// Reads a configuration from memory, with what it includes.
+pub(super) fn parse(source: Source, reader: &mut Reader<'_>) -> Option<File> {
+    Loader {
+        reader,
+        files: &mut Vec::new(),
+    }
+    .source(source, None)
+}
+
+fn read_source(path: &Path) -> Result<Source, String> {
+    let text = String::from_utf8(read(path)?).map_err(|error| {
+        format!(
+            "byte {} is not UTF-8, which TOML is written in",
+            error.utf8_error().valid_up_to() + 1
+        )
+    })?;
+    // A path without a folder has an empty parent; joined with it, relative paths stay relative to
+    // the working folder, which may change later.
+    let folder = std::path::absolute(path)
+        .ok()
+        .and_then(|path| path.parent().map(Path::to_path_buf))
+        .unwrap_or_default();
+    Ok(Source {
+        name: path.display().to_string(),
+        folder,
+        text,
+    })
+}
+
+struct Loader<'a, 'r> {
+    reader: &'a mut Reader<'r>,
+    /// The files that have been read or are being read.
+    files: &'a mut Vec<PathBuf>,
+}
+
+impl Loader<'_, '_> {
+    fn source(&mut self, source: Source, included: Option<&Place>) -> Option<File> {
+        let text = source.text.clone();
+        let file = self.reader.sources.add(source);
+        let (document, errors) = DeTable::parse_recoverable(&text);
+        for error in errors.iter().take(20) {
+            self.reader.report(syntax_error(error, file));
+        }
+        let node = TableNode {
+            table: document.get_ref(),
+            place: Place { file, span: 0..0 },
+        };
+        let mut read = File::read_table(&node, self.reader)?;
+        if let (Some(global), Some(included)) = (&read.global, included) {
+            self.reader.report(
+                Finding::error(
+                    &global.place,
+                    "`[global]` stands in an included file",
+                    "only the first file may hold it",
+                )
+                .related(included, "included here"),
+            );
+        }
+        for pattern in std::mem::take(&mut read.include.value.0) {
+            for path in self.matches(&pattern) {
+                if let Some(included) = self.include(&path, &pattern) {
+                    read.sites.value.0.extend(included.sites.value.0);
+                }
+            }
+        }
+        Some(read)
+    }
+
+    fn include(&mut self, path: &Path, pattern: &At<Text>) -> Option<File> {
+        let read = fs::canonicalize(path)
+            .map_err(|error| reason(&error))
+            .and_then(|canonical| read_source(path).map(|source| (canonical, source)));
+        let (canonical, source) = match read {
+            Ok(read) => read,
+            Err(why) => {
+                self.reader.report(Finding::error(
+                    &pattern.place,
+                    format!("cannot read {}: {why}", path.display()),
+                    "included here",
+                ));
+                return None;
+            }
+        };
+        if self.files.contains(&canonical) {
+            self.reader.report(
+                Finding::error(
+                    &pattern.place,
+                    format!("{} is included twice, or by itself", path.display()),
+                    "this file has been read already",
+                )
+                .help("keep included files in a folder of their own, as sites/*.toml"),
+            );
+            return None;
+        }
+        self.files.push(canonical);
+        self.source(source, Some(&pattern.place))
+    }
+
+    /// The files that a pattern of `include` means, in order.
+    fn matches(&mut self, pattern: &At<Text>) -> Vec<PathBuf> {
+        let path = self.reader.sources.resolve(&pattern.place, &pattern.0);
+        if !pattern.0.contains(['*', '?', '[']) {
+            return vec![path];
+        }
+        let found = path.to_str().ok_or("it is not UTF-8".to_owned()).and_then(|path| {
+            glob::glob(path).map_err(|error| error.msg.to_owned())
+        });
+        match found {
+            Ok(paths) => paths.filter_map(Result::ok).collect(),
+            Err(why) => {
+                self.reader.report(Finding::error(
+                    &pattern.place,
+                    format!("`{}` is not a pattern of paths: {why}", pattern.0),
+                    "expected a path, which may hold *, ? and [...]",
+                ));
+                Vec::new()
+            }
+        }
+    }
+}
+
+fn syntax_error(error: &Error, file: usize) -> Finding {
+    let span = error.span().unwrap_or(0..0);
+    let mut message = error.message().lines();
+    let title = message.next().unwrap_or("this is not TOML").to_owned();
+    let rest: Vec<_> = message.collect();
+    Finding::error(&Place { file, span }, title, rest.join(", "))
+}

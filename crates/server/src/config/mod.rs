@@ -1,0 +1,84 @@
+//! `apus.toml`: read, checked as a whole, and resolved into a [`Plan`].
+//!
+//! The keys are defined once, in `raw`, with the macros of `keys`; the parser, the reference and the
+//! JSON schema all come from there. Reading goes in two steps: `raw` mirrors the files and knows
+//! where each value stands; [`Plan`] holds what it means. No mistake hides another: each is noted
+//! with its place, and all are told at the end.
+
+mod diagnostics;
+mod environment;
+mod include;
+mod keys;
+mod plan;
+mod raw;
+mod reference;
+mod resolve;
+mod schema;
+mod source;
+mod value;
+mod word;
+
+use std::path::Path;
+
+pub use diagnostics::{Diagnostics, Severity};
+pub use plan::{
+    AccessLog, Compress, Content, ErrorPage, Files, Global, Handler, Listener, Location, LogLevel,
+    Plan, Return, Root, Says, Site, Symlinks,
+};
+pub use reference::reference;
+pub use schema::schema;
+
+use keys::Reader;
+use source::{Source, Sources};
+
+/// Reads the configuration file `path` and what it includes.
+///
+/// # Errors
+/// All mistakes that are in it.
+pub fn load(path: &Path) -> Result<Plan, Diagnostics> {
+    read(&|name| std::env::var(name).ok(), |reader| {
+        include::load(path, reader)
+    })
+}
+
+/// Reads a configuration from memory. `name` is what messages call it, relative paths are relative
+/// to `folder`, and `variable` is the environment.
+///
+/// # Errors
+/// All mistakes that are in it.
+pub fn parse_str(
+    text: &str,
+    name: &str,
+    folder: &Path,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Plan, Diagnostics> {
+    let source = Source {
+        name: name.to_owned(),
+        folder: folder.to_path_buf(),
+        text: text.to_owned(),
+    };
+    read(variable, |reader| include::parse(source, reader))
+}
+
+fn read(
+    variable: &dyn Fn(&str) -> Option<String>,
+    file: impl FnOnce(&mut Reader<'_>) -> Option<raw::File>,
+) -> Result<Plan, Diagnostics> {
+    let mut reader = Reader {
+        sources: Sources::default(),
+        findings: Vec::new(),
+        variable,
+    };
+    let plan = file(&mut reader).and_then(|file| resolve::plan(file, &mut reader));
+    let diagnostics = Diagnostics {
+        sources: reader.sources,
+        findings: reader.findings,
+    };
+    match plan {
+        Some(plan) if diagnostics.errors() == 0 => Ok(Plan {
+            warnings: diagnostics,
+            ..plan
+        }),
+        _ => Err(diagnostics),
+    }
+}

@@ -1,0 +1,202 @@
+//! A configuration, resolved: every value is there and valid, every file was read, every site knows
+//! what it inherits.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use apus::sites::{FieldChange, Hsts, Pattern, Rewrite, ServerName, Template};
+use apus_net::tls::{TlsSite, UnknownName};
+use apus_net::{Limits, ListenAddress, Network};
+use http::StatusCode;
+
+use super::diagnostics::Diagnostics;
+pub use super::raw::{LogLevel, Symlinks};
+use crate::access_log::Format;
+
+/// What a configuration says.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What goes for the whole server.
+    pub global: Global,
+    /// The sites, in the order of the file.
+    pub sites: Vec<Site>,
+    /// What works, but not as somebody may think, or not for long.
+    pub warnings: Diagnostics,
+}
+
+/// What goes for the whole server.
+#[derive(Clone, Debug)]
+pub struct Global {
+    /// Worker threads.
+    pub workers: NonZeroUsize,
+    /// What one client may cost.
+    pub limits: Limits,
+    /// Where the control socket is, if not in the place for it.
+    pub control_socket: Option<PathBuf>,
+    /// Bytes of memory for small static files, per worker.
+    pub static_cache_bytes: usize,
+    /// Whether responses tell the name of the server.
+    pub server_header: bool,
+    /// What a TLS client meets that asks for a name which no site has.
+    pub unknown_name: UnknownName,
+    /// What the server tells about its own work.
+    pub log_level: LogLevel,
+}
+
+/// A site.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// What logs call it.
+    pub name: String,
+    /// Its host names.
+    pub server_names: Vec<ServerName>,
+    /// Whether it answers for hosts that no other site has.
+    pub is_fallback: bool,
+    /// Where it listens.
+    pub listeners: Vec<Listener>,
+    /// TLS; there if one of the listeners has it.
+    pub tls: Option<TlsSite>,
+    /// Whether requests in clear text are redirected to `https`.
+    pub force_https: bool,
+    /// Strict Transport Security.
+    pub hsts: Option<Hsts>,
+    /// Where its requests are logged.
+    pub access_log: Option<AccessLog>,
+    /// How its responses are compressed.
+    pub compress: Compress,
+    /// What it does with requests that no location is for.
+    pub content: Content,
+    /// Its locations.
+    pub locations: Vec<Location>,
+}
+
+/// Where a site listens.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// The address.
+    pub address: ListenAddress,
+    /// Whether connections start with a TLS handshake.
+    pub tls: bool,
+    /// Whose connections start with a PROXY protocol head.
+    pub proxy_protocol_from: Vec<Network>,
+}
+
+/// An access log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessLog {
+    /// The file.
+    pub path: PathBuf,
+    /// What a line looks like.
+    pub format: Format,
+}
+
+/// How responses are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compress {
+    /// Whether gzip is offered.
+    pub gzip: bool,
+    /// Whether Brotli is offered.
+    pub brotli: bool,
+    /// Whether Zstandard is offered.
+    pub zstd: bool,
+    /// The smallest content that is compressed, in bytes.
+    pub min_length: u64,
+}
+
+/// A location.
+#[derive(Clone, Debug)]
+pub struct Location {
+    /// Which paths it is for.
+    pub pattern: Pattern,
+    /// What it does with requests.
+    pub content: Content,
+}
+
+/// What a site or a location does with requests.
+#[derive(Clone, Debug)]
+pub struct Content {
+    /// What answers.
+    pub handler: Handler,
+    /// Changes of fields of responses.
+    pub response_fields: Vec<FieldChange>,
+    /// Changes of fields of requests.
+    pub request_fields: Vec<FieldChange>,
+    /// Pages in place of error responses: the first and the last status, and a path of the site.
+    pub error_pages: Vec<ErrorPage>,
+    /// The largest content of a request in bytes; 0 is no limit.
+    pub max_body_bytes: u64,
+    /// Rules that give requests another path.
+    pub rewrites: Vec<Rewrite>,
+}
+
+/// A page in place of error responses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorPage {
+    /// The first status that it is for.
+    pub first: u16,
+    /// The last status that it is for.
+    pub last: u16,
+    /// A path of the site.
+    pub path: String,
+}
+
+/// What answers requests.
+#[derive(Clone, Debug)]
+pub enum Handler {
+    /// Files.
+    Files(Files),
+    /// A fixed answer.
+    Return(Return),
+}
+
+/// How files are served.
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// The folder.
+    pub root: Root,
+    /// Files that stand for a folder.
+    pub index: Vec<String>,
+    /// Paths to try in turn.
+    pub try_files: Vec<String>,
+    /// Whether folders are listed.
+    pub listing: bool,
+    /// Whether names that start with a dot are served.
+    pub hidden_files: bool,
+    /// Which symbolic links are followed.
+    pub symlinks: Symlinks,
+    /// Media types by extension.
+    pub mime: Vec<(String, String)>,
+    /// The charset of text files.
+    pub charset: Option<String>,
+    /// `Cache-Control` by pattern.
+    pub cache_control: Vec<(String, String)>,
+}
+
+/// The folder that files are in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Root {
+    /// The path of a request is added to it.
+    Root(PathBuf),
+    /// What follows the location's path in that of a request is added to it.
+    Alias(PathBuf),
+}
+
+/// A fixed answer.
+#[derive(Clone, Debug)]
+pub struct Return {
+    /// Its status.
+    pub status: StatusCode,
+    /// What it says.
+    pub says: Says,
+}
+
+/// What a fixed answer says.
+#[derive(Clone, Debug)]
+pub enum Says {
+    /// Nothing but its status.
+    Status,
+    /// Where to go.
+    Location(Template),
+    /// A text.
+    Text(Template),
+}

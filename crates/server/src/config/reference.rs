@@ -1,0 +1,167 @@
+//! The reference of `apus.toml`, made from the definitions of the keys.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::OnceLock;
+
+use super::keys::{Description, Key, Table};
+use super::raw::File;
+use super::schema::plain;
+
+/// The reference of all keys, in Markdown.
+pub fn reference() -> String {
+    let mut reference = Reference {
+        text: String::from(
+            "# Reference of apus.toml\n\n\
+             Made from the definitions of the keys; `APUS_BLESS=1 cargo test -p apus-server` writes \
+             it anew. For a start, read [configuration.md](configuration.md).\n\n\
+             Relative paths are relative to the file in which they stand. In every string, `${NAME}` \
+             is the environment variable `NAME`, `${NAME:-default}` has a default, and `$${` is a \
+             plain `${`.\n",
+        ),
+        seen: BTreeMap::new(),
+    };
+    reference.table(root(), "");
+    reference.text
+}
+
+/// The tables that have a key of this name, as they are written.
+pub(super) fn tables_with(name: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for_each_key(root(), "", false, &mut |path, repeated, key| {
+        if key.name == name && !path.is_empty() {
+            found.push(header(path, repeated));
+        }
+    });
+    found.dedup();
+    found
+}
+
+/// The paths of all keys, as `sites.tls.cert`.
+#[cfg(test)]
+pub(super) fn paths() -> Vec<String> {
+    let mut paths = Vec::new();
+    for_each_key(root(), "", false, &mut |path, _, key| {
+        paths.push(join(path, key.name));
+    });
+    paths
+}
+
+fn root() -> &'static Description {
+    static ROOT: OnceLock<Description> = OnceLock::new();
+    ROOT.get_or_init(File::description)
+}
+
+fn for_each_key(
+    table: &Description,
+    path: &str,
+    repeated: bool,
+    visit: &mut dyn FnMut(&str, bool, &Key),
+) {
+    for key in &table.keys {
+        visit(path, repeated, key);
+        if let Some(inner) = &key.kind.table {
+            for_each_key(inner, &join(path, key.name), key.kind.repeated, visit);
+        }
+    }
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{path}.{name}")
+    }
+}
+
+fn header(path: &str, repeated: bool) -> String {
+    if repeated {
+        format!("`[[{path}]]`")
+    } else {
+        format!("`[{path}]`")
+    }
+}
+
+struct Reference {
+    text: String,
+    /// The tables that have been described, by their types, with their headers.
+    seen: BTreeMap<&'static str, String>,
+}
+
+impl Reference {
+    fn table(&mut self, table: &Description, path: &str) {
+        let mut parts: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        let mut inner = Vec::new();
+        let mut own_parts = Vec::new();
+        for key in &table.keys {
+            if let Some(part) = key.part {
+                if self.seen.contains_key(part) {
+                    parts.entry(part).or_default().push(key.name);
+                    continue;
+                }
+                own_parts.push(part);
+            }
+            self.key(key, path);
+            if let Some(table) = &key.kind.table {
+                inner.push((key, table));
+            }
+        }
+        for (part, names) in parts {
+            let of = self.seen.get(part).cloned().unwrap_or_default();
+            let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+            self.push(&format!(
+                "\nAnd all of these, as in {of}: {}.\n",
+                names.join(", ")
+            ));
+        }
+        for part in own_parts {
+            self.seen.insert(part, "`[[sites]]`".to_owned());
+        }
+        for (key, table) in inner {
+            let path = join(path, key.name);
+            if self.seen.contains_key(table.name) {
+                continue;
+            }
+            let header = header(&path, key.kind.repeated);
+            self.seen.insert(table.name, header.clone());
+            self.push(&format!("\n## {header}\n\n{}\n", plain(table.doc)));
+            self.table(table, &path);
+        }
+    }
+
+    fn key(&mut self, key: &Key, path: &str) {
+        let mut line = format!("\n- **`{}`**: {}", key.name, plain(key.doc));
+        let mut facts = Vec::new();
+        match &key.kind.table {
+            Some(table) => {
+                let here = header(&join(path, key.name), key.kind.repeated);
+                let described = self.seen.get(table.name).unwrap_or(&here);
+                facts.push(format!("{}, see {described}", key.kind.words));
+            }
+            None => facts.push(key.kind.words.clone()),
+        }
+        if key.required {
+            facts.push("must be there".to_owned());
+        }
+        match &key.default {
+            Some(serde_json::Value::Null) | None => {}
+            Some(serde_json::Value::Array(items)) if items.is_empty() => {}
+            Some(serde_json::Value::Object(_)) => {}
+            Some(default) => facts.push(format!("default `{default}`")),
+        }
+        let _ = write!(line, "\n  *{}.*\n", capitalised(&facts.join("; ")));
+        self.push(&line);
+    }
+
+    fn push(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    match chars.next() {
+        Some(first) => first.to_uppercase().chain(chars).collect(),
+        None => String::new(),
+    }
+}

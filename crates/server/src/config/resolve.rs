@@ -1,0 +1,304 @@
+//! From the keys of the files to a plan: what is inherited, what excludes each other, what must
+//! exist.
+
+mod content;
+mod listen;
+mod tls;
+
+use std::num::NonZeroUsize;
+use std::thread::available_parallelism;
+
+use apus::sites::Hsts;
+use apus_net::Limits;
+use apus_net::tls::UnknownName;
+
+use super::diagnostics::{Diagnostics, Finding};
+use super::keys::{Reader, Table};
+use super::plan::{AccessLog, Compress, Global, Location, Plan, Site};
+use super::raw;
+use super::source::{At, Place};
+use super::word::Host;
+use crate::access_log::Format;
+
+/// Makes the plan, or `None` after mistakes have been reported.
+pub(super) fn plan(file: raw::File, reader: &mut Reader<'_>) -> Option<Plan> {
+    let top = Place {
+        file: 0,
+        span: 0..0,
+    };
+    let raw_global = match file.global {
+        Some(global) => global.value,
+        None => raw::Global::absent(&top, reader)?,
+    };
+    let inherited = Inherited {
+        access_log: raw_global
+            .access_log
+            .as_ref()
+            .and_then(|log| access_log(log, reader)),
+        compress: match &raw_global.compress {
+            Some(compress) => compress.value.clone(),
+            None => raw::Compress::absent(&top, reader)?,
+        },
+        max_body_bytes: raw_global.client_max_body_size.value.0,
+    };
+    let global = global(raw_global, reader);
+    if file.sites.0.is_empty() {
+        reader.report(
+            Finding::error(
+                &file.sites.place,
+                "there is no site",
+                "expected [[sites]] here or in an included file",
+            )
+            .help("the least is: [[sites]], listen = 8080, root = \"public\""),
+        );
+    }
+    listen::check(&file.sites.0, reader);
+    let sites: Vec<_> = file
+        .sites
+        .value
+        .0
+        .into_iter()
+        .enumerate()
+        .filter_map(|(at, raw)| site(raw, at, &inherited, reader))
+        .collect();
+    check_names(&sites, reader);
+    Some(Plan {
+        global,
+        sites: sites.into_iter().map(|(site, _)| site).collect(),
+        warnings: Diagnostics::default(),
+    })
+}
+
+/// What sites have of `[global]`.
+struct Inherited {
+    access_log: Option<AccessLog>,
+    compress: raw::Compress,
+    max_body_bytes: u64,
+}
+
+fn global(raw: raw::Global, reader: &mut Reader<'_>) -> Global {
+    if raw.client_target_size.0 > raw.client_header_size.0 {
+        reader.report(
+            Finding::error(
+                &raw.client_target_size.place,
+                "a request target longer than a whole head",
+                "expected at most `client_header_size`",
+            )
+            .related(&raw.client_header_size.place, "the head's size"),
+        );
+    }
+    let cores = available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    Global {
+        workers: NonZeroUsize::new(raw.worker_threads.size()).unwrap_or(cores),
+        limits: Limits {
+            worker_connections: raw.worker_connections.size(),
+            max_connections: raw.max_connections.size(),
+            connections_per_address: raw.connections_per_address.size(),
+            target_bytes: raw.client_target_size.size(),
+            head_bytes: raw.client_header_size.size(),
+            head_fields: raw.client_header_fields.size(),
+            head_timeout: raw.client_header_timeout.0,
+            handshake_timeout: raw.handshake_timeout.0,
+            idle_timeout: raw.keepalive_timeout.0,
+            body_timeout: raw.client_body_timeout.0,
+            body_rate: raw.client_body_rate.0,
+            send_timeout: raw.send_timeout.0,
+            drain_bytes: raw.discard_body_size.0,
+            requests_per_connection: raw.keepalive_requests.0,
+            stop_timeout: raw.stop_timeout.0,
+        },
+        control_socket: raw.control_socket.map(|path| path.value.0),
+        static_cache_bytes: raw.static_cache_size.size(),
+        server_header: *raw.server_header,
+        unknown_name: if *raw.ssl_reject_unknown {
+            UnknownName::Reject
+        } else {
+            UnknownName::FirstSite
+        },
+        log_level: *raw.log_level,
+    }
+}
+
+fn access_log(raw: &At<raw::AccessLogChoice>, reader: &mut Reader<'_>) -> Option<AccessLog> {
+    let (path, format) = match &raw.value {
+        raw::AccessLogChoice::Off => return None,
+        raw::AccessLogChoice::Path(path) => (path, Format::combined()),
+        raw::AccessLogChoice::Table(table) => {
+            let format = match table.format.0.as_str() {
+                "combined" => Format::combined(),
+                "json" => Format::json(),
+                template => log_template(template, &table.format.place, reader)?,
+            };
+            (&table.path.value, format)
+        }
+    };
+    Some(AccessLog {
+        path: path.0.clone(),
+        format,
+    })
+}
+
+fn log_template(text: &str, place: &Place, reader: &mut Reader<'_>) -> Option<Format> {
+    if !text.contains('$') {
+        reader.report(Finding::error(
+            place,
+            format!("`{text}` is not a format of access logs"),
+            "expected `combined`, `json`, or a line with variables as $remote_addr",
+        ));
+        return None;
+    }
+    Format::template(text)
+        .map_err(|error| {
+            reader.report(Finding::error(place, error.to_string(), "in this format"));
+        })
+        .ok()
+}
+
+fn site(
+    raw: At<raw::Site>,
+    at: usize,
+    inherited: &Inherited,
+    reader: &mut Reader<'_>,
+) -> Option<(Site, Named)> {
+    let named = Named {
+        place: raw
+            .name
+            .as_ref()
+            .map_or_else(|| raw.place.clone(), |name| name.place.clone()),
+        hosts: raw
+            .server_name
+            .0
+            .iter()
+            .map(|host| host.place.clone())
+            .collect(),
+        site: raw.place.clone(),
+    };
+    let listeners = listen::listeners(&raw, reader);
+    let tls = tls::site(&raw, reader);
+    let access_log = match &raw.access_log {
+        Some(log) => access_log(log, reader),
+        None => inherited.access_log.clone(),
+    };
+    let compress = match &raw.compress {
+        Some(own) => compress(own, &inherited.compress),
+        None => compress(&inherited.compress, &inherited.compress),
+    };
+    let resolver = content::Resolver {
+        site: &raw,
+        max_body_bytes: inherited.max_body_bytes,
+    };
+    let content = resolver.site(reader);
+    let locations = resolver.locations(reader);
+    let (Some(content), Some(locations)) = (content, locations) else {
+        return None;
+    };
+    let names: Vec<_> = raw
+        .server_name
+        .0
+        .iter()
+        .filter_map(|host| match &host.value {
+            Host::Name(name, _) => Some(name.clone()),
+            Host::Other => None,
+        })
+        .collect();
+    let name = match &raw.name {
+        Some(name) => name.0.clone(),
+        None => match names.first() {
+            Some(first) => first.to_string(),
+            None => format!("site-{}", at + 1),
+        },
+    };
+    let site = Site {
+        name,
+        is_fallback: names.len() < raw.server_name.0.len() || names.is_empty(),
+        server_names: names,
+        listeners,
+        tls,
+        force_https: *raw.force_https,
+        hsts: raw.hsts.as_ref().map(|hsts| Hsts {
+            max_age: hsts.max_age.0.as_secs(),
+            include_subdomains: *hsts.include_subdomains,
+            preload: *hsts.preload,
+        }),
+        access_log,
+        compress,
+        content,
+        locations: locations
+            .into_iter()
+            .map(|(pattern, content)| Location { pattern, content })
+            .collect(),
+    };
+    Some((site, named))
+}
+
+fn compress(own: &raw::Compress, global: &raw::Compress) -> Compress {
+    Compress {
+        gzip: **own.gzip.or(&global.gzip),
+        brotli: **own.brotli.or(&global.brotli),
+        zstd: **own.zstd.or(&global.zstd),
+        min_length: own.min_length.or(&global.min_length).0,
+    }
+}
+
+/// Where the names of a site stand.
+struct Named {
+    site: Place,
+    place: Place,
+    hosts: Vec<Place>,
+}
+
+/// Reports names that two sites have.
+fn check_names(sites: &[(Site, Named)], reader: &mut Reader<'_>) {
+    for (at, (site, named)) in sites.iter().enumerate() {
+        let before = sites.get(..at).unwrap_or_default();
+        if let Some((_, other)) = before.iter().find(|(other, _)| other.name == site.name) {
+            reader.report(
+                Finding::error(
+                    &named.place,
+                    format!("two sites are called `{}`", site.name),
+                    "expected a name that no other site has",
+                )
+                .related(&other.place, "the other one")
+                .help("give one of them another `name`; logs tell sites apart by it"),
+            );
+            continue;
+        }
+        for (other, other_named) in before {
+            let Some(shared) = shared_listener(site, other) else {
+                continue;
+            };
+            for (name, place) in site.server_names.iter().zip(&named.hosts) {
+                let name = name.to_string();
+                if let Some(found) = other.server_names.iter().position(|o| o.to_string() == name) {
+                    let finding = Finding::error(
+                        place,
+                        format!("two sites are for the host `{name}` on {shared}"),
+                        "expected a host that no other site is for",
+                    );
+                    reader.report(match other_named.hosts.get(found) {
+                        Some(place) => finding.related(place, "the other one"),
+                        None => finding,
+                    });
+                }
+            }
+            if site.is_fallback && other.is_fallback {
+                reader.report(
+                    Finding::error(
+                        &named.site,
+                        format!("two sites are for all other hosts on {shared}"),
+                        "this one, for it has no `server_name` or `_`",
+                    )
+                    .related(&other_named.site, "the other one")
+                    .help("give one of them a `server_name`"),
+                );
+            }
+        }
+    }
+}
+
+fn shared_listener(one: &Site, two: &Site) -> Option<String> {
+    one.listeners
+        .iter()
+        .find(|one| two.listeners.iter().any(|two| two.address == one.address))
+        .map(|shared| shared.address.to_string())
+}

@@ -1,0 +1,362 @@
+//! What a site and its locations do with requests: a location has of the site what it does not say
+//! itself.
+
+use std::path::PathBuf;
+
+use apus::sites::{FieldChange, Pattern, Rewrite, RewriteFlag, Template};
+
+use crate::config::diagnostics::Finding;
+use crate::config::include::reason;
+use crate::config::keys::Reader;
+use crate::config::plan::{Content, ErrorPage, Files, Handler, Return, Root, Says};
+use crate::config::raw::{self, Preset, Then};
+use crate::config::source::{At, Place};
+use crate::config::value::{FilePath, Several, Text};
+use crate::config::word::{FieldName, FieldValue, one_line};
+
+/// Resolves the contents of one site.
+pub(super) struct Resolver<'a> {
+    pub(super) site: &'a At<raw::Site>,
+    pub(super) max_body_bytes: u64,
+}
+
+impl Resolver<'_> {
+    /// What the site does itself.
+    pub(super) fn site(&self, reader: &mut Reader<'_>) -> Option<Content> {
+        let own = &self.site.content;
+        let handler = match (&own.r#return, &own.root) {
+            (Some(answer), _) => fixed(answer, reader).map(Handler::Return),
+            (None, Some(root)) => {
+                let root = folder(root, reader).map(Root::Root);
+                self.files(own, root, reader)
+            }
+            (None, None) if self.site.locations.0.is_empty() => {
+                reader.report(
+                    Finding::error(
+                        &self.site.place,
+                        "the site has nothing to serve",
+                        "expected `root`, `return` or `[[sites.locations]]`",
+                    )
+                    .help("add root = \"public\", or another folder"),
+                );
+                None
+            }
+            (None, None) => Some(Handler::Return(Return {
+                status: http::StatusCode::NOT_FOUND,
+                says: Says::Status,
+            })),
+        };
+        self.content(own, handler, reader)
+    }
+
+    /// Its locations.
+    pub(super) fn locations(&self, reader: &mut Reader<'_>) -> Option<Vec<(Pattern, Content)>> {
+        let raw = &self.site.locations.0;
+        for (at, location) in raw.iter().enumerate() {
+            let before = raw.get(..at).unwrap_or_default();
+            let path = location.path.value.0.to_string();
+            if let Some(other) = before
+                .iter()
+                .find(|other| same(&other.path.value.0.to_string(), &path))
+            {
+                reader.report(
+                    Finding::error(
+                        &location.path.place,
+                        format!("two locations are for `{path}`"),
+                        "expected a path that no other location has",
+                    )
+                    .related(&other.path.place, "the other one"),
+                );
+            }
+        }
+        let locations: Vec<_> = raw
+            .iter()
+            .map(|location| {
+                self.location(location, reader)
+                    .map(|content| (location.path.value.0.clone(), content))
+            })
+            .collect();
+        locations.into_iter().collect()
+    }
+
+    fn location(
+        &self,
+        location: &At<raw::Location>,
+        reader: &mut Reader<'_>,
+    ) -> Option<Content> {
+        let own = &location.content;
+        let handler = match (&own.r#return, location.handler.as_ref().map(|h| (h, h.value))) {
+            (None, Some((handler, raw::Handler::Return))) => {
+                reader.report(Finding::error(
+                    &handler.place,
+                    "the handler `return` has no answer",
+                    "expected the key `return` in this location",
+                ));
+                None
+            }
+            (Some(answer), Some((handler, raw::Handler::Static))) => {
+                reader.report(
+                    Finding::error(
+                        &answer.place,
+                        "`return` has no effect",
+                        "the handler of this location is `static`",
+                    )
+                    .related(&handler.place, "here"),
+                );
+                None
+            }
+            (Some(answer), _) => fixed(answer, reader).map(Handler::Return),
+            (None, _) => {
+                let root = self.root(location, reader);
+                self.files(own, root, reader)
+            }
+        };
+        self.content(own, handler, reader)
+    }
+
+    fn root(&self, location: &At<raw::Location>, reader: &mut Reader<'_>) -> Option<Root> {
+        match (&location.alias, &location.content.root) {
+            (Some(alias), Some(root)) => {
+                reader.report(
+                    Finding::error(
+                        &alias.place,
+                        "`alias` and `root` exclude each other",
+                        "expected one of them",
+                    )
+                    .related(&root.place, "the other one"),
+                );
+                None
+            }
+            (Some(alias), None) => {
+                let path = location.path.value.0.to_string();
+                if path.starts_with('~') {
+                    reader.report(
+                        Finding::error(
+                            &alias.place,
+                            "`alias` in a location with a regular expression",
+                            "it stands for the location's path, and there is none",
+                        )
+                        .related(&location.path.place, "the expression")
+                        .help("use `root`, or a prefix as path"),
+                    );
+                    return None;
+                }
+                folder(alias, reader).map(Root::Alias)
+            }
+            (None, Some(root)) => folder(root, reader).map(Root::Root),
+            (None, None) => match &self.site.content.root {
+                // Whether it is there has been asked for the site.
+                Some(root) => Some(Root::Root(root.value.0.clone())),
+                None => {
+                    reader.report(Finding::error(
+                        &location.place,
+                        "the location has nothing to serve",
+                        "expected `root` or `alias` here, or `root` in the site",
+                    ));
+                    None
+                }
+            },
+        }
+    }
+
+    fn files(
+        &self,
+        own: &raw::Content,
+        root: Option<Root>,
+        reader: &mut Reader<'_>,
+    ) -> Option<Handler> {
+        let site = &self.site.content;
+        let texts = |several: &Several<Text>| {
+            several.0.iter().map(|text| text.0.clone()).collect::<Vec<_>>()
+        };
+        let index = own.index.or(&site.index);
+        for name in index.0.iter().filter(|name| name.0.contains('/')) {
+            reader.report(Finding::error(
+                &name.place,
+                format!("`{}` is not a file name", name.0),
+                "expected a name without a slash",
+            ));
+        }
+        let try_files = own.try_files.or(&site.try_files);
+        let try_files = match self.site.preset.value {
+            Preset::Spa if !try_files.given => {
+                ["$uri", "$uri/", "/index.html"].map(str::to_owned).to_vec()
+            }
+            Preset::Static | Preset::Spa => texts(try_files),
+        };
+        Some(Handler::Files(Files {
+            root: root?,
+            index: texts(index),
+            try_files,
+            listing: **own.listing.or(&site.listing),
+            hidden_files: **own.hidden_files.or(&site.hidden_files),
+            symlinks: **own.symlinks.or(&site.symlinks),
+            mime: own
+                .mime
+                .or(&site.mime)
+                .0
+                .iter()
+                .map(|(extension, kind)| {
+                    let extension = extension.0.trim_start_matches('.').to_ascii_lowercase();
+                    (extension, kind.0.clone())
+                })
+                .collect(),
+            charset: Some(own.charset.or(&site.charset).0.clone())
+                .filter(|charset| !charset.is_empty()),
+            cache_control: own
+                .cache_control
+                .or(&site.cache_control)
+                .0
+                .iter()
+                .map(|(pattern, value)| (pattern.0.clone(), value.0.clone()))
+                .collect(),
+        }))
+    }
+
+    fn content(
+        &self,
+        own: &raw::Content,
+        handler: Option<Handler>,
+        reader: &mut Reader<'_>,
+    ) -> Option<Content> {
+        let site = &self.site.content;
+        let response_fields = fields(own.headers.as_ref(), reader);
+        let request_fields = fields(own.request_headers.as_ref(), reader);
+        let rewrites: Vec<_> = own
+            .rewrite
+            .0
+            .iter()
+            .filter_map(|rule| rewrite(rule, reader))
+            .collect();
+        Some(Content {
+            handler: handler?,
+            response_fields,
+            request_fields,
+            error_pages: own
+                .error_pages
+                .0
+                .iter()
+                .map(|(status, page)| ErrorPage {
+                    first: status.first,
+                    last: status.last,
+                    path: page.0.clone(),
+                })
+                .collect(),
+            max_body_bytes: own
+                .client_max_body_size
+                .as_ref()
+                .or(site.client_max_body_size.as_ref())
+                .map_or(self.max_body_bytes, |size| size.0),
+            rewrites,
+        })
+    }
+}
+
+/// Whether two locations, as they are written, are for the same paths.
+fn same(one: &str, two: &str) -> bool {
+    let plain = |text: &str| text.trim_start_matches("^~").trim_start().to_owned();
+    plain(one) == plain(two)
+}
+
+fn folder(path: &At<FilePath>, reader: &mut Reader<'_>) -> Option<PathBuf> {
+    let folder = &path.value.0;
+    let why = match std::fs::metadata(folder) {
+        Ok(metadata) if metadata.is_dir() => return Some(folder.clone()),
+        Ok(_) => "it is not a folder".to_owned(),
+        Err(error) => reason(&error),
+    };
+    reader.report(Finding::error(
+        &path.place,
+        format!("cannot serve {}: {why}", folder.display()),
+        "expected a folder",
+    ));
+    None
+}
+
+fn fixed(answer: &At<raw::Return>, reader: &mut Reader<'_>) -> Option<Return> {
+    let status = answer.status.value.0;
+    let redirects = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
+    let mut exclude = |place: &Place, title: &str, label: &str| {
+        reader.report(Finding::error(place, title, label));
+    };
+    let says = match (&answer.location, &answer.text) {
+        (Some(location), Some(_)) => {
+            exclude(
+                &location.place,
+                "`location` and `text` exclude each other",
+                "expected one of them",
+            );
+            return None;
+        }
+        (Some(location), None) if !redirects => {
+            exclude(
+                &location.place,
+                "`location` in an answer that does not redirect",
+                "expected the status 301, 302, 303, 307 or 308",
+            );
+            return None;
+        }
+        (None, _) if redirects => {
+            exclude(
+                &answer.place,
+                "a redirect without `location`",
+                "expected `location` here",
+            );
+            return None;
+        }
+        (Some(location), None) => Says::Location(template(&location.0, &location.place, reader)?),
+        (None, Some(text)) => Says::Text(template(&text.0, &text.place, reader)?),
+        (None, None) => Says::Status,
+    };
+    Some(Return { status, says })
+}
+
+fn template(text: &str, place: &Place, reader: &mut Reader<'_>) -> Option<Template> {
+    Template::parse(text)
+        .map_err(|error| reader.report(Finding::error(place, error.to_string(), "in this text")))
+        .ok()
+}
+
+fn rewrite(rule: &At<raw::Rewrite>, reader: &mut Reader<'_>) -> Option<Rewrite> {
+    let flag = match rule.then.value {
+        Then::Continue => RewriteFlag::Continue,
+        Then::Last => RewriteFlag::Last,
+        Then::Break => RewriteFlag::Break,
+        Then::Redirect => RewriteFlag::Redirect,
+        Then::Permanent => RewriteFlag::Permanent,
+    };
+    let made = Rewrite::new(&rule.from.0, &rule.to.0, flag)
+        .map_err(|error| {
+            // The expression was read before, so this is about the replacement.
+            let message = one_line(&error.to_string());
+            reader.report(Finding::error(&rule.to.place, message, "in this rule"));
+        })
+        .ok()?;
+    Some(rule.when.0.iter().fold(made, |rule, test| rule.when(test.value.0.clone())))
+}
+
+fn fields(raw: Option<&At<raw::Fields>>, reader: &mut Reader<'_>) -> Vec<FieldChange> {
+    let Some(raw) = raw else {
+        return Vec::new();
+    };
+    let mut changes = Vec::new();
+    let mut push = |made: Result<FieldChange, apus::sites::InvalidChange>, place: &Place| {
+        match made {
+            Ok(change) => changes.push(change),
+            Err(error) => {
+                reader.report(Finding::error(place, error.to_string(), "in this change"));
+            }
+        }
+    };
+    for name in &raw.remove.0 {
+        push(FieldChange::remove(&name.0), &name.place);
+    }
+    type Entry = (At<FieldName>, At<FieldValue>);
+    for (name, value) in &raw.set.0 as &Vec<Entry> {
+        push(FieldChange::set(&name.0, &value.0), &name.place);
+    }
+    for (name, value) in &raw.add.0 as &Vec<Entry> {
+        push(FieldChange::add(&name.0, &value.0), &name.place);
+    }
+    changes
+}

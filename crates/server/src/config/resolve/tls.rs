@@ -1,0 +1,231 @@
+//! TLS of a site: certificates are read here, so that what is wrong with them is told with its place.
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use apus_net::tls::{Certificate, ClientAuth, MinVersion, TlsSettings, TlsSite, UnknownName};
+
+use crate::config::diagnostics::Finding;
+use crate::config::include;
+use crate::config::keys::Reader;
+use crate::config::raw::{self, Site, Tls, TlsVersion};
+use crate::config::source::{At, Place};
+use crate::config::value::FilePath;
+use crate::config::word::Host;
+
+/// A certificate is warned about when it has fewer seconds left than these.
+const EXPIRES_SOON: i64 = 14 * DAY;
+const DAY: i64 = 86_400;
+
+/// What the site is to TLS; `None` if it has none, or what is wrong has been reported.
+pub(super) fn site(site: &At<Site>, reader: &mut Reader<'_>) -> Option<TlsSite> {
+    let tls = match (&site.tls, site.listen_tls.0.first()) {
+        (None, None) => return None,
+        (Some(tls), None) => {
+            reader.report(
+                Finding::error(
+                    &tls.place,
+                    "`tls` has no effect",
+                    "the site has no `listen_tls`",
+                )
+                .help("add listen_tls = 443 to the site"),
+            );
+            return None;
+        }
+        (None, Some(listen)) => {
+            reader.report(
+                Finding::error(
+                    &listen.place,
+                    "a TLS listener without a certificate",
+                    "the site has no table `[sites.tls]`",
+                )
+                .help("add [sites.tls] with cert = \"cert.pem\" and key = \"key.pem\""),
+            );
+            return None;
+        }
+        (Some(tls), Some(_)) => tls,
+    };
+    let certificates = certificates(tls, reader);
+    let client_auth = client_auth(tls, reader)?;
+    let certificates = certificates?;
+    let settings = TlsSite {
+        names: names(site, &certificates),
+        certificates,
+        client_auth,
+        min_version: match *tls.min_version {
+            TlsVersion::Tls12 => MinVersion::Tls12,
+            TlsVersion::Tls13 => MinVersion::Tls13,
+        },
+        alpn: match tls.protocols.0.as_slice() {
+            [] => vec![b"http/1.1".to_vec()],
+            protocols => protocols
+                .iter()
+                .map(|protocol| match protocol.value {
+                    raw::Protocol::Http11 => b"http/1.1".to_vec(),
+                })
+                .collect(),
+        },
+    };
+    match TlsSettings::new(std::slice::from_ref(&settings), UnknownName::FirstSite) {
+        Ok(_) => Some(settings),
+        Err(error) => {
+            reader.report(Finding::error(&tls.place, error.to_string(), "in this table"));
+            None
+        }
+    }
+}
+
+fn certificates(tls: &At<Tls>, reader: &mut Reader<'_>) -> Option<Vec<Certificate>> {
+    let mut pairs: Vec<_> = tls
+        .certificates
+        .0
+        .iter()
+        .map(|pair| (&pair.cert, &pair.key))
+        .collect();
+    match (&tls.cert, &tls.key) {
+        (Some(cert), Some(key)) => pairs.insert(0, (cert, key)),
+        (Some(one), None) | (None, Some(one)) => {
+            reader.report(Finding::error(
+                &one.place,
+                "`cert` and `key` belong together",
+                "the other one is missing",
+            ));
+            return None;
+        }
+        (None, None) => {}
+    }
+    if pairs.is_empty() {
+        reader.report(
+            Finding::error(
+                &tls.place,
+                "there is no certificate",
+                "expected `cert` and `key`, or `certificates`",
+            )
+            .help("for trying things out, `apus serve DIR --tls` makes a certificate"),
+        );
+        return None;
+    }
+    // All are read before one that is wrong ends it, for all mistakes are to be told.
+    let read: Vec<_> = pairs
+        .into_iter()
+        .map(|(cert, key)| certificate(cert, key, reader))
+        .collect();
+    read.into_iter().collect()
+}
+
+fn certificate(
+    cert: &At<FilePath>,
+    key: &At<FilePath>,
+    reader: &mut Reader<'_>,
+) -> Option<Certificate> {
+    let chain = file(cert, reader);
+    let key_file = file(key, reader);
+    let certificate = match Certificate::from_pem(&chain?, &key_file?) {
+        Ok(certificate) => certificate,
+        Err(error) => {
+            use apus_net::tls::CertificateError::{KeyMismatch, UnreadableKey};
+            let (place, other) = match error {
+                KeyMismatch | UnreadableKey(_) => (key, cert),
+                _ => (cert, key),
+            };
+            let finding = Finding::error(&place.place, error.to_string(), "in this file");
+            reader.report(match error {
+                KeyMismatch => finding.related(&other.place, "this is the certificate"),
+                _ => finding,
+            });
+            return None;
+        }
+    };
+    warn_of_expiry(&certificate, &cert.place, reader);
+    Some(certificate)
+}
+
+fn warn_of_expiry(certificate: &Certificate, place: &Place, reader: &mut Reader<'_>) {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX));
+    let left = certificate.not_after().saturating_sub(now);
+    if left < 0 {
+        reader.report(Finding::warning(
+            place,
+            "the certificate has expired",
+            format!("{} days ago", -left / DAY),
+        ));
+    } else if left < EXPIRES_SOON {
+        reader.report(Finding::warning(
+            place,
+            "the certificate expires soon",
+            format!("in {} days", left / DAY),
+        ));
+    }
+}
+
+fn file(path: &At<FilePath>, reader: &mut Reader<'_>) -> Option<Vec<u8>> {
+    include::read(Path::new(&path.value.0))
+        .map_err(|why| {
+            reader.report(Finding::error(
+                &path.place,
+                format!("cannot read {}: {why}", path.value.0.display()),
+                "named here",
+            ));
+        })
+        .ok()
+}
+
+fn client_auth(tls: &At<Tls>, reader: &mut Reader<'_>) -> Option<ClientAuth> {
+    let authorities = match (&tls.client_ca, *tls.client_auth) {
+        (None, raw::ClientAuth::None) => return Some(ClientAuth::None),
+        (Some(ca), raw::ClientAuth::None) => {
+            reader.report(
+                Finding::error(
+                    &ca.place,
+                    "`client_ca` has no effect",
+                    "clients are not asked for certificates",
+                )
+                .help("add client_auth = \"required\" or \"optional\""),
+            );
+            return None;
+        }
+        (None, _) => {
+            reader.report(Finding::error(
+                &tls.client_auth.place,
+                "`client_auth` without `client_ca`",
+                "nobody is named who may sign client certificates",
+            ));
+            return None;
+        }
+        (Some(ca), _) => {
+            let pem = file(ca, reader)?;
+            ClientAuth::authorities_from_pem(&pem)
+                .map_err(|error| {
+                    reader.report(Finding::error(&ca.place, error.to_string(), "in this file"));
+                })
+                .ok()?
+        }
+    };
+    Some(match *tls.client_auth {
+        raw::ClientAuth::None => ClientAuth::None,
+        raw::ClientAuth::Optional => ClientAuth::Optional { authorities },
+        raw::ClientAuth::Required => ClientAuth::Required { authorities },
+    })
+}
+
+/// The names that lead a handshake to this site. Where its server names cannot tell, as regular
+/// expressions cannot, those of its certificates do.
+fn names(site: &At<Site>, certificates: &[Certificate]) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut undecided = site.server_name.0.is_empty();
+    for host in &site.server_name.0 {
+        match &host.value {
+            Host::Name(_, text) if !text.starts_with('~') && !text.ends_with(".*") => {
+                names.push(text.trim_end_matches('.').to_ascii_lowercase());
+            }
+            _ => undecided = true,
+        }
+    }
+    if undecided {
+        let of_certificates = certificates.iter().flat_map(Certificate::names);
+        names.extend(of_certificates.map(|name| name.to_string()));
+    }
+    names
+}

@@ -1,0 +1,454 @@
+//! The types of value that keys have, apart from words with a meaning of their own.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::json;
+use toml::de::DeValue;
+
+use super::diagnostics::Finding;
+use super::keys::{Kind, Node, Reader, Value, Word, parse_word};
+use super::source::{At, Place};
+
+impl Value for bool {
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        let value = node.value.as_bool();
+        if value.is_none() {
+            reader.wrong_type(node, "true or false");
+        }
+        value
+    }
+
+    fn kind() -> Kind {
+        Kind::new("true or false", json!({"type": "boolean"}))
+    }
+
+    fn shown(&self) -> serde_json::Value {
+        (*self).into()
+    }
+}
+
+/// A whole number from `MIN` to `MAX`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Int<const MIN: u64, const MAX: u64>(pub(super) u64);
+
+impl<const MIN: u64, const MAX: u64> Int<MIN, MAX> {
+    pub(super) fn size(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+fn integer(value: &DeValue<'_>) -> Option<u64> {
+    let integer = value.as_integer()?;
+    u64::from_str_radix(integer.as_str(), integer.radix()).ok()
+}
+
+impl<const MIN: u64, const MAX: u64> Value for Int<MIN, MAX> {
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        let expected = format!("a whole number from {MIN} to {MAX}");
+        if !node.value.is_integer() {
+            reader.wrong_type(node, &expected);
+            return None;
+        }
+        match integer(node.value).filter(|number| (MIN..=MAX).contains(number)) {
+            Some(number) => Some(Self(number)),
+            None => {
+                out_of_range(node, &expected, reader);
+                None
+            }
+        }
+    }
+
+    fn kind() -> Kind {
+        Kind::new(
+            format!("a whole number from {MIN} to {MAX}"),
+            json!({"type": "integer", "minimum": MIN, "maximum": MAX}),
+        )
+    }
+
+    fn shown(&self) -> serde_json::Value {
+        self.0.into()
+    }
+}
+
+fn out_of_range(node: &Node<'_>, expected: &str, reader: &mut Reader<'_>) {
+    reader.report(Finding::error(
+        &node.place,
+        "the number is out of range",
+        format!("expected {expected}"),
+    ));
+}
+
+fn number(value: &DeValue<'_>) -> Option<f64> {
+    match value {
+        DeValue::Integer(_) => integer(value).map(|integer| integer as f64),
+        DeValue::Float(float) => float.as_str().parse().ok(),
+        _ => None,
+    }
+}
+
+fn shown_number(number: f64) -> serde_json::Value {
+    if number.fract() == 0.0 {
+        (number as u64).into()
+    } else {
+        number.into()
+    }
+}
+
+/// Reads a number, whole or not, from `min` to `max`.
+fn read_number(
+    node: &Node<'_>,
+    reader: &mut Reader<'_>,
+    (min, max): (u64, u64),
+    expected: &str,
+) -> Option<f64> {
+    if !matches!(node.value, DeValue::Integer(_) | DeValue::Float(_)) {
+        reader.wrong_type(node, expected);
+        return None;
+    }
+    let number =
+        number(node.value).filter(|number| (min as f64..=max as f64).contains(number));
+    if number.is_none() {
+        out_of_range(node, expected, reader);
+    }
+    number
+}
+
+/// A time from `MIN` to `MAX` seconds, in seconds or as a string with a unit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seconds<const MIN: u64, const MAX: u64>(pub(super) Duration);
+
+impl<const MIN: u64, const MAX: u64> Seconds<MIN, MAX> {
+    fn words() -> String {
+        format!("a number of seconds from {MIN} to {MAX}, or a string like \"1m30s\"")
+    }
+
+    pub(super) const fn new(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds))
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> Value for Seconds<MIN, MAX> {
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        if let DeValue::String(_) = node.value {
+            let text = node.text(reader, &Self::words())?;
+            let TimeWithUnits(time) = parse_word(&text, &node.place, reader)?;
+            if (Duration::from_secs(MIN)..=Duration::from_secs(MAX)).contains(&time) {
+                return Some(Self(time));
+            }
+            out_of_range(node, &Self::words(), reader);
+            return None;
+        }
+        read_number(node, reader, (MIN, MAX), &Self::words())
+            .map(|seconds| Self(Duration::from_secs_f64(seconds)))
+    }
+
+    fn kind() -> Kind {
+        Kind::new(
+            Self::words(),
+            json!({"anyOf": [
+                {"type": "number", "minimum": MIN, "maximum": MAX},
+                {"type": "string"},
+            ]}),
+        )
+    }
+
+    fn shown(&self) -> serde_json::Value {
+        shown_number(self.0.as_secs_f64())
+    }
+}
+
+/// A time like `500ms` or `1h30m`.
+struct TimeWithUnits(Duration);
+
+impl Word for TimeWithUnits {
+    const WORDS: &'static str = "a time like \"30s\", \"500ms\" or \"1h30m\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let mut rest = text.trim();
+        let mut milliseconds = 0u64;
+        if rest.is_empty() {
+            return Err("it is empty".to_owned());
+        }
+        while !rest.is_empty() {
+            let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+            let (count, after) = rest.split_at(digits);
+            let count: u64 = count
+                .parse()
+                .map_err(|_| "a number stands before each unit".to_owned())?;
+            let letters = after
+                .find(|c: char| !c.is_ascii_alphabetic())
+                .unwrap_or(after.len());
+            let (unit, after) = after.split_at(letters);
+            let unit = match unit {
+                "ms" => 1,
+                "s" => 1000,
+                "m" => 60_000,
+                "h" => 3_600_000,
+                "d" => 86_400_000,
+                _ => return Err("the units are ms, s, m, h and d".to_owned()),
+            };
+            milliseconds = count
+                .checked_mul(unit)
+                .and_then(|more| milliseconds.checked_add(more))
+                .ok_or("it is too long")?;
+            rest = after;
+        }
+        Ok(Self(Duration::from_millis(milliseconds)))
+    }
+}
+
+/// A number of bytes, written in units of `UNIT` bytes, from `MIN` to `MAX` units.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size<const UNIT: u64, const MIN: u64, const MAX: u64>(
+    /// Bytes.
+    pub(super) u64,
+);
+
+/// From `MIN` to `MAX` kilobytes of 1024 bytes.
+pub(super) type Kilobytes<const MIN: u64, const MAX: u64> = Size<1024, MIN, MAX>;
+
+/// From `MIN` to `MAX` megabytes of 1024 * 1024 bytes.
+pub(super) type Megabytes<const MIN: u64, const MAX: u64> = Size<1_048_576, MIN, MAX>;
+
+impl<const UNIT: u64, const MIN: u64, const MAX: u64> Size<UNIT, MIN, MAX> {
+    pub(super) const fn new(units: u64) -> Self {
+        Self(units * UNIT)
+    }
+
+    pub(super) fn size(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+
+    fn words() -> String {
+        let unit = if UNIT == 1024 { "KB" } else { "MB" };
+        format!("a number of {unit} from {MIN} to {MAX}")
+    }
+}
+
+impl<const UNIT: u64, const MIN: u64, const MAX: u64> Value for Size<UNIT, MIN, MAX> {
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        read_number(node, reader, (MIN, MAX), &Self::words())
+            .map(|units| Self((units * UNIT as f64) as u64))
+    }
+
+    fn kind() -> Kind {
+        Kind::new(
+            Self::words(),
+            json!({"type": "number", "minimum": MIN, "maximum": MAX}),
+        )
+    }
+
+    fn shown(&self) -> serde_json::Value {
+        shown_number(self.0 as f64 / UNIT as f64)
+    }
+}
+
+/// Any text but none.
+#[derive(Clone, Debug)]
+pub(super) struct Text(pub(super) String);
+
+impl Word for Text {
+    const WORDS: &'static str = "a string";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            Err("it is empty".to_owned())
+        } else if text.chars().any(char::is_control) {
+            Err("it has control characters".to_owned())
+        } else {
+            Ok(Self(text.to_owned()))
+        }
+    }
+
+    fn word(&self) -> Option<&str> {
+        Some(&self.0)
+    }
+}
+
+/// A path in the file system, relative to the file in which it stands.
+#[derive(Clone, Debug)]
+pub(super) struct FilePath(pub(super) PathBuf);
+
+impl Value for FilePath {
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        let text = node.text(reader, "a path")?;
+        if text.is_empty() || text.contains('\0') {
+            reader.report(Finding::error(
+                &node.place,
+                "the path is empty or holds a NUL",
+                "expected a path",
+            ));
+            return None;
+        }
+        Some(Self(reader.sources.resolve(&node.place, text)))
+    }
+
+    fn kind() -> Kind {
+        Kind::new(
+            "a path, relative to the file in which it stands",
+            json!({"type": "string", "minLength": 1}),
+        )
+    }
+}
+
+/// A list.
+#[derive(Clone, Debug)]
+pub(super) struct List<T>(pub(super) Vec<At<T>>);
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Value> Value for List<T> {
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        let DeValue::Array(array) = node.value else {
+            reader.wrong_type(node, &Self::kind().words);
+            return None;
+        };
+        let mut whole = true;
+        let mut items = Vec::with_capacity(array.len());
+        for item in array {
+            match At::read(&Node::new(item, node.place.file), reader) {
+                Some(item) => items.push(item),
+                None => whole = false,
+            }
+        }
+        whole.then_some(Self(items))
+    }
+
+    fn kind() -> Kind {
+        let item = T::kind();
+        Kind {
+            words: match &item.table {
+                Some(_) => "a list of tables".to_owned(),
+                None => format!("a list, each {}", item.words),
+            },
+            schema: json!({"type": "array", "items": item.schema}),
+            table: item.table,
+            repeated: true,
+        }
+    }
+
+    fn shown(&self) -> serde_json::Value {
+        self.0.iter().map(|item| item.shown()).collect()
+    }
+}
+
+/// A list, or its only item.
+#[derive(Clone, Debug)]
+pub(super) struct Several<T>(pub(super) Vec<At<T>>);
+
+impl<T> Default for Several<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Value> Value for Several<T> {
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        match node.value {
+            DeValue::Array(_) => List::read(node, reader).map(|List(items)| Self(items)),
+            _ => At::read(node, reader).map(|item| Self(vec![item])),
+        }
+    }
+
+    fn kind() -> Kind {
+        let item = T::kind();
+        Kind {
+            words: format!("{}, or a list of such", item.words),
+            schema: json!({"anyOf": [
+                item.schema,
+                {"type": "array", "items": item.schema},
+            ]}),
+            table: item.table,
+            repeated: false,
+        }
+    }
+
+    fn shown(&self) -> serde_json::Value {
+        self.0.iter().map(|item| item.shown()).collect()
+    }
+}
+
+/// A table whose keys are up to the writer, in the order in which they stand in the file.
+#[derive(Clone, Debug)]
+pub(super) struct Map<K, V>(pub(super) Vec<(At<K>, At<V>)>);
+
+impl<K, V> Default for Map<K, V> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<K: Word, V: Value> Value for Map<K, V> {
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        let DeValue::Table(table) = node.value else {
+            reader.wrong_type(node, &Self::kind().words);
+            return None;
+        };
+        let mut whole = true;
+        let mut entries = Vec::with_capacity(table.len());
+        for (key, value) in table {
+            let place = Place {
+                file: node.place.file,
+                span: key.span(),
+            };
+            let name = parse_word::<K>(key.get_ref(), &place, reader);
+            let value = At::read(&Node::new(value, node.place.file), reader);
+            match (name, value) {
+                (Some(value_of_key), Some(value)) => entries.push((
+                    At {
+                        value: value_of_key,
+                        place,
+                        given: true,
+                    },
+                    value,
+                )),
+                _ => whole = false,
+            }
+        }
+        entries.sort_by_key(|(key, _)| key.place.span.start);
+        whole.then_some(Self(entries))
+    }
+
+    fn kind() -> Kind {
+        let value = V::kind();
+        Kind::new(
+            format!("a table, from {} to {}", K::WORDS, value.words),
+            json!({"type": "object", "additionalProperties": value.schema}),
+        )
+    }
+
+    fn shown(&self) -> serde_json::Value {
+        if self.0.is_empty() {
+            json!({})
+        } else {
+            serde_json::Value::Null
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_times_with_units() {
+        for (text, milliseconds) in [
+            ("500ms", 500),
+            ("30s", 30_000),
+            ("1m30s", 90_000),
+            ("1h", 3_600_000),
+            ("2d", 172_800_000),
+        ] {
+            let time = TimeWithUnits::parse(text).ok().unwrap().0;
+            assert_eq!(time, Duration::from_millis(milliseconds), "{text:?}");
+        }
+        for text in ["", "s", "1", "1.5s", "1x", "-1s", "99999999999999999d"] {
+            assert!(TimeWithUnits::parse(text).is_err(), "{text:?}");
+        }
+    }
+}

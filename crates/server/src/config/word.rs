@@ -1,0 +1,358 @@
+//! Words with a meaning of their own: addresses, names, patterns, statuses. Each is parsed by the
+//! type of the service that works with it, so that what is read here can be used there.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use apus::sites::{Condition, Pattern, ServerName};
+use apus_net::ListenAddress;
+use http::{HeaderName, StatusCode};
+use serde_json::json;
+use toml::de::DeValue;
+
+use super::keys::{Kind, Node, Reader, Value, Word, parse_word};
+use super::value::Int;
+
+/// A type that the field that uses it parses.
+fn parsed<T: FromStr<Err: ToString>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: T::Err| one_line(&error.to_string()))
+}
+
+/// An error of a regular expression shows the expression on lines of its own; the last line says
+/// what is wrong.
+pub(super) fn one_line(message: &str) -> String {
+    let mut lines = message.lines();
+    let first = lines.next().unwrap_or_default();
+    match lines.last() {
+        Some(last) => format!("{} {}", first.trim_end(), last.trim_start()),
+        None => first.to_owned(),
+    }
+}
+
+/// A host name of a site.
+#[derive(Clone, Debug)]
+pub(super) enum Host {
+    /// `_`: hosts that no site has.
+    Other,
+    /// A name or a pattern; the text as it stands.
+    Name(ServerName, String),
+}
+
+impl Word for Host {
+    const WORDS: &'static str = "a server name";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "_" => Ok(Self::Other),
+            _ => parsed(text).map(|name| Self::Name(name, text.to_owned())),
+        }
+    }
+}
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Listen {
+    /// All addresses.
+    Port(u16),
+    /// One address.
+    Tcp(SocketAddr),
+    /// A Unix socket, relative to the file.
+    Unix(PathBuf),
+    /// A socket of systemd.
+    Inherited(String),
+}
+
+struct ListenWord(Listen);
+
+impl Word for ListenWord {
+    const WORDS: &'static str =
+        "a port, \"address:port\", \"[::1]:port\", \"unix:/path\" or \"systemd:name\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return match path.len() {
+                0 => Err("the path is missing".to_owned()),
+                // The kernel's limit for the address of a Unix socket, with its NUL.
+                108.. => Err("the path of a socket has at most 107 bytes".to_owned()),
+                _ => Ok(Self(Listen::Unix(path.into()))),
+            };
+        }
+        if let Some(name) = text.strip_prefix("systemd:") {
+            return if name.is_empty() {
+                Err("the name is missing".to_owned())
+            } else {
+                Ok(Self(Listen::Inherited(name.to_owned())))
+            };
+        }
+        if let Ok(port) = text.parse() {
+            return Ok(Self(Listen::Port(port)));
+        }
+        if let Some(port) = text.strip_prefix("*:").and_then(|port| port.parse().ok()) {
+            return Ok(Self(Listen::Port(port)));
+        }
+        if let Some(port) = text.strip_prefix("localhost:") {
+            return Err(format!("write \"127.0.0.1:{port}\" or \"[::1]:{port}\""));
+        }
+        text.parse()
+            .map(|address| Self(Listen::Tcp(address)))
+            .map_err(|_| match text.parse::<IpAddr>() {
+                Ok(_) => "the port is missing".to_owned(),
+                Err(_) => String::new(),
+            })
+    }
+}
+
+impl Value for Listen {
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        if node.value.is_integer() {
+            return Int::<0, 65_535>::read(node, reader)
+                .and_then(|port| u16::try_from(port.0).ok())
+                .map(Self::Port);
+        }
+        let DeValue::String(_) = node.value else {
+            reader.wrong_type(node, ListenWord::WORDS);
+            return None;
+        };
+        let text = node.text(reader, ListenWord::WORDS)?;
+        match parse_word::<ListenWord>(&text, &node.place, reader)?.0 {
+            Self::Unix(path) => Some(Self::Unix(reader.sources.resolve(&node.place, path))),
+            listen => Some(listen),
+        }
+    }
+
+    fn kind() -> Kind {
+        Kind::new(
+            ListenWord::WORDS,
+            json!({"anyOf": [
+                {"type": "integer", "minimum": 0, "maximum": 65_535},
+                {"type": "string"},
+            ]}),
+        )
+    }
+}
+
+impl Listen {
+    /// The address for the engine.
+    pub(super) fn address(&self, ipv6_only: bool, mode: u32) -> ListenAddress {
+        match self {
+            Self::Port(port) => ListenAddress::Tcp {
+                address: SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), *port),
+                ipv6_only,
+            },
+            Self::Tcp(address) => ListenAddress::Tcp {
+                address: *address,
+                ipv6_only: ipv6_only && address.is_ipv6(),
+            },
+            Self::Unix(path) => ListenAddress::Unix {
+                path: path.clone(),
+                mode,
+            },
+            Self::Inherited(name) => ListenAddress::Inherited { name: name.clone() },
+        }
+    }
+}
+
+/// Permission bits as `0660`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FileMode(pub(super) u32);
+
+impl Word for FileMode {
+    const WORDS: &'static str = "permission bits in octal, as \"0660\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        u32::from_str_radix(text, 8)
+            .ok()
+            .filter(|mode| *mode <= 0o777 && !text.starts_with('+'))
+            .map(Self)
+            .ok_or_else(String::new)
+    }
+
+    fn word(&self) -> Option<&str> {
+        (self.0 == 0o666).then_some("0666")
+    }
+}
+
+/// Addresses that may speak the PROXY protocol.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Network(pub(super) apus_net::Network);
+
+impl Word for Network {
+    const WORDS: &'static str = "a network as \"10.0.0.0/8\", an address, or \"unix:\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        if text == "unix:" {
+            return Ok(Self(apus_net::Network::Unix));
+        }
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| String::new())?;
+        let width = if address.is_ipv4() { 32 } else { 128 };
+        let bits = match bits {
+            None => width,
+            Some(bits) => bits
+                .parse()
+                .ok()
+                .filter(|bits| *bits <= width)
+                .ok_or_else(|| format!("the prefix length is from 0 to {width}"))?,
+        };
+        Ok(Self(apus_net::Network::Ip { address, bits }))
+    }
+}
+
+/// Which paths a location is for.
+#[derive(Clone, Debug)]
+pub(super) struct LocationPath(pub(super) Pattern);
+
+impl Word for LocationPath {
+    const WORDS: &'static str = "the path of a location";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        parsed(text).map(Self)
+    }
+}
+
+/// A condition of a rewrite.
+#[derive(Clone, Debug)]
+pub(super) struct Test(pub(super) Condition);
+
+impl Word for Test {
+    const WORDS: &'static str = "a test";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        parsed(text).map(Self)
+    }
+}
+
+/// A regular expression.
+#[derive(Clone, Debug)]
+pub(super) struct Expression(pub(super) String);
+
+impl Word for Expression {
+    const WORDS: &'static str = "a regular expression";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        parsed::<regex::bytes::Regex>(text).map(|_| Self(text.to_owned()))
+    }
+}
+
+/// The name of a field.
+#[derive(Clone, Debug)]
+pub(super) struct FieldName(pub(super) String);
+
+impl Word for FieldName {
+    const WORDS: &'static str = "a field name";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        parsed::<HeaderName>(text)
+            .map(|_| Self(text.to_owned()))
+            .map_err(|_| String::new())
+    }
+}
+
+macro_rules! texts {
+    ($( $(#[doc = $doc:literal])* $Name:ident: $words:literal, )*) => {$(
+        $(#[doc = $doc])*
+        #[derive(Clone, Debug)]
+        pub(super) struct $Name(pub(super) String);
+
+        impl Word for $Name {
+            const WORDS: &'static str = $words;
+
+            fn parse(text: &str) -> Result<Self, String> {
+                if text.chars().any(|c| c.is_control() && c != '\t') {
+                    return Err("it has control characters".to_owned());
+                }
+                Ok(Self(text.to_owned()))
+            }
+        }
+    )*};
+}
+
+texts! {
+    /// The value of a field, which may hold variables.
+    FieldValue: "a text",
+    /// A path or a URI, which may hold variables.
+    UriTemplate: "a path or a URI",
+}
+
+/// A media type.
+#[derive(Clone, Debug)]
+pub(super) struct MediaType(pub(super) String);
+
+impl Word for MediaType {
+    const WORDS: &'static str = "a media type as \"text/html\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let (kind, subtype) = text.split_once('/').ok_or_else(String::new)?;
+        let subtype = subtype.split(';').next().unwrap_or_default().trim_end();
+        let token = |part: &str| HeaderName::from_str(part).is_ok();
+        if token(kind) && token(subtype) && !text.chars().any(char::is_control) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(String::new())
+        }
+    }
+}
+
+/// A path of the site.
+#[derive(Clone, Debug)]
+pub(super) struct Uri(pub(super) String);
+
+impl Word for Uri {
+    const WORDS: &'static str = "a path of the site as \"/404.html\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.starts_with('/') && !text.chars().any(char::is_control) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(String::new())
+        }
+    }
+}
+
+/// The status of a fixed answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Status(pub(super) StatusCode);
+
+impl Value for Status {
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        Int::<200, 599>::read(node, reader)
+            .and_then(|status| u16::try_from(status.0).ok())
+            .and_then(|status| StatusCode::from_u16(status).ok())
+            .map(Self)
+    }
+
+    fn kind() -> Kind {
+        Int::<200, 599>::kind()
+    }
+}
+
+/// A status, or a class of statuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StatusSet {
+    /// The first status of the set.
+    pub(super) first: u16,
+    /// The last one.
+    pub(super) last: u16,
+}
+
+impl Word for StatusSet {
+    const WORDS: &'static str = "an error status from 400 to 599, \"4xx\" or \"5xx\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let (first, last) = match text {
+            "4xx" => (400, 499),
+            "5xx" => (500, 599),
+            _ => text
+                .parse()
+                .ok()
+                .filter(|status| (400..600).contains(status))
+                .map(|status| (status, status))
+                .ok_or_else(String::new)?,
+        };
+        Ok(Self { first, last })
+    }
+}
