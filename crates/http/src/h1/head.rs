@@ -120,7 +120,12 @@ impl HeadReader {
                     self.blank_lines = self.blank_lines.saturating_add(1);
                 }
                 (None, _) => {
-                    self.request_line = Some(request_line(line, limits.target_bytes)?);
+                    self.request_line = match request_line(line, limits.target_bytes) {
+                        Err(ProtocolError::Http2Preface) if self.blank_lines > 0 => {
+                            return Err(ProtocolError::Version);
+                        }
+                        parts => Some(parts?),
+                    };
                     let capacity = rest.len().saturating_sub(bytes);
                     self.headers = Headers::with_capacity(capacity.min(Self::FIELDS_CAPACITY));
                 }

@@ -159,9 +159,11 @@ impl ServerConnection {
     }
 
     fn handle_head(&mut self, input: &[u8]) -> Result<(usize, Event), ProtocolError> {
-        let first = self.requests == 0 && self.head.is_untouched();
         let (consumed, read) = match self.head.read(input, &self.limits) {
-            Err(ProtocolError::Http2Preface) if !first => return Err(ProtocolError::Version),
+            // The preface opens a connection.
+            Err(ProtocolError::Http2Preface) if self.requests > 0 => {
+                return Err(ProtocolError::Version);
+            }
             read => read?,
         };
         let Some(read) = read else {

@@ -1,0 +1,12 @@
+//! Tests of the codecs through their public doors.
+
+#[cfg(test)]
+mod framing;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod requests;
+#[cfg(test)]
+mod responses;
+#[cfg(test)]
+mod transcript;
