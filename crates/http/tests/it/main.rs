@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod framing;
 #[cfg(test)]
+mod oracle;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod requests;
