@@ -137,7 +137,7 @@ impl Headers {
         {
             return Err(InvalidField::Name);
         }
-        if u32::try_from(value.len()).is_err() || !value.iter().all(|b| is_field_value(*b)) {
+        if u32::try_from(value.len()).is_err() || !is_field_content(value) {
             return Err(InvalidField::Value);
         }
         self.push(name, value);
@@ -248,7 +248,11 @@ impl Headers {
                 .saturating_add(Line::SEPARATOR)
                 .saturating_add(Line::END),
         );
-        self.wire.extend(name.iter().map(u8::to_ascii_lowercase));
+        let at = self.wire.len();
+        self.wire.extend_from_slice(name);
+        if let Some(name) = self.wire.get_mut(at..) {
+            name.make_ascii_lowercase();
+        }
         self.wire.extend_from_slice(b": ");
         self.wire.extend_from_slice(value);
         self.wire.extend_from_slice(b"\r\n");
@@ -321,13 +325,38 @@ impl std::error::Error for InvalidField {}
 
 /// Whether a token may hold the byte (RFC 9110 section 5.6.2).
 pub(crate) fn is_token(byte: u8) -> bool {
-    matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'0'..=b'9' | b'A'..=b'Z'
-        | b'^'..=b'z' | b'|' | b'~')
+    TOKEN.get(usize::from(byte)).copied().unwrap_or(false)
 }
+
+static TOKEN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 0x7f {
+        table[byte as usize] = matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.'
+            | b'0'..=b'9' | b'A'..=b'Z' | b'^'..=b'z' | b'|' | b'~');
+        byte = byte.saturating_add(1);
+    }
+    table
+};
 
 /// Whether a field value may hold the byte (RFC 9110 section 5.5).
 pub(crate) fn is_field_value(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
+}
+
+/// Whether these bytes can be a field value. Looks at eight at a time.
+pub(crate) fn is_field_content(value: &[u8]) -> bool {
+    const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
+    const HIGHS: u64 = u64::from_ne_bytes([0x80; 8]);
+    let (words, rest) = value.as_chunks::<8>();
+    words.iter().all(|bytes| {
+        let word = u64::from_ne_bytes(*bytes);
+        // The high bit of a byte is set below if that byte is under a space, or DEL. It may be
+        // set in vain above such a byte, which costs no more than a second look.
+        let control = word.wrapping_sub(ONES.wrapping_mul(0x20)) & !word;
+        let delete = (word ^ ONES.wrapping_mul(0x7f)).wrapping_sub(ONES) & !word;
+        (control | delete) & HIGHS == 0 || bytes.iter().all(|byte| is_field_value(*byte))
+    }) && rest.iter().all(|byte| is_field_value(*byte))
 }
 
 /// The value without surrounding optional white space (RFC 9110 section 5.5).
@@ -372,6 +401,21 @@ mod tests {
         assert!(!headers.remove("B"));
         let lines: Vec<_> = headers.iter().collect();
         assert_eq!(lines, [("c", &b"4"[..]), ("a", &b"5"[..])]);
+    }
+
+    #[test]
+    fn looks_at_every_byte_of_a_value() {
+        for byte in 0..=u8::MAX {
+            for at in 0..20 {
+                let mut value = [b'x'; 20];
+                value[at] = byte;
+                assert_eq!(
+                    is_field_content(&value),
+                    is_field_value(byte),
+                    "{byte:#x} at {at}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! One field line (RFC 9112 section 5), and the values that framing depends on (section 6).
 
 use super::ProtocolError;
-use crate::headers::{is_field_value, is_token, trim};
+use crate::headers::{is_field_content, is_token, trim};
 
 /// Splits a line without its CRLF into name and value.
 pub(super) fn split(line: &[u8]) -> Result<(&[u8], &[u8]), ProtocolError> {
@@ -12,11 +12,7 @@ pub(super) fn split(line: &[u8]) -> Result<(&[u8], &[u8]), ProtocolError> {
     match (name, rest) {
         ([], [b' ' | b'\t', ..]) => Err(ProtocolError::LineFolding),
         ([_, ..], [b':', value @ ..]) if name.len() <= usize::from(u16::MAX) => {
-            // Without a way out of the loop the compiler checks many bytes at once.
-            let valid = value
-                .iter()
-                .fold(true, |valid, byte| valid & is_field_value(*byte));
-            if valid {
+            if is_field_content(value) {
                 Ok((name, value))
             } else {
                 Err(ProtocolError::FieldValue)
