@@ -5,7 +5,7 @@ use apus_http::{Body, HeaderValue, Request, Response, StatusCode, header};
 
 /// The form of a default error page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorFormat {
+pub(crate) enum ErrorFormat {
     /// A page for people.
     Html,
     /// Problem details for programs.
@@ -16,7 +16,7 @@ pub enum ErrorFormat {
 
 impl ErrorFormat {
     /// What the client would rather have. Text, if it has no opinion.
-    pub fn of(request: &Request) -> Self {
+    pub(crate) fn of(request: &Request) -> Self {
         match request.headers().get("accept") {
             None | Some(b"*/*") => Self::Text,
             Some(accept) if accept.starts_with(b"text/html,") => Self::Html,

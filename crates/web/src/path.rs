@@ -97,7 +97,7 @@ fn decode(path: &[u8]) -> Result<Vec<u8>, InvalidPath> {
     Ok(decoded)
 }
 
-fn hex(digit: u8) -> Option<u8> {
+pub(crate) fn hex(digit: u8) -> Option<u8> {
     char::from(digit)
         .to_digit(16)
         .and_then(|value| u8::try_from(value).ok())

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use apus_http::{
     Answer, Body, FileRange, HeaderName, HeaderValue, Method, Request, RequestParts, Response,
-    Service, StatusCode, Target, header,
+    Service, StatusCode, header,
 };
 
 use super::fields::FieldChange;

@@ -1,0 +1,131 @@
+//! Extractors that read the content of a request into memory.
+
+use apus_http::{Body, BodyError, Frame, Request, StatusCode};
+use bytes::{Bytes, BytesMut};
+use serde::de::DeserializeOwned;
+
+use super::values::Fields;
+use super::{FromRequest, Rejection};
+use crate::respond::Json;
+
+impl FromRequest for Bytes {
+    type Rejection = Rejection;
+
+    async fn from_request(mut request: Request, body_limit: u64) -> Result<Self, Rejection> {
+        read(request.take_body(), body_limit).await
+    }
+}
+
+impl FromRequest for String {
+    type Rejection = Rejection;
+
+    async fn from_request(mut request: Request, body_limit: u64) -> Result<Self, Rejection> {
+        let content = read(request.take_body(), body_limit).await?;
+        Self::from_utf8(content.into())
+            .map_err(|_| Rejection::new(StatusCode::BAD_REQUEST, "the content is not UTF-8"))
+    }
+}
+
+impl<T: DeserializeOwned + 'static> FromRequest for Json<T> {
+    type Rejection = Rejection;
+
+    async fn from_request(mut request: Request, body_limit: u64) -> Result<Self, Rejection> {
+        let is_json = media_type(&request).is_some_and(|media| {
+            media.eq_ignore_ascii_case("application/json")
+                || (media.len() > 5
+                    && media
+                        .get(media.len() - 5..)
+                        .is_some_and(|suffix| suffix.eq_ignore_ascii_case("+json")))
+        });
+        if !is_json {
+            return Err(Rejection::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "the content type must be application/json",
+            ));
+        }
+        let content = read(request.take_body(), body_limit).await?;
+        match serde_json::from_slice(&content) {
+            Ok(value) => Ok(Self(value)),
+            Err(error) if error.is_data() => Err(Rejection::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                format_args!("the JSON does not fit: {error}"),
+            )),
+            Err(error) => Err(Rejection::new(
+                StatusCode::BAD_REQUEST,
+                format_args!("the content is not JSON: {error}"),
+            )),
+        }
+    }
+}
+
+/// The content of an HTML form (`application/x-www-form-urlencoded`), as [`super::Query`] reads it.
+#[derive(Clone, Copy, Debug)]
+pub struct Form<T>(pub T);
+
+impl<T: DeserializeOwned + 'static> FromRequest for Form<T> {
+    type Rejection = Rejection;
+
+    async fn from_request(mut request: Request, body_limit: u64) -> Result<Self, Rejection> {
+        if !media_type(&request)
+            .is_some_and(|media| media.eq_ignore_ascii_case("application/x-www-form-urlencoded"))
+        {
+            return Err(Rejection::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "the content type must be application/x-www-form-urlencoded",
+            ));
+        }
+        let content = read(request.take_body(), body_limit).await?;
+        match Fields::parse(&content).and_then(|fields| T::deserialize(fields)) {
+            Ok(value) => Ok(Self(value)),
+            Err(error) => Err(Rejection::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                format_args!("the form does not fit: {error}"),
+            )),
+        }
+    }
+}
+
+fn media_type(request: &Request) -> Option<&str> {
+    let content_type = request.headers().get_str("content-type")?;
+    content_type.split(';').next().map(str::trim)
+}
+
+async fn read(body: Body, limit: u64) -> Result<Bytes, Rejection> {
+    if body.len().is_some_and(|len| len > limit) {
+        return Err(too_large(limit));
+    }
+    let mut body = body.limit(limit);
+    let mut content = BytesMut::new();
+    let mut first = Bytes::new();
+    while let Some(frame) = body.frame().await {
+        match frame {
+            // Most content comes in one piece, which then is not copied.
+            Ok(Frame::Data(bytes)) if first.is_empty() && content.is_empty() => first = bytes,
+            Ok(Frame::Data(bytes)) => {
+                content.extend_from_slice(&std::mem::take(&mut first));
+                content.extend_from_slice(&bytes);
+            }
+            Ok(Frame::File(_) | Frame::Trailers(_)) => {}
+            Err(BodyError::TooLarge) => return Err(too_large(limit)),
+            Err(BodyError::TimedOut) => {
+                return Err(Rejection::new(
+                    StatusCode::REQUEST_TIMEOUT,
+                    "the content came too slowly",
+                ));
+            }
+            Err(error) => return Err(Rejection::new(StatusCode::BAD_REQUEST, error)),
+        }
+    }
+    Ok(if content.is_empty() {
+        first
+    } else {
+        content.freeze()
+    })
+}
+
+fn too_large(limit: u64) -> Rejection {
+    Rejection::new(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        format_args!("the content must not be longer than {limit} bytes"),
+    )
+}

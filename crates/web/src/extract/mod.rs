@@ -1,0 +1,245 @@
+//! Extractors: what handlers take, and how it is found in a request.
+
+mod content;
+mod values;
+
+use std::fmt;
+use std::future::Future;
+use std::ops::Range;
+use std::rc::Rc;
+
+use apus_http::{
+    Body, ConnectionInfo, Headers, Method, Peer, Request, Response, StatusCode, Target,
+};
+use http::{Extensions, HeaderMap};
+use serde::de::DeserializeOwned;
+use smallvec::SmallVec;
+
+pub use content::Form;
+
+use crate::respond::IntoResponse;
+use values::{Fields, Parameters};
+
+/// What can be taken out of the head of a request.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be extracted from the head of a request",
+    label = "a handler cannot take this here",
+    note = "a handler takes `Path`, `Query`, `State`, `Method`, `HeaderMap`, `Peer` and the like in \
+            any order, and last, if at all, what reads the content: `Json`, `Form`, `String`, \
+            `Bytes` or `Request`"
+)]
+pub trait FromRequestHead: Sized {
+    /// The response if it cannot.
+    type Rejection: IntoResponse;
+
+    /// Takes it out.
+    ///
+    /// # Errors
+    /// The request has no such thing.
+    fn from_head(request: &Request, matched: &Matched<'_>) -> Result<Self, Self::Rejection>;
+}
+
+/// What can be made of a whole request, content included; the last argument of a handler.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be extracted from a request",
+    label = "a handler cannot take this",
+    note = "a handler takes `Path`, `Query`, `State`, `Method`, `HeaderMap`, `Peer` and the like in \
+            any order, and last, if at all, what reads the content: `Json`, `Form`, `String`, \
+            `Bytes` or `Request`"
+)]
+pub trait FromRequest: Sized {
+    /// The response if it cannot.
+    type Rejection: IntoResponse;
+
+    /// Makes it; content that is kept in memory must not be longer than `body_limit` bytes.
+    fn from_request(
+        request: Request,
+        body_limit: u64,
+    ) -> impl Future<Output = Result<Self, Self::Rejection>> + 'static;
+}
+
+/// What is known of a request besides itself: the route it met, and the state of the application.
+#[derive(Debug)]
+pub struct Matched<'a> {
+    /// Names of path parameters, and where the values stand in the path.
+    pub(crate) parameters: SmallVec<[(&'a str, Range<usize>); 4]>,
+    /// The path in normal form, if it is another than that of the request.
+    pub(crate) decoded: Option<String>,
+    pub(crate) state: &'a Extensions,
+    pub(crate) body_limit: u64,
+}
+
+impl Matched<'_> {
+    /// The path parameters in order, decoded.
+    pub fn parameters<'r>(
+        &'r self,
+        request: &'r Request,
+    ) -> impl Iterator<Item = (&'r str, &'r str)> {
+        let path = self.decoded.as_deref().unwrap_or(request.path());
+        self.parameters
+            .iter()
+            .map(move |(name, value)| (*name, path.get(value.clone()).unwrap_or("")))
+    }
+
+    /// A value of the application's state.
+    pub fn state<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.state.get::<T>()
+    }
+}
+
+/// A request that does not hold what a handler takes.
+#[derive(Clone, Debug)]
+pub struct Rejection {
+    status: StatusCode,
+    reason: String,
+}
+
+impl Rejection {
+    /// A rejection; the client gets to see the reason.
+    pub fn new(status: StatusCode, reason: impl fmt::Display) -> Self {
+        Self {
+            status,
+            reason: reason.to_string(),
+        }
+    }
+}
+
+impl IntoResponse for Rejection {
+    fn into_response(self) -> Response {
+        Response::text(self.status, format!("{}\n", self.reason))
+    }
+}
+
+/// The parameters of the path: one value, a tuple in order, or a struct by name.
+#[derive(Clone, Copy, Debug)]
+pub struct Path<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequestHead for Path<T> {
+    type Rejection = Rejection;
+
+    fn from_head(request: &Request, matched: &Matched<'_>) -> Result<Self, Rejection> {
+        let parameters = matched.parameters(request).collect();
+        match T::deserialize(Parameters(parameters)) {
+            Ok(value) => Ok(Self(value)),
+            Err(error) => Err(Rejection::new(
+                StatusCode::NOT_FOUND,
+                format_args!("the path does not fit: {error}"),
+            )),
+        }
+    }
+}
+
+/// The query as a struct or a map. What comes several times can be a `Vec`.
+#[derive(Clone, Copy, Debug)]
+pub struct Query<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequestHead for Query<T> {
+    type Rejection = Rejection;
+
+    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, Rejection> {
+        let fields = Fields::parse(request.query().unwrap_or("").as_bytes());
+        match fields.and_then(|fields| T::deserialize(fields)) {
+            Ok(value) => Ok(Self(value)),
+            Err(error) => Err(Rejection::new(
+                StatusCode::BAD_REQUEST,
+                format_args!("the query does not fit: {error}"),
+            )),
+        }
+    }
+}
+
+/// A value given to [`crate::App::state`].
+#[derive(Clone, Copy, Debug)]
+pub struct State<T>(pub T);
+
+impl<T: Clone + Send + Sync + 'static> FromRequestHead for State<T> {
+    type Rejection = StatusCode;
+
+    fn from_head(_: &Request, matched: &Matched<'_>) -> Result<Self, StatusCode> {
+        match matched.state::<T>() {
+            Some(value) => Ok(Self(value.clone())),
+            None => {
+                tracing::error!(
+                    "a handler takes State<{0}>, but the App was given no state of type {0}",
+                    std::any::type_name::<T>()
+                );
+                Err(StatusCode::INTERNAL_SERVER_ERROR)
+            }
+        }
+    }
+}
+
+/// A value that middleware put into the extensions of the request.
+#[derive(Clone, Copy, Debug)]
+pub struct Extension<T>(pub T);
+
+impl<T: Clone + Send + Sync + 'static> FromRequestHead for Extension<T> {
+    type Rejection = StatusCode;
+
+    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, StatusCode> {
+        match request.extensions().get::<T>() {
+            Some(value) => Ok(Self(value.clone())),
+            None => {
+                tracing::error!(
+                    "a handler takes Extension<{}>, but no layer put one there",
+                    std::any::type_name::<T>()
+                );
+                Err(StatusCode::INTERNAL_SERVER_ERROR)
+            }
+        }
+    }
+}
+
+/// What is always there.
+macro_rules! always {
+    ($($type:ty: $from:expr;)*) => {$(
+        impl FromRequestHead for $type {
+            type Rejection = std::convert::Infallible;
+
+            fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, Self::Rejection> {
+                let from: fn(&Request) -> Self = $from;
+                Ok(from(request))
+            }
+        }
+    )*};
+}
+
+always! {
+    Method: |request| request.method().clone();
+    Target: |request| request.target().clone();
+    Headers: |request| request.headers().clone();
+    HeaderMap: |request| request.headers().to_header_map();
+    Peer: |request| request.connection().peer;
+    Rc<ConnectionInfo>: |request| request.connection().clone();
+}
+
+impl IntoResponse for std::convert::Infallible {
+    fn into_response(self) -> Response {
+        match self {}
+    }
+}
+
+/// `None` if it cannot be extracted.
+impl<T: FromRequestHead> FromRequestHead for Option<T> {
+    type Rejection = std::convert::Infallible;
+
+    fn from_head(request: &Request, matched: &Matched<'_>) -> Result<Self, Self::Rejection> {
+        Ok(T::from_head(request, matched).ok())
+    }
+}
+
+impl FromRequest for Request {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request(request: Request, _: u64) -> Result<Self, Self::Rejection> {
+        Ok(request)
+    }
+}
+
+impl FromRequest for Body {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request(mut request: Request, _: u64) -> Result<Self, Self::Rejection> {
+        Ok(request.take_body())
+    }
+}

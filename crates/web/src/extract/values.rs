@@ -1,0 +1,297 @@
+//! Texts of a path, a query or a form as the values that a type is deserialised from.
+
+use std::borrow::Cow;
+
+use serde::de::value::{Error, MapDeserializer, SeqDeserializer};
+use serde::de::{self, Deserializer, IntoDeserializer, Visitor};
+use serde::forward_to_deserialize_any;
+use smallvec::{SmallVec, smallvec};
+
+/// The texts that one name has, at least one.
+#[derive(Clone, Debug)]
+pub(super) struct Texts<'a>(SmallVec<[Cow<'a, str>; 1]>);
+
+impl<'a> Texts<'a> {
+    fn one(text: impl Into<Cow<'a, str>>) -> Self {
+        Self(smallvec![text.into()])
+    }
+
+    fn single(self) -> Result<Cow<'a, str>, Error> {
+        let mut texts = self.0.into_iter();
+        match (texts.next(), texts.next()) {
+            (Some(text), None) => Ok(text),
+            _ => Err(de::Error::custom("a value came more than once")),
+        }
+    }
+}
+
+macro_rules! parsed {
+    ($($method:ident: $visit:ident, $type:ty;)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+            let text = self.single()?;
+            match text.parse::<$type>() {
+                Ok(value) => visitor.$visit(value),
+                Err(_) => Err(de::Error::invalid_value(de::Unexpected::Str(&text), &visitor)),
+            }
+        }
+    )*};
+}
+
+impl<'de> Deserializer<'de> for Texts<'de> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.single()? {
+            Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
+            Cow::Owned(text) => visitor.visit_string(text),
+        }
+    }
+
+    parsed! {
+        deserialize_bool: visit_bool, bool;
+        deserialize_i8: visit_i8, i8;
+        deserialize_i16: visit_i16, i16;
+        deserialize_i32: visit_i32, i32;
+        deserialize_i64: visit_i64, i64;
+        deserialize_i128: visit_i128, i128;
+        deserialize_u8: visit_u8, u8;
+        deserialize_u16: visit_u16, u16;
+        deserialize_u32: visit_u32, u32;
+        deserialize_u64: visit_u64, u64;
+        deserialize_u128: visit_u128, u128;
+        deserialize_f32: visit_f32, f32;
+        deserialize_f64: visit_f64, f64;
+        deserialize_char: visit_char, char;
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_seq(SeqDeserializer::new(self.0.into_iter().map(Texts::one)))
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_enum(self.single()?.into_deserializer())
+    }
+
+    forward_to_deserialize_any! {
+        str string bytes byte_buf unit unit_struct tuple tuple_struct map struct identifier
+        ignored_any
+    }
+}
+
+impl<'de> IntoDeserializer<'de, Error> for Texts<'de> {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+/// The parameters of a path, in order.
+pub(super) struct Parameters<'a>(pub(super) SmallVec<[(&'a str, &'a str); 4]>);
+
+impl<'a> Parameters<'a> {
+    fn only(&self) -> Result<Texts<'a>, Error> {
+        match &*self.0 {
+            [(_, text)] => Ok(Texts::one(*text)),
+            several => Err(de::Error::invalid_length(
+                several.len(),
+                &"one parameter in the path",
+            )),
+        }
+    }
+
+    fn in_order(self) -> impl Iterator<Item = Texts<'a>> {
+        self.0.into_iter().map(|(_, text)| Texts::one(text))
+    }
+}
+
+macro_rules! only {
+    ($($method:ident)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+            self.only()?.$method(visitor)
+        }
+    )*};
+}
+
+impl<'de> Deserializer<'de> for Parameters<'de> {
+    type Error = Error;
+
+    only! {
+        deserialize_any deserialize_bool deserialize_i8 deserialize_i16 deserialize_i32
+        deserialize_i64 deserialize_i128 deserialize_u8 deserialize_u16 deserialize_u32
+        deserialize_u64 deserialize_u128 deserialize_f32 deserialize_f64 deserialize_char
+        deserialize_str deserialize_string deserialize_option deserialize_bytes
+        deserialize_byte_buf deserialize_identifier
+    }
+
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_unit()
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_unit()
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        self.only()?.deserialize_enum(name, variants, visitor)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_seq(SeqDeserializer::new(self.in_order()))
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, Error> {
+        match self.0.len() {
+            count if count == len => self.deserialize_seq(visitor),
+            count => Err(de::Error::invalid_length(
+                count,
+                &"as many parameters as the route has",
+            )),
+        }
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        len: usize,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        self.deserialize_tuple(len, visitor)
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let pairs = self.0.into_iter();
+        visitor.visit_map(MapDeserializer::new(
+            pairs.map(|(name, text)| (name, Texts::one(text))),
+        ))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        self.deserialize_map(visitor)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_unit()
+    }
+}
+
+/// The fields of a query or a form, each with all its texts, in order.
+pub(super) struct Fields<'a>(Vec<(Cow<'a, str>, Texts<'a>)>);
+
+/// Fields beyond this many are an attack on the search for equal names.
+const MAX_FIELDS: usize = 1024;
+
+impl<'a> Fields<'a> {
+    /// Reads `name=value&...` (WHATWG URL, application/x-www-form-urlencoded).
+    pub(super) fn parse(encoded: &'a [u8]) -> Result<Self, Error> {
+        let mut fields: Vec<(Cow<'a, str>, Texts<'a>)> = Vec::new();
+        for (count, field) in encoded
+            .split(|byte| *byte == b'&')
+            .filter(|field| !field.is_empty())
+            .enumerate()
+        {
+            if count >= MAX_FIELDS {
+                return Err(de::Error::custom("there are too many fields"));
+            }
+            let split = memchr::memchr(b'=', field).unwrap_or(field.len());
+            let (name, value) = field.split_at(split);
+            let name = decode(name)?;
+            let value = decode(value.strip_prefix(b"=").unwrap_or(value))?;
+            match fields.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, texts)) => texts.0.push(value),
+                None => fields.push((name, Texts::one(value))),
+            }
+        }
+        Ok(Self(fields))
+    }
+}
+
+fn decode(text: &[u8]) -> Result<Cow<'_, str>, Error> {
+    let not_utf8 = || de::Error::custom("a field is not UTF-8");
+    if !text.iter().any(|byte| matches!(byte, b'+' | b'%')) {
+        return std::str::from_utf8(text)
+            .map(Cow::Borrowed)
+            .map_err(|_| not_utf8());
+    }
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        decoded.push(match (first, after) {
+            (b'+', _) => b' ',
+            (b'%', [high, low, after @ ..]) => {
+                match (crate::path::hex(*high), crate::path::hex(*low)) {
+                    (Some(high), Some(low)) => {
+                        rest = after;
+                        high << 4 | low
+                    }
+                    _ => b'%',
+                }
+            }
+            (byte, _) => *byte,
+        });
+    }
+    String::from_utf8(decoded)
+        .map(Cow::Owned)
+        .map_err(|_| not_utf8())
+}
+
+impl<'de> Deserializer<'de> for Fields<'de> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_map(MapDeserializer::new(self.0.into_iter()))
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option
+        seq unit unit_struct tuple tuple_struct map struct enum identifier ignored_any
+    }
+}

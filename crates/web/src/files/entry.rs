@@ -1,0 +1,226 @@
+//! A file as it is kept in memory: its forms, and how it is told whether they are still true.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use apus_http::fields::Coding;
+use bytes::Bytes;
+
+use super::Options;
+use super::content::{Content, Wait};
+use super::lookup::FoundFile;
+use super::media_type;
+use super::representation::{About, Representation};
+use super::tree::Identity;
+use super::variants::{Key, MAX_SOURCE, Source, Variant, Variants};
+
+/// What was read of a file and its siblings.
+pub(super) struct Loaded {
+    content: Content,
+    siblings: [Option<Content>; 3],
+    is_stable: bool,
+}
+
+impl FoundFile {
+    /// Reads what there is to read.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] if the disk would have to be waited for and must not be.
+    pub(super) fn load(&self, wait: Wait) -> io::Result<Loaded> {
+        let (content, mut is_stable) = self.file.read(wait)?;
+        let mut siblings = [const { None }; 3];
+        for (slot, sibling) in siblings.iter_mut().zip(&self.siblings) {
+            if let Some(sibling) = sibling {
+                let (content, is_same) = sibling.read(wait)?;
+                is_stable &= is_same;
+                *slot = Some(content);
+            }
+        }
+        Ok(Loaded {
+            content,
+            siblings,
+            is_stable,
+        })
+    }
+}
+
+/// A file in all its forms.
+pub(super) struct Entry {
+    /// The path relative to the root.
+    pub(super) path: Vec<u8>,
+    identities: [Option<Identity>; 4],
+    identity: Identity,
+    is_settled: bool,
+    /// Whether it may be kept: it is in memory, and did not change while it was read.
+    pub(super) is_cacheable: bool,
+    /// When it was last known to be true.
+    pub(super) checked: Cell<Instant>,
+    about: About,
+    pub(super) plain: Rc<Representation>,
+    coded: RefCell<[Coded; 3]>,
+}
+
+/// One compressed form.
+enum Coded {
+    /// There is none and will be none.
+    Never,
+    /// It could be made.
+    Possible,
+    /// It is being made.
+    Awaited(Arc<Variant>),
+    Ready(Rc<Representation>),
+}
+
+/// What there is of a compressed form.
+pub(super) enum Form {
+    Ready(Rc<Representation>),
+    /// It was not ready before, but is now: the entry weighs more.
+    Arrived(Rc<Representation>),
+    Possible,
+    Never,
+}
+
+impl Entry {
+    pub(super) fn new(options: &Options, found: FoundFile, loaded: Loaded, now: Instant) -> Self {
+        let identities = found.identities();
+        let is_settled = identities.iter().flatten().all(Identity::is_settled);
+        let FoundFile { path, file, .. } = found;
+        let is_in_memory = matches!(loaded.content, Content::Memory { .. });
+        // What is read later, from the file, must still be what the metadata say.
+        let may_compress = options.is_compressible(&path)
+            && loaded.content.len() >= options.compression.min_length.max(1)
+            && loaded.content.len() <= MAX_SOURCE
+            && (is_in_memory || is_settled);
+        let is_possible = |coding| may_compress && options.compression.allows(coding);
+        let is_negotiated = loaded.siblings.iter().any(Option::is_some)
+            || Coding::ALL.into_iter().any(is_possible);
+        let about = options.about(&path, is_negotiated);
+        let mut coded = [const { Coded::Never }; 3];
+        let codings = Coding::ALL.into_iter().zip(loaded.siblings);
+        for (slot, ((coding, sibling), identity)) in coded.iter_mut().zip(codings.zip(&identities)) {
+            match (sibling, identity) {
+                (Some(content), Some(identity)) => {
+                    let form = Representation::new(&about, content, coding, identity);
+                    *slot = Coded::Ready(Rc::new(form));
+                }
+                _ if is_possible(coding) => *slot = Coded::Possible,
+                _ => {}
+            }
+        }
+        let plain =
+            Representation::new(&about, loaded.content, Coding::Identity, &file.identity);
+        Self {
+            path,
+            identities,
+            identity: file.identity,
+            is_settled,
+            is_cacheable: is_in_memory && loaded.is_stable,
+            checked: Cell::new(now),
+            about,
+            plain: Rc::new(plain),
+            coded: RefCell::new(coded),
+        }
+    }
+
+    /// Whether there are, or can be, forms to choose from.
+    pub(super) fn is_negotiated(&self) -> bool {
+        self.about.is_negotiated
+    }
+
+    /// Whether what was found is what this was made from.
+    pub(super) fn is_made_from(&self, found: &FoundFile) -> bool {
+        self.is_settled && self.path == found.path && self.identities == found.identities()
+    }
+
+    /// What this costs in memory, in bytes.
+    pub(super) fn weight(&self) -> u64 {
+        let coded = self.coded.borrow();
+        let forms = coded.iter().map(|coded| match coded {
+            Coded::Ready(form) => form.weight(),
+            _ => 0,
+        });
+        forms.fold(self.plain.weight(), u64::saturating_add)
+    }
+
+    /// The form in a coding; with `variants`, it is to be made if it can be.
+    pub(super) fn form(&self, coding: Coding, variants: Option<&Arc<Variants>>) -> Form {
+        let mut coded = self.coded.borrow_mut();
+        let Some(slot) = coded.get_mut(coding as usize) else {
+            return Form::Never;
+        };
+        if matches!(slot, Coded::Possible)
+            && let Some(variants) = variants
+            && let Some(variant) = variants.request(self.key(coding), self.source())
+        {
+            *slot = Coded::Awaited(variant);
+        }
+        match slot {
+            Coded::Ready(form) => Form::Ready(Rc::clone(form)),
+            Coded::Never => Form::Never,
+            Coded::Possible => Form::Possible,
+            Coded::Awaited(variant) => match variant.done() {
+                None => Form::Possible,
+                Some(None) => {
+                    *slot = Coded::Never;
+                    Form::Never
+                }
+                Some(Some(bytes)) => {
+                    let form = Rc::new(self.made(bytes, coding));
+                    *slot = Coded::Ready(Rc::clone(&form));
+                    Form::Arrived(form)
+                }
+            },
+        }
+    }
+
+    /// A form from its content.
+    pub(super) fn made(&self, bytes: Bytes, coding: Coding) -> Representation {
+        Representation::new(&self.about, bytes.into(), coding, &self.identity)
+    }
+
+    fn key(&self, coding: Coding) -> Key {
+        Key {
+            identity: self.identity,
+            hash: match &self.plain.content {
+                Content::Memory { hash, .. } => *hash,
+                Content::File { .. } => 0,
+            },
+            coding,
+        }
+    }
+
+    /// What compression reads.
+    pub(super) fn source(&self) -> Source {
+        match &self.plain.content {
+            Content::Memory { bytes, .. } => Source::Memory(bytes.clone()),
+            Content::File { file, len } => Source::File(Arc::clone(file), *len),
+        }
+    }
+}
+
+impl Options {
+    fn about(&self, path: &[u8], is_negotiated: bool) -> About {
+        let mut media_type = self.media_type(path).to_owned();
+        if let Some(charset) = &self.charset
+            && media_type::has_charset(&media_type)
+        {
+            media_type.push_str("; charset=");
+            media_type.push_str(charset);
+        }
+        let absolute = [b"/", path].concat();
+        let cache_control = self
+            .cache_control
+            .iter()
+            .find(|(pattern, _)| pattern.matches(&absolute))
+            .map(|(_, value)| value.as_bytes().into());
+        About {
+            media_type,
+            is_negotiated,
+            cache_control,
+            extra: self.headers.clone(),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! From the path of a request to what is there: a file, a folder, or nothing that is to be seen.
+
+use std::os::unix::ffi::OsStrExt;
+
+use apus_http::StatusCode;
+use apus_http::fields::Coding;
+use rustix::io::Errno;
+
+use super::Options;
+use super::content::Unread;
+use super::media_type;
+use super::tree::{Identity, Root};
+use super::try_files::Last;
+
+/// What a path leads to.
+pub(super) enum Found {
+    /// A file to be sent.
+    File(Box<FoundFile>),
+    /// A folder without an index, at this path relative to the root, that may be listed.
+    Listing(Vec<u8>),
+    /// A folder, asked for without the slash at its end.
+    Unslashed,
+    /// A folder without an index that may not be listed.
+    NoIndex,
+    /// Nothing, or nothing that is to be seen.
+    Missing,
+    /// Something that cannot be read now, or must not be.
+    Failed(StatusCode),
+    /// The last resort of `try_files`.
+    Last(Last),
+}
+
+/// A file, opened, with the compressed siblings that may be sent in its place.
+pub(super) struct FoundFile {
+    /// The path relative to the root.
+    pub(super) path: Vec<u8>,
+    pub(super) file: Unread,
+    pub(super) siblings: [Option<Unread>; 3],
+}
+
+impl FoundFile {
+    pub(super) fn identities(&self) -> [Option<Identity>; 4] {
+        let [brotli, zstd, gzip] = &self.siblings;
+        let identity = |unread: &Option<Unread>| unread.as_ref().map(|unread| unread.identity);
+        [
+            identity(brotli),
+            identity(zstd),
+            identity(gzip),
+            Some(self.file.identity),
+        ]
+    }
+}
+
+/// What stands at the end of the name of a compressed sibling.
+const SUFFIXES: [(Coding, &[u8]); 3] = [
+    (Coding::Brotli, b".br"),
+    (Coding::Zstd, b".zst"),
+    (Coding::Gzip, b".gz"),
+];
+
+/// Looks up paths in one root.
+pub(super) struct Lookup<'a> {
+    pub(super) options: &'a Options,
+    pub(super) root: &'a Root,
+}
+
+impl Lookup<'_> {
+    /// What `path`, which is in normal form, leads to.
+    pub(super) fn find(&self, path: &[u8], query: Option<&str>) -> Found {
+        let Some(path) = self.below_prefix(path) else {
+            return Found::Missing;
+        };
+        let Some(list) = &self.options.try_files else {
+            return self.find_below(path);
+        };
+        for (attempt, is_folder) in list.attempts(path) {
+            let is_same = path.strip_suffix(b"/").unwrap_or(path) == attempt;
+            match self.find_below(&attempt) {
+                Found::File(file) if !is_folder && !(is_same && path.ends_with(b"/")) => {
+                    return Found::File(file);
+                }
+                Found::Unslashed if is_folder => {
+                    if is_same && !path.ends_with(b"/") {
+                        return Found::Unslashed;
+                    }
+                    match self.find_below(&[&*attempt, b"/"].concat()) {
+                        Found::NoIndex | Found::Missing => {}
+                        found => return found,
+                    }
+                }
+                Found::Failed(status) => return Found::Failed(status),
+                _ => {}
+            }
+        }
+        Found::Last(list.last(path, query))
+    }
+
+    /// As [`Lookup::find`], without `try_files`.
+    pub(super) fn find_plain(&self, path: &[u8]) -> Found {
+        self.below_prefix(path)
+            .map_or(Found::Missing, |path| self.find_below(path))
+    }
+
+    /// The path without what this tree is mounted under; it starts with a slash or is empty.
+    fn below_prefix<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
+        path.strip_prefix(&*self.options.prefix)
+            .filter(|rest| rest.is_empty() || rest.starts_with(b"/"))
+    }
+
+    /// What is at a path below the root.
+    pub(super) fn find_below(&self, path: &[u8]) -> Found {
+        let relative = path.strip_prefix(b"/").unwrap_or(path);
+        let name = relative.strip_suffix(b"/").unwrap_or(relative);
+        if self.is_refused(name) {
+            return Found::Missing;
+        }
+        let opened = match self.root.open(name) {
+            Ok(opened) => opened,
+            Err(errno) => return failure(errno),
+        };
+        if opened.metadata.is_file() {
+            return match path.ends_with(b"/") {
+                true => Found::Missing,
+                false => self.with_siblings(name, Unread::new(opened)),
+            };
+        }
+        if !opened.metadata.is_dir() {
+            return Found::Missing;
+        }
+        if !path.ends_with(b"/") {
+            return Found::Unslashed;
+        }
+        for index in &self.options.index {
+            let mut file = name.to_vec();
+            if !file.is_empty() {
+                file.push(b'/');
+            }
+            file.extend_from_slice(index.as_bytes());
+            if self.is_refused(&file) {
+                continue;
+            }
+            match self.root.open(&file) {
+                Ok(opened) if opened.metadata.is_file() => {
+                    return self.with_siblings(&file, Unread::new(opened));
+                }
+                Ok(_) => {}
+                Err(errno) => match failure(errno) {
+                    Found::Missing => {}
+                    failed => return failed,
+                },
+            }
+        }
+        match self.options.listing {
+            true => Found::Listing(name.to_vec()),
+            false => Found::NoIndex,
+        }
+    }
+
+    fn with_siblings(&self, path: &[u8], file: Unread) -> Found {
+        let mut siblings = [const { None }; 3];
+        if self.options.precompressed && self.options.is_compressible(path) {
+            for (slot, (_, suffix)) in siblings.iter_mut().zip(SUFFIXES) {
+                *slot = self
+                    .root
+                    .open(&[path, suffix].concat())
+                    .ok()
+                    .filter(|opened| opened.metadata.is_file() && opened.metadata.len() > 0)
+                    .map(Unread::new)
+                    .filter(|sibling| sibling.identity.modified() >= file.identity.modified());
+            }
+        }
+        Found::File(Box::new(FoundFile {
+            path: path.to_vec(),
+            file,
+            siblings,
+        }))
+    }
+
+    /// Whether a path is one that nobody is to know of.
+    fn is_refused(&self, relative: &[u8]) -> bool {
+        let is_hidden = |(at, name): (usize, &[u8])| {
+            // RFC 8615: the one folder with a dot that is for the public.
+            name.starts_with(b".") && !(at == 0 && name == b".well-known")
+        };
+        (!self.options.hidden_files
+            && relative
+                .split(|byte| *byte == b'/')
+                .enumerate()
+                .any(is_hidden))
+            || self.options.is_source(relative)
+    }
+}
+
+impl Options {
+    /// Whether a name is one of a program, whose source is nobody's business.
+    pub(super) fn is_source(&self, path: &[u8]) -> bool {
+        let path = path.strip_suffix(b"~").unwrap_or(path);
+        let extension = media_type::extension(path);
+        self.source_extensions.contains(&extension)
+    }
+
+    /// Whether a file of this name is worth compressing.
+    pub(super) fn is_compressible(&self, path: &[u8]) -> bool {
+        media_type::is_compressible(self.media_type(path))
+    }
+
+    /// The media type of a file of this name, without its charset.
+    pub(super) fn media_type(&self, path: &[u8]) -> &str {
+        let extension = media_type::extension(path);
+        match self.media_types.get(&extension) {
+            Some(media_type) => media_type,
+            None => media_type::of_extension(&extension),
+        }
+    }
+}
+
+/// What a failure to open is to the client. What is refused looks like what is not there.
+fn failure(errno: Errno) -> Found {
+    match errno {
+        Errno::ACCESS => Found::Failed(StatusCode::FORBIDDEN),
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM => {
+            Found::Failed(StatusCode::SERVICE_UNAVAILABLE)
+        }
+        Errno::IO => Found::Failed(StatusCode::INTERNAL_SERVER_ERROR),
+        _ => Found::Missing,
+    }
+}

@@ -1,0 +1,99 @@
+//! The media type of a file by the extension of its name, and whether it is worth compressing.
+
+/// Types that the common table lacks, or has in another way than browsers want them.
+const CORRECTIONS: [(&str, &str); 9] = [
+    ("avif", "image/avif"),
+    ("cjs", "text/javascript"),
+    ("js", "text/javascript"),
+    ("jxl", "image/jxl"),
+    ("map", "application/json"),
+    ("mjs", "text/javascript"),
+    ("ts", "video/mp2t"),
+    ("webmanifest", "application/manifest+json"),
+    ("ico", "image/x-icon"),
+];
+
+const UNKNOWN: &str = "application/octet-stream";
+
+/// The extension of the last segment of a path, in lower case; empty if there is none.
+pub(super) fn extension(path: &[u8]) -> String {
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    match memchr::memrchr(b'.', name) {
+        // A dot at the start makes a name hidden, it does not make an extension.
+        None | Some(0) => String::new(),
+        Some(dot) => {
+            let extension = name.get(dot.saturating_add(1)..).unwrap_or_default();
+            String::from_utf8_lossy(extension).to_ascii_lowercase()
+        }
+    }
+}
+
+/// The media type for an extension.
+pub(super) fn of_extension(extension: &str) -> &'static str {
+    CORRECTIONS
+        .iter()
+        .find(|(known, _)| *known == extension)
+        .map(|(_, media_type)| *media_type)
+        .or_else(|| mime_guess::from_ext(extension).first_raw())
+        .unwrap_or(UNKNOWN)
+}
+
+/// Whether content of this type is text whose charset clients have to be told.
+pub(super) fn has_charset(media_type: &str) -> bool {
+    !media_type.contains(';')
+        && (media_type.starts_with("text/") || media_type == "application/javascript")
+}
+
+/// Whether content of this type gets notably smaller; what has its own compression does not.
+pub(super) fn is_compressible(media_type: &str) -> bool {
+    let essence = media_type.split(';').next().unwrap_or("").trim_end();
+    essence.starts_with("text/")
+        || essence.ends_with("+json")
+        || essence.ends_with("+xml")
+        || matches!(
+            essence,
+            "application/javascript"
+                | "application/json"
+                | "application/rtf"
+                | "application/vnd.ms-fontobject"
+                | "application/wasm"
+                | "application/x-sh"
+                | "application/xml"
+                | "application/yaml"
+                | "font/otf"
+                | "font/ttf"
+                | "image/bmp"
+                | "image/x-icon"
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn knows_the_types_of_the_web() {
+        for (name, media_type, compressible) in [
+            ("/a/index.HTML", "text/html", true),
+            ("/app.js", "text/javascript", true),
+            ("/app.mjs", "text/javascript", true),
+            ("/a.css", "text/css", true),
+            ("/a.svg", "image/svg+xml", true),
+            ("/a.json", "application/json", true),
+            ("/a.wasm", "application/wasm", true),
+            ("/a.png", "image/png", false),
+            ("/a.woff2", "font/woff2", false),
+            ("/a.avif", "image/avif", false),
+            ("/a.mp4", "video/mp4", false),
+            ("/a.gz", "application/gzip", false),
+            ("/a.webmanifest", "application/manifest+json", true),
+            ("/a.b/none", UNKNOWN, false),
+            ("/.htaccess", UNKNOWN, false),
+        ] {
+            let found = of_extension(&extension(name.as_bytes()));
+            assert_eq!(found, media_type, "{name}");
+            assert_eq!(is_compressible(found), compressible, "{name}");
+        }
+        assert!(has_charset("text/html") && !has_charset("image/svg+xml"));
+    }
+}

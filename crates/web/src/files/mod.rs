@@ -1,0 +1,293 @@
+//! Static files.
+//!
+//! [`Files`] says which and how; each worker makes a [`FilesService`] of it. Answers are kept in
+//! memory as they go over the wire, and looked after in the file system at most once a second.
+
+mod content;
+mod entry;
+mod glob;
+mod listing;
+mod lookup;
+mod media_type;
+mod representation;
+mod service;
+mod tree;
+mod try_files;
+mod variants;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use apus_http::fields::Coding;
+use apus_http::{HeaderValue, Headers, Service, ServiceFactory};
+
+pub use glob::{Glob, InvalidGlob};
+pub use service::{FilesService, Kind};
+pub use tree::Symlinks;
+pub use try_files::{InvalidTryFiles, TryFiles};
+use variants::Variants;
+
+/// A tree of static files, as a service.
+///
+/// Files are answered with validators, ranges and compressed forms; folders with their index or a
+/// listing. Outside of the root, hidden files (but for `/.well-known/`) and the source of PHP
+/// programs are not found.
+///
+/// Text is compressed with brotli, zstd and gzip in the background, once for all workers, while the
+/// first clients get it as it is. Files beside it (`.br`, `.zst`, `.gz`) that are not older are taken
+/// instead. What is not negotiated, as an image is not, is sent as it is whatever a client accepts;
+/// where there are forms to choose from, a client that accepts none of them, not even `identity`, is
+/// answered 406 (RFC 9110 section 12.5.3).
+#[derive(Clone)]
+pub struct Files {
+    options: Options,
+    cache_bytes: u64,
+    clock: fn() -> Instant,
+    fallback: Option<Arc<dyn ServiceFactory>>,
+    /// Shared by the services of all workers.
+    variants: Arc<Variants>,
+}
+
+#[derive(Clone)]
+struct Options {
+    root: PathBuf,
+    symlinks: Symlinks,
+    prefix: Vec<u8>,
+    index: Vec<String>,
+    listing: bool,
+    try_files: Option<TryFiles>,
+    spa: Option<String>,
+    cache_control: Vec<(Glob, HeaderValue)>,
+    media_types: HashMap<String, String>,
+    charset: Option<String>,
+    hidden_files: bool,
+    source_extensions: Vec<String>,
+    headers: Headers,
+    compression: Compression,
+    precompressed: bool,
+}
+
+/// Which codings are made of text, and from which size on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compression {
+    /// `gzip`, for clients that know nothing better.
+    pub gzip: bool,
+    /// `br`.
+    pub brotli: bool,
+    /// `zstd`.
+    pub zstd: bool,
+    /// In bytes; what is shorter goes as it is.
+    pub min_length: u64,
+}
+
+impl Compression {
+    /// No compression.
+    pub const NONE: Self = Self {
+        gzip: false,
+        brotli: false,
+        zstd: false,
+        min_length: 0,
+    };
+
+    fn allows(&self, coding: Coding) -> bool {
+        match coding {
+            Coding::Brotli => self.brotli,
+            Coding::Zstd => self.zstd,
+            Coding::Gzip => self.gzip,
+            Coding::Identity => false,
+        }
+    }
+}
+
+impl Default for Compression {
+    fn default() -> Self {
+        Self {
+            gzip: true,
+            brotli: true,
+            zstd: true,
+            min_length: 1024,
+        }
+    }
+}
+
+const CACHE_BYTES: u64 = 64 << 20;
+
+impl Files {
+    /// The files below `root`.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self {
+            options: Options {
+                root: root.into(),
+                symlinks: Symlinks::default(),
+                prefix: Vec::new(),
+                index: vec!["index.html".into()],
+                listing: false,
+                try_files: None,
+                spa: None,
+                cache_control: Vec::new(),
+                media_types: HashMap::new(),
+                charset: Some("utf-8".into()),
+                hidden_files: false,
+                source_extensions: ["php", "phtml", "phar", "phps", "php5", "php7", "php8"]
+                    .map(String::from)
+                    .into(),
+                headers: Headers::new(),
+                compression: Compression::default(),
+                precompressed: true,
+            },
+            cache_bytes: CACHE_BYTES,
+            clock: Instant::now,
+            fallback: None,
+            variants: Arc::new(Variants::new(CACHE_BYTES)),
+        }
+    }
+
+    /// Takes this path off the front of each request's path before the root is put there instead, as
+    /// `alias` does. Only whole segments count: `/a` is no prefix of `/ab`. In normal form, that is
+    /// not percent-encoded; requests for anything else are not found.
+    #[must_use]
+    pub fn strip_prefix(mut self, prefix: &str) -> Self {
+        self.options.prefix = prefix.trim_end_matches('/').into();
+        self
+    }
+
+    /// The names looked for in a folder, in this order. Default: `index.html`.
+    #[must_use]
+    pub fn index<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        self.options.index = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Whether folders without an index are listed. Default: no.
+    #[must_use]
+    pub fn listing(mut self, listing: bool) -> Self {
+        self.options.listing = listing;
+        self
+    }
+
+    /// What to look for, in turn, for a request.
+    #[must_use]
+    pub fn try_files(mut self, list: TryFiles) -> Self {
+        self.options.try_files = Some(list);
+        self
+    }
+
+    /// The file, by its path below the root, that answers for every page there is no file for, as
+    /// single-page applications want it. Missing files of a known type other than HTML stay
+    /// missing, so that a script that is not there does not turn out to be a page.
+    #[must_use]
+    pub fn spa(mut self, page: impl Into<String>) -> Self {
+        self.options.spa = Some(page.into());
+        self
+    }
+
+    /// What answers requests, of any method, for which there is no file. A last resort of
+    /// [`Files::try_files`] that is a path goes there too, with path and query replaced.
+    #[must_use]
+    pub fn fallback(mut self, service: Arc<dyn ServiceFactory>) -> Self {
+        self.fallback = Some(service);
+        self
+    }
+
+    /// `Cache-Control` by the path of the file below the root; the first pattern that matches counts.
+    #[must_use]
+    pub fn cache_control(mut self, rules: impl IntoIterator<Item = (Glob, HeaderValue)>) -> Self {
+        self.options.cache_control = rules.into_iter().collect();
+        self
+    }
+
+    /// Media types by extension (lower case, without its dot), before those of the built-in table.
+    #[must_use]
+    pub fn media_types<E: Into<String>, T: Into<String>>(
+        mut self,
+        types: impl IntoIterator<Item = (E, T)>,
+    ) -> Self {
+        self.options.media_types = types
+            .into_iter()
+            .map(|(extension, media_type)| (extension.into(), media_type.into()))
+            .collect();
+        self
+    }
+
+    /// The charset named for text; `None` to name none. Default: `utf-8`.
+    #[must_use]
+    pub fn charset(mut self, charset: Option<String>) -> Self {
+        self.options.charset = charset;
+        self
+    }
+
+    /// Whether names that start with a dot are served. Default: only `/.well-known/`.
+    #[must_use]
+    pub fn hidden_files(mut self, hidden_files: bool) -> Self {
+        self.options.hidden_files = hidden_files;
+        self
+    }
+
+    /// Extensions (lower case) of programs, whose source is never sent. Default: those of PHP.
+    #[must_use]
+    pub fn source_extensions<S: Into<String>>(
+        mut self,
+        extensions: impl IntoIterator<Item = S>,
+    ) -> Self {
+        self.options.source_extensions = extensions.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Where symbolic links may lead. Default: to below the root.
+    #[must_use]
+    pub fn symlinks(mut self, symlinks: Symlinks) -> Self {
+        self.options.symlinks = symlinks;
+        self
+    }
+
+    /// Fields added to every file; they replace those of the same name.
+    #[must_use]
+    pub fn headers(mut self, headers: Headers) -> Self {
+        self.options.headers = headers;
+        self
+    }
+
+    /// What is compressed. Default: all codings, from 1 KB on.
+    #[must_use]
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.options.compression = compression;
+        self
+    }
+
+    /// Whether compressed siblings of a file are sent in its place. Default: yes.
+    #[must_use]
+    pub fn precompressed(mut self, precompressed: bool) -> Self {
+        self.options.precompressed = precompressed;
+        self
+    }
+
+    /// How much memory each worker may keep files in, and how much all of them together may keep
+    /// compressed forms in, in bytes. Default: 64 MB.
+    #[must_use]
+    pub fn cache(mut self, bytes: u64) -> Self {
+        self.cache_bytes = bytes;
+        self.variants = Arc::new(Variants::new(bytes));
+        self
+    }
+
+    /// What tells the time, for revalidation. Default: [`Instant::now`].
+    #[must_use]
+    pub fn clock(mut self, clock: fn() -> Instant) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The service of the calling thread, with what only files can tell.
+    pub fn build(&self) -> FilesService {
+        FilesService::new(self)
+    }
+}
+
+impl ServiceFactory for Files {
+    fn service(&self) -> Rc<dyn Service> {
+        Rc::new(self.build())
+    }
+}

@@ -1,0 +1,454 @@
+//! The service of one worker: from the request to the answer, out of memory where that is possible.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use apus_http::fields::{AcceptEncoding, Coding};
+use apus_http::{
+    Answer, HeaderValue, Method, Request, Response, Service, StatusCode, header,
+};
+use quick_cache::Weighter;
+use quick_cache::unsync::Cache;
+use tokio::task::spawn_blocking;
+
+use super::content::Wait;
+use super::entry::{Entry, Form};
+use super::listing;
+use super::lookup::{Found, FoundFile, Lookup};
+use super::representation::Representation;
+use super::tree::{REVALIDATE, Tree};
+use super::try_files::Last;
+use super::variants::{Effort, Variants, compress};
+use super::{Files, Options, media_type};
+use crate::path::{encode, mounted_at, normalise};
+use crate::trace::{Step, StepKind, note};
+
+/// [`Files`] on one worker.
+pub struct FilesService {
+    worker: Rc<Worker>,
+}
+
+/// What a path leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A file that would be sent.
+    File,
+    /// A folder.
+    Folder,
+    /// Nothing, or nothing that is to be seen.
+    Missing,
+}
+
+struct Worker {
+    options: Options,
+    tree: Tree,
+    clock: fn() -> Instant,
+    /// By the normal form of the path of a request.
+    cache: RefCell<Cache<Box<[u8]>, Cached, Weight>>,
+    variants: Arc<Variants>,
+    fallback: Option<Rc<dyn Service>>,
+}
+
+/// An entry with what it weighed when it was put into the cache.
+#[derive(Clone)]
+struct Cached {
+    entry: Rc<Entry>,
+    weight: u64,
+}
+
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<Box<[u8]>, Cached> for Weight {
+    fn weight(&self, path: &Box<[u8]>, cached: &Cached) -> u64 {
+        cached.weight.saturating_add(path.len() as u64)
+    }
+}
+
+const ALLOW: &str = "GET, HEAD, OPTIONS";
+
+/// About what a file with its field lines takes, to size the table of the cache.
+const TYPICAL_WEIGHT: u64 = 16 << 10;
+
+impl FilesService {
+    pub(super) fn new(files: &Files) -> Self {
+        let entries = usize::try_from(files.cache_bytes / TYPICAL_WEIGHT).unwrap_or(usize::MAX);
+        Self {
+            worker: Rc::new(Worker {
+                tree: Tree::new(files.options.root.clone(), files.options.symlinks),
+                options: files.options.clone(),
+                clock: files.clock,
+                cache: RefCell::new(Cache::with_weighter(
+                    entries.max(16),
+                    files.cache_bytes,
+                    Weight,
+                )),
+                variants: Arc::clone(&files.variants),
+                fallback: files.fallback.as_ref().map(|factory| factory.service()),
+            }),
+        }
+    }
+
+    /// What is at a path of a request, percent-encoded as it was sent; for conditions on files.
+    /// Neither index nor `try_files` counts, nor does a slash at the end.
+    pub fn exists(&self, path: &str) -> Kind {
+        let Ok(path) = normalise(path) else {
+            return Kind::Missing;
+        };
+        let path = path.strip_suffix(b"/").unwrap_or(&path);
+        let now = (self.worker.clock)();
+        match self.worker.look(now, |lookup| lookup.find_plain(path)) {
+            Found::File(_) => Kind::File,
+            Found::Unslashed => Kind::Folder,
+            _ => Kind::Missing,
+        }
+    }
+}
+
+impl Service for FilesService {
+    fn call(&self, request: Request) -> Answer {
+        self.worker.answer(request)
+    }
+}
+
+impl Worker {
+    fn answer(self: &Rc<Self>, request: Request) -> Answer {
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        if !is_read && self.fallback.is_none() {
+            return not_read(&request).into();
+        }
+        let Ok(path) = normalise(request.path()) else {
+            note(&request, || {
+                Step::new(StepKind::File, "none", "the path is not valid")
+            });
+            return Response::new(StatusCode::BAD_REQUEST).into();
+        };
+        let now = (self.clock)();
+        if is_read && let Some(entry) = self.cached(&path, now) {
+            note(&request, || file_step(&entry, "in memory"));
+            return match self.choose(&entry, &path, &request) {
+                Choice::Form(form) => form.respond(&request).into(),
+                Choice::Make(coding) => make(entry, coding, request),
+                Choice::None => not_acceptable().into(),
+            };
+        }
+        let path = path.into_owned();
+        let found = self.look(now, |lookup| lookup.find(&path, request.query()));
+        self.settle(request, path, found, now)
+    }
+
+    /// The entry for a path, if there is one that is still true.
+    fn cached(&self, path: &[u8], now: Instant) -> Option<Rc<Entry>> {
+        let entry = Rc::clone(&self.cache.borrow().get(path)?.entry);
+        if now.saturating_duration_since(entry.checked.get()) < REVALIDATE {
+            return Some(entry);
+        }
+        // What try_files or the page of an application answers for is kept under its own path, so
+        // the query has no part in what is found.
+        if let Found::File(found) = self.look(now, |lookup| lookup.find(path, None))
+            && entry.is_made_from(&found)
+        {
+            entry.checked.set(now);
+            return Some(entry);
+        }
+        self.cache.borrow_mut().remove(path);
+        None
+    }
+
+    fn look(&self, now: Instant, find: impl FnOnce(&Lookup<'_>) -> Found) -> Found {
+        match self.tree.root(now) {
+            Ok(root) => find(&Lookup {
+                options: &self.options,
+                root: &root,
+            }),
+            Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => {
+                Found::Failed(StatusCode::SERVICE_UNAVAILABLE)
+            }
+            Err(_) => Found::Missing,
+        }
+    }
+
+    /// Answers with what was found.
+    fn settle(
+        self: &Rc<Self>,
+        mut request: Request,
+        path: Vec<u8>,
+        found: Found,
+        now: Instant,
+    ) -> Answer {
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        match found {
+            Found::File(_) | Found::Listing(_) | Found::Unslashed if !is_read => {
+                not_read(&request).into()
+            }
+            Found::File(found) => self.load(request, path, *found, now),
+            Found::Unslashed => {
+                note(&request, || {
+                    Step::new(StepKind::File, "folder", "redirected to its path with a slash")
+                });
+                add_slash(&request, &path).into()
+            }
+            Found::Listing(folder) => self.list(request, &path, folder, now),
+            Found::NoIndex => self.nothing(request, &path, StatusCode::FORBIDDEN, now),
+            Found::Missing => self.nothing(request, &path, StatusCode::NOT_FOUND, now),
+            Found::Failed(status) | Found::Last(Last::Status(status)) => {
+                note(&request, || {
+                    Step::new(StepKind::File, "none", format!("answered {status}"))
+                });
+                Response::new(status).into()
+            }
+            Found::Last(Last::Rewrite(uri)) => {
+                note(&request, || {
+                    Step::new(StepKind::Rewrite, uri.as_str(), "no file of try_files is there")
+                });
+                if request.set_path_and_query(&uri).is_err() {
+                    return Response::new(StatusCode::NOT_FOUND).into();
+                }
+                if let Some(fallback) = &self.fallback {
+                    return fallback.call(request);
+                }
+                let path = normalise(request.path()).map_or_else(|_| Vec::new(), Cow::into_owned);
+                self.page(request, &path, StatusCode::NOT_FOUND, now)
+            }
+        }
+    }
+
+    /// Answers for a path with nothing there.
+    fn nothing(
+        self: &Rc<Self>,
+        request: Request,
+        path: &[u8],
+        status: StatusCode,
+        now: Instant,
+    ) -> Answer {
+        if let Some(page) = &self.options.spa
+            && matches!(*request.method(), Method::GET | Method::HEAD)
+            && is_page(path)
+        {
+            note(&request, || {
+                Step::new(StepKind::Rewrite, page.as_str(), "the page of the application")
+            });
+            return self.page(request, page.as_bytes(), status, now);
+        }
+        if let Some(fallback) = &self.fallback {
+            return fallback.call(request);
+        }
+        note(&request, || {
+            Step::new(StepKind::File, "none", "nothing that may be sent is there")
+        });
+        Response::new(status).into()
+    }
+
+    /// Answers with one file, by its path below the root.
+    fn page(
+        self: &Rc<Self>,
+        request: Request,
+        path: &[u8],
+        status: StatusCode,
+        now: Instant,
+    ) -> Answer {
+        match self.look(now, |lookup| lookup.find_below(path)) {
+            Found::File(found) => {
+                let path = [&*self.options.prefix, b"/", &found.path].concat();
+                self.load(request, path, *found, now)
+            }
+            Found::Failed(failed) => Response::new(failed).into(),
+            _ => Response::new(status).into(),
+        }
+    }
+
+    /// Reads a file, keeps it, and answers with it.
+    fn load(
+        self: &Rc<Self>,
+        request: Request,
+        path: Vec<u8>,
+        found: FoundFile,
+        now: Instant,
+    ) -> Answer {
+        match found.load(Wait::Never) {
+            Ok(loaded) => {
+                let entry = Rc::new(Entry::new(&self.options, found, loaded, now));
+                self.keep(&path, &entry);
+                note(&request, || file_step(&entry, "read from the page cache"));
+                self.respond(request, &path, entry)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let worker = Rc::clone(self);
+                Answer::later(async move {
+                    let loading = spawn_blocking(move || {
+                        let loaded = found.load(Wait::ForDisk)?;
+                        io::Result::Ok((found, loaded))
+                    });
+                    match loading.await {
+                        Ok(Ok((found, loaded))) => {
+                            let entry = Rc::new(Entry::new(&worker.options, found, loaded, now));
+                            worker.keep(&path, &entry);
+                            note(&request, || file_step(&entry, "read from the disk"));
+                            worker.respond(request, &path, entry).wait().await
+                        }
+                        Ok(Err(error)) => unreadable(&path, &error),
+                        Err(error) => unreadable(&path, &io::Error::other(error)),
+                    }
+                })
+            }
+            Err(error) => unreadable(&path, &error).into(),
+        }
+    }
+
+    fn respond(&self, request: Request, path: &[u8], entry: Rc<Entry>) -> Answer {
+        match self.choose(&entry, path, &request) {
+            Choice::Form(form) => form.respond(&request).into(),
+            Choice::Make(coding) => make(entry, coding, request),
+            Choice::None => not_acceptable().into(),
+        }
+    }
+
+    /// Puts an entry into the cache, at what it weighs now.
+    fn keep(&self, path: &[u8], entry: &Rc<Entry>) {
+        if entry.is_cacheable {
+            let cached = Cached {
+                entry: Rc::clone(entry),
+                weight: entry.weight(),
+            };
+            self.cache.borrow_mut().insert(path.into(), cached);
+        }
+    }
+
+    /// Negotiates the form of the answer (RFC 9110 section 12.5.3). The most welcome form that is
+    /// there wins; the most welcome of all is asked for, to be there next time.
+    fn choose(&self, entry: &Rc<Entry>, path: &[u8], request: &Request) -> Choice {
+        let plain = || Choice::Form(Rc::clone(&entry.plain));
+        let headers = request.headers();
+        if !entry.is_negotiated() || !headers.contains("accept-encoding") {
+            return plain();
+        }
+        let accept = AcceptEncoding::parse(headers.get_all("accept-encoding"));
+        let mut possible = None;
+        for coding in accept.preferred() {
+            if coding == Coding::Identity {
+                return plain();
+            }
+            let variants = possible.is_none().then_some(&self.variants);
+            match entry.form(coding, variants) {
+                Form::Never => {}
+                Form::Possible => possible = possible.or(Some(coding)),
+                Form::Ready(form) => return Choice::Form(form),
+                Form::Arrived(form) => {
+                    self.weigh_again(path, entry);
+                    return Choice::Form(form);
+                }
+            }
+        }
+        possible.map_or(Choice::None, Choice::Make)
+    }
+
+    /// Tells the cache of what an entry has got.
+    fn weigh_again(&self, path: &[u8], entry: &Rc<Entry>) {
+        let is_kept = self
+            .cache
+            .borrow()
+            .peek(path)
+            .is_some_and(|cached| Rc::ptr_eq(&cached.entry, entry));
+        if is_kept {
+            self.keep(path, entry);
+        }
+    }
+
+    /// Answers with what is in a folder.
+    fn list(&self, request: Request, path: &[u8], folder: Vec<u8>, now: Instant) -> Answer {
+        let Ok(root) = self.tree.root(now) else {
+            return Response::new(StatusCode::NOT_FOUND).into();
+        };
+        note(&request, || {
+            Step::new(StepKind::File, "folder", "listed, for it has no index")
+        });
+        let order = listing::Order::of(request.query());
+        let format = listing::Format::of(&request);
+        let shown = [mounted_at(&request).as_bytes(), path].concat();
+        let options = self.options.clone();
+        Answer::later(async move {
+            let listing = spawn_blocking(move || {
+                let entries = listing::read(&root, &folder, &options)?;
+                io::Result::Ok(listing::write(entries, &shown, order, format))
+            });
+            match listing.await {
+                Ok(Ok(text)) => format.respond(text),
+                Ok(Err(error)) => unreadable(request.path().as_bytes(), &error),
+                Err(error) => unreadable(request.path().as_bytes(), &io::Error::other(error)),
+            }
+        })
+    }
+}
+
+/// Which form is to be sent.
+enum Choice {
+    Form(Rc<Representation>),
+    /// Nothing that is there is accepted, but this could be made.
+    Make(Coding),
+    None,
+}
+
+/// Compresses quickly for a client that accepts nothing that is there.
+fn make(entry: Rc<Entry>, coding: Coding, request: Request) -> Answer {
+    Answer::later(async move {
+        let source = entry.source();
+        let made = spawn_blocking(move || compress(&source.read()?, coding, Effort::Least)).await;
+        match made {
+            Ok(Ok(Some(bytes))) => entry.made(bytes, coding).respond(&request),
+            _ => not_acceptable(),
+        }
+    })
+}
+
+fn file_step(entry: &Entry, why: &str) -> Step {
+    Step::new(StepKind::File, String::from_utf8_lossy(&entry.path), why)
+}
+
+/// Whether a path can be one that an application shows a page for.
+fn is_page(path: &[u8]) -> bool {
+    let extension = media_type::extension(path);
+    let media_type = media_type::of_extension(&extension);
+    media_type == "text/html" || mime_guess::from_ext(&extension).is_empty()
+}
+
+/// The answer to methods that files have no use for.
+fn not_read(request: &Request) -> Response {
+    let status = match *request.method() {
+        Method::OPTIONS => StatusCode::NO_CONTENT,
+        _ => StatusCode::METHOD_NOT_ALLOWED,
+    };
+    Response::new(status).with_header(&header::ALLOW, &HeaderValue::from_static(ALLOW))
+}
+
+fn not_acceptable() -> Response {
+    Response::new(StatusCode::NOT_ACCEPTABLE).with_header(
+        &header::VARY,
+        &HeaderValue::from_static("accept-encoding"),
+    )
+}
+
+/// To the same path with a slash. The path starts with one slash and holds none twice, so the
+/// location cannot be taken for another host.
+fn add_slash(request: &Request, path: &[u8]) -> Response {
+    let mut location = mounted_at(request).to_owned();
+    location.push_str(&encode(path));
+    location.push('/');
+    if let Some(query) = request.query() {
+        location.push('?');
+        location.push_str(query);
+    }
+    let mut response = Response::new(StatusCode::MOVED_PERMANENTLY);
+    // Encoded, and a query is visible ASCII; there is nothing to refuse.
+    let _ = response.headers_mut().try_append("location", location);
+    response
+}
+
+fn unreadable(path: &[u8], error: &io::Error) -> Response {
+    let path = String::from_utf8_lossy(path);
+    tracing::error!(%path, %error, "a file could not be read");
+    Response::new(StatusCode::INTERNAL_SERVER_ERROR)
+}

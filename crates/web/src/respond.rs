@@ -1,0 +1,314 @@
+//! What handlers return, and how it becomes a response.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use apus_http::{
+    Answer, Body, BodyError, BodyStream, Frame, HeaderValue, Response, StatusCode, header,
+};
+use bytes::Bytes;
+use futures_core::Stream;
+use serde::Serialize;
+
+/// What can be a response.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a response",
+    label = "this is what the handler returns",
+    note = "a handler returns text, `Html`, `Json`, `StatusCode`, `Response`, `(StatusCode, T)`, \
+            `Result<T, E>` of two such types, or its own type that implements `IntoResponse`"
+)]
+pub trait IntoResponse {
+    /// The response.
+    fn into_response(self) -> Response;
+}
+
+/// What can be an answer: a response at once, or a future of one.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is neither a response nor a future of one",
+    label = "this is what the handler returns",
+    note = "a handler returns text, `Html`, `Json`, `StatusCode`, `Response`, `(StatusCode, T)`, \
+            `Result<T, E>` of two such types, or its own type that implements `IntoResponse`"
+)]
+pub trait IntoAnswer<Marker> {
+    /// The answer.
+    fn into_answer(self) -> Answer;
+
+    /// The response, waited for.
+    fn into_future(self) -> impl Future<Output = Response>;
+}
+
+/// Marks handlers that have their response at once.
+#[derive(Debug)]
+pub enum AtOnce {}
+
+/// Marks handlers whose response has to be waited for.
+#[derive(Debug)]
+pub enum Awaited {}
+
+impl<R: IntoResponse> IntoAnswer<AtOnce> for R {
+    fn into_answer(self) -> Answer {
+        Answer::Now(self.into_response())
+    }
+
+    async fn into_future(self) -> Response {
+        self.into_response()
+    }
+}
+
+impl<F> IntoAnswer<Awaited> for F
+where
+    F: Future<Output: IntoResponse> + 'static,
+{
+    fn into_answer(self) -> Answer {
+        Answer::later(async move { self.await.into_response() })
+    }
+
+    async fn into_future(self) -> Response {
+        self.await.into_response()
+    }
+}
+
+impl IntoResponse for Response {
+    fn into_response(self) -> Response {
+        self
+    }
+}
+
+impl IntoResponse for StatusCode {
+    fn into_response(self) -> Response {
+        Response::new(self)
+    }
+}
+
+impl IntoResponse for () {
+    fn into_response(self) -> Response {
+        Response::new(StatusCode::NO_CONTENT)
+    }
+}
+
+impl IntoResponse for Body {
+    fn into_response(self) -> Response {
+        Response::new(StatusCode::OK).with_body(self)
+    }
+}
+
+impl IntoResponse for Bytes {
+    fn into_response(self) -> Response {
+        typed("application/octet-stream", self.into())
+    }
+}
+
+impl IntoResponse for Vec<u8> {
+    fn into_response(self) -> Response {
+        typed("application/octet-stream", self.into())
+    }
+}
+
+impl IntoResponse for &'static str {
+    fn into_response(self) -> Response {
+        typed("text/plain; charset=utf-8", self.into())
+    }
+}
+
+impl IntoResponse for String {
+    fn into_response(self) -> Response {
+        typed("text/plain; charset=utf-8", self.into())
+    }
+}
+
+impl IntoResponse for Cow<'static, str> {
+    fn into_response(self) -> Response {
+        match self {
+            Cow::Borrowed(text) => text.into_response(),
+            Cow::Owned(text) => text.into_response(),
+        }
+    }
+}
+
+fn typed(content_type: &'static str, body: Body) -> Response {
+    Response::new(StatusCode::OK)
+        .with_header(
+            &header::CONTENT_TYPE,
+            &HeaderValue::from_static(content_type),
+        )
+        .with_body(body)
+}
+
+/// With another status.
+impl<T: IntoResponse> IntoResponse for (StatusCode, T) {
+    fn into_response(self) -> Response {
+        let mut response = self.1.into_response();
+        response.set_status(self.0);
+        response
+    }
+}
+
+/// With fields set. One that is not valid makes it a 500.
+impl<T, N, V, const COUNT: usize> IntoResponse for ([(N, V); COUNT], T)
+where
+    T: IntoResponse,
+    N: AsRef<[u8]>,
+    V: AsRef<[u8]>,
+{
+    fn into_response(self) -> Response {
+        let mut response = self.1.into_response();
+        for (name, value) in self.0 {
+            if let Err(error) = response.headers_mut().try_insert(name, value) {
+                tracing::error!(%error, "a handler set a field that cannot be sent");
+                return Response::new(StatusCode::INTERNAL_SERVER_ERROR);
+            }
+        }
+        response
+    }
+}
+
+/// With another status and fields set.
+impl<T, N, V, const COUNT: usize> IntoResponse for (StatusCode, [(N, V); COUNT], T)
+where
+    T: IntoResponse,
+    N: AsRef<[u8]>,
+    V: AsRef<[u8]>,
+{
+    fn into_response(self) -> Response {
+        (self.1, (self.0, self.2)).into_response()
+    }
+}
+
+impl<T: IntoResponse, E: IntoResponse> IntoResponse for Result<T, E> {
+    fn into_response(self) -> Response {
+        match self {
+            Ok(value) => value.into_response(),
+            Err(error) => error.into_response(),
+        }
+    }
+}
+
+/// 404 if there is nothing.
+impl<T: IntoResponse> IntoResponse for Option<T> {
+    fn into_response(self) -> Response {
+        match self {
+            Some(value) => value.into_response(),
+            None => Response::new(StatusCode::NOT_FOUND),
+        }
+    }
+}
+
+/// HTML text.
+#[derive(Clone, Copy, Debug)]
+pub struct Html<T>(pub T);
+
+impl<T: Into<Body>> IntoResponse for Html<T> {
+    fn into_response(self) -> Response {
+        typed("text/html; charset=utf-8", self.0.into())
+    }
+}
+
+/// JSON (RFC 8259): a response, and an extractor of the content of a request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Json<T>(pub T);
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        match serde_json::to_vec(&self.0) {
+            Ok(json) => typed("application/json", json.into()),
+            Err(error) => Error::from(error).into_response(),
+        }
+    }
+}
+
+/// A redirect (RFC 9110 section 15.4).
+#[derive(Clone, Debug)]
+pub struct Redirect {
+    status: StatusCode,
+    location: String,
+}
+
+impl Redirect {
+    /// 303: the answer to this request is a GET away, as after a form.
+    pub fn to(location: impl Into<String>) -> Self {
+        Self {
+            status: StatusCode::SEE_OTHER,
+            location: location.into(),
+        }
+    }
+
+    /// 307: for now elsewhere; the method stays.
+    pub fn temporary(location: impl Into<String>) -> Self {
+        Self {
+            status: StatusCode::TEMPORARY_REDIRECT,
+            location: location.into(),
+        }
+    }
+
+    /// 308: for good elsewhere; the method stays.
+    pub fn permanent(location: impl Into<String>) -> Self {
+        Self {
+            status: StatusCode::PERMANENT_REDIRECT,
+            location: location.into(),
+        }
+    }
+}
+
+impl IntoResponse for Redirect {
+    fn into_response(self) -> Response {
+        ([("location", self.location)], self.status).into_response()
+    }
+}
+
+/// Content that comes from a [`Stream`] of bytes, sent as it comes.
+#[derive(Debug)]
+pub struct Streaming<S>(pub S);
+
+impl<S, E> IntoResponse for Streaming<S>
+where
+    S: Stream<Item = Result<Bytes, E>> + 'static,
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    fn into_response(self) -> Response {
+        Response::new(StatusCode::OK).with_body(Body::stream(Frames(Box::pin(self.0))))
+    }
+}
+
+struct Frames<S>(Pin<Box<S>>);
+
+impl<S, E> BodyStream for Frames<S>
+where
+    S: Stream<Item = Result<Bytes, E>>,
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        Poll::Ready(match ready!(self.0.as_mut().poll_next(cx)) {
+            Some(Ok(bytes)) => Some(Ok(Frame::Data(bytes))),
+            Some(Err(error)) => Some(Err(BodyError::Source(error.into()))),
+            None => None,
+        })
+    }
+}
+
+/// A failure of a handler: any error, which is logged and answered with 500.
+///
+/// The client is not told what it was. Errors that the client has to know are responses of their
+/// own: `Err((StatusCode::CONFLICT, "taken").into_response())`.
+pub struct Error(Box<dyn std::error::Error + 'static>);
+
+impl<E: std::error::Error + 'static> From<E> for Error {
+    fn from(error: E) -> Self {
+        Self(Box::new(error))
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        tracing::error!(error = %self.0, "a handler failed");
+        Response::new(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+}
