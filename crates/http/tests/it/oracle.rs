@@ -76,7 +76,8 @@ impl Body for Nothing {
 #[derive(Debug, PartialEq)]
 struct Seen {
     method: String,
-    target: String,
+    /// Authority, then path and query.
+    target: (String, String),
     fields: Vec<(String, Vec<u8>)>,
     content: Vec<u8>,
 }
@@ -84,7 +85,7 @@ struct Seen {
 impl Seen {
     fn new<'a>(
         method: &str,
-        target: String,
+        target: (&str, &str),
         fields: impl Iterator<Item = (&'a str, &'a [u8])>,
         content: Vec<u8>,
     ) -> Self {
@@ -97,10 +98,20 @@ impl Seen {
         fields.sort_by(|a, b| a.0.cmp(&b.0));
         Self {
             method: method.to_owned(),
-            target,
+            target: (target.0.to_owned(), target.1.to_owned()),
             fields,
             content,
         }
+    }
+}
+
+/// Bytes that hyper refuses in a path or a query, for RFC 3986 does not have them there. Browsers send
+/// them unencoded, and nobody takes them for the end of a target.
+const EXPLAINED: [char; 4] = ['"', '<', '>', '`'];
+
+impl Seen {
+    fn is_explained(&self) -> bool {
+        self.target.1.contains(EXPLAINED)
     }
 }
 
@@ -127,7 +138,10 @@ fn by_hyper(input: &[u8]) -> Vec<Seen> {
                 if let Ok(content) = collect(body).await {
                     seen.lock().unwrap().push(Seen::new(
                         parts.method.as_str(),
-                        parts.uri.to_string(),
+                        (
+                            parts.uri.authority().map_or("", |it| it.as_str()),
+                            parts.uri.path_and_query().map_or("", |it| it.as_str()),
+                        ),
                         parts
                             .headers
                             .iter()
@@ -167,7 +181,10 @@ fn by_us(input: &[u8]) -> Vec<Seen> {
         .map(|request| {
             Seen::new(
                 request.head.method.as_str(),
-                request.head.target.as_str().to_owned(),
+                (
+                    request.head.target.authority().unwrap_or_default(),
+                    request.head.target.path_and_query(),
+                ),
                 request.head.headers.iter(),
                 request.content,
             )
@@ -207,6 +224,9 @@ proptest! {
         ],
     ) {
         let ours = by_us(&input);
+        if ours.iter().any(Seen::is_explained) {
+            return Ok(());
+        }
         let theirs = by_hyper(&input);
         prop_assert!(
             ours.len() <= theirs.len() && ours.iter().zip(&theirs).all(|(a, b)| a == b),
