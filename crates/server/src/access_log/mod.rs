@@ -17,6 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apus::sites::{Observer, OnCompletion, WorkerObserver};
 use apus_http::{Completion, Request};
 
 pub use format::{Format, FormatError};
@@ -74,14 +75,13 @@ pub struct AccessLog {
     site_name: Arc<str>,
 }
 
-impl AccessLog {
-    /// The part of one worker.
-    pub fn worker(&self) -> WorkerLog {
-        WorkerLog(Rc::new(Gathered {
+impl Observer for AccessLog {
+    fn worker(&self) -> Rc<dyn WorkerObserver> {
+        Rc::new(WorkerLog(Rc::new(Gathered {
             log: self.clone(),
             clock: Clock::default(),
             state: RefCell::default(),
-        }))
+        })))
     }
 }
 
@@ -95,8 +95,7 @@ impl fmt::Debug for AccessLog {
 }
 
 /// The access log of one site on one worker.
-#[derive(Clone)]
-pub struct WorkerLog(Rc<Gathered>);
+struct WorkerLog(Rc<Gathered>);
 
 struct Gathered {
     log: AccessLog,
@@ -112,10 +111,8 @@ struct State {
     spare: Vec<Vec<u8>>,
 }
 
-impl WorkerLog {
-    /// Takes from the request what its line needs. The line is logged by what is returned, once
-    /// the response has ended.
-    pub fn request(&self, request: &Request) -> impl FnOnce(&Completion) + 'static {
+impl WorkerObserver for WorkerLog {
+    fn begin(&self, request: &Request) -> Option<OnCompletion> {
         let gathered = self.0.clone();
         let buffer = gathered.state.borrow_mut().spare.pop().unwrap_or_default();
         let line = Line::begin(
@@ -124,7 +121,7 @@ impl WorkerLog {
             request,
             buffer,
         );
-        move |completion| gathered.add(line, completion)
+        Some(Box::new(move |completion| gathered.add(line, completion)))
     }
 }
 

@@ -49,7 +49,7 @@ async fn writes_a_combined_line_and_a_json_object() {
     in_worker(async {
         for (path, format) in [(&combined, Format::combined()), (&json, Format::json())] {
             let log = logs.open(path, format, "blog").unwrap().worker();
-            log.request(&request("/a?b", "x\"y"))(&completion());
+            log.begin(&request("/a?b", "x\"y")).unwrap()(&completion());
         }
     })
     .await;
@@ -82,7 +82,7 @@ async fn a_line_does_not_wait_for_the_next_request() {
             .open(&path, Format::template("$uri").unwrap(), "")
             .unwrap();
         let worker = log.worker();
-        worker.request(&request("/a", ""))(&completion());
+        worker.begin(&request("/a", "")).unwrap()(&completion());
         tokio::time::sleep(Duration::from_secs(1)).await;
         writer.finish().await;
         assert_eq!(fs::read_to_string(&path).unwrap(), "/a\n");
@@ -101,7 +101,7 @@ async fn lines_after_a_reopening_go_to_the_new_file() {
         let log = logs
             .open(&path, Format::template("$uri").unwrap(), "")
             .unwrap();
-        let line = |target| log.worker().request(&request(target, ""))(&completion());
+        let line = |target| log.worker().begin(&request(target, "")).unwrap()(&completion());
         line("/1");
         fs::rename(&path, &rotated).unwrap();
         line("/2");
@@ -123,8 +123,8 @@ async fn a_full_disk_loses_lines_counted_and_nothing_else() {
             .open(Path::new("/dev/full"), Format::combined(), "")
             .unwrap();
         let worker = log.worker();
-        worker.request(&request("/", ""))(&completion());
-        worker.request(&request("/", ""))(&completion());
+        worker.begin(&request("/", "")).unwrap()(&completion());
+        worker.begin(&request("/", "")).unwrap()(&completion());
         drop(worker);
         writer.finish().await;
         assert_eq!(
@@ -150,7 +150,7 @@ async fn lines_that_find_no_room_are_counted() {
         .unwrap();
     in_worker(async {
         for _ in 0..600 {
-            log.worker().request(&request("/", ""))(&completion());
+            log.worker().begin(&request("/", "")).unwrap()(&completion());
         }
     })
     .await;

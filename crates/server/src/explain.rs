@@ -1,0 +1,336 @@
+//! Why a request gets the answer it gets: it is put through the services that the source makes,
+//! with a trace that they note their decisions in.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+
+use apus::trace::{Step, Trace};
+use apus_http::{
+    Body, ConnectionInfo, Headers, InvalidField, InvalidTarget, Method, Peer, Request,
+    RequestParts, StatusCode, Target, TlsInfo, TlsVersion, Version,
+};
+use apus_net::{ListenAddress, Listener};
+use serde_json::json;
+
+use crate::folder::ListenArgument;
+use crate::load::{LoadError, Loader};
+use crate::source::Source;
+
+/// A request to explain.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The method.
+    pub method: String,
+    /// `http://host/path` or `https://host/path`.
+    pub url: String,
+    /// Fields of the request beside `Host`.
+    pub headers: Vec<(String, String)>,
+}
+
+/// What became of the request.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    /// The address that it would have come to.
+    pub listener: String,
+    /// What was decided, in order.
+    pub steps: Vec<Step>,
+    /// The status of the answer.
+    pub status: StatusCode,
+    /// The field lines of the answer, but for those that the connection adds.
+    pub headers: Vec<(String, String)>,
+    /// The length of the answer's content, where it is known.
+    pub content_length: Option<u64>,
+}
+
+impl Explanation {
+    /// The explanation, for programs.
+    pub fn to_json(&self) -> serde_json::Value {
+        json!({
+            "listener": self.listener,
+            "steps": self.steps.iter().map(|step| json!({
+                "kind": step.kind.to_string(),
+                "what": step.what,
+                "why": step.why,
+            })).collect::<Vec<_>>(),
+            "status": self.status.as_u16(),
+            "headers": self.headers,
+            "content_length": self.content_length,
+        })
+    }
+}
+
+/// Asks what `source` makes of a request.
+///
+/// # Errors
+/// The source cannot be served, or nothing that it says can get such a request.
+pub fn explain(source: Source, question: &Question) -> Result<Explanation, ExplainError> {
+    let url = Url::parse(&question.url)?;
+    // A folder is asked about as if it were served where the URL leads.
+    let listen = ListenArgument::Port(url.port.unwrap_or(url.default_port()));
+    let loader = Loader::new(source, Some(listen), url.is_secure, None);
+    let loaded = loader.load(None).map_err(ExplainError::Load)?;
+    let listener = url.listener(&loaded.plan.listeners)?;
+    let trace = Trace::default();
+    let request = request(question, &url, listener, &trace)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(Default::default())
+        .map_err(ExplainError::Runtime)?;
+    let response =
+        runtime.block_on(async { listener.service.service().call(request).wait().await });
+    Ok(Explanation {
+        listener: listener.address.to_string(),
+        steps: trace.steps(),
+        status: response.status(),
+        headers: response
+            .headers()
+            .iter()
+            .map(|(name, value)| (name.to_owned(), String::from_utf8_lossy(value).into_owned()))
+            .collect(),
+        content_length: response.body().len(),
+    })
+}
+
+/// The parts of a URL, as they were written.
+struct Url<'a> {
+    is_secure: bool,
+    authority: &'a str,
+    host: &'a str,
+    port: Option<u16>,
+    path_and_query: &'a str,
+}
+
+impl<'a> Url<'a> {
+    fn parse(text: &'a str) -> Result<Self, ExplainError> {
+        let wrong = || ExplainError::Url(text.to_owned());
+        // What follows a `#` is never sent.
+        let sent = text.split('#').next().unwrap_or_default();
+        let (scheme, rest) = sent.split_once("://").ok_or_else(wrong)?;
+        let is_secure = match scheme.to_ascii_lowercase().as_str() {
+            "http" => false,
+            "https" => true,
+            _ => return Err(wrong()),
+        };
+        let (authority, path_and_query) = match rest.find(['/', '?']) {
+            Some(at) => rest.split_at(at),
+            None => (rest, "/"),
+        };
+        let parsed: http::uri::Authority = authority.parse().map_err(|_| wrong())?;
+        if authority.contains('@') || parsed.host().is_empty() {
+            return Err(wrong());
+        }
+        let host_len = parsed.host().len();
+        Ok(Self {
+            is_secure,
+            authority,
+            host: authority.get(..host_len).unwrap_or_default(),
+            port: parsed.port_u16(),
+            path_and_query,
+        })
+    }
+
+    fn default_port(&self) -> u16 {
+        if self.is_secure { 443 } else { 80 }
+    }
+
+    /// The listener that a client reaches with this URL; the first of the scheme, if the URL names
+    /// no port.
+    fn listener<'l>(&self, listeners: &'l [Listener]) -> Result<&'l Listener, ExplainError> {
+        let mut fitting = listeners
+            .iter()
+            .filter(|one| one.tls.is_some() == self.is_secure);
+        let port_of = |listener: &Listener| match &listener.address {
+            ListenAddress::Tcp { address, .. } => Some(address.port()),
+            _ => None,
+        };
+        let by_port = |port| fitting.clone().find(|one| port_of(one) == Some(port));
+        let found = match self.port {
+            Some(port) => by_port(port),
+            None => by_port(self.default_port()).or_else(|| fitting.next()),
+        };
+        found.ok_or_else(|| ExplainError::NoListener {
+            url: format!("{}://{}", scheme(self.is_secure), self.authority),
+            listeners: listeners
+                .iter()
+                .map(|one| format!("{} ({})", one.address, scheme(one.tls.is_some())))
+                .collect(),
+        })
+    }
+}
+
+fn scheme(is_secure: bool) -> &'static str {
+    if is_secure { "https" } else { "http" }
+}
+
+fn request(
+    question: &Question,
+    url: &Url<'_>,
+    listener: &Listener,
+    trace: &Trace,
+) -> Result<Request, ExplainError> {
+    let method = Method::from_bytes(question.method.as_bytes())
+        .map_err(|_| ExplainError::Method(question.method.clone()))?;
+    let path = if url.path_and_query.starts_with('/') {
+        url.path_and_query.to_owned()
+    } else {
+        format!("/{}", url.path_and_query)
+    };
+    let target = Target::parse(&method, &path).map_err(ExplainError::Target)?;
+    let mut headers = Headers::new();
+    let fields = question
+        .headers
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()));
+    for (name, value) in [("host", url.authority)].into_iter().chain(fields) {
+        headers
+            .try_append(name, value)
+            .map_err(|error| ExplainError::Field(name.to_owned(), error))?;
+    }
+    let tls = match &listener.tls {
+        None => None,
+        Some(settings) => {
+            let host = url.host.to_ascii_lowercase();
+            // An address is never asked for by SNI (RFC 6066 section 3).
+            let is_address = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+            let name = (!is_address).then_some(host.as_str());
+            Some(TlsInfo {
+                version: TlsVersion::Tls13,
+                cipher: "TLS_AES_256_GCM_SHA384",
+                server_name: name.map(Into::into),
+                certificate_names: settings
+                    .certificate_names(name)
+                    .ok_or_else(|| ExplainError::RefusedName(host.clone()))?,
+                client_certificate: None,
+            })
+        }
+    };
+    let local = match &listener.address {
+        ListenAddress::Tcp { address, .. } => Peer::Ip(*address),
+        _ => Peer::Unix,
+    };
+    let mut request = Request::new(RequestParts {
+        method,
+        target,
+        version: Version::HTTP_11,
+        headers,
+        body: Body::Empty,
+        connection: Rc::new(ConnectionInfo {
+            id: 0,
+            peer: Peer::Ip(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
+            local,
+            tls,
+        }),
+        extensions: Default::default(),
+    });
+    request.extensions_mut().insert(trace.clone());
+    Ok(request)
+}
+
+/// Why there is no explanation.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ExplainError {
+    /// The text is no URL that a server can be asked.
+    Url(String),
+    /// The text is no method.
+    Method(String),
+    /// The path cannot be sent.
+    Target(InvalidTarget),
+    /// A field cannot be sent.
+    Field(String, InvalidField),
+    /// Nothing listens where the URL leads.
+    NoListener {
+        /// Its scheme and authority.
+        url: String,
+        /// What there is.
+        listeners: Vec<String>,
+    },
+    /// The TLS handshake for this name is refused.
+    RefusedName(String),
+    /// The source cannot be served.
+    Load(LoadError),
+    /// The system refuses what a service needs.
+    Runtime(io::Error),
+}
+
+impl ExplainError {
+    /// Whether the question was wrong, rather than what was asked.
+    pub fn is_misuse(&self) -> bool {
+        matches!(
+            self,
+            Self::Url(_) | Self::Method(_) | Self::Target(_) | Self::Field(..)
+        )
+    }
+}
+
+impl fmt::Display for ExplainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(text) => write!(
+                f,
+                "`{text}` is not a URL of a server; expected http://host/path or https://host/path"
+            ),
+            Self::Method(text) => write!(f, "`{text}` is not a method; expected one such as GET"),
+            Self::Target(error) => write!(f, "the path cannot be sent: {error}"),
+            Self::Field(name, error) => write!(f, "the field `{name}` cannot be sent: {error}"),
+            Self::NoListener { url, listeners } => write!(
+                f,
+                "nothing listens for {url}; the configuration listens on {}",
+                listeners.join(", ")
+            ),
+            Self::RefusedName(name) => write!(
+                f,
+                "the TLS handshake for {name} is refused: no site has this name, and \
+                 `ssl_reject_unknown` is set"
+            ),
+            Self::Load(error) => error.fmt(f),
+            Self::Runtime(error) => write!(f, "a service cannot be run: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ExplainError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Target(error) => Some(error),
+            Self::Field(_, error) => Some(error),
+            Self::Load(error) => Some(error),
+            Self::Runtime(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_a_url_apart_without_changing_it() {
+        let url = Url::parse("https://Example.com:8443/a/../%2e?b#c").unwrap();
+        assert!(url.is_secure);
+        assert_eq!((url.host, url.port), ("Example.com", Some(8443)));
+        assert_eq!(url.path_and_query, "/a/../%2e?b");
+        let bare = Url::parse("http://[::1]").unwrap();
+        assert_eq!(
+            (bare.host, bare.port, bare.path_and_query),
+            ("[::1]", None, "/")
+        );
+        for text in [
+            "",
+            "/a",
+            "example.com/",
+            "ftp://a/",
+            "http://",
+            "http://a@b/",
+            "http:///x",
+        ] {
+            assert!(
+                matches!(Url::parse(text), Err(ExplainError::Url(_))),
+                "{text:?}"
+            );
+        }
+    }
+}

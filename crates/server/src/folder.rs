@@ -1,0 +1,175 @@
+//! Serving a folder without a configuration: the one that stands for it.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::str::FromStr;
+
+use crate::local_ca::{LocalCa, LocalCaError, LocalCertificate};
+
+/// Where a folder is served by default.
+const PORT: u16 = 8080;
+const TLS_PORT: u16 = 8443;
+
+/// How many ports after the default one are tried.
+const PORTS_TO_TRY: u16 = 100;
+
+/// A place to listen at: `PORT`, `ADDRESS:PORT` or `unix:PATH`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListenArgument {
+    /// A port on all addresses.
+    Port(u16),
+    /// One address.
+    Address(SocketAddr),
+    /// A Unix socket.
+    Unix(String),
+}
+
+impl FromStr for ListenArgument {
+    type Err = InvalidListen;
+
+    fn from_str(text: &str) -> Result<Self, InvalidListen> {
+        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+            return Ok(Self::Unix(path.to_owned()));
+        }
+        if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse() {
+            return Ok(Self::Port(port));
+        }
+        let text = match text.strip_prefix("localhost:") {
+            Some(port) => format!("127.0.0.1:{port}"),
+            None => text.to_owned(),
+        };
+        text.parse().map(Self::Address).map_err(|_| InvalidListen)
+    }
+}
+
+impl fmt::Display for ListenArgument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Port(port) => port.fmt(f),
+            Self::Address(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{path}"),
+        }
+    }
+}
+
+/// The text is no place to listen at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidListen;
+
+impl fmt::Display for InvalidListen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("expected a port (8080), an address and port (127.0.0.1:8080, [::1]:8080), or unix:/path")
+    }
+}
+
+impl std::error::Error for InvalidListen {}
+
+/// How a folder is served. Made once, so that a reload keeps its addresses.
+#[derive(Clone, Debug)]
+pub(crate) struct FolderSite {
+    listen: Option<ListenArgument>,
+    listen_tls: Option<ListenArgument>,
+}
+
+impl FolderSite {
+    /// Settles the addresses. The default ones give way to what uses them.
+    pub(crate) fn new(listen: Option<ListenArgument>, tls: bool) -> Self {
+        match (listen, tls) {
+            (Some(listen), false) => Self {
+                listen: Some(listen),
+                listen_tls: None,
+            },
+            (Some(listen), true) => Self {
+                listen: None,
+                listen_tls: Some(listen),
+            },
+            (None, tls) => Self {
+                listen: Some(free_port(PORT)),
+                listen_tls: tls.then(|| free_port(TLS_PORT)),
+            },
+        }
+    }
+
+    /// Makes or finds the certificate, if TLS is served.
+    pub(crate) fn certificate(&self) -> Result<Option<LocalCertificate>, LocalCaError> {
+        let Some(listen) = &self.listen_tls else {
+            return Ok(None);
+        };
+        let host = match listen {
+            ListenArgument::Address(address) => Some(address.ip().to_string()),
+            _ => None,
+        };
+        LocalCa::of_user()?.certificate(host.as_deref()).map(Some)
+    }
+
+    /// The configuration that serves `folder`; the certificate's file is named in it.
+    pub(crate) fn configuration(&self, folder: &str, certificate: Option<&Path>) -> String {
+        let mut text = format!("[[sites]]\nroot = {}\nlisting = true\n", quoted(folder));
+        if let Some(listen) = &self.listen {
+            text += &format!("listen = [{}]\n", written(listen));
+        }
+        if let (Some(listen), Some(pem)) = (&self.listen_tls, certificate) {
+            let pem = quoted(&pem.to_string_lossy());
+            text += &format!(
+                "listen_tls = [{}]\n[sites.tls]\ncert = {pem}\nkey = {pem}\n",
+                written(listen)
+            );
+        }
+        text
+    }
+}
+
+fn written(listen: &ListenArgument) -> String {
+    match listen {
+        ListenArgument::Port(port) => port.to_string(),
+        other => quoted(&other.to_string()),
+    }
+}
+
+/// A TOML string in which nothing is read from the environment.
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.replace("${", "$${")).to_string()
+}
+
+/// The first port from `first` on that nobody uses.
+fn free_port(first: u16) -> ListenArgument {
+    let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let port = (first..first.saturating_add(PORTS_TO_TRY))
+        .find(|port| TcpListener::bind(address(*port)).is_ok())
+        .unwrap_or(first);
+    ListenArgument::Address(address(port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_ways_to_say_where() {
+        let read = |text: &str| text.parse::<ListenArgument>().ok().map(|l| l.to_string());
+        assert_eq!(read("80").as_deref(), Some("80"));
+        assert_eq!(read(":80").as_deref(), Some("80"));
+        assert_eq!(read("localhost:80").as_deref(), Some("127.0.0.1:80"));
+        assert_eq!(read("[::1]:80").as_deref(), Some("[::1]:80"));
+        assert_eq!(read("unix:/x").as_deref(), Some("unix:/x"));
+        for text in ["", "x", "65536", "1.2.3.4", "unix:", "example.com:80"] {
+            assert_eq!(read(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_used_port_makes_room() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = taken.local_addr().unwrap().port();
+        assert_ne!(free_port(port).to_string(), format!("127.0.0.1:{port}"));
+    }
+
+    #[test]
+    fn no_name_of_a_folder_is_taken_for_more() {
+        let site = FolderSite::new(Some(ListenArgument::Port(0)), false);
+        let text = site.configuration("/a\"\n${HOME}", None);
+        let table: toml::Table = text.parse().unwrap();
+        assert_eq!(table["sites"][0]["root"].as_str(), Some("/a\"\n$${HOME}"));
+    }
+}

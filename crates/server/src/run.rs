@@ -1,0 +1,501 @@
+//! A server from start to end: the control thread, which starts the engine and then waits for
+//! signals and for what comes over the control socket.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant, SystemTime};
+
+use apus_net::{Engine, ListenAddress, StartError};
+use sd_notify::NotifyState;
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Interval, interval_at, timeout};
+use tracing::{error, info, warn};
+
+use crate::access_log::{AccessLogs, WriterHandle};
+use crate::control::{ControlError, ControlSocket, Exchange, Request, Response, socket_path};
+use crate::descriptors;
+use crate::folder::ListenArgument;
+use crate::load::{LoadError, Loaded, Loader};
+use crate::logging::{Logging, LoggingError};
+use crate::source::Source;
+
+/// How often it is looked whether the local certificate is about to expire.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(12 * 3600);
+
+/// How long work that hangs may keep the process from ending.
+const LAST_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What to serve, and how.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// What to serve.
+    pub source: Source,
+    /// Where to serve a folder.
+    pub listen: Option<ListenArgument>,
+    /// Worker threads, in place of what the configuration says.
+    pub workers: Option<NonZeroUsize>,
+    /// Whether a folder is served with a certificate of the local authority.
+    pub tls: bool,
+    /// Whether the first address is shown in the browser.
+    pub open: bool,
+}
+
+/// Serves until a signal or `apus stop` ends it.
+///
+/// # Errors
+/// It cannot start. Nothing is left running then.
+pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(ServeError::Runtime)?;
+    let result = runtime.block_on(async {
+        let mut server = Server::start(options)?;
+        server.run().await;
+        Ok(())
+    });
+    runtime.shutdown_timeout(LAST_PATIENCE);
+    result
+}
+
+/// A server that runs.
+struct Server {
+    engine: Engine,
+    loader: Loader,
+    loaded: InForce,
+    control: ControlSocket,
+    signals: Signals,
+    renewal: Interval,
+    started: (SystemTime, Instant),
+    reloads: u64,
+    last_failure: Option<String>,
+    access_logs: AccessLogs,
+    log_writer: WriterHandle,
+    logging: Logging,
+}
+
+/// What is kept of the plan in force.
+struct InForce {
+    control_socket: Option<PathBuf>,
+    stop_timeout: Duration,
+}
+
+struct Signals {
+    stop: StopSignals,
+    hangup: Signal,
+    reopen: Signal,
+}
+
+struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+/// What the control thread waits for.
+enum Event {
+    Reload,
+    Stop,
+    Reopen,
+    Renew,
+    Asked(Exchange),
+}
+
+impl Server {
+    fn start(options: ServeOptions) -> Result<Self, ServeError> {
+        let (access_logs, writer) = AccessLogs::new();
+        let loader = Loader::new(options.source, options.listen, options.tls, options.workers);
+        let Loaded {
+            plan,
+            control_socket,
+            log_level,
+            certificate,
+            warnings,
+        } = loader.load(Some(&access_logs))?;
+        if !warnings.is_empty() {
+            print_error(&warnings);
+        }
+        let logging = Logging::start(Some(log_level))?;
+        descriptors::raise_limit();
+        let signals = Signals::install().map_err(ServeError::Runtime)?;
+        let socket = control_socket
+            .clone()
+            .unwrap_or_else(|| socket_path(loader.source().path()));
+        // Before the engine: addresses may be shared, this may not.
+        let control = ControlSocket::bind(&socket)?;
+        let stop_timeout = plan.limits.stop_timeout;
+        let is_tls: Vec<bool> = plan.listeners.iter().map(|one| one.tls.is_some()).collect();
+        let workers = plan.workers;
+        let engine = Engine::start(plan)?;
+        let urls: Vec<String> = engine
+            .status()
+            .listening
+            .iter()
+            .zip(is_tls)
+            .map(|(address, is_tls)| url(address, is_tls))
+            .collect();
+        info!(%workers, addresses = urls.join(" "), "serving");
+        announce(loader.source(), &urls);
+        if let Some(certificate) = certificate.filter(|certificate| certificate.is_new_root) {
+            print_error(&certificate.how_to_trust());
+        }
+        if let Some(url) = urls.first().filter(|_| options.open) {
+            show(url);
+        }
+        notify(&[NotifyState::Ready]);
+        Ok(Self {
+            engine,
+            loader,
+            loaded: InForce {
+                control_socket,
+                stop_timeout,
+            },
+            control,
+            signals,
+            renewal: interval_at(
+                tokio::time::Instant::now() + RENEWAL_INTERVAL,
+                RENEWAL_INTERVAL,
+            ),
+            started: (SystemTime::now(), Instant::now()),
+            reloads: 0,
+            last_failure: None,
+            access_logs,
+            log_writer: writer.spawn(),
+            logging,
+        })
+    }
+
+    async fn run(&mut self) {
+        let mut asked_to_stop = Vec::new();
+        loop {
+            match self.next_event().await {
+                Event::Stop => break,
+                Event::Reopen => self.reopen_logs().await,
+                Event::Renew => self.renew(),
+                Event::Reload => {
+                    let _ = self.reload();
+                }
+                Event::Asked(mut exchange) => match exchange.request() {
+                    Request::Status => exchange.answer(&Response::Done(self.status())).await,
+                    Request::Reload => {
+                        let response = self.reload();
+                        exchange.answer(&response).await;
+                    }
+                    Request::Stop => {
+                        asked_to_stop.push(exchange);
+                        break;
+                    }
+                },
+            }
+        }
+        self.stop(asked_to_stop).await;
+    }
+
+    async fn next_event(&mut self) -> Event {
+        tokio::select! {
+            () = self.signals.stop.next() => Event::Stop,
+            _ = self.signals.hangup.recv() => Event::Reload,
+            _ = self.signals.reopen.recv() => Event::Reopen,
+            exchange = self.control.next() => Event::Asked(exchange),
+            _ = self.renewal.tick() => Event::Renew,
+        }
+    }
+
+    async fn reopen_logs(&self) {
+        self.log_writer.reopen().await;
+        info!("access logs reopened");
+    }
+
+    fn renew(&mut self) {
+        match self.loader.renew_certificate() {
+            Ok(false) => {}
+            Ok(true) => {
+                let _ = self.reload();
+            }
+            Err(error) => error!(%error, "the local certificate cannot be renewed"),
+        }
+    }
+
+    /// Puts what the source says now in force, or leaves everything as it is.
+    fn reload(&mut self) -> Response {
+        let mut states = vec![NotifyState::Reloading];
+        states.extend(NotifyState::monotonic_usec_now());
+        notify(&states);
+        let result = self.try_reload();
+        notify(&[NotifyState::Ready]);
+        match result {
+            Ok(warnings) => {
+                self.reloads += 1;
+                self.last_failure = None;
+                info!("reloaded");
+                Response::Done(json!({ "warnings": warnings }))
+            }
+            Err(failure) => {
+                let message = failure.to_string();
+                error!("not reloaded, the old configuration stays in force:\n{message}");
+                self.last_failure = Some(message.clone());
+                let details = match &failure {
+                    ServeError::Load(error) => error.to_json(),
+                    _ => Value::Null,
+                };
+                Response::Failed { message, details }
+            }
+        }
+    }
+
+    fn try_reload(&mut self) -> Result<String, ServeError> {
+        let loaded = self.loader.load(Some(&self.access_logs))?;
+        let mut warnings = loaded.warnings;
+        let stop_timeout = loaded.plan.limits.stop_timeout;
+        if loaded.plan.workers.get() != self.engine.status().workers.len() {
+            warnings += "the number of workers changes with a restart only\n";
+        }
+        if loaded.control_socket != self.loaded.control_socket {
+            warnings += "the control socket changes with a restart only\n";
+        }
+        self.logging.set_level(Some(loaded.log_level))?;
+        self.engine.reload(loaded.plan)?;
+        self.loaded.stop_timeout = stop_timeout;
+        if !warnings.is_empty() {
+            warn!("{}", warnings.trim_end());
+        }
+        Ok(warnings)
+    }
+
+    /// Lets open requests end; a second signal does not.
+    async fn stop(&mut self, mut waiting: Vec<Exchange>) {
+        notify(&[NotifyState::Stopping]);
+        let within = self.loaded.stop_timeout;
+        info!(
+            seconds = within.as_secs(),
+            "stopping: open requests may end"
+        );
+        let mut stopped = std::pin::pin!(self.engine.stop(within));
+        loop {
+            tokio::select! {
+                () = &mut stopped => {
+                    info!("stopped");
+                    break;
+                }
+                () = self.signals.stop.next() => {
+                    let _ = timeout(LAST_PATIENCE, self.engine.stop(Duration::ZERO)).await;
+                    warn!("stopped at once: open requests were cut");
+                    break;
+                }
+                _ = self.signals.reopen.recv() => self.log_writer.reopen().await,
+                mut exchange = self.control.next() => match exchange.request() {
+                    Request::Stop => waiting.push(exchange),
+                    Request::Status | Request::Reload => {
+                        let message = "the server is stopping".to_owned();
+                        let details = Value::Null;
+                        exchange.answer(&Response::Failed { message, details }).await;
+                    }
+                },
+            }
+        }
+        self.log_writer.finish().await;
+        for exchange in &mut waiting {
+            exchange.answer(&Response::Done(json!({}))).await;
+        }
+        // Whoever asked waits for its connection to close, which the end of the process does.
+        std::mem::forget(waiting);
+    }
+
+    fn status(&self) -> Value {
+        let status = self.engine.status();
+        let totals = |totals: &apus_net::Totals| -> serde_json::Map<String, Value> {
+            totals
+                .iter()
+                .map(|(name, value)| (name.to_owned(), value.into()))
+                .collect()
+        };
+        let workers: Vec<Value> = status
+            .workers
+            .iter()
+            .map(|worker| {
+                let mut counted = totals(&worker.totals);
+                counted.insert("worker".to_owned(), worker.index.into());
+                counted.insert("core".to_owned(), worker.core.into());
+                counted.insert("restarts".to_owned(), worker.restarts.into());
+                counted.into()
+            })
+            .collect();
+        let access_logs: Vec<Value> = self
+            .log_writer
+            .counts()
+            .iter()
+            .map(|log| {
+                json!({
+                    "path": log.path.to_string_lossy(),
+                    "lines_written": log.written,
+                    "lines_lost": log.lost,
+                })
+            })
+            .collect();
+        let started = OffsetDateTime::from(self.started.0);
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "pid": std::process::id(),
+            "source": self.loader.source().path().to_string_lossy(),
+            "started": started.format(&Rfc3339).unwrap_or_default(),
+            "uptime_seconds": self.started.1.elapsed().as_secs(),
+            "reloads": self.reloads,
+            "last_reload_failure": self.last_failure,
+            "listening": status.listening.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "totals": totals(&status.totals()),
+            "workers": workers,
+            "access_logs": access_logs,
+        })
+    }
+}
+
+impl Signals {
+    fn install() -> io::Result<Self> {
+        Ok(Self {
+            stop: StopSignals {
+                terminate: signal(SignalKind::terminate())?,
+                interrupt: signal(SignalKind::interrupt())?,
+            },
+            hangup: signal(SignalKind::hangup())?,
+            reopen: signal(SignalKind::user_defined1())?,
+        })
+    }
+}
+
+impl StopSignals {
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// What somebody on this machine opens to reach the address.
+fn url(address: &ListenAddress, is_tls: bool) -> String {
+    let scheme = if is_tls { "https" } else { "http" };
+    match address {
+        ListenAddress::Tcp { address, .. } => {
+            let port = match (is_tls, address.port()) {
+                (false, 80) | (true, 443) => String::new(),
+                (_, port) => format!(":{port}"),
+            };
+            match address.ip() {
+                ip if ip.is_unspecified() => format!("{scheme}://localhost{port}/"),
+                std::net::IpAddr::V4(ip) => format!("{scheme}://{ip}{port}/"),
+                std::net::IpAddr::V6(ip) => format!("{scheme}://[{ip}]{port}/"),
+            }
+        }
+        other => other.to_string(),
+    }
+}
+
+fn announce(source: &Source, urls: &[String]) {
+    let text = format!(
+        "Serving {} at {}\n",
+        source.path().display(),
+        urls.join(", ")
+    );
+    // Whoever started this may not listen.
+    let mut output = io::stdout().lock();
+    let _ = output
+        .write_all(text.as_bytes())
+        .and_then(|()| output.flush());
+}
+
+fn print_error(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{}", text.trim_end());
+}
+
+fn show(url: &str) {
+    let opener = if cfg!(target_os = "macos") {
+        "open"
+    } else {
+        "xdg-open"
+    };
+    let started = std::process::Command::new(opener)
+        .arg(url)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    if let Err(error) = started {
+        warn!(%error, "no browser can be opened with {opener}; open {url} yourself");
+    }
+}
+
+/// Tells systemd, if that has started this.
+fn notify(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        warn!(%error, "systemd cannot be told");
+    }
+}
+
+/// Why a server does not start, or a reload fails.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The configuration has mistakes, or what it names cannot be had.
+    Load(LoadError),
+    /// The level of the log is none.
+    Logging(LoggingError),
+    /// Another server runs for the same source, or the control socket cannot be made.
+    Control(ControlError),
+    /// An address cannot be listened on.
+    Start(StartError),
+    /// The system refuses what the control thread needs.
+    Runtime(io::Error),
+}
+
+impl From<LoadError> for ServeError {
+    fn from(error: LoadError) -> Self {
+        Self::Load(error)
+    }
+}
+
+impl From<LoggingError> for ServeError {
+    fn from(error: LoggingError) -> Self {
+        Self::Logging(error)
+    }
+}
+
+impl From<ControlError> for ServeError {
+    fn from(error: ControlError) -> Self {
+        Self::Control(error)
+    }
+}
+
+impl From<StartError> for ServeError {
+    fn from(error: StartError) -> Self {
+        Self::Start(error)
+    }
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Load(error) => error.fmt(f),
+            Self::Logging(error) => error.fmt(f),
+            Self::Control(error) => error.fmt(f),
+            Self::Start(error) => error.fmt(f),
+            Self::Runtime(error) => write!(f, "the control thread cannot start: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Load(error) => Some(error),
+            Self::Logging(error) => Some(error),
+            Self::Control(error) => Some(error),
+            Self::Start(error) => Some(error),
+            Self::Runtime(error) => Some(error),
+        }
+    }
+}
