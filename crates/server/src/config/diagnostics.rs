@@ -32,11 +32,7 @@ pub(super) struct Finding {
 
 impl Finding {
     /// A mistake at `place`. `title` says what is wrong, `label` what was expected there.
-    pub(super) fn error(
-        place: &Place,
-        title: impl Into<String>,
-        label: impl Into<String>,
-    ) -> Self {
+    pub(super) fn error(place: &Place, title: impl Into<String>, label: impl Into<String>) -> Self {
         Self {
             severity: Severity::Error,
             title: title.into(),
@@ -71,6 +67,10 @@ impl Finding {
         }
     }
 
+    pub(super) fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+
     /// Adds what to do.
     #[must_use]
     pub(super) fn help(mut self, help: impl Into<String>) -> Self {
@@ -97,6 +97,18 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
+    /// The findings in the order of the files, none twice: what a site says wrong, its locations
+    /// inherit.
+    pub(super) fn in_order(mut self) -> Self {
+        self.findings.sort_by_key(|finding| {
+            let place = finding.place.as_ref();
+            place.map(|place| (place.file, place.span.start, place.span.end))
+        });
+        self.findings
+            .dedup_by(|one, two| one.place == two.place && one.title == two.title);
+        self
+    }
+
     /// The number of mistakes, warnings not counted.
     pub fn errors(&self) -> usize {
         self.count(Severity::Error)
@@ -175,11 +187,23 @@ impl Diagnostics {
             Severity::Warning => Level::WARNING,
         };
         let mut group = Group::with_title(level.primary_title(&finding.title));
-        if let Some(place) = &finding.place {
-            group = self.annotate(group, place, &finding.label, AnnotationKind::Primary);
-        }
-        if let Some((place, label)) = &finding.related {
-            group = self.annotate(group, place, label, AnnotationKind::Context);
+        let main = finding
+            .place
+            .as_ref()
+            .map(|place| (place, &finding.label, AnnotationKind::Primary));
+        let other = finding
+            .related
+            .as_ref()
+            .map(|(place, label)| (place, label, AnnotationKind::Context));
+        match (main, other) {
+            (Some(main), Some(other)) if main.0.file == other.0.file => {
+                group = self.annotate(group, &[main, other]);
+            }
+            (main, other) => {
+                for annotation in main.into_iter().chain(other) {
+                    group = self.annotate(group, &[annotation]);
+                }
+            }
         }
         if let Some(help) = &finding.help {
             group = group.element(Level::HELP.message(help));
@@ -187,28 +211,31 @@ impl Diagnostics {
         group
     }
 
+    /// Shows lines of one file.
     fn annotate<'a>(
         &'a self,
         group: Group<'a>,
-        place: &Place,
-        label: &'a str,
-        kind: AnnotationKind,
+        annotations: &[(&Place, &'a String, AnnotationKind)],
     ) -> Group<'a> {
-        let Some(source) = self.sources.get(place) else {
+        let first = annotations.first();
+        let Some(source) = first.and_then(|(place, ..)| self.sources.get(place)) else {
             return group;
         };
         let end = source.text.len();
-        let start = floor(&source.text, place.span.start.min(end));
-        let span = start..ceil(&source.text, place.span.end.clamp(start, end));
-        let annotation = kind.span(span);
+        let annotations = annotations.iter().map(|(place, label, kind)| {
+            let start = floor(&source.text, place.span.start.min(end));
+            let span = start..ceil(&source.text, place.span.end.clamp(start, end));
+            let annotation = kind.span(span);
+            if label.is_empty() {
+                annotation
+            } else {
+                annotation.label(label.as_str())
+            }
+        });
         group.element(
             Snippet::source(&source.text)
                 .path(&source.name)
-                .annotation(if label.is_empty() {
-                    annotation
-                } else {
-                    annotation.label(label)
-                }),
+                .annotations(annotations),
         )
     }
 }
@@ -268,7 +295,11 @@ impl<'a> Line<'a> {
         Self {
             number: before.matches('\n').count() + 1,
             column: before.get(start..).unwrap_or("").chars().count() + 1,
-            text: source.text.get(start..end).unwrap_or("").trim_end_matches('\r'),
+            text: source
+                .text
+                .get(start..end)
+                .unwrap_or("")
+                .trim_end_matches('\r'),
         }
     }
 }

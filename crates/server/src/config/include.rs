@@ -167,9 +167,10 @@ impl Loader<'_, '_> {
         if !pattern.0.contains(['*', '?', '[']) {
             return vec![path];
         }
-        let found = path.to_str().ok_or("it is not UTF-8".to_owned()).and_then(|path| {
-            glob::glob(path).map_err(|error| error.msg.to_owned())
-        });
+        let found = path
+            .to_str()
+            .ok_or("it is not UTF-8".to_owned())
+            .and_then(|path| glob::glob(path).map_err(|error| error.msg.to_owned()));
         match found {
             Ok(paths) => paths.filter_map(Result::ok).collect(),
             Err(why) => {

@@ -17,9 +17,27 @@ pub(super) struct Reader<'a> {
     pub(super) sources: Sources,
     pub(super) findings: Vec<Finding>,
     pub(super) variable: &'a dyn Fn(&str) -> Option<String>,
+    wrong: Vec<(Place, String)>,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    pub(super) fn new(variable: &'a dyn Fn(&str) -> Option<String>) -> Self {
+        Self {
+            sources: Sources::default(),
+            findings: Vec::new(),
+            variable,
+            wrong: Vec::new(),
+        }
+    }
+
+    /// Whether the table at `place` has one of these keys with a value that could not be read. That
+    /// was reported, so their absence is no second mistake.
+    pub(super) fn has_wrong(&self, place: &Place, keys: &[&str]) -> bool {
+        self.wrong
+            .iter()
+            .any(|(table, key)| table == place && keys.contains(&key.as_str()))
+    }
+
     /// Notes a mistake.
     pub(super) fn report(&mut self, finding: Finding) {
         self.findings.push(finding);
@@ -112,13 +130,15 @@ impl TableNode<'_> {
         name: &str,
         reader: &mut Reader<'_>,
     ) -> Result<Option<At<T>>, Wrong> {
-        match self.table.get(name) {
-            None => Ok(None),
-            Some(value) => {
-                let node = Node::new(value, self.place.file);
-                At::read(&node, reader).map(Some).ok_or(Wrong)
-            }
+        let Some(value) = self.table.get(name) else {
+            return Ok(None);
+        };
+        let node = Node::new(value, self.place.file);
+        let read = At::read(&node, reader);
+        if read.is_none() {
+            reader.wrong.push((self.place.clone(), name.to_owned()));
         }
+        read.map(Some).ok_or(Wrong)
     }
 
     /// Reports keys that do not exist.
@@ -230,28 +250,17 @@ pub(super) trait Word: Sized {
 }
 
 /// Reports that `text` is no `T`, and why.
-pub(super) fn parse_word<T: Word>(
-    text: &str,
-    place: &Place,
-    reader: &mut Reader<'_>,
-) -> Option<T> {
+pub(super) fn parse_word<T: Word>(text: &str, place: &Place, reader: &mut Reader<'_>) -> Option<T> {
     let why = match T::parse(text) {
         Ok(value) => return Some(value),
         Err(why) => why,
     };
-    let finding = if why.is_empty() {
-        Finding::error(
-            place,
-            format!("`{text}` is not {}", T::WORDS),
-            format!("expected {}", T::WORDS),
-        )
+    let title = if why.is_empty() {
+        format!("`{text}` is not {}", T::WORDS)
     } else {
-        Finding::error(
-            place,
-            format!("`{text}` is not {}: {why}", T::WORDS),
-            format!("expected {}", T::WORDS),
-        )
+        format!("`{text}`: {why}")
     };
+    let finding = Finding::error(place, title, format!("expected {}", expected::<T>()));
     reader.report(match nearest(text, T::choices().iter().copied()) {
         Some(near) => finding.help(format!("did you mean \"{near}\"?")),
         None => finding,
@@ -259,9 +268,21 @@ pub(super) fn parse_word<T: Word>(
     None
 }
 
+/// What to write for a `T`.
+fn expected<T: Word>() -> String {
+    match T::choices() {
+        [] => T::WORDS.to_owned(),
+        choices => choices
+            .iter()
+            .map(|word| format!("\"{word}\""))
+            .collect::<Vec<_>>()
+            .join(" or "),
+    }
+}
+
 impl<T: Word> Value for T {
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        let text = node.text(reader, T::WORDS)?;
+        let text = node.text(reader, &expected::<T>())?;
         parse_word(&text, &node.place, reader)
     }
 
@@ -270,7 +291,7 @@ impl<T: Word> Value for T {
             [] => json!({"type": "string"}),
             choices => json!({"enum": choices}),
         };
-        Kind::new(T::WORDS, schema)
+        Kind::new(expected::<T>(), schema)
     }
 
     fn shown(&self) -> serde_json::Value {

@@ -14,6 +14,7 @@ mod raw;
 mod reference;
 mod resolve;
 mod schema;
+mod serve_dir;
 mod source;
 mod value;
 mod word;
@@ -23,13 +24,14 @@ use std::path::Path;
 pub use diagnostics::{Diagnostics, Severity};
 pub use plan::{
     AccessLog, Compress, Content, ErrorPage, Files, Global, Handler, Listener, Location, LogLevel,
-    Plan, Return, Root, Says, Site, Symlinks,
+    Plan, Root, Site, Symlinks,
 };
 pub use reference::reference;
 pub use schema::schema;
+pub use serve_dir::{ServeDir, serve_dir};
 
 use keys::Reader;
-use source::{Source, Sources};
+use source::Source;
 
 /// Reads the configuration file `path` and what it includes.
 ///
@@ -64,16 +66,13 @@ fn read(
     variable: &dyn Fn(&str) -> Option<String>,
     file: impl FnOnce(&mut Reader<'_>) -> Option<raw::File>,
 ) -> Result<Plan, Diagnostics> {
-    let mut reader = Reader {
-        sources: Sources::default(),
-        findings: Vec::new(),
-        variable,
-    };
+    let mut reader = Reader::new(variable);
     let plan = file(&mut reader).and_then(|file| resolve::plan(file, &mut reader));
     let diagnostics = Diagnostics {
         sources: reader.sources,
         findings: reader.findings,
-    };
+    }
+    .in_order();
     match plan {
         Some(plan) if diagnostics.errors() == 0 => Ok(Plan {
             warnings: diagnostics,

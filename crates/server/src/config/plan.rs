@@ -4,10 +4,9 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use apus::sites::{FieldChange, Hsts, Pattern, Rewrite, ServerName, Template};
+use apus::sites::{FieldChange, Hsts, Pattern, Return, Rewrite, ServerName};
 use apus_net::tls::{TlsSite, UnknownName};
 use apus_net::{Limits, ListenAddress, Network};
-use http::StatusCode;
 
 use super::diagnostics::Diagnostics;
 pub use super::raw::{LogLevel, Symlinks};
@@ -115,8 +114,8 @@ pub struct Location {
 /// What a site or a location does with requests.
 #[derive(Clone, Debug)]
 pub struct Content {
-    /// What answers.
-    pub handler: Handler,
+    /// What answers; `None` in a site that leaves all to its locations.
+    pub handler: Option<Handler>,
     /// Changes of fields of responses.
     pub response_fields: Vec<FieldChange>,
     /// Changes of fields of requests.
@@ -179,24 +178,4 @@ pub enum Root {
     Root(PathBuf),
     /// What follows the location's path in that of a request is added to it.
     Alias(PathBuf),
-}
-
-/// A fixed answer.
-#[derive(Clone, Debug)]
-pub struct Return {
-    /// Its status.
-    pub status: StatusCode,
-    /// What it says.
-    pub says: Says,
-}
-
-/// What a fixed answer says.
-#[derive(Clone, Debug)]
-pub enum Says {
-    /// Nothing but its status.
-    Status,
-    /// Where to go.
-    Location(Template),
-    /// A text.
-    Text(Template),
 }

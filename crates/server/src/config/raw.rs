@@ -209,7 +209,8 @@ keys! {
         client_max_body_size: Megabytes<0, 1_000_000_000>,
         /// Rules that give requests another path, in order. Those of the site go first.
         rewrite: List<Rewrite> = List::default(),
-        /// A fixed answer.
+        /// A fixed answer. That of a site is for paths which no location is for; locations do not
+        /// inherit it.
         r#return: Return,
     }
 }
@@ -344,6 +345,8 @@ keys! {
         location: UriTemplate,
         /// The text that is sent; may hold variables.
         text: FieldValue,
+        /// The media type of `text`.
+        content_type: MediaType = MediaType("text/plain; charset=utf-8".to_owned()),
     }
 }
 
@@ -391,7 +394,7 @@ keys! {
 
 choices! {
     /// A protocol that is offered by ALPN.
-    pub(super) Protocol: "a supported protocol (\"http/1.1\")" {
+    pub(super) Protocol: "a protocol that is supported" {
         /// HTTP/1.1.
         Http11 = "http/1.1",
     }
@@ -399,7 +402,7 @@ choices! {
 
 choices! {
     /// A version of TLS.
-    pub(super) TlsVersion: "a version of TLS (\"1.2\" or \"1.3\")" {
+    pub(super) TlsVersion: "a version of TLS" {
         /// TLS 1.2.
         Tls12 = "1.2",
         /// TLS 1.3.

@@ -42,7 +42,9 @@ pub(super) fn plan(file: raw::File, reader: &mut Reader<'_>) -> Option<Plan> {
         max_body_bytes: raw_global.client_max_body_size.value.0,
     };
     let global = global(raw_global, reader);
-    if file.sites.0.is_empty() {
+    if file.sites.0.is_empty()
+        && !(file.sites.given && reader.findings.iter().any(Finding::is_error))
+    {
         reader.report(
             Finding::error(
                 &file.sites.place,
@@ -77,7 +79,7 @@ struct Inherited {
 }
 
 fn global(raw: raw::Global, reader: &mut Reader<'_>) -> Global {
-    if raw.client_target_size.0 > raw.client_header_size.0 {
+    if raw.client_target_size.0 > raw.client_header_size.0 && raw.client_target_size.given {
         reader.report(
             Finding::error(
                 &raw.client_target_size.place,
@@ -269,7 +271,11 @@ fn check_names(sites: &[(Site, Named)], reader: &mut Reader<'_>) {
             };
             for (name, place) in site.server_names.iter().zip(&named.hosts) {
                 let name = name.to_string();
-                if let Some(found) = other.server_names.iter().position(|o| o.to_string() == name) {
+                if let Some(found) = other
+                    .server_names
+                    .iter()
+                    .position(|o| o.to_string() == name)
+                {
                     let finding = Finding::error(
                         place,
                         format!("two sites are for the host `{name}` on {shared}"),

@@ -106,8 +106,7 @@ fn read_number(
         reader.wrong_type(node, expected);
         return None;
     }
-    let number =
-        number(node.value).filter(|number| (min as f64..=max as f64).contains(number));
+    let number = number(node.value).filter(|number| (min as f64..=max as f64).contains(number));
     if number.is_none() {
         out_of_range(node, expected, reader);
     }
@@ -171,7 +170,9 @@ impl Word for TimeWithUnits {
             return Err("it is empty".to_owned());
         }
         while !rest.is_empty() {
-            let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+            let digits = rest
+                .find(|c: char| !c.is_ascii_digit())
+                .unwrap_or(rest.len());
             let (count, after) = rest.split_at(digits);
             let count: u64 = count
                 .parse()
@@ -292,7 +293,7 @@ impl Value for FilePath {
     }
 }
 
-/// A list.
+/// A list of tables. One that has a mistake is left out, so that the others are looked at too.
 #[derive(Clone, Debug)]
 pub(super) struct List<T>(pub(super) Vec<At<T>>);
 
@@ -305,27 +306,19 @@ impl<T> Default for List<T> {
 impl<T: Value> Value for List<T> {
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
         let DeValue::Array(array) = node.value else {
-            reader.wrong_type(node, &Self::kind().words);
+            reader.wrong_type(node, "a list of tables");
             return None;
         };
-        let mut whole = true;
-        let mut items = Vec::with_capacity(array.len());
-        for item in array {
-            match At::read(&Node::new(item, node.place.file), reader) {
-                Some(item) => items.push(item),
-                None => whole = false,
-            }
-        }
-        whole.then_some(Self(items))
+        let items = array
+            .iter()
+            .filter_map(|item| At::read(&Node::new(item, node.place.file), reader));
+        Some(Self(items.collect()))
     }
 
     fn kind() -> Kind {
         let item = T::kind();
         Kind {
-            words: match &item.table {
-                Some(_) => "a list of tables".to_owned(),
-                None => format!("a list, each {}", item.words),
-            },
+            words: "a list of tables".to_owned(),
             schema: json!({"type": "array", "items": item.schema}),
             table: item.table,
             repeated: true,
@@ -349,10 +342,15 @@ impl<T> Default for Several<T> {
 
 impl<T: Value> Value for Several<T> {
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        match node.value {
-            DeValue::Array(_) => List::read(node, reader).map(|List(items)| Self(items)),
-            _ => At::read(node, reader).map(|item| Self(vec![item])),
-        }
+        let DeValue::Array(array) = node.value else {
+            return At::read(node, reader).map(|item| Self(vec![item]));
+        };
+        let items: Vec<_> = array
+            .iter()
+            .map(|item| At::read(&Node::new(item, node.place.file), reader))
+            .collect();
+        // All are read before one that is wrong ends it.
+        items.into_iter().collect::<Option<_>>().map(Self)
     }
 
     fn kind() -> Kind {
@@ -373,7 +371,8 @@ impl<T: Value> Value for Several<T> {
     }
 }
 
-/// A table whose keys are up to the writer, in the order in which they stand in the file.
+/// A table whose keys are up to the writer, in the order in which they stand in the file, without
+/// those that have a mistake.
 #[derive(Clone, Debug)]
 pub(super) struct Map<K, V>(pub(super) Vec<(At<K>, At<V>)>);
 
@@ -389,7 +388,6 @@ impl<K: Word, V: Value> Value for Map<K, V> {
             reader.wrong_type(node, &Self::kind().words);
             return None;
         };
-        let mut whole = true;
         let mut entries = Vec::with_capacity(table.len());
         for (key, value) in table {
             let place = Place {
@@ -398,20 +396,17 @@ impl<K: Word, V: Value> Value for Map<K, V> {
             };
             let name = parse_word::<K>(key.get_ref(), &place, reader);
             let value = At::read(&Node::new(value, node.place.file), reader);
-            match (name, value) {
-                (Some(value_of_key), Some(value)) => entries.push((
-                    At {
-                        value: value_of_key,
-                        place,
-                        given: true,
-                    },
-                    value,
-                )),
-                _ => whole = false,
+            if let (Some(name), Some(value)) = (name, value) {
+                let name = At {
+                    value: name,
+                    place,
+                    given: true,
+                };
+                entries.push((name, value));
             }
         }
         entries.sort_by_key(|(key, _)| key.place.span.start);
-        whole.then_some(Self(entries))
+        Some(Self(entries))
     }
 
     fn kind() -> Kind {

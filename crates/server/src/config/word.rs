@@ -16,7 +16,8 @@ use super::value::Int;
 
 /// A type that the field that uses it parses.
 fn parsed<T: FromStr<Err: ToString>>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|error: T::Err| one_line(&error.to_string()))
+    text.parse()
+        .map_err(|error: T::Err| one_line(&error.to_string()))
 }
 
 /// An error of a regular expression shows the expression on lines of its own; the last line says
@@ -284,6 +285,10 @@ pub(super) struct MediaType(pub(super) String);
 
 impl Word for MediaType {
     const WORDS: &'static str = "a media type as \"text/html\"";
+
+    fn word(&self) -> Option<&str> {
+        Some(&self.0)
+    }
 
     fn parse(text: &str) -> Result<Self, String> {
         let (kind, subtype) = text.split_once('/').ok_or_else(String::new)?;

@@ -3,12 +3,13 @@
 
 use std::path::PathBuf;
 
-use apus::sites::{FieldChange, Pattern, Rewrite, RewriteFlag, Template};
+use apus::sites::{FieldChange, InvalidReturn, Pattern, Return, Rewrite, RewriteFlag};
+use http::HeaderValue;
 
 use crate::config::diagnostics::Finding;
 use crate::config::include::reason;
 use crate::config::keys::Reader;
-use crate::config::plan::{Content, ErrorPage, Files, Handler, Return, Root, Says};
+use crate::config::plan::{Content, ErrorPage, Files, Handler, Root};
 use crate::config::raw::{self, Preset, Then};
 use crate::config::source::{At, Place};
 use crate::config::value::{FilePath, Several, Text};
@@ -24,13 +25,12 @@ impl Resolver<'_> {
     /// What the site does itself.
     pub(super) fn site(&self, reader: &mut Reader<'_>) -> Option<Content> {
         let own = &self.site.content;
-        let handler = match (&own.r#return, &own.root) {
+        let root = own.root.as_ref().map(|root| folder(root, reader));
+        let handler = match (&own.r#return, root) {
             (Some(answer), _) => fixed(answer, reader).map(Handler::Return),
-            (None, Some(root)) => {
-                let root = folder(root, reader).map(Root::Root);
-                self.files(own, root, reader)
-            }
-            (None, None) if self.site.locations.0.is_empty() => {
+            (None, Some(root)) => self.files(own, root.map(Root::Root), reader),
+            (None, None) if reader.has_wrong(&self.site.place, &["root", "return"]) => None,
+            (None, None) if !self.site.locations.given => {
                 reader.report(
                     Finding::error(
                         &self.site.place,
@@ -41,12 +41,9 @@ impl Resolver<'_> {
                 );
                 None
             }
-            (None, None) => Some(Handler::Return(Return {
-                status: http::StatusCode::NOT_FOUND,
-                says: Says::Status,
-            })),
+            (None, None) => return self.content(own, None, reader),
         };
-        self.content(own, handler, reader)
+        self.content(own, Some(handler), reader)
     }
 
     /// Its locations.
@@ -79,13 +76,12 @@ impl Resolver<'_> {
         locations.into_iter().collect()
     }
 
-    fn location(
-        &self,
-        location: &At<raw::Location>,
-        reader: &mut Reader<'_>,
-    ) -> Option<Content> {
+    fn location(&self, location: &At<raw::Location>, reader: &mut Reader<'_>) -> Option<Content> {
         let own = &location.content;
-        let handler = match (&own.r#return, location.handler.as_ref().map(|h| (h, h.value))) {
+        let handler = match (
+            &own.r#return,
+            location.handler.as_ref().map(|h| (h, h.value)),
+        ) {
             (None, Some((handler, raw::Handler::Return))) => {
                 reader.report(Finding::error(
                     &handler.place,
@@ -106,12 +102,13 @@ impl Resolver<'_> {
                 None
             }
             (Some(answer), _) => fixed(answer, reader).map(Handler::Return),
+            (None, _) if reader.has_wrong(&location.place, &["return", "handler"]) => None,
             (None, _) => {
                 let root = self.root(location, reader);
                 self.files(own, root, reader)
             }
         };
-        self.content(own, handler, reader)
+        self.content(own, Some(handler), reader)
     }
 
     fn root(&self, location: &At<raw::Location>, reader: &mut Reader<'_>) -> Option<Root> {
@@ -147,6 +144,11 @@ impl Resolver<'_> {
             (None, None) => match &self.site.content.root {
                 // Whether it is there has been asked for the site.
                 Some(root) => Some(Root::Root(root.value.0.clone())),
+                None if reader.has_wrong(&location.place, &["root", "alias"])
+                    || reader.has_wrong(&self.site.place, &["root"]) =>
+                {
+                    None
+                }
                 None => {
                     reader.report(Finding::error(
                         &location.place,
@@ -167,7 +169,11 @@ impl Resolver<'_> {
     ) -> Option<Handler> {
         let site = &self.site.content;
         let texts = |several: &Several<Text>| {
-            several.0.iter().map(|text| text.0.clone()).collect::<Vec<_>>()
+            several
+                .0
+                .iter()
+                .map(|text| text.0.clone())
+                .collect::<Vec<_>>()
         };
         let index = own.index.or(&site.index);
         for name in index.0.iter().filter(|name| name.0.contains('/')) {
@@ -213,10 +219,11 @@ impl Resolver<'_> {
         }))
     }
 
+    /// `handler` is `None` for none, and `Some(None)` if it has a mistake.
     fn content(
         &self,
         own: &raw::Content,
-        handler: Option<Handler>,
+        handler: Option<Option<Handler>>,
         reader: &mut Reader<'_>,
     ) -> Option<Content> {
         let site = &self.site.content;
@@ -229,7 +236,7 @@ impl Resolver<'_> {
             .filter_map(|rule| rewrite(rule, reader))
             .collect();
         Some(Content {
-            handler: handler?,
+            handler: handler.map_or(Some(None), |handler| handler.map(Some))?,
             response_fields,
             request_fields,
             error_pages: own
@@ -275,46 +282,43 @@ fn folder(path: &At<FilePath>, reader: &mut Reader<'_>) -> Option<PathBuf> {
 
 fn fixed(answer: &At<raw::Return>, reader: &mut Reader<'_>) -> Option<Return> {
     let status = answer.status.value.0;
-    let redirects = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
-    let mut exclude = |place: &Place, title: &str, label: &str| {
-        reader.report(Finding::error(place, title, label));
-    };
-    let says = match (&answer.location, &answer.text) {
-        (Some(location), Some(_)) => {
-            exclude(
-                &location.place,
-                "`location` and `text` exclude each other",
-                "expected one of them",
+    let made = match (&answer.location, &answer.text) {
+        (Some(location), Some(text)) => {
+            reader.report(
+                Finding::error(
+                    &text.place,
+                    "`text` and `location` exclude each other",
+                    "expected one of them",
+                )
+                .related(&location.place, "the other one"),
             );
             return None;
         }
-        (Some(location), None) if !redirects => {
-            exclude(
-                &location.place,
-                "`location` in an answer that does not redirect",
-                "expected the status 301, 302, 303, 307 or 308",
-            );
-            return None;
+        (Some(location), None) => {
+            Return::redirect(status, &location.0).map_err(|error| (error, location.place.clone()))
         }
-        (None, _) if redirects => {
-            exclude(
+        (None, Some(text)) => HeaderValue::from_str(&answer.content_type.0)
+            .map_err(|_| InvalidReturn::Status)
+            .and_then(|kind| Return::text(status, kind, &text.0))
+            .map_err(|error| (error, text.place.clone())),
+        (None, None) if matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) => {
+            reader.report(Finding::error(
                 &answer.place,
-                "a redirect without `location`",
+                "a redirect without a destination",
                 "expected `location` here",
-            );
+            ));
             return None;
         }
-        (Some(location), None) => Says::Location(template(&location.0, &location.place, reader)?),
-        (None, Some(text)) => Says::Text(template(&text.0, &text.place, reader)?),
-        (None, None) => Says::Status,
+        (None, None) => Ok(Return::status(status)),
     };
-    Some(Return { status, says })
-}
-
-fn template(text: &str, place: &Place, reader: &mut Reader<'_>) -> Option<Template> {
-    Template::parse(text)
-        .map_err(|error| reader.report(Finding::error(place, error.to_string(), "in this text")))
-        .ok()
+    made.map_err(|(error, place)| {
+        let place = match error {
+            InvalidReturn::Status => &answer.status.place,
+            _ => &place,
+        };
+        reader.report(Finding::error(place, error.to_string(), "in this answer"));
+    })
+    .ok()
 }
 
 fn rewrite(rule: &At<raw::Rewrite>, reader: &mut Reader<'_>) -> Option<Rewrite> {
@@ -332,7 +336,12 @@ fn rewrite(rule: &At<raw::Rewrite>, reader: &mut Reader<'_>) -> Option<Rewrite> 
             reader.report(Finding::error(&rule.to.place, message, "in this rule"));
         })
         .ok()?;
-    Some(rule.when.0.iter().fold(made, |rule, test| rule.when(test.value.0.clone())))
+    Some(
+        rule.when
+            .0
+            .iter()
+            .fold(made, |rule, test| rule.when(test.value.0.clone())),
+    )
 }
 
 fn fields(raw: Option<&At<raw::Fields>>, reader: &mut Reader<'_>) -> Vec<FieldChange> {
@@ -340,12 +349,11 @@ fn fields(raw: Option<&At<raw::Fields>>, reader: &mut Reader<'_>) -> Vec<FieldCh
         return Vec::new();
     };
     let mut changes = Vec::new();
-    let mut push = |made: Result<FieldChange, apus::sites::InvalidChange>, place: &Place| {
-        match made {
-            Ok(change) => changes.push(change),
-            Err(error) => {
-                reader.report(Finding::error(place, error.to_string(), "in this change"));
-            }
+    let mut push = |made: Result<FieldChange, apus::sites::InvalidChange>, place: &Place| match made
+    {
+        Ok(change) => changes.push(change),
+        Err(error) => {
+            reader.report(Finding::error(place, error.to_string(), "in this change"));
         }
     };
     for name in &raw.remove.0 {

@@ -31,7 +31,7 @@ pub(super) fn listeners(site: &At<Site>, reader: &mut Reader<'_>) -> Vec<Listene
             proxy_protocol_from: proxy_protocol_from.clone(),
         });
     }
-    if listeners.is_empty() {
+    if listeners.is_empty() && !reader.has_wrong(&site.place, &["listen", "listen_tls"]) {
         reader.report(
             Finding::error(
                 &site.place,
@@ -41,7 +41,9 @@ pub(super) fn listeners(site: &At<Site>, reader: &mut Reader<'_>) -> Vec<Listene
             .help("add listen = 80, or another port or address"),
         );
     }
-    no_effect(site, &listeners, reader);
+    if !reader.has_wrong(&site.place, &["listen", "listen_tls"]) {
+        no_effect(site, &listeners, reader);
+    }
     listeners
 }
 
@@ -54,11 +56,12 @@ fn no_effect(site: &At<Site>, listeners: &[Listener], reader: &mut Reader<'_>) {
             why.to_owned(),
         ));
     };
-    let has = |test: fn(&ListenAddress) -> bool| {
-        listeners.iter().any(|listener| test(&listener.address))
-    };
+    let has =
+        |test: fn(&ListenAddress) -> bool| listeners.iter().any(|listener| test(&listener.address));
     if site.ipv6_only.given
-        && !has(|address| matches!(address, ListenAddress::Tcp { address, .. } if address.is_ipv6()))
+        && !has(
+            |address| matches!(address, ListenAddress::Tcp { address, .. } if address.is_ipv6()),
+        )
     {
         report(
             &site.ipv6_only.place,
@@ -95,17 +98,16 @@ pub(super) fn check(sites: &[At<Site>], reader: &mut Reader<'_>) {
         .flat_map(|site| {
             let clear = site.listen.0.iter().map(move |listen| (listen, false));
             let tls = site.listen_tls.0.iter().map(move |listen| (listen, true));
-            clear.chain(tls).map(move |(listen, tls)| (site, listen, tls))
+            clear
+                .chain(tls)
+                .map(move |(listen, tls)| (site, listen, tls))
         })
         .collect();
     for (at, (site, listen, tls)) in all.iter().enumerate() {
         let others = all.get(..at).unwrap_or_default();
-        let Some((other_site, other, other_tls)) = others
-            .iter()
-            .find(|(other_site, other, _)| {
-                !std::ptr::eq(*other_site, *site) && other.value == listen.value
-            })
-        else {
+        let Some((other_site, other, other_tls)) = others.iter().find(|(other_site, other, _)| {
+            !std::ptr::eq(*other_site, *site) && other.value == listen.value
+        }) else {
             continue;
         };
         let what = if tls != other_tls {
@@ -120,10 +122,7 @@ pub(super) fn check(sites: &[At<Site>], reader: &mut Reader<'_>) {
         reader.report(
             Finding::error(
                 &listen.place,
-                format!(
-                    "two sites listen on {} {what}",
-                    address(site, listen)
-                ),
+                format!("two sites listen on {} {what}", address(site, listen)),
                 "expected the same on one address",
             )
             .related(&other.place, "the other one"),

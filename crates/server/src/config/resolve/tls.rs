@@ -21,6 +21,7 @@ const DAY: i64 = 86_400;
 pub(super) fn site(site: &At<Site>, reader: &mut Reader<'_>) -> Option<TlsSite> {
     let tls = match (&site.tls, site.listen_tls.0.first()) {
         (None, None) => return None,
+        _ if reader.has_wrong(&site.place, &["tls", "listen_tls"]) => return None,
         (Some(tls), None) => {
             reader.report(
                 Finding::error(
@@ -69,7 +70,11 @@ pub(super) fn site(site: &At<Site>, reader: &mut Reader<'_>) -> Option<TlsSite> 
     match TlsSettings::new(std::slice::from_ref(&settings), UnknownName::FirstSite) {
         Ok(_) => Some(settings),
         Err(error) => {
-            reader.report(Finding::error(&tls.place, error.to_string(), "in this table"));
+            reader.report(Finding::error(
+                &tls.place,
+                error.to_string(),
+                "in this table",
+            ));
             None
         }
     }
@@ -82,6 +87,9 @@ fn certificates(tls: &At<Tls>, reader: &mut Reader<'_>) -> Option<Vec<Certificat
         .iter()
         .map(|pair| (&pair.cert, &pair.key))
         .collect();
+    if reader.has_wrong(&tls.place, &["cert", "key", "certificates"]) {
+        return None;
+    }
     match (&tls.cert, &tls.key) {
         (Some(cert), Some(key)) => pairs.insert(0, (cert, key)),
         (Some(one), None) | (None, Some(one)) => {
@@ -93,6 +101,10 @@ fn certificates(tls: &At<Tls>, reader: &mut Reader<'_>) -> Option<Vec<Certificat
             return None;
         }
         (None, None) => {}
+    }
+    if pairs.is_empty() && tls.certificates.given {
+        // Those that were given have mistakes.
+        return None;
     }
     if pairs.is_empty() {
         reader.report(
@@ -143,7 +155,9 @@ fn certificate(
 fn warn_of_expiry(certificate: &Certificate, place: &Place, reader: &mut Reader<'_>) {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX));
+        .map_or(0, |since| {
+            i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+        });
     let left = certificate.not_after().saturating_sub(now);
     if left < 0 {
         reader.report(Finding::warning(

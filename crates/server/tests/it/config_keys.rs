@@ -1,0 +1,403 @@
+//! Every key there is: it is accepted, it is in the reference, and it changes the plan.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use apus_server::config;
+
+use crate::config::{folder, parse_in};
+
+/// A key, what the table holds without it, and with it. What stands for `sites.` is inside a site,
+/// for `global.` inside `[global]`; other keys are at the top.
+const KEYS: &[(&str, &str, &str)] = &[
+    ("include", "", "include = \"sites/*.toml\""),
+    ("global", "", "global = { keepalive_timeout = 5 }"),
+    ("global.worker_threads", "", "worker_threads = 77"),
+    ("global.worker_connections", "", "worker_connections = 7"),
+    ("global.max_connections", "", "max_connections = 7"),
+    (
+        "global.connections_per_address",
+        "",
+        "connections_per_address = 7",
+    ),
+    (
+        "global.keepalive_timeout",
+        "",
+        "keepalive_timeout = \"1m30s\"",
+    ),
+    ("global.keepalive_requests", "", "keepalive_requests = 7"),
+    (
+        "global.client_max_body_size",
+        "",
+        "client_max_body_size = 0.5",
+    ),
+    ("global.client_header_size", "", "client_header_size = 16"),
+    (
+        "global.client_header_fields",
+        "",
+        "client_header_fields = 7",
+    ),
+    ("global.client_target_size", "", "client_target_size = 1.5"),
+    (
+        "global.client_header_timeout",
+        "",
+        "client_header_timeout = 7",
+    ),
+    ("global.handshake_timeout", "", "handshake_timeout = 7"),
+    ("global.client_body_timeout", "", "client_body_timeout = 7"),
+    ("global.client_body_rate", "", "client_body_rate = 7"),
+    ("global.discard_body_size", "", "discard_body_size = 7"),
+    ("global.send_timeout", "", "send_timeout = 7"),
+    ("global.stop_timeout", "", "stop_timeout = 0.5"),
+    (
+        "global.control_socket",
+        "",
+        "control_socket = \"apus.sock\"",
+    ),
+    ("global.static_cache_size", "", "static_cache_size = 7"),
+    ("global.server_header", "", "server_header = false"),
+    ("global.ssl_reject_unknown", "", "ssl_reject_unknown = true"),
+    ("global.access_log", "", "access_log = \"access.log\""),
+    (
+        "global.access_log.path",
+        "access_log.path = \"a\"",
+        "access_log.path = \"b\"",
+    ),
+    (
+        "global.access_log.format",
+        "access_log = { path = \"a\" }",
+        "access_log = { path = \"a\", format = \"$status\" }",
+    ),
+    ("global.log_level", "", "log_level = \"debug\""),
+    ("global.compress", "", "compress = { gzip = false }"),
+    ("global.compress.gzip", "", "compress.gzip = false"),
+    ("global.compress.brotli", "", "compress.brotli = false"),
+    ("global.compress.zstd", "", "compress.zstd = false"),
+    ("global.compress.min_length", "", "compress.min_length = 2"),
+    ("sites", "", "sites = [{ listen = 80, root = \"public\" }]"),
+    ("sites.name", "", "name = \"blog\""),
+    (
+        "sites.server_name",
+        "",
+        "server_name = [\"example.com\", \"*.example.com\", \"_\"]",
+    ),
+    (
+        "sites.listen",
+        "",
+        "listen = [\"unix:apus.sock\", \"[::1]:80\", \"systemd:web\"]",
+    ),
+    (
+        "sites.listen_tls",
+        "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\" }",
+        "listen_tls = 444\ntls = { cert = \"cert.pem\", key = \"key.pem\" }",
+    ),
+    ("sites.ipv6_only", "", "ipv6_only = true"),
+    (
+        "sites.unix_socket_mode",
+        "listen = \"unix:a\"",
+        "listen = \"unix:a\"\nunix_socket_mode = \"0600\"",
+    ),
+    (
+        "sites.proxy_protocol_from",
+        "",
+        "proxy_protocol_from = [\"10.0.0.0/8\", \"unix:\"]",
+    ),
+    (
+        "sites.tls",
+        "",
+        "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\" }",
+    ),
+    ("sites.tls.cert", TLS, OTHER_TLS),
+    ("sites.tls.key", TLS, OTHER_TLS),
+    ("sites.tls.certificates", TLS, PAIRS),
+    ("sites.tls.certificates.cert", TLS, PAIRS),
+    ("sites.tls.certificates.key", TLS, PAIRS),
+    // The only protocol there is, is what is offered without the key.
+    ("sites.tls.protocols", "", TLS_PROTOCOLS),
+    ("sites.tls.min_version", TLS, TLS_13),
+    ("sites.tls.client_auth", TLS_CLIENT, TLS_OPTIONAL),
+    ("sites.tls.client_ca", TLS, TLS_CLIENT),
+    ("sites.force_https", TLS, TLS_FORCED),
+    ("sites.hsts", TLS, TLS_HSTS),
+    ("sites.hsts.max_age", TLS_HSTS, TLS_HSTS_AGE),
+    (
+        "sites.hsts.include_subdomains",
+        TLS_HSTS,
+        TLS_HSTS_SUBDOMAINS,
+    ),
+    ("sites.hsts.preload", TLS_HSTS, TLS_HSTS_PRELOAD),
+    ("sites.preset", "", "preset = \"spa\""),
+    ("sites.access_log", "", "access_log = \"access.log\""),
+    (
+        "sites.access_log.path",
+        "access_log.path = \"a\"",
+        "access_log.path = \"b\"",
+    ),
+    (
+        "sites.access_log.format",
+        "access_log = { path = \"a\" }",
+        "access_log = { path = \"a\", format = \"json\" }",
+    ),
+    ("sites.compress", "", "compress = { gzip = false }"),
+    ("sites.compress.gzip", "", "compress.gzip = false"),
+    ("sites.compress.brotli", "", "compress.brotli = false"),
+    ("sites.compress.zstd", "", "compress.zstd = false"),
+    (
+        "sites.compress.min_length",
+        "",
+        "compress.min_length = 0.25",
+    ),
+    ("sites.locations", "", "locations = [{ path = \"/a/\" }]"),
+    (
+        "sites.locations.path",
+        "locations = [{ path = \"/a/\" }]",
+        "locations = [{ path = \"= /a/\" }]",
+    ),
+    (
+        "sites.locations.handler",
+        "",
+        "locations = [{ path = \"/a/\", handler = \"static\" }]",
+    ),
+    (
+        "sites.locations.alias",
+        "locations = [{ path = \"/a/\" }]",
+        "locations = [{ path = \"/a/\", alias = \"other\" }]",
+    ),
+];
+
+/// Keys that sites and locations have alike.
+const CONTENT: &[(&str, &str, &str)] = &[
+    ("root", "", "root = \"other\""),
+    ("index", "", "index = [\"a.html\", \"b.html\"]"),
+    ("try_files", "", "try_files = [\"$uri\", \"=404\"]"),
+    ("listing", "", "listing = true"),
+    ("hidden_files", "", "hidden_files = true"),
+    ("symlinks", "", "symlinks = \"all\""),
+    ("mime", "", "mime = { xyz = \"text/x-xyz\" }"),
+    ("charset", "", "charset = \"\""),
+    (
+        "cache_control",
+        "",
+        "cache_control = { \"*.css\" = \"max-age=60\" }",
+    ),
+    ("headers", "", "headers = { remove = \"server\" }"),
+    ("headers.set", "", "headers.set = { x-a = \"$host\" }"),
+    ("headers.add", "", "headers.add = { x-a = \"b\" }"),
+    ("headers.remove", "", "headers.remove = \"x-a\""),
+    (
+        "request_headers",
+        "",
+        "request_headers = { remove = \"cookie\" }",
+    ),
+    (
+        "request_headers.set",
+        "",
+        "request_headers.set = { x-a = \"b\" }",
+    ),
+    (
+        "request_headers.add",
+        "",
+        "request_headers.add = { x-a = \"b\" }",
+    ),
+    (
+        "request_headers.remove",
+        "",
+        "request_headers.remove = \"x-a\"",
+    ),
+    (
+        "error_pages",
+        "",
+        "error_pages = { 404 = \"/404.html\", 5xx = \"/50x.html\" }",
+    ),
+    ("client_max_body_size", "", "client_max_body_size = 7"),
+    ("rewrite", "", "rewrite = [{ from = \"^/a\", to = \"/b\" }]"),
+    (
+        "rewrite.from",
+        "rewrite = [{ from = \"^/a\", to = \"/b\" }]",
+        "rewrite = [{ from = \"^/c\", to = \"/b\" }]",
+    ),
+    (
+        "rewrite.to",
+        "rewrite = [{ from = \"^/a\", to = \"/b\" }]",
+        "rewrite = [{ from = \"^/a\", to = \"/c\" }]",
+    ),
+    (
+        "rewrite.then",
+        "rewrite = [{ from = \"^/a\", to = \"/b\" }]",
+        "rewrite = [{ from = \"^/a\", to = \"/b\", then = \"permanent\" }]",
+    ),
+    (
+        "rewrite.when",
+        "rewrite = [{ from = \"^/a\", to = \"/b\" }]",
+        "rewrite = [{ from = \"^/a\", to = \"/b\", when = \"!-f $request_filename\" }]",
+    ),
+    ("return", "", "return = { status = 404 }"),
+    (
+        "return.status",
+        "return.status = 404",
+        "return.status = 410",
+    ),
+    (
+        "return.location",
+        "return = { status = 301, location = \"/a\" }",
+        "return = { status = 301, location = \"/b\" }",
+    ),
+    (
+        "return.text",
+        "return.status = 404",
+        "return = { status = 404, text = \"gone\" }",
+    ),
+    (
+        "return.content_type",
+        "return = { status = 404, text = \"gone\" }",
+        "return = { status = 404, text = \"gone\", content_type = \"text/x\" }",
+    ),
+];
+
+const TLS: &str = "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\" }";
+const OTHER_TLS: &str =
+    "listen_tls = 443\ntls = { cert = \"other-cert.pem\", key = \"other-key.pem\" }";
+const PAIRS: &str = "listen_tls = 443\ntls = { certificates = [\
+    { cert = \"cert.pem\", key = \"key.pem\" }, \
+    { cert = \"other-cert.pem\", key = \"other-key.pem\" }] }";
+const TLS_PROTOCOLS: &str = "listen_tls = 443\n\
+    tls = { cert = \"cert.pem\", key = \"key.pem\", protocols = \"http/1.1\" }";
+const TLS_13: &str =
+    "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", min_version = \"1.3\" }";
+const TLS_CLIENT: &str = "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", \
+    client_auth = \"required\", client_ca = \"cert.pem\" }";
+const TLS_OPTIONAL: &str = "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", \
+    client_auth = \"optional\", client_ca = \"cert.pem\" }";
+const TLS_FORCED: &str =
+    "listen_tls = 443\nforce_https = true\ntls = { cert = \"cert.pem\", key = \"key.pem\" }";
+const TLS_HSTS: &str =
+    "listen_tls = 443\nhsts = {}\ntls = { cert = \"cert.pem\", key = \"key.pem\" }";
+const TLS_HSTS_AGE: &str =
+    "listen_tls = 443\nhsts.max_age = 60\ntls = { cert = \"cert.pem\", key = \"key.pem\" }";
+const TLS_HSTS_SUBDOMAINS: &str = "listen_tls = 443\nhsts.include_subdomains = true\n\
+    tls = { cert = \"cert.pem\", key = \"key.pem\" }";
+const TLS_HSTS_PRELOAD: &str =
+    "listen_tls = 443\nhsts.preload = true\ntls = { cert = \"cert.pem\", key = \"key.pem\" }";
+
+fn plan(folder: &Path, text: &str) -> String {
+    match parse_in(folder, text) {
+        Ok(plan) => format!("{plan:?}"),
+        Err(diagnostics) => panic!("{text}\n{diagnostics}"),
+    }
+}
+
+/// The file in which the table of `key` holds `lines`.
+fn file(key: &str, lines: &str) -> String {
+    let default = |key: &str, line: &str| match lines.contains(key) {
+        true => String::new(),
+        false => format!("{line}\n"),
+    };
+    let site = |lines: &str| {
+        let listen = match lines.lines().any(|line| line.starts_with("listen =")) {
+            true => "",
+            false => "listen = 80\n",
+        };
+        let root = default("root =", "root = \"public\"");
+        format!("[[sites]]\n{listen}{root}{lines}\n")
+    };
+    if key.starts_with("sites.") {
+        site(lines)
+    } else if key.starts_with("global.") {
+        format!("[global]\n{lines}\n{}", site(""))
+    } else if key == "sites" {
+        match lines {
+            "" => site(""),
+            lines => lines.replace("80", "81"),
+        }
+    } else {
+        format!("{lines}\n{}", site(""))
+    }
+}
+
+#[test]
+fn every_key_changes_the_plan() {
+    let folder = folder();
+    let included = "[[sites]]\nlisten = 82\nroot = \"../public\"\n";
+    std::fs::write(folder.path().join("sites/a.toml"), included).unwrap();
+    let mut tried = BTreeSet::new();
+    let mut try_key = |key: &str, without: String, with: String| {
+        let (without, with) = (plan(folder.path(), &without), plan(folder.path(), &with));
+        assert_ne!(without, with, "{key} changes nothing");
+        tried.insert(key.to_owned());
+    };
+    for (key, without, with) in KEYS {
+        if *key == "sites.locations.handler" {
+            let of = |handler: &str| {
+                let fixed = "return = { status = 404 }";
+                file(
+                    key,
+                    &format!("locations = [{{ path = \"/a/\", {handler}{fixed} }}]"),
+                )
+            };
+            assert!(parse_in(folder.path(), &of("handler = \"static\", ")).is_err());
+            plan(folder.path(), &of("handler = \"return\", "));
+        }
+        try_key(key, file(key, without), file(key, with));
+    }
+    for (key, without, with) in CONTENT {
+        let site = format!("sites.{key}");
+        try_key(&site, file(&site, without), file(&site, with));
+        let location = format!("sites.locations.{key}");
+        let of = |keys: &str| {
+            let keys = match keys {
+                "" => String::new(),
+                keys => format!(", {keys}"),
+            };
+            let lines = format!("locations = [{{ path = \"/a/\"{keys} }}]");
+            file(&location, &lines).replace("[[sites]]\n", "[[sites]]\nroot = \"public\"\n")
+        };
+        let once = |text: String| match text.matches("root = \"public\"").count() {
+            2.. => text.replacen("root = \"public\"\n", "", 1),
+            _ => text,
+        };
+        try_key(&location, once(of(without)), once(of(with)));
+    }
+    let mut known = BTreeSet::new();
+    collect(&config::schema(), "", &mut known);
+    assert_eq!(tried, known, "keys without a test, or tests without a key");
+}
+
+/// The paths of all keys in a schema.
+fn collect(schema: &serde_json::Value, path: &str, paths: &mut BTreeSet<String>) {
+    let inner = ["anyOf"]
+        .iter()
+        .filter_map(|key| schema[key].as_array())
+        .flatten();
+    for schema in inner.chain(schema.get("items")) {
+        collect(schema, path, paths);
+    }
+    for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
+        let path = match path {
+            "" => name.clone(),
+            path => format!("{path}.{name}"),
+        };
+        collect(schema, &path, paths);
+        paths.insert(path);
+    }
+}
+
+#[test]
+fn the_reference_and_the_schema_are_current() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let schema = serde_json::to_string_pretty(&config::schema()).unwrap() + "\n";
+    for (name, text) in [
+        ("reference.md", config::reference()),
+        ("apus.schema.json", schema),
+    ] {
+        let path = root.join(name);
+        if std::env::var_os("APUS_BLESS").is_some() {
+            std::fs::create_dir_all(&root).unwrap();
+            std::fs::write(&path, &text).unwrap();
+        }
+        let found = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            found == text,
+            "docs/{name} is stale; APUS_BLESS=1 cargo test -p apus-server writes it anew"
+        );
+    }
+}

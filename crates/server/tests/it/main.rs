@@ -1,0 +1,6 @@
+//! Tests of the server as a library, by topic.
+
+#[cfg(test)]
+mod config;
+#[cfg(test)]
+mod config_keys;
