@@ -1,21 +1,19 @@
 //! Which media type a client would rather have: `Accept` (RFC 9110 section 12.5.1).
 
 use super::quality::{Quality, members, parameters};
+use crate::Headers;
 
 /// The one of `offered` (as `type/subtype`, lower case) that the `Accept` lines welcome most; of
 /// those welcome alike the first. `None` if all are refused; the first if there is no line.
 ///
 /// Members with parameters of their media type are ignored.
-pub fn choose<'a, 'b>(
-    values: impl Iterator<Item = &'a [u8]> + Clone,
-    offered: &[&'b str],
-) -> Option<&'b str> {
-    if values.clone().next().is_none() {
+pub fn choose<'a>(headers: &Headers, offered: &[&'a str]) -> Option<&'a str> {
+    if !headers.contains("accept") {
         return offered.first().copied();
     }
     let mut best = None;
     for media_type in offered {
-        let quality = quality(values.clone(), media_type);
+        let quality = quality(headers.get_all("accept"), media_type);
         if quality > best.map_or(Quality::NONE, |(quality, _)| quality) {
             best = Some((quality, *media_type));
         }
@@ -45,19 +43,17 @@ fn quality<'a>(values: impl Iterator<Item = &'a [u8]>, media_type: &str) -> Qual
 mod tests {
     use super::*;
 
+    const OFFERED: [&str; 2] = ["text/html", "application/json"];
+
     fn chosen(value: &str) -> Option<&'static str> {
-        choose(
-            [value.as_bytes()].into_iter(),
-            &["text/html", "application/json"],
-        )
+        let mut headers = Headers::new();
+        headers.try_append("accept", value).unwrap();
+        choose(&headers, &OFFERED)
     }
 
     #[test]
     fn takes_the_most_welcome_type() {
-        assert_eq!(
-            choose([].into_iter(), &["text/html", "application/json"]),
-            Some("text/html")
-        );
+        assert_eq!(choose(&Headers::new(), &OFFERED), Some("text/html"));
         assert_eq!(chosen("*/*"), Some("text/html"));
         assert_eq!(chosen("application/json"), Some("application/json"));
         assert_eq!(

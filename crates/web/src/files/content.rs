@@ -17,14 +17,8 @@ pub(super) const MAX_IN_MEMORY: u64 = 512 << 10;
 
 /// The content of a file as it was when it was opened.
 pub(super) enum Content {
-    Memory {
-        bytes: Bytes,
-        hash: u64,
-    },
-    File {
-        file: Arc<File>,
-        len: u64,
-    },
+    Memory { bytes: Bytes, hash: u64 },
+    File { file: Arc<File>, len: u64 },
 }
 
 impl From<Bytes> for Content {

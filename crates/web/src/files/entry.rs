@@ -95,12 +95,13 @@ impl Entry {
             && loaded.content.len() <= MAX_SOURCE
             && (is_in_memory || is_settled);
         let is_possible = |coding| may_compress && options.compression.allows(coding);
-        let is_negotiated = loaded.siblings.iter().any(Option::is_some)
-            || Coding::ALL.into_iter().any(is_possible);
+        let is_negotiated =
+            loaded.siblings.iter().any(Option::is_some) || Coding::ALL.into_iter().any(is_possible);
         let about = options.about(&path, is_negotiated);
         let mut coded = [const { Coded::Never }; 3];
         let codings = Coding::ALL.into_iter().zip(loaded.siblings);
-        for (slot, ((coding, sibling), identity)) in coded.iter_mut().zip(codings.zip(&identities)) {
+        for (slot, ((coding, sibling), identity)) in coded.iter_mut().zip(codings.zip(&identities))
+        {
             match (sibling, identity) {
                 (Some(content), Some(identity)) => {
                     let form = Representation::new(&about, content, coding, identity);
@@ -110,8 +111,7 @@ impl Entry {
                 _ => {}
             }
         }
-        let plain =
-            Representation::new(&about, loaded.content, Coding::Identity, &file.identity);
+        let plain = Representation::new(&about, loaded.content, Coding::Identity, &file.identity);
         Self {
             path,
             identities,

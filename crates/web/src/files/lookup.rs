@@ -1,7 +1,5 @@
 //! From the path of a request to what is there: a file, a folder, or nothing that is to be seen.
 
-use std::os::unix::ffi::OsStrExt;
-
 use apus_http::StatusCode;
 use apus_http::fields::Coding;
 use rustix::io::Errno;

@@ -99,8 +99,9 @@ impl Representation {
     /// The answer to a GET or HEAD.
     pub(super) fn respond(&self, request: &Request) -> Response {
         let headers = request.headers();
-        let is_plain =
-            |(name, _): (&str, &[u8])| !matches!(name.as_bytes(), [b'i', b'f', b'-', ..] | b"range");
+        let is_plain = |(name, _): (&str, &[u8])| {
+            !matches!(name.as_bytes(), [b'i', b'f', b'-', ..] | b"range")
+        };
         if headers.iter().all(is_plain) {
             return self.whole();
         }
@@ -116,7 +117,10 @@ impl Representation {
             Precondition::NotModified => {
                 return Response::with_shared_headers(
                     StatusCode::NOT_MODIFIED,
-                    Rc::clone(self.not_modified.get_or_init(|| self.not_modified_headers())),
+                    Rc::clone(
+                        self.not_modified
+                            .get_or_init(|| self.not_modified_headers()),
+                    ),
                     Body::Empty,
                 );
             }
@@ -146,7 +150,12 @@ impl Representation {
     /// Everything that would be in a 200 but for what describes content (section 15.4.5).
     fn not_modified_headers(&self) -> Rc<Headers> {
         let mut headers = Headers::clone(&self.headers);
-        for name in ["content-type", "content-length", "content-encoding", "accept-ranges"] {
+        for name in [
+            "content-type",
+            "content-length",
+            "content-encoding",
+            "accept-ranges",
+        ] {
             headers.remove(name);
         }
         Rc::new(headers)
@@ -183,7 +192,10 @@ impl Representation {
         // 128 bits nobody can foresee, so no content can hold them on purpose.
         let random = || RandomState::new().hash_one(self.content.len());
         let boundary = format!("{:016x}{:016x}", random(), random());
-        let media_type = headers.get_str("content-type").unwrap_or_default().to_owned();
+        let media_type = headers
+            .get_str("content-type")
+            .unwrap_or_default()
+            .to_owned();
         let _ = headers.try_insert(
             "content-type",
             format!("multipart/byteranges; boundary={boundary}"),

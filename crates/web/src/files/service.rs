@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use apus_http::fields::{AcceptEncoding, Coding};
-use apus_http::{
-    Answer, HeaderValue, Method, Request, Response, Service, StatusCode, header,
-};
+use apus_http::{Answer, HeaderValue, Method, Request, Response, Service, StatusCode, header};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
 use tokio::task::spawn_blocking;
@@ -47,7 +45,8 @@ struct Worker {
     options: Options,
     tree: Tree,
     clock: fn() -> Instant,
-    /// By the normal form of the path of a request.
+    /// By the normal form of the path of a request; or, for a page that answers for many paths, by
+    /// its path below the root without a slash at its start, which no request can have.
     cache: RefCell<Cache<Box<[u8]>, Cached, Weight>>,
     variants: Arc<Variants>,
     fallback: Option<Rc<dyn Service>>,
@@ -130,11 +129,8 @@ impl Worker {
         let now = (self.clock)();
         if is_read && let Some(entry) = self.cached(&path, now) {
             note(&request, || file_step(&entry, "in memory"));
-            return match self.choose(&entry, &path, &request) {
-                Choice::Form(form) => form.respond(&request).into(),
-                Choice::Make(coding) => make(entry, coding, request),
-                Choice::None => not_acceptable().into(),
-            };
+            let choice = self.choose(&entry, &path, &request);
+            return choice.respond(entry, request);
         }
         let path = path.into_owned();
         let found = self.look(now, |lookup| lookup.find(&path, request.query()));
@@ -147,9 +143,12 @@ impl Worker {
         if now.saturating_duration_since(entry.checked.get()) < REVALIDATE {
             return Some(entry);
         }
-        // What try_files or the page of an application answers for is kept under its own path, so
-        // the query has no part in what is found.
-        if let Found::File(found) = self.look(now, |lookup| lookup.find(path, None))
+        // The query only has a part in the last resort of try_files, which is kept as a page.
+        let found = self.look(now, |lookup| match path.first() {
+            Some(b'/') => lookup.find(path, None),
+            _ => lookup.find_below(path),
+        });
+        if let Found::File(found) = found
             && entry.is_made_from(&found)
         {
             entry.checked.set(now);
@@ -188,7 +187,11 @@ impl Worker {
             Found::File(found) => self.load(request, path, *found, now),
             Found::Unslashed => {
                 note(&request, || {
-                    Step::new(StepKind::File, "folder", "redirected to its path with a slash")
+                    Step::new(
+                        StepKind::File,
+                        "folder",
+                        "redirected to its path with a slash",
+                    )
                 });
                 add_slash(&request, &path).into()
             }
@@ -203,7 +206,11 @@ impl Worker {
             }
             Found::Last(Last::Rewrite(uri)) => {
                 note(&request, || {
-                    Step::new(StepKind::Rewrite, uri.as_str(), "no file of try_files is there")
+                    Step::new(
+                        StepKind::Rewrite,
+                        uri.as_str(),
+                        "no file of try_files is there",
+                    )
                 });
                 if request.set_path_and_query(&uri).is_err() {
                     return Response::new(StatusCode::NOT_FOUND).into();
@@ -230,7 +237,11 @@ impl Worker {
             && is_page(path)
         {
             note(&request, || {
-                Step::new(StepKind::Rewrite, page.as_str(), "the page of the application")
+                Step::new(
+                    StepKind::Rewrite,
+                    page.as_str(),
+                    "the page of the application",
+                )
             });
             return self.page(request, page.as_bytes(), status, now);
         }
@@ -243,7 +254,7 @@ impl Worker {
         Response::new(status).into()
     }
 
-    /// Answers with one file, by its path below the root.
+    /// Answers with one file, by its path below the root, for a path with nothing there.
     fn page(
         self: &Rc<Self>,
         request: Request,
@@ -251,11 +262,16 @@ impl Worker {
         status: StatusCode,
         now: Instant,
     ) -> Answer {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return not_read(&request).into();
+        }
+        let key = path.strip_prefix(b"/").unwrap_or(path);
+        if let Some(entry) = self.cached(key, now) {
+            note(&request, || file_step(&entry, "in memory"));
+            return self.choose(&entry, key, &request).respond(entry, request);
+        }
         match self.look(now, |lookup| lookup.find_below(path)) {
-            Found::File(found) => {
-                let path = [&*self.options.prefix, b"/", &found.path].concat();
-                self.load(request, path, *found, now)
-            }
+            Found::File(found) => self.load(request, key.to_owned(), *found, now),
             Found::Failed(failed) => Response::new(failed).into(),
             _ => Response::new(status).into(),
         }
@@ -274,7 +290,7 @@ impl Worker {
                 let entry = Rc::new(Entry::new(&self.options, found, loaded, now));
                 self.keep(&path, &entry);
                 note(&request, || file_step(&entry, "read from the page cache"));
-                self.respond(request, &path, entry)
+                self.choose(&entry, &path, &request).respond(entry, request)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let worker = Rc::clone(self);
@@ -288,7 +304,8 @@ impl Worker {
                             let entry = Rc::new(Entry::new(&worker.options, found, loaded, now));
                             worker.keep(&path, &entry);
                             note(&request, || file_step(&entry, "read from the disk"));
-                            worker.respond(request, &path, entry).wait().await
+                            let choice = worker.choose(&entry, &path, &request);
+                            choice.respond(entry, request).wait().await
                         }
                         Ok(Err(error)) => unreadable(&path, &error),
                         Err(error) => unreadable(&path, &io::Error::other(error)),
@@ -296,14 +313,6 @@ impl Worker {
                 })
             }
             Err(error) => unreadable(&path, &error).into(),
-        }
-    }
-
-    fn respond(&self, request: Request, path: &[u8], entry: Rc<Entry>) -> Answer {
-        match self.choose(&entry, path, &request) {
-            Choice::Form(form) => form.respond(&request).into(),
-            Choice::Make(coding) => make(entry, coding, request),
-            Choice::None => not_acceptable().into(),
         }
     }
 
@@ -392,6 +401,25 @@ enum Choice {
     None,
 }
 
+impl Choice {
+    fn respond(self, entry: Rc<Entry>, request: Request) -> Answer {
+        match self {
+            Self::Form(form) => {
+                note(&request, || {
+                    Step::new(
+                        StepKind::Content,
+                        form.coding.as_str(),
+                        "by accept-encoding",
+                    )
+                });
+                form.respond(&request).into()
+            }
+            Self::Make(coding) => make(entry, coding, request),
+            Self::None => not_acceptable().into(),
+        }
+    }
+}
+
 /// Compresses quickly for a client that accepts nothing that is there.
 fn make(entry: Rc<Entry>, coding: Coding, request: Request) -> Answer {
     Answer::later(async move {
@@ -425,10 +453,8 @@ fn not_read(request: &Request) -> Response {
 }
 
 fn not_acceptable() -> Response {
-    Response::new(StatusCode::NOT_ACCEPTABLE).with_header(
-        &header::VARY,
-        &HeaderValue::from_static("accept-encoding"),
-    )
+    Response::new(StatusCode::NOT_ACCEPTABLE)
+        .with_header(&header::VARY, &HeaderValue::from_static("accept-encoding"))
 }
 
 /// To the same path with a slash. The path starts with one slash and holds none twice, so the

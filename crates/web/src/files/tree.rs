@@ -67,9 +67,7 @@ impl Tree {
     }
 }
 
-const DIRECTORY: OFlags = OFlags::PATH
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::CLOEXEC);
+const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// `NONBLOCK`, for a FIFO would hold up the worker.
 const READ: OFlags = OFlags::RDONLY

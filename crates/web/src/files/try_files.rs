@@ -41,7 +41,9 @@ impl TryFiles {
     ///
     /// # Errors
     /// The list is empty, a path does not start with `/` or `$uri`, or a status is not one.
-    pub fn parse<S: AsRef<str>>(list: impl IntoIterator<Item = S>) -> Result<Self, InvalidTryFiles> {
+    pub fn parse<S: AsRef<str>>(
+        list: impl IntoIterator<Item = S>,
+    ) -> Result<Self, InvalidTryFiles> {
         let mut attempts = Vec::new();
         let mut last: Option<String> = None;
         for item in list {
@@ -138,7 +140,9 @@ impl fmt::Display for InvalidTryFiles {
         match self {
             Self::Empty => f.write_str("expected paths and a last resort, such as \"=404\""),
             Self::Path(path) => write!(f, "expected a path from / or $uri, found {path:?}"),
-            Self::Status(status) => write!(f, "expected a status such as \"=404\", found {status:?}"),
+            Self::Status(status) => {
+                write!(f, "expected a status such as \"=404\", found {status:?}")
+            }
         }
     }
 }
@@ -151,8 +155,13 @@ mod tests {
 
     #[test]
     fn expands_the_path_of_the_request() {
-        let list = TryFiles::parse(["$uri", "$uri/", "/cache$uri.html", "/index.php?q=$uri&$args"])
-            .unwrap();
+        let list = TryFiles::parse([
+            "$uri",
+            "$uri/",
+            "/cache$uri.html",
+            "/index.php?q=$uri&$args",
+        ])
+        .unwrap();
         let attempts: Vec<_> = list.attempts(b"/a b/").collect();
         assert_eq!(
             attempts,
@@ -171,7 +180,12 @@ mod tests {
     #[test]
     fn refuses_what_is_no_list() {
         assert_eq!(TryFiles::parse([""; 0]), Err(InvalidTryFiles::Empty));
-        for list in [&["uri", "=404"][..], &["$uri", "index.html"], &["$uri", "=4"], &["=100"]] {
+        for list in [
+            &["uri", "=404"][..],
+            &["$uri", "index.html"],
+            &["$uri", "=4"],
+            &["=100"],
+        ] {
             assert!(TryFiles::parse(list).is_err(), "{list:?}");
         }
     }

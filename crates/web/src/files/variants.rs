@@ -175,7 +175,11 @@ pub(super) enum Effort {
 }
 
 /// The content in another coding; `None` if that is not notably smaller.
-pub(super) fn compress(content: &[u8], coding: Coding, effort: Effort) -> io::Result<Option<Bytes>> {
+pub(super) fn compress(
+    content: &[u8],
+    coding: Coding,
+    effort: Effort,
+) -> io::Result<Option<Bytes>> {
     let made = match coding {
         Coding::Identity => return Ok(None),
         Coding::Gzip => {
