@@ -1,0 +1,224 @@
+//! The content of requests: streamed to handlers with back-pressure, drained, or refused.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use apus_http::{Answer, Response, StatusCode};
+use bytes::Bytes;
+
+use crate::harness::{Server, collector, eventually, ok, paths, service};
+
+fn echo() -> Arc<dyn apus_http::ServiceFactory> {
+    service(|mut request| ok(request.take_body()).into())
+}
+
+#[test]
+fn reads_chunked_content_with_trailers() {
+    let server = Server::start(collector());
+    let mut client = server.connect();
+    client.send(
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
+         5;ext=\"1\"\r\nhello\r\n6\r\n world\r\n0\r\nX-Sum: 7\r\nAuthorization: no\r\n\r\n",
+    );
+    assert_eq!(client.read_response().text(), "hello world[x-sum=7]");
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nok");
+    assert_eq!(client.read_response().text(), "ok");
+}
+
+#[test]
+fn reads_large_content_whole() {
+    let server = Server::start(collector());
+    let mut client = server.connect();
+    let content: Vec<u8> = (0..5_000_000_u32).map(|index| (index % 251) as u8).collect();
+    client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", content.len()));
+    client.send(&content);
+    assert!(client.read_response().body == content);
+}
+
+#[test]
+fn a_handler_that_does_not_read_stalls_the_client_and_takes_no_memory() {
+    let go = Arc::new(AtomicBool::new(false));
+    let waits = Arc::clone(&go);
+    let server = Server::start(service(move |mut request| {
+        let go = Arc::clone(&waits);
+        Answer::later(async move {
+            while !go.load(Ordering::Relaxed) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            let content = crate::harness::collect(&mut request.take_body()).await.unwrap();
+            ok(content.len().to_string())
+        })
+    }));
+    let mut client = server.connect();
+    let len: usize = 64 * 1024 * 1024;
+    client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n"));
+    client.stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+    let block = vec![b'x'; 64 * 1024];
+    let mut sent = 0;
+    let stalled = loop {
+        match client.stream.write(&block[..block.len().min(len - sent)]) {
+            Ok(written) => sent += written,
+            Err(error) => break error,
+        }
+        assert!(sent < len, "all was taken though nobody read it");
+    };
+    assert!(matches!(stalled.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut));
+    assert!(server.totals().bytes_in < 1024 * 1024, "{:?}", server.totals());
+    go.store(true, Ordering::Relaxed);
+    client.stream.set_write_timeout(Some(crate::harness::PATIENCE)).unwrap();
+    while sent < len {
+        sent += client.stream.write(&block[..block.len().min(len - sent)]).unwrap();
+    }
+    assert_eq!(client.read_response().text(), len.to_string());
+}
+
+#[test]
+fn echoes_content_while_it_still_comes() {
+    let server = Server::start(echo());
+    let mut client = server.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client.send("5\r\nfirst\r\n");
+    let head = client.read_head_response();
+    assert_eq!(head.field("transfer-encoding"), Some("chunked"));
+    assert_eq!(client.exactly(10).unwrap(), b"5\r\nfirst\r\n");
+    client.send("6\r\nsecond\r\n");
+    assert_eq!(client.exactly(11).unwrap(), b"6\r\nsecond\r\n");
+    client.send("0\r\nX-T: 1\r\n\r\n");
+    assert_eq!(client.exactly(13).unwrap(), b"0\r\nx-t: 1\r\n\r\n");
+}
+
+#[test]
+fn echoes_large_content_both_ways_at_once() {
+    let server = Server::start(echo());
+    let mut client = server.connect();
+    let content: Arc<[u8]> = (0..8_000_000_u32).map(|index| (index % 249) as u8).collect();
+    let mut writer = client.stream.try_clone().unwrap();
+    let sent = Arc::clone(&content);
+    let sender = std::thread::spawn(move || {
+        let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", sent.len());
+        writer.write_all(head.as_bytes()).unwrap();
+        writer.write_all(&sent).unwrap();
+    });
+    let received = client.read_response();
+    sender.join().unwrap();
+    assert_eq!(received.field("content-length"), Some("8000000"));
+    assert!(*received.body == *content);
+    // The connection goes on.
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nok");
+    assert_eq!(client.read_response().text(), "ok");
+}
+
+#[test]
+fn asks_for_expected_content_when_it_is_read() {
+    let server = Server::start(collector());
+    let mut client = server.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
+    assert_eq!(client.read_response().head, "HTTP/1.1 100 Continue\r\n\r\n");
+    client.send("hello");
+    let received = client.read_response();
+    assert_eq!((received.status, received.text().as_str()), (200, "hello"));
+    assert_eq!(received.field("connection"), None);
+}
+
+#[test]
+fn refuses_expected_content_early_and_closes() {
+    let server = Server::start(service(|_| Response::new(StatusCode::PAYLOAD_TOO_LARGE).into()));
+    let mut client = server.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
+    let received = client.read_response();
+    assert_eq!((received.status, received.field("connection")), (413, Some("close")));
+    client.assert_closed();
+}
+
+#[test]
+fn asks_for_expected_content_that_an_answer_streams_back() {
+    let server = Server::start(echo());
+    let mut client = server.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
+    assert_eq!(client.read_response().head, "HTTP/1.1 100 Continue\r\n\r\n");
+    client.send("hello");
+    assert_eq!(client.read_response().text(), "hello");
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nok");
+    assert_eq!(client.read_response().text(), "ok");
+}
+
+#[test]
+fn drains_a_little_unread_content_and_goes_on() {
+    let server = Server::start(paths());
+    let mut client = server.connect();
+    let content = "x".repeat(200 * 1024);
+    client.send(format!(
+        "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{content}",
+        content.len()
+    ));
+    let received = client.read_response();
+    assert_eq!((received.text().as_str(), received.field("connection")), ("/a", None));
+    client.send(format!(
+        "POST /b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{content}\r\n0\r\n\r\n",
+        content.len()
+    ));
+    assert_eq!(client.read_response().text(), "/b");
+    assert_eq!(client.get("/c").text(), "/c");
+}
+
+#[test]
+fn much_unread_content_ends_the_connection_and_not_the_answer() {
+    let server = Server::start(paths());
+    let content = "x".repeat(10 * 1024 * 1024);
+    for framing in [
+        format!("Content-Length: {}\r\n\r\n{content}", content.len()),
+        format!("Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{content}\r\n0\r\n\r\n", content.len()),
+    ] {
+        let mut client = server.connect();
+        // A client that reads nothing before it has sent everything.
+        client.send(format!("POST /refused HTTP/1.1\r\nHost: a\r\n{framing}"));
+        client.send("GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(client.read_response().text(), "/refused");
+        client.assert_closed();
+    }
+    assert_eq!(server.totals().requests, 2);
+}
+
+#[test]
+fn drops_a_handler_whose_client_went_away() {
+    struct Gone(Arc<AtomicBool>);
+    impl Drop for Gone {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let gone = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&gone);
+    let server = Server::start(service(move |_| {
+        let guard = Gone(Arc::clone(&seen));
+        Answer::later(async move {
+            let _guard = guard;
+            std::future::pending().await
+        })
+    }));
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    server.wait_for("the request", |totals| totals.requests == 1);
+    drop(client);
+    eventually("the end of the handler", || gone.load(Ordering::Relaxed));
+}
+
+#[test]
+fn a_client_that_leaves_midway_is_told_to_the_handler() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let server = Server::start(service(move |mut request| {
+        let tell = tell.clone();
+        Answer::later(async move {
+            let result = crate::harness::collect(&mut request.take_body()).await;
+            tell.send(result.map_err(|error| error.to_string())).unwrap();
+            ok(Bytes::new())
+        })
+    }));
+    let mut client = server.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf");
+    drop(client);
+    let result = told.recv_timeout(crate::harness::PATIENCE).unwrap();
+    assert_eq!(result.unwrap_err(), "the peer disconnected before the content ended");
+}

@@ -1,0 +1,340 @@
+//! An engine in this process and clients that say exactly what a test wants said.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use apus_http::{Answer, Body, BodyError, BodyStream, Frame, Request, Response, StatusCode};
+use apus_http::{ServiceFactory, service_fn};
+use apus_net::{Engine, Limits, ListenAddress, Listener, Plan, Totals};
+
+/// How long a test waits for what must come. Long, since the machine may be busy.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running engine.
+pub(crate) struct Server {
+    pub(crate) engine: Engine,
+}
+
+impl Server {
+    /// One worker with the default limits.
+    pub(crate) fn start(service: Arc<dyn ServiceFactory>) -> Self {
+        Self::with_limits(Limits::default(), service)
+    }
+
+    pub(crate) fn with_limits(limits: Limits, service: Arc<dyn ServiceFactory>) -> Self {
+        Self::run(Plan { limits, ..plan(vec![listener(local(), service)]) })
+    }
+
+    pub(crate) fn run(plan: Plan) -> Self {
+        Self { engine: Engine::start(plan).unwrap() }
+    }
+
+    /// The address of the first TCP listener.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.addresses()[0]
+    }
+
+    /// The addresses of the TCP listeners.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        let tcp = |address: &ListenAddress| match address {
+            ListenAddress::Tcp { address, .. } => Some(*address),
+            _ => None,
+        };
+        self.engine.status().listening.iter().filter_map(tcp).collect()
+    }
+
+    pub(crate) fn connect(&self) -> Client<TcpStream> {
+        Client::new(connect(self.address()).unwrap())
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        self.engine.status().totals()
+    }
+
+    /// Waits until the counters are as they have to become.
+    pub(crate) fn wait_for(&self, what: &str, reached: impl Fn(&Totals) -> bool) {
+        eventually(what, || reached(&self.totals()));
+    }
+
+    /// A request over a connection of its own, which shows that the server is well.
+    pub(crate) fn assert_serves(&self) {
+        let mut client = self.connect();
+        client.send("GET /well HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(client.read_response().status, 200);
+    }
+
+    pub(crate) fn stop(&self, within: Duration) {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+            .block_on(self.engine.stop(within));
+    }
+}
+
+/// Waits for a condition.
+pub(crate) fn eventually(what: &str, mut reached: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !reached() {
+        assert!(start.elapsed() < PATIENCE, "{what} did not come about");
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+/// A plan of one worker.
+pub(crate) fn plan(listeners: Vec<Listener>) -> Plan {
+    Plan { workers: NonZeroUsize::MIN, limits: Limits::default(), server_field: None, listeners }
+}
+
+pub(crate) fn listener(address: ListenAddress, service: Arc<dyn ServiceFactory>) -> Listener {
+    Listener { address, tls: None, proxy_protocol_from: Vec::new(), service }
+}
+
+/// A free port of 127.0.0.1.
+pub(crate) fn local() -> ListenAddress {
+    tcp("127.0.0.1:0")
+}
+
+pub(crate) fn tcp(address: &str) -> ListenAddress {
+    ListenAddress::Tcp { address: address.parse().unwrap(), ipv6_only: false }
+}
+
+pub(crate) fn service<F>(call: F) -> Arc<dyn ServiceFactory>
+where
+    F: Fn(Request) -> Answer + Clone + Send + Sync + 'static,
+{
+    Arc::new(move || service_fn(call.clone()))
+}
+
+/// Answers with the path.
+pub(crate) fn paths() -> Arc<dyn ServiceFactory> {
+    service(|request| ok(request.path().to_owned()).into())
+}
+
+/// Answers with the whole content of the request, or 400 with what was wrong with it.
+pub(crate) fn collector() -> Arc<dyn ServiceFactory> {
+    service(|mut request| {
+        Answer::later(async move {
+            match collect(&mut request.take_body()).await {
+                Ok(content) => ok(content),
+                Err(error) => Response::text(StatusCode::BAD_REQUEST, error.to_string()),
+            }
+        })
+    })
+}
+
+pub(crate) async fn collect(body: &mut Body) -> Result<Vec<u8>, BodyError> {
+    let mut content = Vec::new();
+    while let Some(frame) = body.frame().await {
+        match frame? {
+            Frame::Data(bytes) => content.extend_from_slice(&bytes),
+            Frame::File(_) => panic!("a client sent a file"),
+            Frame::Trailers(trailers) => {
+                for (name, value) in trailers.iter() {
+                    content.extend_from_slice(format!("[{name}={}]", text(value)).as_bytes());
+                }
+            }
+        }
+    }
+    Ok(content)
+}
+
+pub(crate) fn ok(body: impl Into<Body>) -> Response {
+    Response::text(StatusCode::OK, body)
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A body whose frames a function gives.
+pub(crate) fn frames<F>(length: Option<u64>, next: F) -> Body
+where
+    F: FnMut(&mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> + 'static,
+{
+    Body::stream(Frames { next, length })
+}
+
+/// A body of these frames, all at hand.
+pub(crate) fn ready_frames(length: Option<u64>, all: Vec<Result<Frame, BodyError>>) -> Body {
+    let mut all = all.into_iter();
+    frames(length, move |_| Poll::Ready(all.next()))
+}
+
+struct Frames<F> {
+    next: F,
+    length: Option<u64>,
+}
+
+impl<F> BodyStream for Frames<F>
+where
+    F: FnMut(&mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>>,
+{
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        let polled = (self.next)(cx);
+        if let (Some(left), Poll::Ready(Some(Ok(Frame::Data(bytes))))) = (&mut self.length, &polled)
+        {
+            *left = left.saturating_sub(bytes.len() as u64);
+        }
+        polled
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        self.length
+    }
+}
+
+/// Connects, with a limit on every read and write.
+pub(crate) fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = socket2::Socket::new(
+        socket2::Domain::for_address(address),
+        socket2::Type::STREAM,
+        Some(socket2::Protocol::TCP),
+    )?;
+    socket.connect_timeout(&address.into(), PATIENCE)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_write_timeout(Some(PATIENCE))?;
+    socket.set_tcp_nodelay(true)?;
+    Ok(socket.into())
+}
+
+/// A client over any stream.
+pub(crate) struct Client<S> {
+    pub(crate) stream: S,
+    unread: Vec<u8>,
+}
+
+/// A response as the client got it.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(crate) status: u16,
+    /// Status line and field lines.
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+    /// The trailer section as it came.
+    pub(crate) trailers: String,
+}
+
+impl Received {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        self.head.lines().skip(1).find_map(|line| {
+            let (field, value) = line.split_once(':')?;
+            field.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
+    pub(crate) fn text(&self) -> String {
+        text(&self.body)
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    pub(crate) fn new(stream: S) -> Self {
+        Self { stream, unread: Vec::new() }
+    }
+
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).unwrap();
+        self.stream.flush().unwrap();
+    }
+
+    pub(crate) fn get(&mut self, path: &str) -> Received {
+        self.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        self.read_response()
+    }
+
+    /// Reads a final response to a method other than HEAD.
+    pub(crate) fn read_response(&mut self) -> Received {
+        self.try_response(false).expect("a response")
+    }
+
+    /// Reads a response that has no content whatever its fields say.
+    pub(crate) fn read_head_response(&mut self) -> Received {
+        self.try_response(true).expect("a response")
+    }
+
+    /// Reads a response, or tells why there is none that is whole.
+    pub(crate) fn try_response(&mut self, headless: bool) -> io::Result<Received> {
+        let head = text(&self.until(b"\r\n\r\n")?);
+        let status = head.get(9..12).and_then(|code| code.parse().ok()).expect("a status line");
+        let mut received = Received { status, head, body: Vec::new(), trailers: String::new() };
+        if headless || status < 200 || status == 204 || status == 304 {
+            return Ok(received);
+        }
+        if received.field("transfer-encoding") == Some("chunked") {
+            loop {
+                let line = text(&self.until(b"\r\n")?);
+                let size = usize::from_str_radix(line.trim(), 16).expect("a chunk size");
+                if size == 0 {
+                    break;
+                }
+                received.body.extend(self.exactly(size)?);
+                assert_eq!(self.exactly(2)?, b"\r\n");
+            }
+            loop {
+                let line = text(&self.until(b"\r\n")?);
+                if line == "\r\n" {
+                    break;
+                }
+                received.trailers.push_str(&line);
+            }
+        } else if let Some(length) = received.field("content-length") {
+            received.body = self.exactly(length.parse().expect("a length"))?;
+        } else {
+            received.body = self.rest()?;
+        }
+        Ok(received)
+    }
+
+    pub(crate) fn exactly(&mut self, len: usize) -> io::Result<Vec<u8>> {
+        while self.unread.len() < len {
+            self.fill()?;
+        }
+        Ok(self.unread.drain(..len).collect())
+    }
+
+    fn until(&mut self, end: &[u8]) -> io::Result<Vec<u8>> {
+        loop {
+            if let Some(at) = self.unread.windows(end.len()).position(|window| window == end) {
+                return Ok(self.unread.drain(..at + end.len()).collect());
+            }
+            self.fill()?;
+        }
+    }
+
+    /// All that comes until the stream ends in order.
+    pub(crate) fn rest(&mut self) -> io::Result<Vec<u8>> {
+        let mut rest = std::mem::take(&mut self.unread);
+        self.stream.read_to_end(&mut rest)?;
+        Ok(rest)
+    }
+
+    fn fill(&mut self) -> io::Result<()> {
+        let mut buffer = vec![0; 64 * 1024];
+        match self.stream.read(&mut buffer)? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            read => {
+                self.unread.extend_from_slice(&buffer[..read]);
+                Ok(())
+            }
+        }
+    }
+
+    /// The server ended the connection in order and said nothing more.
+    pub(crate) fn assert_closed(&mut self) {
+        assert_eq!(text(&self.rest().expect("an end in order")), "");
+    }
+
+    /// The server ended the connection, in order or by a reset, and said nothing more.
+    pub(crate) fn assert_cut(&mut self) {
+        let mut rest = std::mem::take(&mut self.unread);
+        if let Err(error) = self.stream.read_to_end(&mut rest) {
+            assert_ne!(error.kind(), io::ErrorKind::WouldBlock, "the connection is still open");
+        }
+        assert_eq!(text(&rest), "");
+    }
+}
