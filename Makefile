@@ -28,10 +28,14 @@ bench: ## Apus against nginx and the floor on this machine; BENCH="--case 1k-c64
 	python3 bench/compare.py $(BENCH)
 
 fuzz: ## every fuzz target for FUZZ_SECONDS each (nightly Rust, cargo-fuzz)
-	@cd fuzz && for target in $$(cargo +nightly fuzz list); do \
+	@command -v cargo-fuzz >/dev/null || $(CARGO) install --quiet --locked cargo-fuzz
+	@for target in $$(cargo +nightly fuzz list); do \
 		echo "== $$target"; \
 		cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
+
+conformance: ## HTTP/1.1 by the tables of its RFCs, by class of attack, and beside hyper
+	$(CARGO) test --locked -p apus-http --test it
 
 tools: ## install what the tests need, as far as it is missing
 	@.ci/tools
