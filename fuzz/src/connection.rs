@@ -1,0 +1,107 @@
+//! A server connection that is fed, and what it read.
+
+use apus_http::h1::{
+    Event, HeadLimits, ProtocolError, RequestHead, ResponseHead, ServerConnection,
+};
+use apus_http::{Headers, StatusCode};
+
+pub(crate) const LIMITS: HeadLimits = HeadLimits {
+    target_bytes: 256,
+    head_bytes: 1024,
+    fields: 16,
+};
+
+pub(crate) const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
+
+/// All requests of a connection, each answered with 200 once it was read.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Transcript {
+    pub(crate) requests: Vec<Read>,
+    pub(crate) error: Option<ProtocolError>,
+    /// Bytes up to the end of the last event.
+    pub(crate) consumed: usize,
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) struct Read {
+    pub(crate) head: RequestHead,
+    pub(crate) content: Vec<u8>,
+    pub(crate) trailers: Option<Headers>,
+    pub(crate) complete: bool,
+}
+
+impl Transcript {
+    /// Of input that comes in pieces of these many bytes, over and over.
+    pub(crate) fn in_pieces(input: &[u8], sizes: &[usize]) -> Self {
+        let mut transcript = Self::default();
+        let mut connection = ServerConnection::new(LIMITS);
+        let mut sizes = sizes.iter().cycle();
+        let (mut start, mut end) = (0, 0);
+        while end < input.len() && transcript.error.is_none() {
+            let size = sizes.next().copied().unwrap_or(input.len()).max(1);
+            end = input.len().min(end.saturating_add(size));
+            start += transcript.read(&mut connection, &input[start..end]);
+        }
+        if transcript.error.is_none() {
+            transcript.consumed = start;
+        }
+        transcript
+    }
+
+    pub(crate) fn at_once(input: &[u8]) -> Self {
+        Self::in_pieces(input, &[])
+    }
+
+    /// Panics unless the input reads the same however it is split.
+    pub(crate) fn however_split(input: &[u8], size: usize) -> Self {
+        let at_once = Self::at_once(input);
+        assert_eq!(at_once, Self::in_pieces(input, &[1]));
+        assert_eq!(at_once, Self::in_pieces(input, &[size, 1, size / 2]));
+        at_once
+    }
+
+    fn read(&mut self, connection: &mut ServerConnection, input: &[u8]) -> usize {
+        let mut start = 0;
+        loop {
+            let (consumed, event) = match connection.handle_input(&input[start..]) {
+                Ok(found) => found,
+                Err(error) => {
+                    assert_eq!(connection.handle_input(b""), Err(error));
+                    assert!(!connection.keeps_alive());
+                    self.error = Some(error);
+                    return start;
+                }
+            };
+            let taken = &input[start..start + consumed];
+            start += consumed;
+            match event {
+                Event::Incomplete => return start,
+                Event::Request(head) => self.requests.push(Read {
+                    head,
+                    content: Vec::new(),
+                    trailers: None,
+                    complete: false,
+                }),
+                Event::Data(range) => {
+                    assert!(!range.is_empty());
+                    let read = self.requests.last_mut().unwrap();
+                    read.content.extend_from_slice(&taken[range]);
+                }
+                Event::End(trailers) => self.requests.last_mut().unwrap().trailers = trailers,
+            }
+            if connection.request_body_done() {
+                self.requests.last_mut().unwrap().complete = true;
+                let mut out = Vec::new();
+                let head = ResponseHead {
+                    status: StatusCode::OK,
+                    headers: &Headers::new(),
+                    content_length: Some(0),
+                    date: DATE,
+                    server: None,
+                };
+                connection.send_head(head, &mut out);
+                connection.send_end(None, &mut out);
+            }
+        }
+    }
+}

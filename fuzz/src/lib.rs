@@ -1,0 +1,50 @@
+//! The fuzz targets: functions that take bytes and panic when a property does not hold.
+
+mod connection;
+mod http1;
+mod proxy;
+
+use std::process::ExitCode;
+
+pub use http1::{chunked, request_head, response_head};
+pub use proxy::proxy_protocol;
+
+/// A fuzz target.
+pub type Target = fn(&[u8]);
+
+/// Every target with the name of its folder of seeds.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("chunked", chunked),
+    ("proxy_protocol", proxy_protocol),
+    ("request_head", request_head),
+    ("response_head", response_head),
+];
+
+/// Makes a program of a target: under libFuzzer its loop, otherwise one that replays files.
+#[macro_export]
+macro_rules! run {
+    ($target:ident) => {
+        #[cfg(fuzzing)]
+        libfuzzer_sys::fuzz_target!(|data: &[u8]| $crate::$target(data));
+
+        #[cfg(not(fuzzing))]
+        fn main() -> std::process::ExitCode {
+            $crate::replay($crate::$target)
+        }
+    };
+}
+
+/// Runs a target over the files named on the command line.
+pub fn replay(target: Target) -> ExitCode {
+    let mut code = ExitCode::SUCCESS;
+    for path in std::env::args_os().skip(1) {
+        match std::fs::read(&path) {
+            Ok(data) => target(&data),
+            Err(error) => {
+                eprintln!("{}: {error}", path.display());
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    code
+}
