@@ -16,8 +16,10 @@
 #![forbid(unsafe_code)]
 
 mod app;
+mod compress;
 mod error_pages;
 mod extract;
+pub mod files;
 mod handler;
 mod middleware;
 pub mod path;
@@ -27,9 +29,11 @@ pub mod sites;
 pub mod trace;
 
 pub use app::App;
+pub use compress::Compressed;
 pub use extract::{
     Extension, Form, FromRequest, FromRequestHead, Matched, Path, Query, Rejection, State,
 };
+pub use files::Files;
 pub use handler::{Handler, ReadsContent};
 pub use middleware::{Middleware, Next};
 pub use respond::{

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use apus_http::fields::Coding;
-use apus_http::{HeaderValue, Headers, Service, ServiceFactory};
+use apus_http::{HeaderName, HeaderValue, Headers, Service, ServiceFactory};
 
 pub use glob::{Glob, InvalidGlob};
 pub use service::{FilesService, Kind};
@@ -247,6 +247,13 @@ impl Files {
     #[must_use]
     pub fn headers(mut self, headers: Headers) -> Self {
         self.options.headers = headers;
+        self
+    }
+
+    /// As [`Files::headers`], for one more field besides those given before.
+    #[must_use]
+    pub(crate) fn field(mut self, name: &HeaderName, value: &HeaderValue) -> Self {
+        self.options.headers.insert(name, value);
         self
     }
 

@@ -62,13 +62,24 @@ impl FieldChange {
         })
     }
 
-    /// The line it adds to every response alike, whatever else there is.
+    /// The line it gives every message alike.
     pub(super) fn as_static_line(&self) -> Option<(&HeaderName, &HeaderValue)> {
         match &self.action {
-            Action::Set(Value::Static(value)) | Action::Add(Value::Static(value)) => {
-                Some((&self.name, value))
-            }
+            Action::Set(Value::Static(value)) => Some((&self.name, value)),
             _ => None,
+        }
+    }
+
+    /// Whether these lines are as the change would have them, so that lines which are shared need
+    /// not be copied.
+    pub(super) fn is_made(&self, headers: &Headers) -> bool {
+        match &self.action {
+            Action::Set(Value::Static(value)) => {
+                let mut lines = headers.get_all(self.name.as_str());
+                lines.next() == Some(value.as_bytes()) && lines.next().is_none()
+            }
+            Action::Remove => !headers.contains(&self.name),
+            _ => false,
         }
     }
 

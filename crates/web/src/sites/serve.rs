@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use apus_http::{
     Answer, Body, FileRange, HeaderName, HeaderValue, Method, Request, RequestParts, Response,
-    Service, StatusCode, header,
+    Service, ServiceFactory, StatusCode, header,
 };
 
-use super::fields::FieldChange;
+use super::fields::{FieldChange, Hsts};
 use super::location::{Matcher, Pattern};
 use super::observe::{OnCompletion, WorkerObserver};
 use super::respond::Return;
@@ -20,7 +20,9 @@ use super::rewrite::{self, Rewrite, Rewritten};
 use super::settings::{ErrorPage, Settings};
 use super::site::{ForceHttps, Handler, Location, Site};
 use super::template::{Captures, Scope};
+use crate::compress::Wish;
 use crate::error_pages::{self, ErrorFormat};
+use crate::files::{Compression, Files};
 use crate::path::{self, InvalidPath};
 use crate::trace::{self, Step, StepKind, Trace};
 
@@ -39,6 +41,7 @@ struct Inner {
     outside: Place,
     force_https: Option<ForceHttps>,
     hsts: Option<HeaderValue>,
+    compression: Option<Compression>,
     observer: Option<Rc<dyn WorkerObserver>>,
     /// Whether an error page is another answer of the site, so that requests have to be kept.
     replays: bool,
@@ -64,6 +67,8 @@ enum Action {
     Service {
         name: Arc<str>,
         service: Rc<dyn Service>,
+        /// Whether what it answers may be compressed.
+        compresses: bool,
     },
 }
 
@@ -75,6 +80,7 @@ struct Exchange {
     is_secure: bool,
     /// Changes of response fields that depend on the request, resolved.
     changes: Option<Vec<FieldChange>>,
+    compression: Option<Wish>,
     observer: Option<OnCompletion>,
     replay: Option<Request>,
     trace: Option<Trace>,
@@ -85,7 +91,7 @@ impl SiteService {
         let locations: Box<[Place]> = site
             .locations
             .iter()
-            .map(|location| Place::of_location(location, &site.settings))
+            .map(|location| Place::of_location(location, site))
             .collect();
         let outside = Place::new(&site.settings);
         let replays = locations.iter().chain([&outside]).any(|place| {
@@ -98,7 +104,8 @@ impl SiteService {
             locations,
             outside,
             force_https: site.force_https,
-            hsts: site.hsts.and_then(super::fields::Hsts::value),
+            hsts: site.hsts.and_then(Hsts::value),
+            compression: site.compression,
             observer: site.observer.as_ref().map(|observer| observer.worker()),
             replays,
         }))
@@ -121,6 +128,7 @@ impl Service for SiteService {
             format: ErrorFormat::of(&request),
             is_secure: request.is_secure(),
             changes: None,
+            compression: None,
             observer,
             replay: site.replays.then(|| replay_of(&request)),
             trace: Trace::of(&request),
@@ -250,7 +258,14 @@ impl Inner {
                 self.with_scope(place, &request, captures, |scope| answer.respond(scope))
                     .into()
             }
-            Action::Service { name, service } => {
+            Action::Service {
+                name,
+                service,
+                compresses,
+            } => {
+                if *compresses && let Some(compression) = self.compression {
+                    exchange.compression = Some(Wish::of(&request, compression));
+                }
                 trace::note(&request, || {
                     Step::new(StepKind::Handler, &**name, "the location says so")
                 });
@@ -290,6 +305,13 @@ impl Inner {
         }
         match self.place(&exchange).error_pages.get(&response.status()) {
             None => {
+                if let Some(trace) = &exchange.trace {
+                    trace.push(Step::new(
+                        StepKind::Content,
+                        "the default error page",
+                        format!("the status is {}", response.status()),
+                    ));
+                }
                 error_pages::fill(&mut response, exchange.format);
                 self.seal(exchange, response).into()
             }
@@ -355,6 +377,7 @@ impl Inner {
             format,
             is_secure: request.is_secure(),
             changes: None,
+            compression: None,
             observer: None,
             replay: None,
             trace: None,
@@ -377,14 +400,29 @@ impl Inner {
         let place = self.place(&exchange);
         let changes = exchange.changes.as_ref().unwrap_or(&place.response_fields);
         for change in changes {
-            change.apply(response.headers_mut());
+            if !change.is_made(response.headers()) {
+                change.apply(response.headers_mut());
+            }
         }
         if exchange.is_secure
             && let Some(hsts) = &self.hsts
+            && response.headers().get(header::STRICT_TRANSPORT_SECURITY) != Some(hsts.as_bytes())
         {
             response
                 .headers_mut()
                 .insert(&header::STRICT_TRANSPORT_SECURITY, hsts);
+        }
+        if let Some(wish) = exchange.compression {
+            wish.apply(&mut response);
+        }
+        if let Some(trace) = exchange.trace
+            && let Some(coding) = response.headers().get_str("content-encoding")
+        {
+            trace.push(Step::new(
+                StepKind::Content,
+                coding,
+                "the client accepts it",
+            ));
         }
         if let Some(observer) = exchange.observer {
             response.on_complete(observer);
@@ -412,19 +450,44 @@ impl Place {
         }
     }
 
-    fn of_location(location: &Location, site: &Settings) -> Self {
+    fn of_location(location: &Location, site: &Site) -> Self {
+        let settings = site.settings.refined(&location.settings);
+        let action = match &location.handler {
+            Handler::Return(answer) => Action::Return(answer.clone()),
+            Handler::Service { name, factory } => Action::Service {
+                name: name.clone(),
+                service: factory.service(),
+                compresses: true,
+            },
+            Handler::Files(files) => Action::Service {
+                name: "static files".into(),
+                service: with_fields(files, &settings, site).service(),
+                compresses: false,
+            },
+        };
         Self {
             pattern: Some(location.pattern.clone()),
-            action: match &location.handler {
-                Handler::Return(answer) => Action::Return(answer.clone()),
-                Handler::Service { name, factory } => Action::Service {
-                    name: name.clone(),
-                    service: factory.service(),
-                },
-            },
-            ..Self::new(&site.refined(&location.settings))
+            action,
+            ..Self::new(&settings)
         }
     }
+}
+
+/// The files with the lines that every response gets, so that they are in memory with them.
+fn with_fields(files: &Files, settings: &Settings, site: &Site) -> Files {
+    let mut files = files.clone();
+    for change in &settings.response_fields {
+        if let Some((name, value)) = change.as_static_line() {
+            files = files.field(name, value);
+        }
+    }
+    // Where clear text is redirected, all files go over TLS.
+    if site.force_https.is_some()
+        && let Some(hsts) = site.hsts.and_then(Hsts::value)
+    {
+        files = files.field(&header::STRICT_TRANSPORT_SECURITY, &hsts);
+    }
+    files
 }
 
 impl ForceHttps {

@@ -13,6 +13,7 @@ use super::observe::Observer;
 use super::respond::Return;
 use super::serve::SiteService;
 use super::settings::Settings;
+use crate::files::{Compression, Files};
 
 /// A site: its names, its locations, and what holds for all of them.
 #[derive(Clone)]
@@ -23,6 +24,7 @@ pub struct Site {
     pub(super) settings: Settings,
     pub(super) force_https: Option<ForceHttps>,
     pub(super) hsts: Option<Hsts>,
+    pub(super) compression: Option<Compression>,
     pub(super) observer: Option<Arc<dyn Observer>>,
 }
 
@@ -37,6 +39,7 @@ pub struct Location {
 #[derive(Clone)]
 pub(super) enum Handler {
     Return(Return),
+    Files(Box<Files>),
     Service {
         name: Arc<str>,
         factory: Arc<dyn ServiceFactory>,
@@ -71,6 +74,7 @@ impl Site {
             settings: Settings::new(),
             force_https: None,
             hsts: None,
+            compression: None,
             observer: None,
         }
     }
@@ -117,6 +121,13 @@ impl Site {
         self
     }
 
+    /// Compresses what is not files; those have [`Files::compression`].
+    #[must_use]
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.compression = Some(compression);
+        self
+    }
+
     /// Watches the requests of the site.
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
@@ -150,6 +161,15 @@ impl Location {
                 name: name.into(),
                 factory: Arc::new(factory),
             },
+            settings: Settings::new(),
+        }
+    }
+
+    /// A location of static files.
+    pub fn files(pattern: Pattern, files: Files) -> Self {
+        Self {
+            pattern,
+            handler: Handler::Files(Box::new(files)),
             settings: Settings::new(),
         }
     }
