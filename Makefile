@@ -5,7 +5,7 @@ CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 DENY := $(shell command -v cargo-deny || echo .tools/bin/cargo-deny)
 
-.PHONY: help run test lint bench fuzz conformance tools clean
+.PHONY: help run test lint bench soak fuzz conformance tools clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -26,6 +26,9 @@ lint: ## format, clippy, documentation, licences and sources of dependencies
 
 bench: ## Apus against nginx and the floor on this machine; BENCH="--case 1k-c64 --rounds 3"
 	python3 bench/compare.py $(BENCH)
+
+soak: ## Apus under load, reloaded every two seconds; SOAK="--seconds 600"
+	python3 bench/soak.py $(SOAK)
 
 fuzz: ## every fuzz target for FUZZ_SECONDS each (nightly Rust, cargo-fuzz)
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install --quiet --locked cargo-fuzz

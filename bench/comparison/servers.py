@@ -48,11 +48,10 @@ APUS_CONFIGURATION = """\
 [global]
 worker_threads = 1
 keepalive_timeout = 300
-admin_listen = ""
+control_socket = "apus.sock"
 
 [[sites]]
 name = "bench"
-server_name = ["bench.test"]
 listen = ["127.0.0.1:{clear}"]
 listen_tls = ["127.0.0.1:{tls}"]
 root = "files"

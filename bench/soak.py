@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Apus under load for minutes, reloaded every two seconds: no request may fail, nothing may grow."""
+
+import argparse
+import concurrent.futures
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from comparison import cases, host, load, process, servers
+
+# The first part of a soak fills caches and pools; growth is counted from there.
+WARM_UP = 0.25
+MEMORY_SLACK = 4 * cases.MB
+DESCRIPTOR_SLACK = 16
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=int, default=180, help="how long (default 180)")
+    parser.add_argument("--apus", type=Path, help="an apus binary, instead of building this checkout's")
+    options = parser.parse_args()
+
+    host.install_what_is_missing()
+    host.raise_descriptor_limit()
+    binary = (options.apus or servers.build_apus()).resolve()
+    servers.prepare(cases.FILES)
+    server_core, load_core = host.cores()
+    server = servers.start_apus(server_core, binary)
+    try:
+        sys.exit(soak(server, binary, load_core, options.seconds))
+    finally:
+        server.stop()
+
+
+def soak(server, binary, core, seconds):
+    def run(path, tls, close):
+        return load.wrk(core, server.url(path, tls), 32, seconds, close)
+
+    loads = {
+        "clear, kept alive": ("/1k.html", False, False),
+        "clear, closed": ("/10k.html", False, True),
+        "TLS, kept alive": ("/100k.bin", True, False),
+        "TLS, closed": ("/12b.html", True, True),
+    }
+    reloads, failures, samples = 0, [], []
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        running = {name: pool.submit(run, *what) for name, what in loads.items()}
+        started = time.monotonic()
+        while not all(one.done() for one in running.values()):
+            time.sleep(2)
+            server.check()
+            done = subprocess.run([binary, "reload", servers.RUN / "apus.toml"], capture_output=True, text=True)
+            reloads += 1
+            if done.returncode:
+                failures.append(done.stderr.strip())
+            samples.append((time.monotonic() - started, process.memory_bytes(server.pid), descriptors(server.pid)))
+
+    errors = 0
+    for name, one in running.items():
+        result = one.result()
+        errors += result["errors"]
+        print(f"{name:<20}{result['requests']:>12,.0f} requests  {result['errors']} errors")
+    settled = [sample for sample in samples if sample[0] >= seconds * WARM_UP] or samples
+    # Halves are compared by their peaks: what is held for a moment does not count as growth.
+    middle = len(settled) // 2
+    early, late = settled[: middle or 1], settled[middle:]
+    memory = max(s[1] for s in late) - max(s[1] for s in early)
+    files = max(s[2] for s in late) - max(s[2] for s in early)
+    print(f"{reloads} reloads, {len(failures)} failed")
+    print(f"memory: peak {max(s[1] for s in settled) / cases.MB:.1f} MB, {memory / cases.MB:+.1f} MB in the second half")
+    print(f"descriptors: peak {max(s[2] for s in settled)}, {files:+} in the second half")
+    for failure in failures[:3]:
+        print("reload:", failure)
+    good = not errors and not failures and memory <= MEMORY_SLACK and files <= DESCRIPTOR_SLACK
+    print("good" if good else "FAILED")
+    return 0 if good else 1
+
+
+def descriptors(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+if __name__ == "__main__":
+    main()
