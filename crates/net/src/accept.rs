@@ -90,7 +90,9 @@ fn enter(worker: &Rc<Worker>, listener: &Rc<LiveListener>, socket: Socket, peer:
             return;
         }
     }
-    let place = worker.table.enter(peer.ip(), limits.connections_per_address);
+    let place = worker
+        .table
+        .enter(peer.ip(), limits.connections_per_address);
     let counted = worker.all.enter(limits.max_connections);
     let (Some(place), Some(counted)) = (place, counted) else {
         worker.counters.refused.add(1);

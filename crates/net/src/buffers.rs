@@ -19,7 +19,10 @@ pub(crate) struct Buffers {
 impl Buffers {
     /// An empty buffer of [`BUFFER`] bytes or more.
     pub(crate) fn take(&self) -> Vec<u8> {
-        self.free.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(BUFFER))
+        self.free
+            .borrow_mut()
+            .pop()
+            .unwrap_or_else(|| Vec::with_capacity(BUFFER))
     }
 
     /// Takes a buffer back.

@@ -31,8 +31,9 @@ impl Clock {
         let ticks = self.start.elapsed().as_millis() / TICK.as_millis();
         self.ticks.set(u32::try_from(ticks).unwrap_or(u32::MAX - 1));
         let now = SystemTime::now();
-        let second =
-            now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
+        let second = now
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |elapsed| elapsed.as_secs());
         if self.second.replace(second) != second {
             let text = httpdate::fmt_http_date(now);
             if let Ok(date) = <[u8; 29]>::try_from(text.as_bytes()) {

@@ -43,8 +43,13 @@ pub(crate) async fn serve(
         Some(settings) => {
             place.busy(&worker.clock, worker.limits().handshake_timeout);
             // Boxed: a connection in clear text has no room to keep for a handshake.
-            let handshake =
-                Box::pin(tls::accept(&settings, socket, &place, &worker.buffers, early));
+            let handshake = Box::pin(tls::accept(
+                &settings,
+                socket,
+                &place,
+                &worker.buffers,
+                early,
+            ));
             early = Vec::new();
             match handshake.await {
                 Ok((stream, tls)) => {
@@ -61,7 +66,10 @@ pub(crate) async fn serve(
             }
         }
     };
-    h1::Connection::new(worker, listener, &place, transport, info, early).serve().await;
+    let mut connection = h1::Connection::new(worker, listener, &place, transport, info, early);
+    if let Some(tunnel) = connection.serve().await {
+        tunnel(connection.into_duplex()).await;
+    }
 }
 
 fn count_failure(worker: &Worker, error: &io::Error) {

@@ -9,7 +9,10 @@ pub(crate) struct Counter(AtomicU64);
 impl Counter {
     /// Adds without a locked instruction: there is one writer.
     pub(crate) fn add(&self, more: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+        self.0.store(
+            self.0.load(Ordering::Relaxed).wrapping_add(more),
+            Ordering::Relaxed,
+        );
     }
 
     pub(crate) fn set(&self, value: u64) {

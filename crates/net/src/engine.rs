@@ -53,7 +53,9 @@ pub struct Status {
 impl Status {
     /// The sum over all workers.
     pub fn totals(&self) -> Totals {
-        self.workers.iter().fold(Totals::default(), |sum, worker| sum.plus(&worker.totals))
+        self.workers
+            .iter()
+            .fold(Totals::default(), |sum, worker| sum.plus(&worker.totals))
     }
 }
 
@@ -75,7 +77,10 @@ impl Engine {
             all: Arc::default(),
             ended,
         });
-        let engine = Self { shared, ended: receiver };
+        let engine = Self {
+            shared,
+            ended: receiver,
+        };
         let mut state = engine.shared.lock();
         let cores = cores();
         for index in 0..state.plan.workers.get() {
@@ -83,7 +88,12 @@ impl Engine {
             let counters = Arc::new(Counters::default());
             let restarts = Arc::default();
             let commands = spawn(&engine.shared, index, core, Arc::clone(&counters))?;
-            state.workers.push(Running { commands, counters, core, restarts });
+            state.workers.push(Running {
+                commands,
+                counters,
+                core,
+                restarts,
+            });
         }
         state.hand_out(&Arc::clone(&state.plan), &state.bound)?;
         drop(state);
@@ -140,7 +150,11 @@ impl Engine {
                     totals: worker.counters.read(),
                 })
                 .collect(),
-            listening: state.bound.iter().map(|bound| bound.local().clone()).collect(),
+            listening: state
+                .bound
+                .iter()
+                .map(|bound| bound.local().clone())
+                .collect(),
         }
     }
 }
@@ -150,7 +164,9 @@ impl Drop for Engine {
         let mut state = self.shared.lock();
         state.stopping = true;
         for worker in &state.workers {
-            let _ = worker.commands.send(Command::Stop { within: Duration::ZERO });
+            let _ = worker.commands.send(Command::Stop {
+                within: Duration::ZERO,
+            });
         }
         state.bound.clear();
     }
@@ -193,14 +209,24 @@ fn run_plan(
         .collect::<io::Result<_>>()
         .map_err(StartError::worker)?;
     let (done, waiting) = oneshot::channel();
-    let _ = commands.send(Command::Run { plan: Arc::clone(plan), sockets, done });
+    let _ = commands.send(Command::Run {
+        plan: Arc::clone(plan),
+        sockets,
+        done,
+    });
     Ok(waiting)
 }
 
 /// Waits for a worker, also on a thread that runs a runtime of its own: workers answer within
 /// moments, and nothing else goes on while a plan changes.
 fn wait_blocking(done: Done) -> Option<io::Result<()>> {
-    thread::scope(|scope| scope.spawn(|| done.blocking_recv().ok()).join().ok().flatten())
+    thread::scope(|scope| {
+        scope
+            .spawn(|| done.blocking_recv().ok())
+            .join()
+            .ok()
+            .flatten()
+    })
 }
 
 /// Binds what the plan listens on, in its order, with the sockets that are there already.
@@ -208,7 +234,10 @@ fn bind(plan: &Plan, existing: &[Arc<Bound>]) -> Result<Vec<Arc<Bound>>, StartEr
     plan.listeners
         .iter()
         .map(|listener| {
-            match existing.iter().find(|bound| *bound.address() == listener.address) {
+            match existing
+                .iter()
+                .find(|bound| *bound.address() == listener.address)
+            {
                 Some(bound) => Ok(Arc::clone(bound)),
                 None => Bound::new(&listener.address, plan.workers.get())
                     .map(Arc::new)
@@ -229,7 +258,12 @@ fn spawn(
     counters: Arc<Counters>,
 ) -> Result<mpsc::UnboundedSender<Command>, StartError> {
     let (sender, commands) = mpsc::unbounded_channel();
-    let setup = Setup { index, counters, all: Arc::clone(&shared.all), commands };
+    let setup = Setup {
+        index,
+        counters,
+        all: Arc::clone(&shared.all),
+        commands,
+    };
     let shared = Arc::clone(shared);
     thread::Builder::new()
         .name(format!("apus-worker-{index}"))
@@ -273,8 +307,13 @@ fn replace(shared: &Arc<Shared>, index: usize) {
         return;
     }
     let (plan, bound) = (Arc::clone(&state.plan), state.bound.clone());
-    let Some(worker) = state.workers.get_mut(index) else { return };
-    tracing::error!(worker = index, "a worker died and is replaced; its connections are lost");
+    let Some(worker) = state.workers.get_mut(index) else {
+        return;
+    };
+    tracing::error!(
+        worker = index,
+        "a worker died and is replaced; its connections are lost"
+    );
     worker.restarts.fetch_add(1, Ordering::Relaxed);
     let started = spawn(shared, index, worker.core, Arc::clone(&worker.counters))
         .and_then(|commands| run_plan(&commands, index, &plan, &bound).map(|_| commands));
@@ -287,7 +326,11 @@ fn replace(shared: &Arc<Shared>, index: usize) {
 /// The cores that this process may use.
 fn cores() -> Vec<usize> {
     rustix::thread::sched_getaffinity(None)
-        .map(|set| (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect())
+        .map(|set| {
+            (0..rustix::thread::CpuSet::MAX_CPU)
+                .filter(|core| set.is_set(*core))
+                .collect()
+        })
         .unwrap_or_default()
 }
 
@@ -334,7 +377,10 @@ pub struct StartError {
 
 impl StartError {
     fn worker(source: io::Error) -> Self {
-        Self { address: None, source }
+        Self {
+            address: None,
+            source,
+        }
     }
 
     /// The address that cannot be listened on, if that is the reason.

@@ -70,7 +70,10 @@ impl Bound {
                     address = listener.local_addr()?;
                     bound.sockets.push(BoundSocket::Tcp(listener));
                 }
-                bound.local = ListenAddress::Tcp { address, ipv6_only: *ipv6_only };
+                bound.local = ListenAddress::Tcp {
+                    address,
+                    ipv6_only: *ipv6_only,
+                };
             }
             ListenAddress::Unix { path, mode } => {
                 let listener = unix_listener(path, *mode)?;
@@ -129,7 +132,11 @@ fn refuse_taken(address: SocketAddr, ipv6_only: bool) -> io::Result<()> {
 }
 
 fn tcp_socket(address: SocketAddr, ipv6_only: bool) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     if address.is_ipv6() {
         socket.set_only_v6(ipv6_only)?;
     }
@@ -170,7 +177,11 @@ fn unix_listener(path: &Path, mode: u32) -> io::Result<UnixListener> {
 /// The sockets that systemd passed (sd_listen_fds(3)), by name and by index.
 static INHERITED: LazyLock<Mutex<HashMap<String, OwnedFd>>> = LazyLock::new(|| {
     let mut sockets = HashMap::new();
-    let number = |name: &str| env::var(name).ok().and_then(|value| value.parse::<i32>().ok());
+    let number = |name: &str| {
+        env::var(name)
+            .ok()
+            .and_then(|value| value.parse::<i32>().ok())
+    };
     if number("LISTEN_PID").and_then(|pid| u32::try_from(pid).ok()) == Some(std::process::id()) {
         let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
         let mut names = names.split(':');
@@ -178,7 +189,9 @@ static INHERITED: LazyLock<Mutex<HashMap<String, OwnedFd>>> = LazyLock::new(|| {
             // SAFETY: LISTEN_PID says that these descriptors were passed to this process for us to
             // own, and this runs once.
             let socket = unsafe { OwnedFd::from_raw_fd(FIRST_INHERITED + index) };
-            let name = names.next().filter(|name| !name.is_empty() && *name != "unknown");
+            let name = names
+                .next()
+                .filter(|name| !name.is_empty() && *name != "unknown");
             if let Some(name) = name
                 && let Ok(copy) = socket.try_clone()
             {
@@ -195,7 +208,11 @@ fn inherited(name: &str) -> io::Result<BoundSocket> {
     let socket = sockets.get(name).ok_or_else(|| {
         let mut known: Vec<_> = sockets.keys().map(String::as_str).collect();
         known.sort_unstable();
-        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        let known = if known.is_empty() {
+            "none".to_owned()
+        } else {
+            known.join(", ")
+        };
         io::Error::new(
             io::ErrorKind::NotFound,
             format!("systemd passed no socket of this name; it passed: {known}"),

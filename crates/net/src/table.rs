@@ -158,7 +158,12 @@ impl Table {
             *entry = Some(Rc::clone(&slot));
         }
         self.open.set(self.open.get() + 1);
-        Some(Place { table: Rc::clone(self), slot, index, address })
+        Some(Place {
+            table: Rc::clone(self),
+            slot,
+            index,
+            address,
+        })
     }
 
     /// How many connections are open.
@@ -200,7 +205,11 @@ impl Table {
 
     /// Wakes every connection, to see what has changed around it.
     pub(crate) fn wake_all(&self) {
-        self.slots.borrow().iter().flatten().for_each(|slot| slot.wake());
+        self.slots
+            .borrow()
+            .iter()
+            .flatten()
+            .for_each(|slot| slot.wake());
     }
 }
 

@@ -24,7 +24,11 @@ use crate::tls::TlsSettings;
 /// What a worker is told.
 pub(crate) enum Command {
     /// Take this plan over. The sockets are those of its listeners, in order.
-    Run { plan: Arc<Plan>, sockets: Vec<BoundSocket>, done: oneshot::Sender<io::Result<()>> },
+    Run {
+        plan: Arc<Plan>,
+        sockets: Vec<BoundSocket>,
+        done: oneshot::Sender<io::Result<()>>,
+    },
     /// Accept nothing more, let open requests end within the time, then end.
     Stop { within: Duration },
     /// Panic, to see that the worker is replaced.
@@ -83,7 +87,10 @@ struct Parts {
 
 impl LiveListener {
     fn new(parts: Parts) -> Self {
-        Self { parts: RefCell::new(parts), removed: Cell::new(false) }
+        Self {
+            parts: RefCell::new(parts),
+            removed: Cell::new(false),
+        }
     }
 
     /// What answers the next request.
@@ -142,7 +149,12 @@ pub(crate) enum Ended {
 
 /// Runs a worker on this thread until it is told to stop.
 pub(crate) async fn run(setup: Setup) -> Ended {
-    let Setup { index, counters, all, mut commands } = setup;
+    let Setup {
+        index,
+        counters,
+        all,
+        mut commands,
+    } = setup;
     let worker = Rc::new(Worker {
         clock: Clock::new(),
         buffers: Buffers::default(),

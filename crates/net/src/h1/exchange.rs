@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use apus_http::h1::{BodyFraming, ContentFraming, Event, RequestHead};
 use apus_http::{
-    Answer, Body, BodyError, Completion, Frame, Method, Outcome, Request, RequestParts, Response, StatusCode,
+    Answer, Body, BodyError, Completion, Frame, Method, Outcome, Request, RequestParts, Response,
+    StatusCode,
 };
 
 use super::content::Content;
@@ -79,7 +80,10 @@ impl Connection<'_> {
     fn panicked(&self) -> Response {
         self.worker.counters.panics.add(1);
         tracing::error!(peer = %self.info.peer, "a handler panicked; its client got a 500");
-        Response::text(StatusCode::INTERNAL_SERVER_ERROR, "500 Internal Server Error\n")
+        Response::text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "500 Internal Server Error\n",
+        )
     }
 
     /// Waits for a handler while it reads the content, or while nothing else is to do.
@@ -198,7 +202,8 @@ impl Connection<'_> {
                     if incoming.waiting_since.is_none() {
                         incoming.waiting_since = Some(self.worker.clock.ticks());
                         self.input.rest(&self.worker.buffers);
-                        self.place.busy(&self.worker.clock, self.limits.body_timeout);
+                        self.place
+                            .busy(&self.worker.clock, self.limits.body_timeout);
                     }
                     return Ok(Poll::Pending);
                 }
@@ -237,7 +242,9 @@ impl Connection<'_> {
     ) -> io::Result<Option<End>> {
         if let Some(incoming) = incoming
             && !self.codec.request_body_done()
-            && incoming.left.is_some_and(|left| left > self.limits.drain_bytes)
+            && incoming
+                .left
+                .is_some_and(|left| left > self.limits.drain_bytes)
         {
             self.codec.close();
         }
@@ -286,14 +293,17 @@ impl Connection<'_> {
                 let _ = self.flush().await;
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
-            Err(Broken::Client { error, .. }) => return Err(error),
+            Err(Broken::Client { error, .. }) => {
+                eprintln!("DBG {error:?}");
+                return Err(error);
+            }
         }
         if self.codec.is_tunnel() {
             self.flush().await?;
             return Ok(tunnel.map(End::Tunnel));
         }
         if !self.codec.request_body_done() && self.codec.keeps_alive() {
-            self.drain(incoming).await?;
+            Box::pin(self.drain(incoming)).await?;
         }
         if !self.codec.keeps_alive() {
             self.flush().await?;
@@ -319,16 +329,18 @@ impl Connection<'_> {
                 Ok(0)
             }
             Body::Bytes(bytes) => {
-                self.send_bytes(&bytes).await.map_err(|error| Broken::Client { error, sent: 0 })?;
+                self.send_bytes(&bytes)
+                    .await
+                    .map_err(|error| Broken::Client { error, sent: 0 })?;
                 self.codec.send_end(None, &mut self.out);
                 Ok(bytes.len() as u64)
             }
             Body::File(range) => {
-                self.send_file(&range).await?;
+                Box::pin(self.send_file(&range)).await?;
                 self.codec.send_end(None, &mut self.out);
                 Ok(range.len)
             }
-            Body::Stream(_) => self.send_stream(body, framing, incoming).await,
+            Body::Stream(_) => Box::pin(self.send_stream(body, framing, incoming)).await,
         }
     }
 
@@ -383,6 +395,7 @@ impl Connection<'_> {
         }
         if length.is_some_and(|length| sent < length) {
             tracing::error!("the content of a response is shorter than it said");
+            eprintln!("DBG {sent:?} {length:?}");
             return Err(Broken::Source { sent });
         }
         self.codec.send_end(trailers.as_ref(), &mut self.out);
@@ -435,7 +448,8 @@ impl Connection<'_> {
     async fn drain(&mut self, incoming: &mut Option<Incoming>) -> io::Result<()> {
         self.flush().await?;
         let mut left = self.limits.drain_bytes;
-        self.place.busy(&self.worker.clock, self.limits.body_timeout);
+        self.place
+            .busy(&self.worker.clock, self.limits.body_timeout);
         loop {
             match self.codec.handle_input(self.input.unread()) {
                 Ok((consumed, event)) => {

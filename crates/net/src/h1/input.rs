@@ -18,7 +18,10 @@ pub(super) struct Input {
 
 impl Input {
     pub(super) fn new(early: Vec<u8>) -> Self {
-        Self { buffer: early, start: 0 }
+        Self {
+            buffer: early,
+            start: 0,
+        }
     }
 
     pub(super) fn unread(&self) -> &[u8] {
@@ -50,7 +53,11 @@ impl Input {
         if self.buffer.capacity() == 0 {
             return;
         }
-        let kept = if self.is_empty() { Vec::new() } else { self.unread().to_vec() };
+        let kept = if self.is_empty() {
+            Vec::new()
+        } else {
+            self.unread().to_vec()
+        };
         self.start = 0;
         buffers.put(std::mem::replace(&mut self.buffer, kept));
     }

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use apus_http::h1::{Event, HeadLimits, ProtocolError, RequestHead, ServerConnection};
-use apus_http::{ConnectionInfo, Headers, StatusCode, Tunnel};
+use apus_http::{ConnectionInfo, Duplex, Headers, StatusCode, Tunnel};
 
 use self::input::Input;
 use self::write::Written;
@@ -87,8 +87,8 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Serves the connection to its end.
-    pub(crate) async fn serve(mut self) {
+    /// Serves the connection to its end; tells what takes it over then, if anything does.
+    pub(crate) async fn serve(&mut self) -> Option<Tunnel> {
         let end = self.serve_requests().await;
         // What is left in `out` could not be written.
         self.settle_written(false);
@@ -97,17 +97,22 @@ impl<'a> Connection<'a> {
                 self.place.busy(&self.worker.clock, LINGER);
                 let _ = self.place.wait(|cx| self.transport.poll_shutdown(cx)).await;
             }
-            Ok(End::Linger) => self.linger().await,
-            Ok(End::Tunnel(tunnel)) => {
-                self.place.untimed();
-                tunnel(Box::new(tunnel::Raw::new(self.transport, self.input))).await;
-            }
+            // What is rare is boxed, so that an idle connection keeps no room for it.
+            Ok(End::Linger) => Box::pin(self.linger()).await,
+            Ok(End::Tunnel(tunnel)) => return Some(tunnel),
             Err(error) => {
                 if error.kind() == io::ErrorKind::TimedOut {
                     self.worker.counters.timeouts.add(1);
                 }
             }
         }
+        None
+    }
+
+    /// The connection as a tunnel has it.
+    pub(crate) fn into_duplex(self) -> Box<dyn Duplex> {
+        self.place.untimed();
+        Box::new(tunnel::Raw::new(self.transport, self.input))
     }
 
     async fn serve_requests(&mut self) -> io::Result<End> {
@@ -152,15 +157,18 @@ impl<'a> Connection<'a> {
             let idle = self.codec.is_idle() && self.input.is_empty();
             if !idle {
                 if !timed {
-                    self.place.busy(&self.worker.clock, self.limits.head_timeout);
+                    self.place
+                        .busy(&self.worker.clock, self.limits.head_timeout);
                     timed = true;
                 }
             } else if self.is_ending() {
                 return Ok(None);
             } else if self.requests == 0 {
-                self.place.idle(&self.worker.clock, self.limits.head_timeout);
+                self.place
+                    .idle(&self.worker.clock, self.limits.head_timeout);
             } else {
-                self.place.idle(&self.worker.clock, self.limits.idle_timeout);
+                self.place
+                    .idle(&self.worker.clock, self.limits.idle_timeout);
             }
             match self.read_more(idle).await {
                 Ok(0) => return Ok(None),

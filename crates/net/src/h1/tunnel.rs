@@ -17,7 +17,11 @@ pub(super) struct Raw {
 
 impl Raw {
     pub(super) fn new(transport: Transport, early: Input) -> Self {
-        Self { transport, early, read: Vec::new() }
+        Self {
+            transport,
+            early,
+            read: Vec::new(),
+        }
     }
 }
 

@@ -43,8 +43,13 @@ impl Connection<'_> {
         }
         let before = self.out.len();
         let (date, server) = (self.worker.clock.date(), self.worker.server_field());
-        let head =
-            ResponseHead { status, headers, content_length, date: &date, server: server.as_deref() };
+        let head = ResponseHead {
+            status,
+            headers,
+            content_length,
+            date: &date,
+            server: server.as_deref(),
+        };
         let framing = self.codec.send_head(head, &mut self.out);
         drop(server);
         (framing, (self.out.len() - before) as u64)
@@ -88,13 +93,18 @@ impl Connection<'_> {
         let whole = self.out.len() + body.len();
         while *sent < whole {
             let out = self.out.get(*sent..).unwrap_or_default();
-            let body = body.get(sent.saturating_sub(self.out.len())..).unwrap_or_default();
+            let body = body
+                .get(sent.saturating_sub(self.out.len())..)
+                .unwrap_or_default();
             let written = if out.is_empty() {
                 ready!(self.transport.poll_write(cx, &[IoSlice::new(body)]))?
             } else if body.is_empty() {
                 ready!(self.transport.poll_write(cx, &[IoSlice::new(out)]))?
             } else {
-                ready!(self.transport.poll_write(cx, &[IoSlice::new(out), IoSlice::new(body)]))?
+                ready!(
+                    self.transport
+                        .poll_write(cx, &[IoSlice::new(out), IoSlice::new(body)])
+                )?
             };
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
@@ -132,7 +142,8 @@ impl Connection<'_> {
             }
             if progress || !*timed {
                 *timed = true;
-                self.place.busy(&self.worker.clock, self.limits.send_timeout);
+                self.place
+                    .busy(&self.worker.clock, self.limits.send_timeout);
             }
         }
         polled
@@ -250,7 +261,9 @@ impl Connection<'_> {
                 }
             }
         };
-        let result = self.write_out_and(buffer.get(..read).unwrap_or_default()).await;
+        let result = self
+            .write_out_and(buffer.get(..read).unwrap_or_default())
+            .await;
         self.worker.buffers.put(buffer);
         result.map(|()| read as u64)
     }
@@ -258,7 +271,10 @@ impl Connection<'_> {
     /// Remembers who wants to know when the answer that was encoded last has left.
     pub(super) fn note_written(&mut self, observers: Vec<Observer>, completion: Completion) {
         let complete = completion.outcome == Outcome::Complete;
-        self.written.push(Written { observers, completion });
+        self.written.push(Written {
+            observers,
+            completion,
+        });
         if !complete {
             let arrived = self.arrived;
             for written in self.written.drain(..) {
@@ -300,9 +316,9 @@ fn read_cached(range: &FileRange, buffer: &mut [u8], offset: u64) -> Option<io::
         Ok(read) => Some(Ok(read)),
         Err(Errno::AGAIN) => None,
         // A file system that cannot tell is one in memory, or is read as it is.
-        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Some(
-            rustix::io::preadv(&*range.file, &mut buffers, offset).map_err(Into::into),
-        ),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+            Some(rustix::io::preadv(&*range.file, &mut buffers, offset).map_err(Into::into))
+        }
         Err(error) => Some(Err(error.into())),
     }
 }
@@ -332,5 +348,7 @@ async fn read_cold(range: &FileRange, offset: u64, len: u64) -> io::Result<()> {
         }
         Ok(())
     };
-    tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?
+    tokio::task::spawn_blocking(read)
+        .await
+        .map_err(io::Error::other)?
 }

@@ -62,12 +62,16 @@ impl Certificate {
 
 impl fmt::Debug for Certificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Certificate").field("names", &self.names).finish_non_exhaustive()
+        f.debug_struct("Certificate")
+            .field("names", &self.names)
+            .finish_non_exhaustive()
     }
 }
 
 fn names(leaf: &X509Certificate<'_>) -> Vec<Box<str>> {
-    let Ok(Some(extension)) = leaf.subject_alternative_name() else { return Vec::new() };
+    let Ok(Some(extension)) = leaf.subject_alternative_name() else {
+        return Vec::new();
+    };
     extension
         .value
         .general_names

@@ -50,7 +50,10 @@ pub(crate) async fn accept(
             }
             if input.first().is_some_and(u8::is_ascii_uppercase) {
                 last_words(&mut socket, place, CLEAR_TEXT).await;
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "HTTP without TLS"));
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "HTTP without TLS",
+                ));
             }
         }
         let mut unread = input.as_slice();
@@ -72,7 +75,10 @@ pub(crate) async fn accept(
     let hello = accepted.client_hello();
     let Some(site) = settings.site(hello.server_name()).cloned() else {
         last_words(&mut socket, place, &UNRECOGNIZED_NAME).await;
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "no site has this server name"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "no site has this server name",
+        ));
     };
     let session = match accepted.into_connection(Arc::clone(&site.config)) {
         Ok(session) => session,
@@ -91,7 +97,9 @@ pub(crate) async fn accept(
 
 /// Tries once to say why; a client that does not take it gets nothing.
 async fn last_words(socket: &mut Socket, place: &Place, bytes: &[u8]) {
-    let _ = place.wait(|cx| socket.poll_write(cx, &[IoSlice::new(bytes)])).await;
+    let _ = place
+        .wait(|cx| socket.poll_write(cx, &[IoSlice::new(bytes)]))
+        .await;
 }
 
 fn info(stream: &TlsStream, site: &ReadySite) -> TlsInfo {
@@ -121,6 +129,10 @@ fn identity(der: &[u8]) -> Option<ClientCertificate> {
     Some(ClientCertificate {
         der: der.into(),
         subject: certificate.subject().to_string(),
-        serial: certificate.raw_serial().iter().map(|byte| format!("{byte:02X}")).collect(),
+        serial: certificate
+            .raw_serial()
+            .iter()
+            .map(|byte| format!("{byte:02X}"))
+            .collect(),
     })
 }

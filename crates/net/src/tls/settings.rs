@@ -104,8 +104,11 @@ impl TlsSettings {
     /// # Errors
     /// There is no site, a site has no certificate, or an authority cannot be used.
     pub fn new(sites: &[TlsSite], unknown: UnknownName) -> Result<Self, TlsError> {
-        let mut settings =
-            Self { exact: HashMap::new(), wildcard: HashMap::new(), unknown: None };
+        let mut settings = Self {
+            exact: HashMap::new(),
+            wildcard: HashMap::new(),
+            unknown: None,
+        };
         for site in sites {
             let ready = Arc::new(ReadySite::new(site)?);
             if settings.unknown.is_none() && unknown == UnknownName::FirstSite {
@@ -114,9 +117,10 @@ impl TlsSettings {
             for name in &site.names {
                 let name = name.to_ascii_lowercase();
                 match name.strip_prefix('*') {
-                    Some(suffix) => {
-                        settings.wildcard.entry(suffix.into()).or_insert(Arc::clone(&ready))
-                    }
+                    Some(suffix) => settings
+                        .wildcard
+                        .entry(suffix.into())
+                        .or_insert(Arc::clone(&ready)),
                     None => settings
                         .exact
                         .entry(name.into_boxed_str())
@@ -125,9 +129,17 @@ impl TlsSettings {
             }
         }
         if sites.is_empty() {
-            return Err(TlsError("a TLS listener needs a site with a certificate".to_owned()));
+            return Err(TlsError(
+                "a TLS listener needs a site with a certificate".to_owned(),
+            ));
         }
         Ok(settings)
+    }
+
+    /// The names of the certificate that a client gets who asks for `name`; `None` if it is refused.
+    pub fn certificate_names(&self, name: Option<&str>) -> Option<Arc<[Box<str>]>> {
+        self.site(name)
+            .map(|site| Arc::clone(&site.certificate_names))
     }
 
     /// The site for the name that a client asks for; `None` refuses it.
@@ -163,9 +175,14 @@ impl ReadySite {
         let verifier = |authorities: &[CertificateDer<'static>]| {
             let mut roots = RootCertStore::empty();
             for authority in authorities {
-                roots.add(authority.clone()).map_err(|error| TlsError(error.to_string()))?;
+                roots
+                    .add(authority.clone())
+                    .map_err(|error| TlsError(error.to_string()))?;
             }
-            Ok(WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(&provider)))
+            Ok(WebPkiClientVerifier::builder_with_provider(
+                roots.into(),
+                Arc::clone(&provider),
+            ))
         };
         let verifier = match &site.client_auth {
             ClientAuth::None => Arc::new(NoClientAuth),
@@ -207,8 +224,10 @@ struct Choice(Vec<Arc<CertifiedKey>>);
 
 impl Choice {
     fn new(certificates: &[Certificate]) -> Self {
-        let mut keys: Vec<_> =
-            certificates.iter().map(|certificate| Arc::clone(certificate.key())).collect();
+        let mut keys: Vec<_> = certificates
+            .iter()
+            .map(|certificate| Arc::clone(certificate.key()))
+            .collect();
         keys.sort_by_key(|key| key.key.algorithm() == SignatureAlgorithm::RSA);
         Self(keys)
     }
@@ -218,7 +237,10 @@ impl ResolvesServerCert for Choice {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let usable = |key: &&Arc<CertifiedKey>| {
             key.key.choose_scheme(hello.signature_schemes()).is_some()
-                && hello.cipher_suites().iter().any(|suite| suits(*suite, key.key.algorithm()))
+                && hello
+                    .cipher_suites()
+                    .iter()
+                    .any(|suite| suits(*suite, key.key.algorithm()))
         };
         // Without one that fits, the first goes out and the client says what it lacks.
         self.0.iter().find(usable).or(self.0.first()).cloned()

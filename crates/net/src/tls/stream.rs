@@ -97,7 +97,10 @@ impl TlsStream {
 
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.session.wants_write() {
-            let mut socket = SocketIo { socket: &mut self.socket, cx };
+            let mut socket = SocketIo {
+                socket: &mut self.socket,
+                cx,
+            };
             match self.session.write_tls(&mut socket) {
                 Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 Ok(_) => {}
@@ -115,7 +118,10 @@ impl TlsStream {
 
     /// Reads records from the socket and decrypts them; 0 at the end of the stream.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let mut socket = SocketIo { socket: &mut self.socket, cx };
+        let mut socket = SocketIo {
+            socket: &mut self.socket,
+            cx,
+        };
         let read = match self.session.read_tls(&mut socket) {
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
