@@ -1,2 +1,195 @@
-//! The apus command.
-fn main() {}
+//! The `apus` command: reads its arguments, has `apus-server` do the work, and tells what came of it.
+
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod output;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use apus_server::{
+    Question, ServeError, ServeOptions, Source, ask, check, control, control_socket_of, explain,
+    serve,
+};
+use clap::{CommandFactory, Parser};
+
+use arguments::{Arguments, Command, Explain, Running, Serve};
+use output::{print, print_error, print_json};
+
+#[cfg(feature = "jemalloc")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+#[cfg(all(feature = "mimalloc", not(feature = "jemalloc")))]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The work failed; why has been told.
+struct Failed;
+
+/// Why a command did nothing.
+enum Refused {
+    /// It failed.
+    Failed(String),
+    /// An argument is wrong.
+    Misused(String),
+}
+
+fn main() -> ExitCode {
+    // `--help` ends with 0 and a misuse with 2.
+    let arguments = Arguments::parse();
+    match run(arguments.command) {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(Failed)) => ExitCode::from(1),
+        Err(Refused::Failed(message)) => {
+            print_error(&message);
+            ExitCode::from(1)
+        }
+        Err(Refused::Misused(message)) => {
+            print_error(&message);
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(command: Command) -> Result<Result<(), Failed>, Refused> {
+    match command {
+        Command::Serve(arguments) => run_serve(arguments),
+        Command::Check { file, json } => run_check(file, json),
+        Command::Reload(running) => run_ask(&running, control::Request::Reload),
+        Command::Stop(running) => run_ask(&running, control::Request::Stop),
+        Command::Status(running) => run_ask(&running, control::Request::Status),
+        Command::Explain(arguments) => run_explain(arguments),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "apus", &mut script);
+            print(&script);
+            Ok(Ok(()))
+        }
+        Command::Man { command } => run_man(command.as_deref()),
+    }
+}
+
+fn find(source: Option<&Path>) -> Result<Source, Refused> {
+    Source::find(source).map_err(|error| Refused::Misused(error.to_string()))
+}
+
+fn run_serve(arguments: Serve) -> Result<Result<(), Failed>, Refused> {
+    let source = find(arguments.source.as_deref())?;
+    if let Source::File(path) = &source {
+        for (option, is_given) in [
+            ("--listen", arguments.listen.is_some()),
+            ("--tls", arguments.tls),
+        ] {
+            if is_given {
+                return Err(Refused::Misused(format!(
+                    "{option} is for a folder, and {} is a configuration; say it there, with \
+                     `listen`, `listen_tls` and `[sites.tls]`",
+                    path.display()
+                )));
+            }
+        }
+    }
+    let options = ServeOptions {
+        source,
+        listen: arguments.listen,
+        workers: arguments.workers,
+        tls: arguments.tls,
+        open: arguments.open,
+    };
+    serve(options).map(Ok).map_err(|error| match error {
+        ServeError::Load(error) => {
+            Refused::Failed(error.render(output::has_colours(std::io::stderr())))
+        }
+        other => Refused::Failed(other.to_string()),
+    })
+}
+
+fn run_check(file: Option<PathBuf>, json: bool) -> Result<Result<(), Failed>, Refused> {
+    let file = file.unwrap_or_else(|| apus_server::DEFAULT_FILE.into());
+    let (diagnostics, is_good) = match check(&file) {
+        Ok(warnings) => (warnings, true),
+        Err(mistakes) => (mistakes, false),
+    };
+    if json {
+        print_json(&diagnostics.to_json());
+    } else {
+        if !diagnostics.is_empty() {
+            print_error(&diagnostics.render_for_stderr());
+        }
+        if is_good {
+            print(format!("{}: good\n", file.display()).as_bytes());
+        }
+    }
+    Ok(if is_good { Ok(()) } else { Err(Failed) })
+}
+
+fn run_ask(running: &Running, request: control::Request) -> Result<Result<(), Failed>, Refused> {
+    let source = find(running.source.as_deref())?;
+    let response = ask(&control_socket_of(&source), request)
+        .map_err(|error| Refused::Failed(error.to_string()))?;
+    match response {
+        control::Response::Done(value) => {
+            if running.json {
+                print_json(&value);
+            } else {
+                print(output::answer(request, &value).as_bytes());
+            }
+            Ok(Ok(()))
+        }
+        control::Response::Failed { message, details } => {
+            if running.json {
+                print_json(&serde_json::json!({ "error": message, "details": details }));
+            } else {
+                print_error(&message);
+            }
+            Ok(Err(Failed))
+        }
+    }
+}
+
+fn run_explain(arguments: Explain) -> Result<Result<(), Failed>, Refused> {
+    let source = find(arguments.config.as_deref())?;
+    let question = Question {
+        method: arguments.method,
+        url: arguments.url,
+        headers: arguments.headers,
+    };
+    let explanation = explain(source, &question).map_err(|error| {
+        let message = error.to_string();
+        if error.is_misuse() {
+            Refused::Misused(message)
+        } else {
+            Refused::Failed(message)
+        }
+    })?;
+    if arguments.json {
+        print_json(&explanation.to_json());
+    } else {
+        print(output::explanation(&explanation).as_bytes());
+    }
+    Ok(Ok(()))
+}
+
+fn run_man(command: Option<&str>) -> Result<Result<(), Failed>, Refused> {
+    let mut all = Arguments::command();
+    // Fills in the names that the pages of the commands go by.
+    all.build();
+    let page = match command {
+        None => all,
+        Some(name) => all.find_subcommand(name).cloned().ok_or_else(|| {
+            let names: Vec<_> = all.get_subcommands().map(|one| one.get_name()).collect();
+            Refused::Misused(format!(
+                "there is no command `{name}`; expected one of {}",
+                names.join(", ")
+            ))
+        })?,
+    };
+    let mut text = Vec::new();
+    clap_mangen::Man::new(page)
+        .render(&mut text)
+        .map_err(|error| Refused::Failed(error.to_string()))?;
+    print(&text);
+    Ok(Ok(()))
+}

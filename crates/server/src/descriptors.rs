@@ -4,7 +4,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::warn;
 
 /// Raises the number of descriptors that this process may open to what it may be raised to.
-pub fn raise_limit() {
+pub(crate) fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
     if limit.current == limit.maximum {
         return;

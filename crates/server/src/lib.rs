@@ -1,7 +1,21 @@
 //! apus.toml, read into a plan and run.
 
 pub mod access_log;
+pub mod assemble;
 pub mod config;
 pub mod control;
+mod descriptors;
+mod explain;
+mod folder;
+mod load;
 pub mod local_ca;
 pub mod logging;
+mod run;
+mod source;
+
+pub use control::{ControlError, ask};
+pub use explain::{ExplainError, Explanation, Question, explain};
+pub use folder::{InvalidListen, ListenArgument};
+pub use load::{LoadError, check, control_socket_of};
+pub use run::{ServeError, ServeOptions, serve};
+pub use source::{DEFAULT_FILE, NoSource, Source};

@@ -1,0 +1,191 @@
+//! The command line: the one definition from which parser, help, completions and manual are made.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use apus_server::ListenArgument;
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Args, Parser, Subcommand, ValueHint};
+use clap_complete::Shell;
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+/// A web server: static sites and virtual hosts over HTTP and HTTPS, from one short file or none.
+#[derive(Debug, Parser)]
+#[command(
+    name = "apus",
+    version,
+    styles = STYLES,
+    propagate_version = true,
+    arg_required_else_help = true,
+    after_help = "Exit status: 0 done, 1 failed, 2 misused.",
+    after_long_help = "\
+Examples:
+  apus serve public                    serve a folder at http://127.0.0.1:8080/
+  apus serve public --tls --open       over HTTPS too, and show it in the browser
+  apus check /etc/apus/apus.toml       every mistake of a configuration, with its place
+  apus serve /etc/apus/apus.toml       serve what a configuration says
+  apus reload /etc/apus/apus.toml      go on with its new content; no request is lost
+  apus explain GET https://example.com/a    why this request gets the answer it gets
+
+Environment:
+  APUS_LOG    the level of the log, before that of the configuration: debug, or warn,apus_net=trace
+  NO_COLOR    no colours, if it is set to anything
+
+Exit status:
+  0  done
+  1  failed; the reason is on standard error
+  2  misused: an argument is wrong or missing"
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve a folder, or what a configuration says
+    ///
+    /// Runs in the foreground until SIGINT or SIGTERM, which let open requests end; a second one
+    /// ends at once. SIGHUP reads the configuration again, SIGUSR1 reopens the access logs.
+    #[command(after_long_help = "\
+Examples:
+  apus serve                           ./apus.toml, or else the current folder
+  apus serve public                    a folder, at http://127.0.0.1:8080/ or the next free port
+  apus serve public --listen 80        for everybody, on port 80
+  apus serve public --tls              also https://localhost:8443/ with a local certificate
+  apus serve /etc/apus/apus.toml --workers 2")]
+    Serve(Serve),
+    /// Report every mistake of a configuration, with its place
+    ///
+    /// Reads the configuration and the files it names, as a start would, and starts nothing.
+    #[command(after_long_help = "\
+Examples:
+  apus check                           ./apus.toml
+  apus check sites.toml --json         for an editor or a pipeline")]
+    Check {
+        /// The configuration [default: ./apus.toml]
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: Option<PathBuf>,
+        /// Report in JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Have the running server go on with its new configuration
+    ///
+    /// Returns when the new one serves. If it has mistakes, they are reported, and the old one
+    /// goes on serving. Open connections live on either way.
+    Reload(Running),
+    /// Have the running server answer what it was asked, and end
+    Stop(Running),
+    /// Show what the running server does
+    Status(Running),
+    /// Show which site, location and file a request meets, and why
+    ///
+    /// Puts the request through the services that the configuration makes, without a connection
+    /// and without a running server. The path is sent as it is written.
+    #[command(after_long_help = "\
+Examples:
+  apus explain GET https://example.com/docs
+  apus explain GET http://localhost/a.css --header 'Accept-Encoding: br' --config site.toml")]
+    Explain(Explain),
+    /// Print completions for a shell
+    #[command(after_long_help = "\
+Examples:
+  apus completions bash > ~/.local/share/bash-completion/completions/apus
+  apus completions zsh > ~/.zfunc/_apus
+  apus completions fish > ~/.config/fish/completions/apus.fish")]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the manual page, of apus or of one of its commands
+    #[command(after_long_help = "\
+Examples:
+  apus man | man -l -
+  apus man serve > apus-serve.1")]
+    Man {
+        /// The command
+        command: Option<String>,
+    },
+}
+
+/// Arguments of `apus serve`.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// A folder, or a configuration [default: ./apus.toml, else the current folder]
+    #[arg(value_name = "DIR|FILE", value_hint = ValueHint::AnyPath)]
+    pub(crate) source: Option<PathBuf>,
+    /// Where to serve a folder: PORT, ADDRESS:PORT or unix:PATH [default: 127.0.0.1:8080]
+    ///
+    /// A port alone is open to all addresses of this machine. Port 0 picks a free one. Without
+    /// this, the next free port is taken if the default one is in use.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<ListenArgument>,
+    /// Worker threads, in place of what the configuration says [default: one per core]
+    #[arg(long, value_name = "N")]
+    pub(crate) workers: Option<NonZeroUsize>,
+    /// Serve a folder over HTTPS too, with a certificate of a local authority
+    ///
+    /// The authority is made once, in ~/.local/share/apus/ca. With --listen, that address speaks
+    /// HTTPS; without, HTTP stays at its port and HTTPS is at 127.0.0.1:8443.
+    #[arg(long)]
+    pub(crate) tls: bool,
+    /// Show the first address in the browser
+    #[arg(long)]
+    pub(crate) open: bool,
+}
+
+/// Arguments of the commands for a server that runs.
+#[derive(Debug, Args)]
+pub(crate) struct Running {
+    /// What `apus serve` was given [default: ./apus.toml, else the current folder]
+    #[arg(value_name = "DIR|FILE", value_hint = ValueHint::AnyPath)]
+    pub(crate) source: Option<PathBuf>,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `apus explain`.
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// The method, such as GET
+    pub(crate) method: String,
+    /// The whole URL, such as https://example.com/a?b
+    #[arg(value_hint = ValueHint::Url)]
+    pub(crate) url: String,
+    /// The configuration, or a folder [default: ./apus.toml, else the current folder]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    pub(crate) config: Option<PathBuf>,
+    /// A field of the request; may be given several times
+    #[arg(long = "header", short = 'H', value_name = "NAME: VALUE", value_parser = field)]
+    pub(crate) headers: Vec<(String, String)>,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn field(text: &str) -> Result<(String, String), String> {
+    match text.split_once(':') {
+        Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
+        None => Err("a field is a name, a colon and a value: 'Accept: text/html'".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_holds_together() {
+        Arguments::command().debug_assert();
+    }
+}

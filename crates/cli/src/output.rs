@@ -1,0 +1,169 @@
+//! What is printed: for people, or JSON for programs.
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write};
+
+use apus_server::{Explanation, control};
+use serde_json::Value;
+
+/// Prints to standard output. Whoever has closed it, as `head` does, has read enough.
+pub(crate) fn print(text: &[u8]) {
+    let mut output = io::stdout().lock();
+    let _ = output.write_all(text).and_then(|()| output.flush());
+}
+
+/// Prints JSON to standard output.
+pub(crate) fn print_json(value: &Value) {
+    print(format!("{value:#}\n").as_bytes());
+}
+
+/// Prints to standard error.
+pub(crate) fn print_error(text: &str) {
+    let text = text.trim_end();
+    // What the configuration's mistakes are rendered as has a heading of its own.
+    let heading = if text.contains('\n') || text.starts_with("error") {
+        ""
+    } else {
+        "error: "
+    };
+    let _ = writeln!(io::stderr().lock(), "{heading}{text}");
+}
+
+/// Whether colours may be written there.
+pub(crate) fn has_colours(output: impl IsTerminal) -> bool {
+    output.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// What a running server answered.
+pub(crate) fn answer(request: control::Request, value: &Value) -> String {
+    match request {
+        control::Request::Reload => {
+            let warnings = value
+                .get("warnings")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            format!("{warnings}reloaded\n")
+        }
+        control::Request::Stop => "stopped\n".to_owned(),
+        _ => status(value),
+    }
+}
+
+/// The state of a server, as a page to read.
+fn status(value: &Value) -> String {
+    let text = |name: &str| match value.get(name) {
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+        None => String::new(),
+    };
+    let number = |value: &Value, name: &str| value.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let list = |name: &str| {
+        value
+            .get(name)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+    };
+    let mut out = String::new();
+    let mut line = |name: &str, value: &str| {
+        let _ = writeln!(out, "{name:<14}{value}");
+    };
+    line("serving", &text("source"));
+    line(
+        "process",
+        &format!("{}, apus {}", text("pid"), text("version")),
+    );
+    line("up for", &duration(number(value, "uptime_seconds")));
+    line("reloads", &text("reloads"));
+    if let Some(failure) = value.get("last_reload_failure").and_then(Value::as_str) {
+        line(
+            "last reload",
+            &format!("failed: {}", failure.replace('\n', "\n              ")),
+        );
+    }
+    for address in list("listening").filter_map(Value::as_str) {
+        line("listening", address);
+    }
+    for log in list("access_logs") {
+        let path = log.get("path").and_then(Value::as_str).unwrap_or_default();
+        let (written, lost) = (number(log, "lines_written"), number(log, "lines_lost"));
+        line(
+            "access log",
+            &format!("{path}: {written} lines written, {lost} lost"),
+        );
+    }
+    if let Some(totals) = value.get("totals").and_then(Value::as_object) {
+        out.push('\n');
+        for (name, count) in totals {
+            let _ = write!(out, "{:<20}{count:>14}", name.replace('_', " "));
+            for worker in list("workers") {
+                let _ = write!(out, "{:>14}", number(worker, name));
+            }
+            out.push('\n');
+        }
+        let workers = list("workers")
+            .map(|worker| format!("{:>14}", format!("worker {}", number(worker, "worker"))));
+        let heading = format!("\n{:<20}{:>14}{}", "", "all", workers.collect::<String>());
+        if let Some(at) = out.find("\n\n") {
+            out.insert_str(at + 1, &heading);
+        }
+    }
+    out
+}
+
+fn duration(seconds: u64) -> String {
+    let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);
+    let (minutes, seconds) = (seconds / 60 % 60, seconds % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min {seconds} s"),
+        (0, _, _) => format!("{hours} h {minutes} min"),
+        _ => format!("{days} d {hours} h"),
+    }
+}
+
+/// What became of a request, and why.
+pub(crate) fn explanation(explanation: &Explanation) -> String {
+    let mut out = format!("{:<10}{}\n", "listener", explanation.listener);
+    for step in &explanation.steps {
+        let _ = write!(out, "{:<10}{}", step.kind, step.what);
+        if step.why.is_empty() {
+            out.push('\n');
+        } else {
+            let _ = writeln!(out, "\n{:<10}because {}", "", step.why);
+        }
+    }
+    let _ = writeln!(out, "{:<10}{}", "status", explanation.status);
+    for (name, value) in &explanation.headers {
+        let value: String = value.chars().filter(|c| !c.is_control()).collect();
+        let _ = writeln!(out, "{:<10}{name}: {value}", "header");
+    }
+    if let Some(length) = explanation.content_length {
+        let _ = writeln!(out, "{:<10}{length} bytes", "content");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_status_is_a_table_with_a_column_per_worker() {
+        let text = status(&json!({
+            "source": "/srv", "pid": 7, "version": "0.1.0", "uptime_seconds": 3700, "reloads": 0,
+            "listening": ["127.0.0.1:80"], "last_reload_failure": null,
+            "totals": {"bytes_in": 3}, "access_logs": [],
+            "workers": [{"worker": 0, "bytes_in": 1}, {"worker": 1, "bytes_in": 2}],
+        }));
+        let lines: Vec<_> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>())
+            .collect();
+        assert_eq!(lines[2], ["up", "for", "1", "h", "1", "min"]);
+        assert_eq!(lines[6], ["all", "worker", "0", "worker", "1"]);
+        assert_eq!(lines[7], ["bytes", "in", "3", "1", "2"]);
+    }
+}

@@ -1,0 +1,121 @@
+//! The access log, from a request to the file.
+
+use std::fs;
+use std::io::Write;
+
+use rustix::process::Signal;
+
+use crate::harness::{Home, Reply, wait_until};
+
+fn config(log: &str) -> String {
+    format!(
+        "[[sites]]\nname = \"blog\"\nroot = \"site\"\nlisten = [\"127.0.0.1:0\"]\naccess_log = {log}\n"
+    )
+}
+
+#[test]
+fn a_line_is_in_the_file_soon_after_its_request() {
+    let home = Home::new();
+    home.write("apus.toml", config("\"access.log\""));
+    let apus = home.serve(&[]);
+    apus.get("/?a=b");
+    wait_until("the line is there", || !home.read("access.log").is_empty());
+    let line = home.read("access.log");
+    assert!(
+        line.starts_with("127.0.0.1 - - [") && line.ends_with("\n"),
+        "{line}"
+    );
+    assert!(
+        line.contains("\"GET /?a=b HTTP/1.1\" 200 14 \"-\" \"-\""),
+        "{line}"
+    );
+}
+
+#[test]
+fn lines_are_written_before_the_server_ends() {
+    let home = Home::new();
+    home.write(
+        "apus.toml",
+        config("{ path = \"access.log\", format = \"$server_name $uri $status\" }"),
+    );
+    let mut apus = home.serve(&[]);
+    for _ in 0..20 {
+        apus.get("/");
+    }
+    apus.signal(Signal::TERM);
+    assert!(apus.wait().success());
+    assert_eq!(home.read("access.log"), "blog / 200\n".repeat(20));
+}
+
+#[test]
+fn a_rotated_log_is_reopened_by_sigusr1() {
+    let home = Home::new();
+    home.write(
+        "apus.toml",
+        config("{ path = \"access.log\", format = \"$uri\" }"),
+    );
+    let apus = home.serve(&[]);
+    apus.get("/1");
+    wait_until("the first line is there", || {
+        home.read("access.log") == "/1\n"
+    });
+    fs::rename(home.path("access.log"), home.path("access.log.1")).unwrap();
+    apus.get("/2");
+    wait_until("the old file is still written", || {
+        home.read("access.log.1") == "/1\n/2\n"
+    });
+    apus.signal(Signal::USR1);
+    wait_until("the new file is there", || home.path("access.log").exists());
+    apus.get("/3");
+    wait_until("the new file is written", || {
+        home.read("access.log") == "/3\n"
+    });
+}
+
+#[test]
+fn a_client_cannot_forge_lines_of_json() {
+    let home = Home::new();
+    home.write(
+        "apus.toml",
+        config("{ path = \"access.log\", format = \"json\" }"),
+    );
+    let apus = home.serve(&[]);
+    let mut stream = apus.connect();
+    stream
+        .write_all(
+            b"GET /\" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+              User-Agent: a\",\"status\":200\xc2\x9b\\\r\n\r\n",
+        )
+        .unwrap();
+    Reply::read(stream);
+    wait_until("the line is there", || !home.read("access.log").is_empty());
+    let line = home.read("access.log");
+    let object: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(object["status"], 404, "{line}");
+    assert_eq!(object["user_agent"], "a\",\"status\":200\u{9b}\\");
+    assert!(!line.trim_end().chars().any(char::is_control), "{line:?}");
+}
+
+#[test]
+fn a_full_disk_costs_lines_but_no_answer() {
+    let home = Home::new();
+    home.write("apus.toml", config("\"/dev/full\""));
+    let apus = home.serve(&[]);
+    for _ in 0..5 {
+        assert_eq!(apus.get("/").status, 200);
+    }
+    wait_until("the loss is counted", || {
+        let (json, _) = home.expect(&["status", "--json"], 0);
+        let status: serde_json::Value = serde_json::from_str(&json).unwrap();
+        status["access_logs"][0]["lines_lost"] == 5
+    });
+    assert!(apus.log().contains("lines are lost"), "{}", apus.log());
+}
+
+#[test]
+fn a_log_that_cannot_be_opened_keeps_it_from_starting() {
+    let home = Home::new();
+    home.write("apus.toml", config("\"none/access.log\""));
+    let (_, errors) = home.expect(&["serve"], 1);
+    assert!(errors.contains("none/access.log"), "{errors}");
+}

@@ -1,0 +1,166 @@
+//! `apus reload`, `stop`, `status`, and the signals that do the same.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+
+use rustix::process::Signal;
+
+use crate::harness::{Home, free_port, is_open, wait_until};
+
+fn config(port: u16, text: &str) -> String {
+    format!(
+        "[[sites]]\nlisten = [\"127.0.0.1:{port}\"]\n[sites.return]\nstatus = 200\ntext = \"{text}\"\n"
+    )
+}
+
+#[test]
+fn a_reload_returns_when_the_new_configuration_serves() {
+    let home = Home::new();
+    let (first, second) = (free_port(), free_port());
+    home.write("apus.toml", config(first, "old"));
+    let apus = home.serve(&[]);
+    assert_eq!(apus.get("/").body, "old");
+    // A connection of before lives on, and meets the new plan.
+    let mut kept = apus.connect();
+    kept.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        .unwrap();
+    let mut head = [0; 15];
+    kept.read_exact(&mut head).unwrap();
+
+    home.write(
+        "apus.toml",
+        config(first, "new")
+            + &config(second, "second").replace("sites]]", "sites]]\nserver_name = \"b\""),
+    );
+    let (out, _) = home.expect(&["reload"], 0);
+    assert_eq!(out, "reloaded\n");
+    assert_eq!(apus.get("/").body, "new");
+    assert_eq!(
+        crate::harness::get(([127, 0, 0, 1], second).into(), "/").body,
+        "second"
+    );
+    kept.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut rest = String::new();
+    kept.read_to_string(&mut rest).unwrap();
+    assert!(rest.ends_with("new"), "{rest}");
+
+    home.write("apus.toml", config(first, "third"));
+    apus.signal(Signal::HUP);
+    wait_until("SIGHUP has reloaded", || apus.get("/").body == "third");
+    wait_until("the old address is closed", || {
+        !is_open(([127, 0, 0, 1], second).into())
+    });
+}
+
+#[test]
+fn a_bad_file_leaves_the_old_plan_live_and_is_told() {
+    let home = Home::new();
+    home.write("apus.toml", config(free_port(), "old"));
+    let apus = home.serve(&[]);
+    home.write(
+        "apus.toml",
+        "[[sites]]\nlisten = [\"nowhere\"]\nroots = 1\n",
+    );
+    let (_, errors) = home.expect(&["reload"], 1);
+    assert!(
+        errors.contains("apus.toml:2:") && errors.contains("apus.toml:3:1"),
+        "{errors}"
+    );
+    let (json, _) = home.expect(&["reload", "--json"], 1);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert!(
+        json["error"].as_str().unwrap().contains("nowhere"),
+        "{json}"
+    );
+    assert_eq!(apus.get("/").body, "old");
+    let (status, _) = home.expect(&["status"], 0);
+    assert!(
+        status.contains("last reload") && status.contains("nowhere"),
+        "{status}"
+    );
+    assert!(apus.log().contains("not reloaded"), "{}", apus.log());
+    // It can still be stopped.
+    home.expect(&["stop"], 0);
+}
+
+#[test]
+fn an_address_that_cannot_be_bound_leaves_the_old_plan_live() {
+    let home = Home::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free_port();
+    home.write("apus.toml", config(port, "old"));
+    let apus = home.serve(&[]);
+    let taken_port = taken.local_addr().unwrap().port();
+    home.write("apus.toml", config(taken_port, "new"));
+    let (_, errors) = home.expect(&["reload"], 1);
+    assert!(errors.contains(&taken_port.to_string()), "{errors}");
+    assert_eq!(apus.get("/").body, "old");
+}
+
+#[test]
+fn stop_returns_when_the_server_has_ended() {
+    let home = Home::new();
+    let mut apus = home.serve(&["site", "--listen", "127.0.0.1:0"]);
+    let address = apus.address();
+    let (out, _) = home.expect(&["stop", "site"], 0);
+    assert_eq!(out, "stopped\n");
+    assert!(!is_open(address));
+    assert!(apus.wait().success());
+    let (_, errors) = home.expect(&["stop", "site"], 1);
+    assert!(errors.contains("no server is running"), "{errors}");
+}
+
+#[test]
+fn status_counts_requests() {
+    let home = Home::new();
+    let apus = home.serve(&["site", "--listen", "127.0.0.1:0"]);
+    for _ in 0..3 {
+        assert_eq!(apus.get("/").status, 200);
+    }
+    let (json, _) = home.expect(&["status", "site", "--json"], 0);
+    let status: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(status["totals"]["requests"], 3, "{json}");
+    assert_eq!(status["pid"], apus.pid());
+    assert_eq!(status["listening"][0], apus.address().to_string());
+    let (text, _) = home.expect(&["status", "site"], 0);
+    assert!(text.contains("requests"), "{text}");
+}
+
+#[test]
+fn a_second_server_for_the_same_source_is_refused() {
+    let home = Home::new();
+    let apus = home.serve(&["site", "--listen", "127.0.0.1:0"]);
+    let (_, errors) = home.expect(&["serve", "site", "--listen", "127.0.0.1:0"], 1);
+    assert!(errors.contains("already running"), "{errors}");
+    assert_eq!(apus.get("/").status, 200);
+}
+
+#[test]
+fn a_server_that_was_killed_leaves_nothing_in_the_way() {
+    let home = Home::new();
+    let mut apus = home.serve(&["site", "--listen", "127.0.0.1:0"]);
+    apus.signal(Signal::KILL);
+    apus.wait();
+    let (_, errors) = home.expect(&["status", "site"], 1);
+    assert!(errors.contains("no server is running"), "{errors}");
+    let apus = home.serve(&["site", "--listen", "127.0.0.1:0"]);
+    assert_eq!(apus.get("/").status, 200);
+}
+
+#[test]
+fn the_control_socket_is_where_the_configuration_says_and_private() {
+    let home = Home::new();
+    let socket = "[global]\ncontrol_socket = \"own.sock\"\n";
+    home.write("apus.toml", format!("{socket}{}", config(free_port(), "x")));
+    let _apus = home.serve(&[]);
+    let mode = std::fs::metadata(home.path("own.sock"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // It is found even when the file has mistakes.
+    home.write("apus.toml", format!("{socket}mistake = 1\n"));
+    home.expect(&["stop"], 0);
+    assert!(!home.path("own.sock").exists());
+}

@@ -1,0 +1,281 @@
+//! Starts the real binary in a folder of its own, and ends it with the test.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// How long anything may take before the test fails.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A folder with files to serve, configurations, and the home of the user who does.
+pub(crate) struct Home {
+    folder: TempDir,
+}
+
+impl Home {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("site")).unwrap();
+        let home = Self { folder };
+        home.write("site/index.html", "<h1>hello</h1>");
+        home
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// The command in this home, in its folder.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_apus"));
+        command
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .env("HOME", self.folder.path())
+            .env("XDG_RUNTIME_DIR", self.folder.path())
+            .env_remove("XDG_DATA_HOME")
+            .env_remove("APUS_LOG")
+            .env_remove("NOTIFY_SOCKET")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the command to its end.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Runs the command to its end and expects this exit status; standard output and error.
+    pub(crate) fn expect(&self, arguments: &[&str], status: i32) -> (String, String) {
+        let output = self.run(arguments);
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let (out, err) = (text(output.stdout), text(output.stderr));
+        assert_eq!(
+            output.status.code(),
+            Some(status),
+            "{arguments:?}\n{out}\n{err}"
+        );
+        (out, err)
+    }
+
+    /// Starts `apus serve` with these arguments and waits until it serves.
+    pub(crate) fn serve(&self, arguments: &[&str]) -> Apus {
+        Apus::start(self.command(&[&["serve"], arguments].concat()))
+    }
+}
+
+/// A server that runs. Killed when dropped.
+pub(crate) struct Apus {
+    child: Child,
+    urls: Vec<String>,
+    log: Arc<Mutex<String>>,
+}
+
+impl Apus {
+    /// Starts the command and waits until it tells where it serves.
+    pub(crate) fn start(mut command: Command) -> Self {
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let log = Arc::new(Mutex::new(String::new()));
+        let errors = BufReader::new(child.stderr.take().unwrap());
+        let collected = log.clone();
+        thread::spawn(move || {
+            for line in errors.lines().map_while(Result::ok) {
+                *collected.lock().unwrap() += &(line + "\n");
+            }
+        });
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        // It may print more; nobody reads it.
+        thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        let urls = match line.split_once(" at ") {
+            Some((_, urls)) => urls.trim().split(", ").map(str::to_owned).collect(),
+            None => {
+                let status = child.wait().unwrap();
+                panic!("not serving: {status}\n{}", log.lock().unwrap());
+            }
+        };
+        Self { child, urls, log }
+    }
+
+    /// Where it serves, in the order of the configuration.
+    pub(crate) fn urls(&self) -> &[String] {
+        &self.urls
+    }
+
+    /// The first address.
+    pub(crate) fn address(&self) -> SocketAddr {
+        address_of(&self.urls[0])
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it has written to standard error so far.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        let mut status = None;
+        wait_until("the server ends", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap()
+    }
+
+    /// A connection to the first address.
+    pub(crate) fn connect(&self) -> TcpStream {
+        connect(self.address())
+    }
+
+    /// The answer to `GET path`, over a connection of its own.
+    pub(crate) fn get(&self, path: &str) -> Reply {
+        get(self.address(), path)
+    }
+}
+
+impl Drop for Apus {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if thread::panicking() {
+            eprintln!("--- log of the server\n{}", self.log());
+        }
+    }
+}
+
+/// The address in `http://address:port/`, where this machine may be called localhost.
+pub(crate) fn address_of(url: &str) -> SocketAddr {
+    let authority = url.split('/').nth(2).unwrap();
+    authority.replace("localhost", "127.0.0.1").parse().unwrap()
+}
+
+/// A connection that does not wait for ever.
+#[expect(clippy::disallowed_methods, reason = "a test may block")]
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Whether somebody listens there.
+#[expect(clippy::disallowed_methods, reason = "a test may block")]
+pub(crate) fn is_open(address: SocketAddr) -> bool {
+    TcpStream::connect(address).is_ok()
+}
+
+/// The answer to `GET path`.
+pub(crate) fn get(address: SocketAddr, path: &str) -> Reply {
+    let mut stream = connect(address);
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    Reply::read(stream)
+}
+
+/// An answer whose end is that of the connection.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Reply {
+    pub(crate) fn read(mut stream: impl Read) -> Self {
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        Self::parse(&String::from_utf8_lossy(&bytes))
+    }
+
+    pub(crate) fn parse(text: &str) -> Self {
+        let (head, body) = text.split_once("\r\n\r\n").expect(text);
+        Self {
+            status: head.split(' ').nth(1).unwrap().parse().unwrap(),
+            head: head.to_ascii_lowercase(),
+            body: body.to_owned(),
+        }
+    }
+}
+
+/// A port that nobody uses now.
+pub(crate) fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// Waits for a condition; the test fails if it takes too long.
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
+        thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+/// A Unix socket as systemd listens on for news of its services.
+pub(crate) struct Systemd {
+    socket: std::os::unix::net::UnixDatagram,
+    path: PathBuf,
+}
+
+impl Systemd {
+    pub(crate) fn listen(path: &Path) -> Self {
+        let socket = std::os::unix::net::UnixDatagram::bind(path).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self {
+            socket,
+            path: path.to_owned(),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn next(&self) -> String {
+        let mut buffer = [0; 1024];
+        let len = self.socket.recv(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..len]).into_owned()
+    }
+}
+
+/// The answer to `GET path` over a Unix socket.
+pub(crate) fn get_unix(socket: &Path, path: &str) -> Reply {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    Reply::read(stream)
+}

@@ -1,0 +1,18 @@
+//! The real binary, started and asked as an operator would.
+
+#[cfg(test)]
+mod access_log;
+#[cfg(test)]
+mod check;
+#[cfg(test)]
+mod control;
+#[cfg(test)]
+mod explain;
+#[cfg(test)]
+mod harness;
+#[cfg(test)]
+mod pages;
+#[cfg(test)]
+mod serve;
+#[cfg(test)]
+mod tls;
