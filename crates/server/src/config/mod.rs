@@ -14,7 +14,6 @@ mod raw;
 mod reference;
 mod resolve;
 mod schema;
-mod serve_dir;
 mod source;
 mod value;
 mod word;
@@ -23,12 +22,10 @@ use std::path::Path;
 
 pub use diagnostics::{Diagnostics, Severity};
 pub use plan::{
-    AccessLog, Compress, Content, ErrorPage, Files, Global, Handler, Listener, Location, LogLevel,
-    Plan, Root, Site, Symlinks,
+    AccessLog, Content, ErrorPage, Files, Global, Handler, Listener, Location, LogLevel, Plan, Root, Site,
 };
 pub use reference::reference;
 pub use schema::schema;
-pub use serve_dir::{ServeDir, serve_dir};
 
 use keys::Reader;
 use source::Source;

@@ -4,12 +4,14 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use apus::files::{Compression, Glob, Symlinks, TryFiles};
 use apus::sites::{FieldChange, Hsts, Pattern, Return, Rewrite, ServerName};
 use apus_net::tls::{TlsSite, UnknownName};
 use apus_net::{Limits, ListenAddress, Network};
+use http::HeaderValue;
 
 use super::diagnostics::Diagnostics;
-pub use super::raw::{LogLevel, Symlinks};
+pub use super::raw::LogLevel;
 use crate::access_log::Format;
 
 /// What a configuration says.
@@ -32,8 +34,8 @@ pub struct Global {
     pub limits: Limits,
     /// Where the control socket is, if not in the place for it.
     pub control_socket: Option<PathBuf>,
-    /// Bytes of memory for small static files, per worker.
-    pub static_cache_bytes: usize,
+    /// Bytes of memory for small static files, per worker, of all sites together.
+    pub static_cache_bytes: u64,
     /// Whether responses tell the name of the server.
     pub server_header: bool,
     /// What a TLS client meets that asks for a name which no site has.
@@ -61,8 +63,10 @@ pub struct Site {
     pub hsts: Option<Hsts>,
     /// Where its requests are logged.
     pub access_log: Option<AccessLog>,
-    /// How its responses are compressed.
-    pub compress: Compress,
+    /// What is compressed.
+    pub compression: Compression,
+    /// Whether compressed files beside a file are sent in its place.
+    pub precompressed: bool,
     /// What it does with requests that no location is for.
     pub content: Content,
     /// Its locations.
@@ -87,19 +91,6 @@ pub struct AccessLog {
     pub path: PathBuf,
     /// What a line looks like.
     pub format: Format,
-}
-
-/// How responses are compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Compress {
-    /// Whether gzip is offered.
-    pub gzip: bool,
-    /// Whether Brotli is offered.
-    pub brotli: bool,
-    /// Whether Zstandard is offered.
-    pub zstd: bool,
-    /// The smallest content that is compressed, in bytes.
-    pub min_length: u64,
 }
 
 /// A location.
@@ -156,7 +147,9 @@ pub struct Files {
     /// Files that stand for a folder.
     pub index: Vec<String>,
     /// Paths to try in turn.
-    pub try_files: Vec<String>,
+    pub try_files: Option<TryFiles>,
+    /// The page that answers for paths without a file, in a single-page application.
+    pub spa: Option<String>,
     /// Whether folders are listed.
     pub listing: bool,
     /// Whether names that start with a dot are served.
@@ -168,7 +161,7 @@ pub struct Files {
     /// The charset of text files.
     pub charset: Option<String>,
     /// `Cache-Control` by pattern.
-    pub cache_control: Vec<(String, String)>,
+    pub cache_control: Vec<(Glob, HeaderValue)>,
 }
 
 /// The folder that files are in.

@@ -9,7 +9,7 @@ use super::keys::{Kind, Node, Reader, Value, choices, keys};
 use super::source::{At, Place};
 use super::value::{FilePath, Int, Kilobytes, List, Map, Megabytes, Seconds, Several, Text};
 use super::word::{
-    Expression, FieldName, FieldValue, FileMode, Host, Listen, LocationPath, MediaType, Network,
+    Expression, FieldName, FieldValue, FileMode, HeaderText, Host, Listen, LocationPath, MediaType, Network, PathPattern,
     Status, StatusSet, Test, Uri, UriTemplate,
 };
 
@@ -72,7 +72,8 @@ keys! {
         /// The socket over which `apus reload`, `stop` and `status` reach the server. By default it
         /// lies in the runtime folder of the system or of the user.
         control_socket: FilePath,
-        /// Memory for small static files, per worker, in MB.
+        /// Memory for small static files, per worker, in MB; the sites and locations that serve files
+        /// share it evenly. As much again holds compressed forms, for all workers.
         static_cache_size: Megabytes<0, 1_000_000> = Megabytes::new(64),
         /// Whether responses tell the name of the server, without its version.
         server_header: bool = true,
@@ -83,7 +84,7 @@ keys! {
         access_log: AccessLogChoice,
         /// What the server tells about its own work, on standard error.
         log_level: LogLevel = LogLevel::Info,
-        /// Compression of responses.
+        /// Compression.
         compress: Compress,
     }
 }
@@ -105,8 +106,8 @@ choices! {
 }
 
 keys! {
-    /// Compression of responses: of files, made once and kept, and of what handlers make. A site's
-    /// own table changes the keys that it gives; the others are as in `[global.compress]`.
+    /// Compression: files are compressed once and kept, what handlers make as it is sent. A site's own
+    /// table changes the keys that it gives; the others are as in `[global.compress]`.
     pub(super) struct Compress {
         /// Whether gzip is offered.
         gzip: bool = true,
@@ -114,6 +115,9 @@ keys! {
         brotli: bool = true,
         /// Whether Zstandard is offered.
         zstd: bool = true,
+        /// Whether files beside a file, with `.br`, `.zst` or `.gz` behind its name, are sent in its
+        /// place, if they are not older.
+        precompressed: bool = true,
         /// The smallest content that is compressed, in KB.
         min_length: Kilobytes<0, 1_000_000> = Kilobytes::new(1),
     }
@@ -179,9 +183,9 @@ keys! {
         root: FilePath,
         /// Files that stand for a folder, the first that exists.
         index: Several<Text> = Several(default_index()),
-        /// Paths to try in turn, with variables as `$uri`; a path that ends with `/` means a folder
-        /// with an index file. The last one is where the request goes if none exists, or a status
-        /// as `=404`.
+        /// Paths to try in turn; `$uri` is the path of the request, and a path that ends with `/` means
+        /// a folder with an index file. The last one is where the request goes if none exists
+        /// (`$args` is the query), or a status as `=404`.
         try_files: Several<Text> = Several::default(),
         /// Whether folders without an index file are listed, as a page or as JSON.
         listing: bool = false,
@@ -194,8 +198,9 @@ keys! {
         mime: Map<Text, MediaType> = Map::default(),
         /// The charset of text files. Empty: none is named.
         charset: Charset = Charset("utf-8".to_owned()),
-        /// `Cache-Control` by pattern of the path (`"*.css"`, `"/assets/*"`), the first that matches.
-        cache_control: Map<Text, FieldValue> = Map::default(),
+        /// `Cache-Control` by pattern: of the file's name (`"*.{css,js}"`), or of the path below the root
+        /// (`"/assets/**"`, where `**` crosses slashes). The first that matches counts.
+        cache_control: Map<PathPattern, HeaderText> = Map::default(),
         /// Fields of responses. Those of a location are changed after those of the site.
         headers: Fields,
         /// Fields of requests, before a handler sees them. Those of a location are changed after
@@ -228,7 +233,7 @@ fn default_index() -> Vec<At<Text>> {
 
 choices! {
     /// Which symbolic links are followed.
-    pub Symlinks: "which links to follow" {
+    pub(super) Symlinks: "which links to follow" {
         /// Those that lead to a place within the root.
         Inside = "inside",
         /// All.

@@ -8,13 +8,14 @@ mod tls;
 use std::num::NonZeroUsize;
 use std::thread::available_parallelism;
 
+use apus::files::Compression;
 use apus::sites::Hsts;
 use apus_net::Limits;
 use apus_net::tls::UnknownName;
 
 use super::diagnostics::{Diagnostics, Finding};
 use super::keys::{Reader, Table};
-use super::plan::{AccessLog, Compress, Global, Location, Plan, Site};
+use super::plan::{AccessLog, Global, Location, Plan, Site};
 use super::raw;
 use super::source::{At, Place};
 use super::word::Host;
@@ -110,7 +111,7 @@ fn global(raw: raw::Global, reader: &mut Reader<'_>) -> Global {
             stop_timeout: raw.stop_timeout.0,
         },
         control_socket: raw.control_socket.map(|path| path.value.0),
-        static_cache_bytes: raw.static_cache_size.size(),
+        static_cache_bytes: raw.static_cache_size.value.0,
         server_header: *raw.server_header,
         unknown_name: if *raw.ssl_reject_unknown {
             UnknownName::Reject
@@ -181,13 +182,9 @@ fn site(
         Some(log) => access_log(log, reader),
         None => inherited.access_log.clone(),
     };
-    let compress = match &raw.compress {
-        Some(own) => compress(own, &inherited.compress),
-        None => compress(&inherited.compress, &inherited.compress),
-    };
     let resolver = content::Resolver {
         site: &raw,
-        max_body_bytes: inherited.max_body_bytes,
+        inherited,
     };
     let content = resolver.site(reader);
     let locations = resolver.locations(reader);
@@ -210,6 +207,8 @@ fn site(
             None => format!("site-{}", at + 1),
         },
     };
+    let of_all = &inherited.compress;
+    let compress = raw.compress.as_ref().map_or(of_all, |own| &own.value);
     let site = Site {
         name,
         is_fallback: names.len() < raw.server_name.0.len() || names.is_empty(),
@@ -223,7 +222,13 @@ fn site(
             preload: *hsts.preload,
         }),
         access_log,
-        compress,
+        compression: Compression {
+            gzip: **compress.gzip.or(&of_all.gzip),
+            brotli: **compress.brotli.or(&of_all.brotli),
+            zstd: **compress.zstd.or(&of_all.zstd),
+            min_length: compress.min_length.or(&of_all.min_length).0,
+        },
+        precompressed: **compress.precompressed.or(&of_all.precompressed),
         content,
         locations: locations
             .into_iter()
@@ -231,15 +236,6 @@ fn site(
             .collect(),
     };
     Some((site, named))
-}
-
-fn compress(own: &raw::Compress, global: &raw::Compress) -> Compress {
-    Compress {
-        gzip: **own.gzip.or(&global.gzip),
-        brotli: **own.brotli.or(&global.brotli),
-        zstd: **own.zstd.or(&global.zstd),
-        min_length: own.min_length.or(&global.min_length).0,
-    }
 }
 
 /// Where the names of a site stand.

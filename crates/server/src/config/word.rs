@@ -5,9 +5,10 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use apus::files::Glob;
 use apus::sites::{Condition, Pattern, ServerName};
 use apus_net::ListenAddress;
-use http::{HeaderName, StatusCode};
+use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::json;
 use toml::de::DeValue;
 
@@ -277,6 +278,30 @@ texts! {
     FieldValue: "a text",
     /// A path or a URI, which may hold variables.
     UriTemplate: "a path or a URI",
+}
+
+/// A pattern of paths of files.
+#[derive(Clone, Debug)]
+pub(super) struct PathPattern(pub(super) Glob);
+
+impl Word for PathPattern {
+    const WORDS: &'static str = "a pattern as \"*.css\" or \"/assets/**\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        Glob::parse(text).map(Self).map_err(|error| error.to_string())
+    }
+}
+
+/// The value of a field, without variables.
+#[derive(Clone, Debug)]
+pub(super) struct HeaderText(pub(super) HeaderValue);
+
+impl Word for HeaderText {
+    const WORDS: &'static str = "the value of a field";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        HeaderValue::from_str(text).map(Self).map_err(|_| String::new())
+    }
 }
 
 /// A media type.

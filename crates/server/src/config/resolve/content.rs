@@ -3,9 +3,11 @@
 
 use std::path::PathBuf;
 
+use apus::files::{Symlinks, TryFiles};
 use apus::sites::{FieldChange, InvalidReturn, Pattern, Return, Rewrite, RewriteFlag};
 use http::HeaderValue;
 
+use super::Inherited;
 use crate::config::diagnostics::Finding;
 use crate::config::include::reason;
 use crate::config::keys::Reader;
@@ -18,7 +20,7 @@ use crate::config::word::{FieldName, FieldValue, one_line};
 /// Resolves the contents of one site.
 pub(super) struct Resolver<'a> {
     pub(super) site: &'a At<raw::Site>,
-    pub(super) max_body_bytes: u64,
+    pub(super) inherited: &'a Inherited,
 }
 
 impl Resolver<'_> {
@@ -183,20 +185,22 @@ impl Resolver<'_> {
                 "expected a name without a slash",
             ));
         }
-        let try_files = own.try_files.or(&site.try_files);
-        let try_files = match self.site.preset.value {
-            Preset::Spa if !try_files.given => {
-                ["$uri", "$uri/", "/index.html"].map(str::to_owned).to_vec()
-            }
-            Preset::Static | Preset::Spa => texts(try_files),
-        };
+        let try_files = try_files(own.try_files.or(&site.try_files), reader);
         Some(Handler::Files(Files {
             root: root?,
             index: texts(index),
+            spa: match self.site.preset.value {
+                Preset::Spa if try_files.is_none() => Some("/index.html".to_owned()),
+                Preset::Static | Preset::Spa => None,
+            },
             try_files,
             listing: **own.listing.or(&site.listing),
             hidden_files: **own.hidden_files.or(&site.hidden_files),
-            symlinks: **own.symlinks.or(&site.symlinks),
+            symlinks: match **own.symlinks.or(&site.symlinks) {
+                raw::Symlinks::Inside => Symlinks::Inside,
+                raw::Symlinks::All => Symlinks::Follow,
+                raw::Symlinks::None => Symlinks::Refuse,
+            },
             mime: own
                 .mime
                 .or(&site.mime)
@@ -253,7 +257,7 @@ impl Resolver<'_> {
                 .client_max_body_size
                 .as_ref()
                 .or(site.client_max_body_size.as_ref())
-                .map_or(self.max_body_bytes, |size| size.0),
+                .map_or(self.inherited.max_body_bytes, |size| size.0),
             rewrites,
         })
     }
@@ -278,6 +282,17 @@ fn folder(path: &At<FilePath>, reader: &mut Reader<'_>) -> Option<PathBuf> {
         "expected a folder",
     ));
     None
+}
+
+fn try_files(list: &At<Several<Text>>, reader: &mut Reader<'_>) -> Option<TryFiles> {
+    if !list.given {
+        return None;
+    }
+    TryFiles::parse(list.0.iter().map(|path| &path.0))
+        .map_err(|error| {
+            reader.report(Finding::error(&list.place, error.to_string(), "in this list"));
+        })
+        .ok()
 }
 
 fn fixed(answer: &At<raw::Return>, reader: &mut Reader<'_>) -> Option<Return> {

@@ -1,0 +1,396 @@
+//! From a configuration to what the engine runs: sites are built of the services of the framework,
+//! and each address gets those that listen on it.
+
+use std::io;
+use std::sync::Arc;
+
+use apus::files::Files;
+use apus::sites::{ErrorPage, ForceHttps, Location, Pattern, Settings, Site, Sites};
+use apus_http::StatusCode;
+use apus_net::tls::{TlsSettings, TlsSite};
+use apus_net::{ListenAddress, Listener};
+
+use crate::access_log::AccessLogs;
+use crate::config;
+
+/// The least memory that a place of static files gets.
+const LEAST_CACHE: u64 = 1024 * 1024;
+
+/// Builds what `plan` says. Access logs are opened, sockets are not.
+///
+/// # Errors
+/// An access log cannot be opened.
+pub fn assemble(plan: &config::Plan, logs: &AccessLogs) -> io::Result<apus_net::Plan> {
+    let cache_bytes = match plan.global.static_cache_bytes {
+        0 => 0,
+        bytes => (bytes / file_places(plan).max(1)).max(LEAST_CACHE),
+    };
+    let sites = plan
+        .sites
+        .iter()
+        .map(|site| build(site, cache_bytes, logs))
+        .collect::<io::Result<Vec<_>>>()?;
+    let mut groups: Vec<(Vec<usize>, Sites)> = Vec::new();
+    let mut listeners = Vec::new();
+    for listener in distinct_listeners(plan) {
+        let members = members(plan, &listener.address);
+        let tls = if listener.tls {
+            Some(tls_settings(plan, &members)?)
+        } else {
+            None
+        };
+        // Addresses with the same sites share them, and so what their services keep in memory.
+        let service = match groups.iter().find(|(known, _)| *known == members) {
+            Some((_, service)) => service.clone(),
+            None => {
+                let service = group(plan, &members, &sites)?;
+                groups.push((members, service.clone()));
+                service
+            }
+        };
+        listeners.push(Listener {
+            address: listener.address.clone(),
+            tls,
+            proxy_protocol_from: listener.proxy_protocol_from.clone(),
+            service: Arc::new(service),
+        });
+    }
+    Ok(apus_net::Plan {
+        workers: plan.global.workers,
+        limits: plan.global.limits.clone(),
+        server_field: plan.global.server_header.then(|| "Apus".into()),
+        listeners,
+    })
+}
+
+/// The listeners of all sites, no address twice; two sites on one address agree about it.
+fn distinct_listeners(plan: &config::Plan) -> Vec<&config::Listener> {
+    let mut distinct: Vec<&config::Listener> = Vec::new();
+    for listener in plan.sites.iter().flat_map(|site| &site.listeners) {
+        if distinct.iter().all(|known| known.address != listener.address) {
+            distinct.push(listener);
+        }
+    }
+    distinct
+}
+
+/// The sites on an address, by their position.
+fn members(plan: &config::Plan, address: &ListenAddress) -> Vec<usize> {
+    let listens = |site: &config::Site| site.listeners.iter().any(|one| one.address == *address);
+    plan.sites
+        .iter()
+        .enumerate()
+        .filter(|(_, site)| listens(site))
+        .map(|(position, _)| position)
+        .collect()
+}
+
+fn tls_settings(plan: &config::Plan, members: &[usize]) -> io::Result<Arc<TlsSettings>> {
+    let sites: Vec<TlsSite> = members
+        .iter()
+        .filter_map(|position| plan.sites.get(*position)?.tls.clone())
+        .collect();
+    TlsSettings::new(&sites, plan.global.unknown_name)
+        .map(Arc::new)
+        .map_err(io::Error::other)
+}
+
+/// The sites on one address, as one service.
+fn group(plan: &config::Plan, members: &[usize], sites: &[Site]) -> io::Result<Sites> {
+    let mut group = Sites::new();
+    for position in members {
+        let (Some(site), Some(said)) = (sites.get(*position), plan.sites.get(*position)) else {
+            continue;
+        };
+        group = if said.is_fallback {
+            group.fallback(site.clone())
+        } else {
+            group.site(site.clone())
+        }
+        .map_err(io::Error::other)?;
+    }
+    Ok(group)
+}
+
+/// How many sites and locations serve files.
+fn file_places(plan: &config::Plan) -> u64 {
+    let contents = plan.sites.iter().flat_map(|site| {
+        let locations = site.locations.iter().map(|location| &location.content);
+        locations.chain([&site.content])
+    });
+    contents
+        .filter(|content| matches!(content.handler, Some(config::Handler::Files(_))))
+        .count() as u64
+}
+
+fn build(said: &config::Site, cache_bytes: u64, logs: &AccessLogs) -> io::Result<Site> {
+    let mut site = Site::new(&said.name)
+        .settings(settings(&said.content))
+        .compression(said.compression);
+    for name in &said.server_names {
+        site = site.server_name(name.clone());
+    }
+    // What the site itself does is its outermost location; one of its own for "/" replaces it.
+    if let Some(handler) = &said.content.handler {
+        let everywhere: Pattern = "/".parse().map_err(io::Error::other)?;
+        site = site.location(location(everywhere, handler, said, cache_bytes));
+    }
+    for own in &said.locations {
+        if let Some(handler) = &own.content.handler {
+            site = site.location(
+                location(own.pattern.clone(), handler, said, cache_bytes)
+                    .settings(settings(&own.content)),
+            );
+        }
+    }
+    if said.force_https {
+        site = site.force_https(ForceHttps {
+            port: https_port(said).unwrap_or(443),
+            ..ForceHttps::default()
+        });
+    }
+    if let Some(hsts) = said.hsts {
+        site = site.hsts(hsts);
+    }
+    if let Some(log) = &said.access_log {
+        let opened = logs
+            .open(&log.path, log.format.clone(), &said.name)
+            .map_err(|error| {
+                let path = log.path.display();
+                io::Error::new(
+                    error.kind(),
+                    format!("cannot open the access log {path}: {error}"),
+                )
+            })?;
+        site = site.observer(Arc::new(opened));
+    }
+    Ok(site)
+}
+
+fn https_port(site: &config::Site) -> Option<u16> {
+    let mut secure = site.listeners.iter().filter(|listener| listener.tls);
+    secure.find_map(|listener| match listener.address {
+        ListenAddress::Tcp { address, .. } => Some(address.port()),
+        ListenAddress::Unix { .. } | ListenAddress::Inherited { .. } => None,
+    })
+}
+
+fn location(
+    pattern: Pattern,
+    handler: &config::Handler,
+    site: &config::Site,
+    cache_bytes: u64,
+) -> Location {
+    match handler {
+        config::Handler::Return(answer) => Location::respond(pattern, answer.clone()),
+        config::Handler::Files(said) => {
+            let mut files = match &said.root {
+                config::Root::Root(root) => Files::new(root),
+                config::Root::Alias(alias) => {
+                    Files::new(alias).strip_prefix(plain_path(&pattern.to_string()))
+                }
+            }
+            .index(said.index.iter().map(String::as_str))
+            .listing(said.listing)
+            .cache_control(said.cache_control.iter().cloned())
+            .media_types(said.mime.iter().cloned())
+            .charset(said.charset.clone())
+            .hidden_files(said.hidden_files)
+            .symlinks(said.symlinks)
+            .compression(site.compression)
+            .precompressed(site.precompressed)
+            .cache(cache_bytes);
+            if let Some(list) = &said.try_files {
+                files = files.try_files(list.clone());
+            }
+            if let Some(page) = &said.spa {
+                files = files.spa(page);
+            }
+            Location::files(pattern, files)
+        }
+    }
+}
+
+/// The path in `= /path`, `^~ /path` and `/path`.
+fn plain_path(pattern: &str) -> &str {
+    pattern
+        .find('/')
+        .and_then(|at| pattern.get(at..))
+        .unwrap_or(pattern)
+}
+
+fn settings(content: &config::Content) -> Settings {
+    let mut settings = Settings::new().body_limit(content.max_body_bytes);
+    if let Some(config::Handler::Files(files)) = &content.handler {
+        settings = settings.root(match &files.root {
+            config::Root::Root(root) | config::Root::Alias(root) => root,
+        });
+    }
+    for rule in &content.rewrites {
+        settings = settings.rewrite(rule.clone());
+    }
+    for change in &content.request_fields {
+        settings = settings.request_field(change.clone());
+    }
+    for change in &content.response_fields {
+        settings = settings.response_field(change.clone());
+    }
+    // The last page for a status counts: pages for one status come behind those for a class.
+    let (classes, single): (Vec<_>, Vec<_>) = content
+        .error_pages
+        .iter()
+        .partition(|page| page.first != page.last);
+    for page in classes.into_iter().chain(single) {
+        for status in page.first..=page.last {
+            if let Ok(status) = StatusCode::from_u16(status) {
+                settings = settings.error_page(status, ErrorPage::Path(page.path.clone()));
+            }
+        }
+    }
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::rc::Rc;
+
+    use apus_http::{
+        Body, ConnectionInfo, Headers, Method, Peer, Request, RequestParts, Response, Target,
+        Version,
+    };
+
+    use super::*;
+
+    fn plan(folder: &Path, text: &str) -> apus_net::Plan {
+        let plan = config::parse_str(text, "apus.toml", folder, &|_| None);
+        let plan = plan.unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
+        assemble(&plan, &AccessLogs::new().0).unwrap()
+    }
+
+    fn get(listener: &Listener, host: &str, path: &str) -> Response {
+        let mut headers = Headers::new();
+        headers.try_append("host", host).unwrap();
+        let request = Request::new(RequestParts {
+            method: Method::GET,
+            target: Target::parse(&Method::GET, path).unwrap(),
+            version: Version::HTTP_11,
+            headers,
+            body: Body::Empty,
+            connection: Rc::new(ConnectionInfo {
+                id: 1,
+                peer: Peer::Ip("192.0.2.1:5000".parse().unwrap()),
+                local: Peer::Ip("192.0.2.2:80".parse().unwrap()),
+                tls: None,
+            }),
+            extensions: Default::default(),
+        });
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build_local(Default::default())
+            .unwrap()
+            .block_on(async { listener.service.service().call(request).wait().await })
+    }
+
+    fn folder() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, content) in [
+            ("one/index.html", "one"),
+            ("one/style.css", "a {}"),
+            ("two/index.html", "the second"),
+            ("two/404.html", "lost"),
+            ("alias/a.txt", "a"),
+        ] {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn sites_on_one_address_are_told_apart_by_host() {
+        let folder = folder();
+        let plan = plan(
+            folder.path(),
+            r#"
+            [[sites]]
+            server_name = "one.example"
+            listen = [80, 81]
+            root = "one"
+            [[sites]]
+            listen = [80, 81]
+            root = "two"
+            error_pages = { 4xx = "/404.html" }
+            client_max_body_size = 1
+            "#,
+        );
+        assert_eq!(plan.listeners.len(), 2);
+        for listener in &plan.listeners {
+            let length = |host: &str| get(listener, host, "/").body().len();
+            assert_eq!(length("one.example"), Some(3));
+            assert_eq!(length("other.example"), Some(10));
+            let missing = get(listener, "two.example", "/nothing");
+            assert_eq!(missing.status(), StatusCode::NOT_FOUND);
+            assert_eq!(missing.body().len(), Some(4));
+        }
+    }
+
+    #[test]
+    fn locations_answer_with_what_they_say() {
+        let folder = folder();
+        let plan = plan(
+            folder.path(),
+            r#"
+            [global]
+            static_cache_size = 0
+            [[sites]]
+            listen = 80
+            root = "one"
+            headers.set = { x-site = "$host" }
+            cache_control = { "*.css" = "max-age=60" }
+            [[sites.locations]]
+            path = "/files/"
+            alias = "alias"
+            [[sites.locations]]
+            path = "= /old"
+            return = { status = 301, location = "/new" }
+            [[sites.locations]]
+            path = "~ ^/say/(.*)$"
+            return = { status = 200, text = "you say $1" }
+            headers.set = { x-location = "say" }
+            "#,
+        );
+        let get = |path: &str| get(&plan.listeners[0], "example.com", path);
+        assert_eq!(get("/files/a.txt").body().len(), Some(1));
+        assert_eq!(get("/files/b.txt").status(), StatusCode::NOT_FOUND);
+        let old = get("/old");
+        assert_eq!(old.status(), StatusCode::MOVED_PERMANENTLY);
+        assert!(old.headers().get_str("location").unwrap().ends_with("/new"));
+        let say = get("/say/hello");
+        assert_eq!(say.body().len(), Some("you say hello".len() as u64));
+        assert_eq!(say.headers().get_str("x-location"), Some("say"));
+        assert_eq!(say.headers().get_str("x-site"), Some("example.com"));
+        let css = get("/style.css");
+        assert_eq!(css.headers().get_str("cache-control"), Some("max-age=60"));
+    }
+
+    #[test]
+    fn a_single_page_application_has_its_page_for_every_path() {
+        let folder = folder();
+        let text = "[[sites]]\nlisten = 80\nroot = \"one\"\npreset = \"spa\"\n";
+        let plan = plan(folder.path(), text);
+        let get = |path: &str| get(&plan.listeners[0], "example.com", path);
+        assert_eq!(get("/users/1").body().len(), Some(3));
+        assert_eq!(get("/users/1").status(), StatusCode::OK);
+    }
+
+    #[test]
+    fn an_access_log_that_cannot_be_opened_is_named() {
+        let folder = folder();
+        let text = "[[sites]]\nlisten = 80\nroot = \"one\"\naccess_log = \"no/such/log\"\n";
+        let plan = config::parse_str(text, "apus.toml", folder.path(), &|_| None).unwrap();
+        let error = assemble(&plan, &AccessLogs::new().0).err().unwrap();
+        assert!(error.to_string().contains("no/such/log"), "{error}");
+    }
+}
