@@ -328,6 +328,7 @@ pub(crate) fn is_token(byte: u8) -> bool {
     TOKEN.get(usize::from(byte)).copied().unwrap_or(false)
 }
 
+#[expect(clippy::indexing_slicing, reason = "worked out by the compiler")]
 static TOKEN: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0_u8;

@@ -54,6 +54,8 @@ pub(super) struct Survey {
     /// The value of the only `Content-Length`; `None` if there is none, several, or no number.
     pub(super) content_length: Option<u64>,
     has_content_length: bool,
+    /// Whether its line can be sent as it is, if the value is the right one.
+    is_length_line_kept: bool,
     has_date: bool,
     has_server: bool,
     has_connection_fields: bool,
@@ -67,12 +69,11 @@ impl Survey {
                 b"date" => survey.has_date = true,
                 b"server" => survey.has_server = true,
                 b"content-length" => {
-                    survey.content_length = field::decimal(value);
-                    if std::mem::replace(&mut survey.has_content_length, true) {
-                        survey.content_length = None;
-                        // Lines are looked at one by one then.
-                        survey.has_connection_fields = true;
-                    }
+                    let is_repeated = std::mem::replace(&mut survey.has_content_length, true);
+                    survey.content_length = field::decimal(value).filter(|_| !is_repeated);
+                    // Leading zeros are allowed, but not everybody reads them as decimal.
+                    survey.is_length_line_kept =
+                        survey.content_length.is_some() && !matches!(value, [b'0', _, ..]);
                 }
                 name => survey.has_connection_fields |= is_connection_field(name),
             }
@@ -99,8 +100,7 @@ pub(super) fn head(head: &ResponseHead<'_>, survey: Survey, framed: Framed, out:
     let wire = head.headers.wire();
     out.reserve(wire.len().saturating_add(192));
     status_line(head.status, out);
-    let keeps_length =
-        survey.content_length.is_some() && survey.content_length == framed.content_length;
+    let keeps_length = survey.is_length_line_kept && survey.content_length == framed.content_length;
     if !survey.has_connection_fields && (keeps_length || !survey.has_content_length) {
         out.extend_from_slice(wire);
     } else {
