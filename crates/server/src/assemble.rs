@@ -67,7 +67,10 @@ pub fn assemble(plan: &config::Plan, logs: &AccessLogs) -> io::Result<apus_net::
 fn distinct_listeners(plan: &config::Plan) -> Vec<&config::Listener> {
     let mut distinct: Vec<&config::Listener> = Vec::new();
     for listener in plan.sites.iter().flat_map(|site| &site.listeners) {
-        if distinct.iter().all(|known| known.address != listener.address) {
+        if distinct
+            .iter()
+            .all(|known| known.address != listener.address)
+        {
             distinct.push(listener);
         }
     }

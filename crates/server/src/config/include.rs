@@ -106,6 +106,10 @@ impl Loader<'_, '_> {
         for error in errors.iter().take(20) {
             self.reader.report(syntax_error(error, file));
         }
+        if !errors.is_empty() {
+            // What could be made of the rest is a guess, and so would be its mistakes.
+            return None;
+        }
         let node = TableNode {
             table: document.get_ref(),
             place: Place { file, span: 0..0 },

@@ -22,7 +22,8 @@ use std::path::Path;
 
 pub use diagnostics::{Diagnostics, Severity};
 pub use plan::{
-    AccessLog, Content, ErrorPage, Files, Global, Handler, Listener, Location, LogLevel, Plan, Root, Site,
+    AccessLog, Content, ErrorPage, Files, Global, Handler, Listener, Location, LogLevel, Plan,
+    Root, Site,
 };
 pub use reference::reference;
 pub use schema::schema;

@@ -9,8 +9,8 @@ use super::keys::{Kind, Node, Reader, Value, choices, keys};
 use super::source::{At, Place};
 use super::value::{FilePath, Int, Kilobytes, List, Map, Megabytes, Seconds, Several, Text};
 use super::word::{
-    Expression, FieldName, FieldValue, FileMode, HeaderText, Host, Listen, LocationPath, MediaType, Network, PathPattern,
-    Status, StatusSet, Test, Uri, UriTemplate,
+    Expression, FieldName, FieldValue, FileMode, HeaderText, Host, Listen, LocationPath, MediaType,
+    Network, PathPattern, Status, StatusSet, Test, Uri, UriTemplate,
 };
 
 const YEAR: u64 = 31_536_000;

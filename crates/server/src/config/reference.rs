@@ -37,16 +37,6 @@ pub(super) fn tables_with(name: &str) -> Vec<String> {
     found
 }
 
-/// The paths of all keys, as `sites.tls.cert`.
-#[cfg(test)]
-pub(super) fn paths() -> Vec<String> {
-    let mut paths = Vec::new();
-    for_each_key(root(), "", false, &mut |path, _, key| {
-        paths.push(join(path, key.name));
-    });
-    paths
-}
-
 fn root() -> &'static Description {
     static ROOT: OnceLock<Description> = OnceLock::new();
     ROOT.get_or_init(File::description)

@@ -288,7 +288,9 @@ impl Word for PathPattern {
     const WORDS: &'static str = "a pattern as \"*.css\" or \"/assets/**\"";
 
     fn parse(text: &str) -> Result<Self, String> {
-        Glob::parse(text).map(Self).map_err(|error| error.to_string())
+        Glob::parse(text)
+            .map(Self)
+            .map_err(|error| error.to_string())
     }
 }
 
@@ -300,7 +302,9 @@ impl Word for HeaderText {
     const WORDS: &'static str = "the value of a field";
 
     fn parse(text: &str) -> Result<Self, String> {
-        HeaderValue::from_str(text).map(Self).map_err(|_| String::new())
+        HeaderValue::from_str(text)
+            .map(Self)
+            .map_err(|_| String::new())
     }
 }
 

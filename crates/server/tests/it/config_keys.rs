@@ -73,7 +73,11 @@ const KEYS: &[(&str, &str, &str)] = &[
     ("global.compress.gzip", "", "compress.gzip = false"),
     ("global.compress.brotli", "", "compress.brotli = false"),
     ("global.compress.zstd", "", "compress.zstd = false"),
-    ("global.compress.precompressed", "", "compress.precompressed = false"),
+    (
+        "global.compress.precompressed",
+        "",
+        "compress.precompressed = false",
+    ),
     ("global.compress.min_length", "", "compress.min_length = 2"),
     ("sites", "", "sites = [{ listen = 80, root = \"public\" }]"),
     ("sites.name", "", "name = \"blog\""),
@@ -143,7 +147,11 @@ const KEYS: &[(&str, &str, &str)] = &[
     ("sites.compress.gzip", "", "compress.gzip = false"),
     ("sites.compress.brotli", "", "compress.brotli = false"),
     ("sites.compress.zstd", "", "compress.zstd = false"),
-    ("sites.compress.precompressed", "", "compress.precompressed = false"),
+    (
+        "sites.compress.precompressed",
+        "",
+        "compress.precompressed = false",
+    ),
     (
         "sites.compress.min_length",
         "",

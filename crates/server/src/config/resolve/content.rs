@@ -290,7 +290,11 @@ fn try_files(list: &At<Several<Text>>, reader: &mut Reader<'_>) -> Option<TryFil
     }
     TryFiles::parse(list.0.iter().map(|path| &path.0))
         .map_err(|error| {
-            reader.report(Finding::error(&list.place, error.to_string(), "in this list"));
+            reader.report(Finding::error(
+                &list.place,
+                error.to_string(),
+                "in this list",
+            ));
         })
         .ok()
 }
