@@ -252,12 +252,13 @@ mod tests {
         ] {
             assert_eq!(table.find(host).map(|(site, _)| site), site, "{host}");
         }
-        assert_eq!(
-            super::tests::table(&["~^www\\.", "~.*"])
-                .find("www.a")
-                .unwrap(),
-            (0, Match::Regex)
-        );
+    }
+
+    #[test]
+    fn takes_the_first_regex() {
+        let table = table(&["~^www\\.", "~.*"]);
+        assert_eq!(table.find("www.a"), Some((0, Match::Regex)));
+        assert_eq!(table.find("a"), Some((1, Match::Regex)));
     }
 
     #[test]

@@ -1,0 +1,421 @@
+//! The code API: routes, extractors, answers, middleware, mounts.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use apus::{
+    Answer, App, Error, Extension, Files, Form, HeaderMap, Html, IntoResponse, Json, Method, Next,
+    Path, Peer, Query, Redirect, Request, Response, ServiceFactory, State, StatusCode, Streaming,
+};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::support::{Pieces, ask, echo, get};
+
+#[derive(Debug, Deserialize, Serialize, PartialEq)]
+struct User {
+    id: u32,
+    name: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Search {
+    q: Option<String>,
+    #[serde(default)]
+    tag: Vec<String>,
+    page: Option<u32>,
+}
+
+#[test]
+fn routes_by_method_and_path() {
+    let app = App::new()
+        .get("/", async || "home")
+        .get("/users/{id}", async |Path(id): Path<u32>| {
+            format!("user {id}")
+        })
+        .post("/users/{id}", async |Path(id): Path<u32>| {
+            (StatusCode::CREATED, format!("made {id}"))
+        })
+        .get("/users/me", async || "me")
+        .get("/files/{*rest}", async |Path(rest): Path<String>| rest)
+        .any("/any", async |method: Method| method.to_string());
+    let service = app.service();
+    for (method, path, status, text) in [
+        ("GET", "/", 200, "home"),
+        ("GET", "/users/7", 200, "user 7"),
+        ("GET", "/users/%37", 200, "user 7"),
+        ("GET", "//users/./7", 200, "user 7"),
+        ("POST", "/users/7", 201, "made 7"),
+        ("GET", "/users/me", 200, "me"),
+        ("GET", "/files/a/b%20c", 200, "a/b c"),
+        ("DELETE", "/any", 200, "DELETE"),
+    ] {
+        let reply = ask(method, path).of(&service);
+        assert_eq!(
+            (reply.status, reply.text()),
+            (status, text),
+            "{method} {path}"
+        );
+    }
+    for (path, status) in [
+        ("/nope", 404),
+        ("/users/x", 404),
+        ("/%2f", 400),
+        ("/%ff", 400),
+    ] {
+        assert_eq!(get(path).of(&service).status, status, "{path}");
+    }
+}
+
+#[test]
+fn methods_without_a_handler_are_405_and_options_lists_the_others() {
+    let app = App::new().get("/a", async || "a").post("/a", async || "b");
+    let service = app.service();
+    let reply = ask("DELETE", "/a").of(&service);
+    assert_eq!(reply.status, 405);
+    assert_eq!(reply.field("allow"), Some("GET, POST, HEAD, OPTIONS"));
+    let reply = ask("OPTIONS", "/a").of(&service);
+    assert_eq!(reply.status, 204);
+    assert_eq!(reply.field("allow"), Some("GET, POST, HEAD, OPTIONS"));
+    assert_eq!(ask("HEAD", "/a").of(&service).status, 200);
+    assert_eq!(ask("OPTIONS", "*").of(&service).status, 204);
+}
+
+#[test]
+fn path_parameters_are_values_tuples_and_structs() {
+    let app = App::new()
+        .get(
+            "/t/{id}/{name}",
+            async |Path((id, name)): Path<(u32, String)>| format!("{id} {name}"),
+        )
+        .get("/s/{id}/{name}", async |Path(user): Path<User>| Json(user))
+        .get("/l/{a}/{b}", async |Path(all): Path<Vec<String>>| {
+            all.join("+")
+        });
+    let service = app.service();
+    assert_eq!(get("/t/1/ann").of(&service).text(), "1 ann");
+    assert_eq!(
+        get("/s/2/b%C3%A9").of(&service).text(),
+        r#"{"id":2,"name":"bé"}"#
+    );
+    assert_eq!(get("/l/x/y").of(&service).text(), "x+y");
+    assert_eq!(get("/t/x/ann").of(&service).status, 404);
+}
+
+#[test]
+fn query_and_form_are_decoded() {
+    fn show(search: Search) -> String {
+        format!("{:?} {} {:?}", search.q, search.tag.join("+"), search.page)
+    }
+    let app = App::new()
+        .get("/", async |Query(search): Query<Search>| show(search))
+        .post("/", async |Form(search): Form<Search>| show(search));
+    let service = app.service();
+    let text = "Some(\"a b&c\") x+y Some(2)";
+    assert_eq!(
+        get("/?q=a+b%26c&tag=x&tag=y&page=2").of(&service).text(),
+        text
+    );
+    assert_eq!(get("/").of(&service).text(), "None  None");
+    assert_eq!(get("/?page=x").of(&service).status, 400);
+    assert_eq!(get("/?page=1&page=2").of(&service).status, 400);
+    assert_eq!(get("/?q=%ff").of(&service).status, 400);
+    let form = |content_type: &str| {
+        ask("POST", "/")
+            .with("content-type", content_type)
+            .body("q=a+b%26c&tag=x&tag=y&page=2")
+    };
+    let reply = form("application/x-www-form-urlencoded; charset=utf-8").of(&service);
+    assert_eq!(reply.text(), text);
+    assert_eq!(form("text/plain").of(&service).status, 415);
+}
+
+#[test]
+fn json_goes_in_and_out() {
+    let app = App::new().post("/", async |Json(user): Json<User>| Json(user));
+    let service = app.service();
+    let post = |content_type: &str, content: &str| {
+        ask("POST", "/")
+            .with("content-type", content_type)
+            .body(content.to_owned())
+            .of(&service)
+    };
+    let reply = post("application/json", r#"{"id": 1, "name": "ann"}"#);
+    assert_eq!(reply.text(), r#"{"id":1,"name":"ann"}"#);
+    assert_eq!(reply.field("content-type"), Some("application/json"));
+    assert_eq!(
+        post("application/vnd.x+json", r#"{"id":1,"name":""}"#).status,
+        200
+    );
+    assert_eq!(post("text/plain", "{}").status, 415);
+    assert_eq!(post("application/json", "{").status, 400);
+    assert_eq!(post("application/json", r#"{"id":1}"#).status, 422);
+}
+
+#[test]
+fn content_is_read_up_to_the_limit() {
+    let app = App::new()
+        .body_limit(8)
+        .post("/bytes", async |content: Bytes| content.len().to_string())
+        .post("/text", async |content: String| content);
+    let service = app.service();
+    assert_eq!(
+        ask("POST", "/bytes").body("12345678").of(&service).text(),
+        "8"
+    );
+    assert_eq!(
+        ask("POST", "/bytes").body("123456789").of(&service).status,
+        413
+    );
+    let pieces = |pieces: &[&str]| apus::Body::stream(Pieces::of(pieces));
+    let reply = ask("POST", "/text")
+        .body(pieces(&["123", "456"]))
+        .of(&service);
+    assert_eq!(reply.text(), "123456");
+    let reply = ask("POST", "/text")
+        .body(pieces(&["12345", "6789"]))
+        .of(&service);
+    assert_eq!(reply.status, 413);
+    assert_eq!(
+        ask("POST", "/text").body(vec![0xff]).of(&service).status,
+        400
+    );
+}
+
+#[test]
+fn handlers_take_what_is_known_of_the_request() {
+    let app = App::new().state(Arc::<str>::from("shared")).get(
+        "/{x}",
+        async |method: Method,
+               Path(x): Path<String>,
+               State(state): State<Arc<str>>,
+               headers: HeaderMap,
+               peer: Peer,
+               extension: Option<Extension<u8>>,
+               request: Request| {
+            format!(
+                "{method} {x} {state} {} {peer} {:?} {}",
+                headers["host"].to_str().unwrap(),
+                extension.map(|Extension(value)| value),
+                request.path(),
+            )
+        },
+    );
+    assert_eq!(
+        get("/a").extension(5u8).to(&app).text(),
+        "GET a shared example.com 192.0.2.7:50000 Some(5) /a"
+    );
+}
+
+#[test]
+fn state_that_was_never_given_is_an_error_of_the_server() {
+    let app = App::new().get("/", async |State(_): State<u64>| "never");
+    assert_eq!(get("/").to(&app).status, 500);
+}
+
+#[test]
+fn a_handler_that_is_not_async_answers_at_once() {
+    let app = App::new()
+        .get("/plain/{x}", |Path(x): Path<String>| x)
+        .get("/async", async || "later");
+    let service = app.service();
+    assert!(matches!(
+        service.call(get("/plain/a").request()),
+        Answer::Now(_)
+    ));
+    assert!(matches!(
+        service.call(get("/async").request()),
+        Answer::Later(_)
+    ));
+}
+
+struct Numbers(u8);
+
+impl futures_core::Stream for Numbers {
+    type Item = Result<Bytes, std::io::Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0 += 1;
+        Poll::Ready((self.0 <= 3).then(|| Ok(Bytes::from(self.0.to_string()))))
+    }
+}
+
+#[test]
+fn answers_come_in_many_forms() {
+    #[derive(Debug)]
+    struct Teapot;
+    impl IntoResponse for Teapot {
+        fn into_response(self) -> Response {
+            (StatusCode::IM_A_TEAPOT, "short and stout").into_response()
+        }
+    }
+    async fn fails() -> apus::Result<&'static str> {
+        Err(std::io::Error::other("secret"))?;
+        Ok("never")
+    }
+    let app = App::new()
+        .get("/html", async || Html("<p>hi"))
+        .get("/status", async || StatusCode::ACCEPTED)
+        .get("/fields", async || {
+            ([("x-a", "1"), ("content-type", "a/b")], "x")
+        })
+        .get("/bad", async || ([("x-a", "1\n2")], "x"))
+        .get("/err", async || Err::<(), _>(Teapot))
+        .get("/none", async || None::<String>)
+        .get("/fails", fails)
+        .get("/away", async || Redirect::to("/html"))
+        .get("/nothing", async || ())
+        .get("/stream", async || Streaming(Numbers(0)))
+        .get("/explicit", async || {
+            Err::<Response, Error>(std::fmt::Error.into())
+        });
+    let service = app.service();
+    let reply = get("/html").of(&service);
+    assert_eq!(
+        reply.field("content-type"),
+        Some("text/html; charset=utf-8")
+    );
+    assert_eq!(get("/status").of(&service).status, 202);
+    let reply = get("/fields").of(&service);
+    assert_eq!(
+        (reply.field("x-a"), reply.field("content-type")),
+        (Some("1"), Some("a/b"))
+    );
+    assert_eq!(get("/bad").of(&service).status, 500);
+    let reply = get("/err").of(&service);
+    assert_eq!((reply.status, reply.text()), (418, "short and stout"));
+    assert_eq!(get("/none").of(&service).status, 404);
+    let reply = get("/fails").of(&service);
+    assert_eq!((reply.status, reply.text()), (500, ""));
+    let reply = get("/away").of(&service);
+    assert_eq!(
+        (reply.status, reply.field("location")),
+        (303, Some("/html"))
+    );
+    assert_eq!(get("/nothing").of(&service).status, 204);
+    assert_eq!(get("/stream").of(&service).text(), "123");
+    assert_eq!(get("/explicit").of(&service).status, 500);
+}
+
+async fn stamp(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    response
+        .headers_mut()
+        .try_append("x-layer", "outer")
+        .unwrap();
+    response
+}
+
+#[test]
+fn middleware_stands_around_everything_the_first_outermost() {
+    let app = App::new()
+        .layer(stamp)
+        .layer(async |mut request: Request, next: Next| {
+            if request.path() == "/closed" {
+                return StatusCode::FORBIDDEN.into_response();
+            }
+            request.extensions_mut().insert(7u8);
+            let mut response = next.run(request).await;
+            response
+                .headers_mut()
+                .try_append("x-layer", "inner")
+                .unwrap();
+            response
+        })
+        .get("/", async |Extension(number): Extension<u8>| {
+            number.to_string()
+        });
+    let service = app.service();
+    let reply = get("/").of(&service);
+    assert_eq!(reply.text(), "7");
+    let layers: Vec<_> = reply.headers.get_all("x-layer").collect();
+    assert_eq!(layers, [b"inner", b"outer"]);
+    let reply = get("/closed").of(&service);
+    assert_eq!((reply.status, reply.field("x-layer")), (403, Some("outer")));
+    let reply = get("/nope").of(&service);
+    assert_eq!((reply.status, reply.field("x-layer")), (404, Some("inner")));
+}
+
+#[test]
+fn services_are_mounted_under_a_path() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("sub")).unwrap();
+    std::fs::write(folder.path().join("a b.txt"), "file").unwrap();
+    let app = App::new()
+        .get("/static/special", async || "route")
+        .mount("/static", Files::new(folder.path()))
+        .mount("/echo/", echo("echo"))
+        .mount("/echo/deep", echo("deep"));
+    let service = app.service();
+    for (path, text) in [
+        ("/static/a%20b.txt", "file"),
+        ("/static/special", "route"),
+        ("/echo/x?y", "echo /x?y"),
+        ("/echo/", "echo /"),
+        ("/echo/deep/x", "deep /x"),
+        ("/echo/deeper", "echo /deeper"),
+        ("/echo/a%3Fb", "echo /a%3Fb"),
+    ] {
+        assert_eq!(get(path).of(&service).text(), text, "{path}");
+    }
+    let reply = get("/echo?x").of(&service);
+    assert_eq!(
+        (reply.status, reply.field("location")),
+        (308, Some("/echo/?x"))
+    );
+    let reply = get("/static/sub").of(&service);
+    assert_eq!(reply.field("location"), Some("/static/sub/"));
+    assert_eq!(get("/echoes").of(&service).status, 404);
+}
+
+#[test]
+fn applications_nest() {
+    let inner = App::new()
+        .get("/", async || "inner home")
+        .get("/users/{id}", async |Path(id): Path<u32>| id.to_string())
+        .mount("/echo", echo("echo"));
+    let app = App::new()
+        .nest("/api", App::new().nest("/v1", inner))
+        .fallback(async |request: Request| format!("no {}", request.path()));
+    let service = app.service();
+    assert_eq!(get("/api/v1").of(&service).text(), "inner home");
+    assert_eq!(get("/api/v1/").of(&service).text(), "inner home");
+    assert_eq!(get("/api/v1/users/3").of(&service).text(), "3");
+    let reply = get("/api/v1/echo").of(&service);
+    assert_eq!(reply.field("location"), Some("/api/v1/echo/"));
+    assert_eq!(get("/api/nope").of(&service).status, 404);
+    assert_eq!(get("/nope").of(&service).text(), "no /nope");
+}
+
+#[test]
+fn a_slash_redirect_never_names_another_host() {
+    let app = App::new().mount("/x", echo("x"));
+    let reply = get("//x").to(&app);
+    assert_eq!(reply.field("location"), Some("/x/"));
+}
+
+#[test]
+fn mistakes_in_routes_are_told() {
+    for app in [
+        App::new().get("no-slash", async || ""),
+        App::new().get("/{", async || ""),
+        App::new().get("/a", async || "").get("/a", async || ""),
+        App::new().get("/{a}", async || "").get("/{b}", async || ""),
+        App::new().mount("x", echo("x")),
+        App::new().mount("/x/../y", echo("x")),
+        App::new().mount("/x", echo("x")).nest("/x/", App::new()),
+    ] {
+        let error = app.check().unwrap_err();
+        assert!(!error.to_string().is_empty());
+        let error = app.serve("127.0.0.1:0").unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+    }
+    assert!(
+        App::new()
+            .get("/a", async || "")
+            .post("/a", async || "")
+            .check()
+            .is_ok()
+    );
+}

@@ -1,0 +1,169 @@
+//! Compression of dynamic answers.
+
+use std::io::Read;
+use std::task::{Context, Poll, Waker};
+
+use apus::files::Compression;
+use apus::sites::{Location, Site};
+use apus::{
+    Body, Compressed, Frame, HeaderValue, Request, Response, ServiceFactory, StatusCode, header,
+};
+
+use crate::support::{Pieces, Reply, ask, get};
+
+fn text(length: usize) -> String {
+    "All swifts are birds, and some birds are swifts.\n".repeat(length / 49 + 1)
+}
+
+fn decoded(reply: &Reply) -> String {
+    let mut text = String::new();
+    let content = &reply.content[..];
+    match reply.field("content-encoding") {
+        Some("br") => brotli::Decompressor::new(content, 4096).read_to_string(&mut text),
+        Some("zstd") => zstd::stream::read::Decoder::new(content)
+            .unwrap()
+            .read_to_string(&mut text),
+        Some("gzip") => flate2::read::MultiGzDecoder::new(content).read_to_string(&mut text),
+        _ => (&mut &*content).read_to_string(&mut text),
+    }
+    .unwrap();
+    text
+}
+
+/// A site that answers with what `make` makes, compressed.
+fn site(make: impl Fn() -> Response + Clone + Send + Sync + 'static) -> Site {
+    let factory = move || {
+        let make = make.clone();
+        apus::service_fn(move |_: Request| make().into())
+    };
+    Site::new("a")
+        .compression(Compression::default())
+        .location(Location::service("/".parse().unwrap(), "text", factory))
+}
+
+#[test]
+fn takes_the_coding_that_the_client_likes_best() {
+    for length in [2_000, 30_000, 500_000] {
+        let site = site(move || Response::text(StatusCode::OK, text(length)));
+        for (accept, coding) in [
+            ("gzip, deflate, br, zstd", Some("br")),
+            ("gzip, zstd", Some("zstd")),
+            ("gzip", Some("gzip")),
+            ("gzip;q=1, br;q=0.5", Some("gzip")),
+            ("br;q=0", None),
+            ("deflate", None),
+        ] {
+            let reply = get("/").with("accept-encoding", accept).to(&site);
+            assert_eq!(reply.field("content-encoding"), coding, "{accept}");
+            assert_eq!(reply.field("vary"), Some("accept-encoding"), "{accept}");
+            assert_eq!(decoded(&reply), text(length), "{accept} {length}");
+        }
+        assert_eq!(get("/").to(&site).field("content-encoding"), None);
+    }
+}
+
+#[test]
+fn leaves_alone_what_is_small_coded_partial_or_not_text() {
+    let long = || Response::text(StatusCode::OK, text(5_000));
+    let field = |name, value| long().with_header(&name, &HeaderValue::from_static(value));
+    let cases: [(&str, Box<dyn Fn() -> Response>); 6] = [
+        (
+            "small",
+            Box::new(|| Response::text(StatusCode::OK, "small")),
+        ),
+        (
+            "coded",
+            Box::new(move || field(header::CONTENT_ENCODING, "br")),
+        ),
+        (
+            "image",
+            Box::new(move || field(header::CONTENT_TYPE, "image/png")),
+        ),
+        (
+            "no-transform",
+            Box::new(move || field(header::CACHE_CONTROL, "public, No-Transform")),
+        ),
+        (
+            "negotiated",
+            Box::new(move || field(header::VARY, "Accept-Encoding")),
+        ),
+        (
+            "partial",
+            Box::new(|| Response::text(StatusCode::PARTIAL_CONTENT, text(5_000))),
+        ),
+    ];
+    for (name, make) in cases {
+        let before = make();
+        let headers = before.headers().clone();
+        let status = before.status();
+        let content = match before.body() {
+            Body::Bytes(bytes) => bytes.clone(),
+            _ => unreachable!(),
+        };
+        let made = headers.clone();
+        let site = site(move || {
+            let mut response = Response::new(status).with_body(content.clone());
+            *response.headers_mut() = made.clone();
+            response
+        });
+        let reply = get("/").with("accept-encoding", "br").to(&site);
+        assert_eq!(reply.headers, headers, "{name}");
+    }
+}
+
+#[test]
+fn another_form_has_a_weak_entity_tag_and_no_stale_length() {
+    let site = site(|| {
+        let content = text(5_000);
+        let length = HeaderValue::from(content.len());
+        Response::text(StatusCode::OK, content)
+            .with_header(&header::ETAG, &HeaderValue::from_static("\"x\""))
+            .with_header(&header::CONTENT_LENGTH, &length)
+            .with_header(&header::ACCEPT_RANGES, &HeaderValue::from_static("bytes"))
+    });
+    let reply = get("/").with("accept-encoding", "gzip").to(&site);
+    assert_eq!(reply.field("etag"), Some("W/\"x\""));
+    assert_eq!(reply.field("content-length"), None);
+    assert_eq!(reply.field("accept-ranges"), None);
+    let head = ask("HEAD", "/").with("accept-encoding", "gzip").to(&site);
+    assert_eq!(head.field("content-encoding"), Some("gzip"));
+    assert_eq!(head.field("content-length"), None);
+    let plain = get("/").to(&site);
+    assert_eq!(plain.field("etag"), Some("\"x\""));
+}
+
+#[test]
+fn every_event_of_a_stream_can_be_read_when_it_was_sent() {
+    for accept in ["br", "zstd", "gzip"] {
+        let factory = || {
+            apus::service_fn(|_: Request| {
+                Response::new(StatusCode::OK)
+                    .with_header(
+                        &header::CONTENT_TYPE,
+                        &HeaderValue::from_static("text/event-stream"),
+                    )
+                    .with_body(Body::stream(Pieces::of(&["data: 1\n\n", "data: 2\n\n"])))
+                    .into()
+            })
+        };
+        let service = Compressed::new(Compression::default(), factory).service();
+        let apus::Answer::Now(mut response) =
+            service.call(get("/").with("accept-encoding", accept).request())
+        else {
+            panic!("not at once");
+        };
+        let mut cx = Context::from_waker(Waker::noop());
+        let Poll::Ready(Some(Ok(Frame::Data(first)))) = response.body_mut().poll_frame(&mut cx)
+        else {
+            panic!("no first frame");
+        };
+        let mut seen = [0; 9];
+        let mut reader: Box<dyn Read> = match accept {
+            "br" => Box::new(brotli::Decompressor::new(&first[..], 4096)),
+            "zstd" => Box::new(zstd::stream::read::Decoder::new(&first[..]).unwrap()),
+            _ => Box::new(flate2::read::GzDecoder::new(&first[..])),
+        };
+        reader.read_exact(&mut seen).unwrap();
+        assert_eq!(&seen, b"data: 1\n\n", "{accept}");
+    }
+}

@@ -1,0 +1,182 @@
+//! Requests, and services called with them.
+
+use std::future::Future;
+use std::rc::Rc;
+
+use apus::{
+    Body, ConnectionInfo, Frame, Headers, Method, Peer, Request, Response, Service, ServiceFactory,
+    Target, Version,
+};
+use apus_http::{RequestParts, TlsInfo, TlsVersion};
+
+/// Runs a future as a worker does.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, future)
+}
+
+/// A request to be.
+pub(crate) struct Ask {
+    method: Method,
+    target: String,
+    headers: Headers,
+    body: Body,
+    certificate_names: Option<Vec<Box<str>>>,
+    extensions: http::Extensions,
+}
+
+pub(crate) fn get(target: &str) -> Ask {
+    ask("GET", target)
+}
+
+pub(crate) fn ask(method: &str, target: &str) -> Ask {
+    Ask {
+        method: method.parse().unwrap(),
+        target: target.to_owned(),
+        headers: Headers::new(),
+        body: Body::Empty,
+        certificate_names: None,
+        extensions: http::Extensions::new(),
+    }
+    .with("host", "example.com")
+}
+
+impl Ask {
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
+        self.headers.try_insert(name, value).unwrap();
+        self
+    }
+
+    pub(crate) fn body(mut self, body: impl Into<Body>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// Over TLS, with a certificate for these names.
+    pub(crate) fn tls(mut self, names: &[&str]) -> Self {
+        self.certificate_names = Some(names.iter().map(|name| Box::from(*name)).collect());
+        self
+    }
+
+    pub(crate) fn extension<T: Clone + Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.extensions.insert(value);
+        self
+    }
+
+    pub(crate) fn request(self) -> Request {
+        Request::new(RequestParts {
+            target: Target::parse(&self.method, &self.target).unwrap(),
+            method: self.method,
+            version: Version::HTTP_11,
+            headers: self.headers,
+            body: self.body,
+            connection: Rc::new(ConnectionInfo {
+                id: 1,
+                peer: Peer::Ip("192.0.2.7:50000".parse().unwrap()),
+                local: Peer::Ip("192.0.2.1:8080".parse().unwrap()),
+                tls: self.certificate_names.map(|names| TlsInfo {
+                    version: TlsVersion::Tls13,
+                    cipher: "TLS13_AES_128_GCM_SHA256",
+                    server_name: None,
+                    certificate_names: names.into(),
+                    client_certificate: None,
+                }),
+            }),
+            extensions: self.extensions,
+        })
+    }
+
+    /// The answer of a service.
+    pub(crate) fn of(self, service: &Rc<dyn Service>) -> Reply {
+        let request = self.request();
+        block_on(async { Reply::read(service.call(request).wait().await).await })
+    }
+
+    /// The answer of a new service.
+    pub(crate) fn to(self, factory: &(impl ServiceFactory + ?Sized)) -> Reply {
+        self.of(&factory.service())
+    }
+}
+
+/// A response with its content read.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: Headers,
+    pub(crate) content: Vec<u8>,
+}
+
+impl Reply {
+    pub(crate) async fn read(mut response: Response) -> Self {
+        let mut content = Vec::new();
+        let mut body = response.take_body();
+        while let Some(frame) = body.frame().await {
+            match frame.unwrap() {
+                Frame::Data(bytes) => content.extend_from_slice(&bytes),
+                Frame::File(range) => {
+                    let mut bytes = vec![0; range.len as usize];
+                    std::os::unix::fs::FileExt::read_exact_at(
+                        &*range.file,
+                        &mut bytes,
+                        range.offset,
+                    )
+                    .unwrap();
+                    content.extend_from_slice(&bytes);
+                }
+                Frame::Trailers(_) => {}
+            }
+        }
+        Self {
+            status: response.status().as_u16(),
+            headers: response.headers().clone(),
+            content,
+        }
+    }
+
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        self.headers.get_str(name)
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.content).unwrap()
+    }
+}
+
+/// A service that says what it is and what it was asked for.
+pub(crate) fn echo(name: &'static str) -> impl ServiceFactory {
+    move || {
+        apus::service_fn(move |request: Request| {
+            Response::text(
+                apus::StatusCode::OK,
+                format!("{name} {}", request.target().path_and_query()),
+            )
+            .into()
+        })
+    }
+}
+
+/// Content that comes in pieces.
+pub(crate) struct Pieces(std::collections::VecDeque<bytes::Bytes>);
+
+impl Pieces {
+    pub(crate) fn of(pieces: &[&str]) -> Self {
+        let pieces = pieces.iter();
+        Self(
+            pieces
+                .map(|piece| bytes::Bytes::copy_from_slice(piece.as_bytes()))
+                .collect(),
+        )
+    }
+}
+
+impl apus::BodyStream for Pieces {
+    fn poll_frame(
+        &mut self,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<Frame, apus::BodyError>>> {
+        std::task::Poll::Ready(self.0.pop_front().map(|piece| Ok(Frame::Data(piece))))
+    }
+}
