@@ -128,11 +128,13 @@ impl Engine {
             for worker in &state.workers {
                 let _ = worker.commands.send(Command::Stop { within });
             }
+            // The workers hold sockets of their own, which close once their queues are empty: who
+            // comes after that is refused, rather than left waiting until everything ends.
+            state.bound.clear();
             state.workers.len()
         };
         let mut ended = self.ended.clone();
         let _ = ended.wait_for(|ended| *ended >= workers).await;
-        self.shared.lock().bound.clear();
     }
 
     /// What the engine does at this moment.
