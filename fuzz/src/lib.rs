@@ -1,12 +1,16 @@
 //! The fuzz targets: functions that take bytes and panic when a property does not hold.
 
 mod connection;
+mod fields;
 mod http1;
+mod paths;
 mod proxy;
 
 use std::process::ExitCode;
 
+pub use fields::{accept_encoding, range};
 pub use http1::{chunked, request_head, response_head};
+pub use paths::path_resolution;
 pub use proxy::proxy_protocol;
 
 /// A fuzz target.
@@ -14,8 +18,11 @@ pub type Target = fn(&[u8]);
 
 /// Every target with the name of its folder of seeds.
 pub const TARGETS: &[(&str, Target)] = &[
+    ("accept_encoding", accept_encoding),
     ("chunked", chunked),
+    ("path_resolution", path_resolution),
     ("proxy_protocol", proxy_protocol),
+    ("range", range),
     ("request_head", request_head),
     ("response_head", response_head),
 ];

@@ -175,7 +175,7 @@ fn look_at(
         kind => (
             kind,
             u64::try_from(stat.st_size).unwrap_or(0),
-            i64::try_from(stat.st_mtime).unwrap_or(0),
+            stat.st_mtime,
         ),
     };
     let is_folder = match kind {

@@ -74,7 +74,7 @@ impl Lookup<'_> {
         for (attempt, is_folder) in list.attempts(path) {
             let is_same = path.strip_suffix(b"/").unwrap_or(path) == attempt;
             match self.find_below(&attempt) {
-                Found::File(file) if !is_folder && !(is_same && path.ends_with(b"/")) => {
+                Found::File(file) if !(is_folder || is_same && path.ends_with(b"/")) => {
                     return Found::File(file);
                 }
                 Found::Unslashed if is_folder => {
