@@ -6,6 +6,7 @@ use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use apus_http::Peer;
 use rustix::net::SendFlags;
@@ -199,6 +200,18 @@ impl Transport {
         match self {
             Self::Clear(_) => Poll::Ready(Ok(())),
             Self::Tls(stream) => stream.poll_flush(cx),
+        }
+    }
+
+    /// Lets the end of the connection be a reset, which no client takes for the end of content.
+    pub(crate) fn reset_when_dropped(&mut self) {
+        let socket = match self {
+            Self::Clear(socket) => socket,
+            // Without a close_notify the client can tell already.
+            Self::Tls(_) => return,
+        };
+        if let Socket::Tcp(socket) = socket {
+            let _ = socket2::SockRef::from(&*socket).set_linger(Some(Duration::ZERO));
         }
     }
 

@@ -56,6 +56,11 @@ impl Content {
         false
     }
 
+    /// Whether nobody can read it any more.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.0.borrow().abandoned
+    }
+
     /// Hands over a piece. The caller polls the reader next if it is of the task of `cx`.
     pub(super) fn push(&self, bytes: Bytes, cx: &Context<'_>) {
         let mut state = self.0.borrow_mut();

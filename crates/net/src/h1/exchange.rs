@@ -42,7 +42,13 @@ impl Connection<'_> {
     /// Answers one request; tells when it was the last one.
     pub(super) async fn exchange(&mut self, head: RequestHead) -> io::Result<Option<End>> {
         let limit = self.limits.requests_per_connection;
-        if self.is_ending() || (limit > 0 && self.requests >= limit) {
+        // The time for the head is over, and nobody may take the connection for idle.
+        self.place.untimed();
+        if self.codec.keeps_alive()
+            && (self.is_ending() || (limit > 0 && self.requests >= limit))
+        {
+            // The client does not know yet, and may be sending its next request.
+            self.closes_first = true;
             self.codec.close();
         }
         let (mut incoming, body) = match head.content {
@@ -97,7 +103,6 @@ impl Connection<'_> {
             self.flush().await?;
         }
         self.place.untimed();
-        let mut rested = false;
         poll_fn(|cx| {
             self.place.register(cx);
             loop {
@@ -107,8 +112,7 @@ impl Connection<'_> {
                     Err(_) => return Poll::Ready(Ok(self.panicked())),
                 }
                 if self.poll_meanwhile(cx, incoming)?.is_pending() {
-                    if !rested && incoming.is_none() {
-                        rested = true;
+                    if incoming.is_none() {
                         self.rest();
                     }
                     return Poll::Pending;
@@ -240,15 +244,29 @@ impl Connection<'_> {
         incoming: &mut Option<Incoming>,
         connect: bool,
     ) -> io::Result<Option<End>> {
-        if let Some(incoming) = incoming
+        let tunnel = response.take_tunnel();
+        if let Some(content) = incoming
             && !self.codec.request_body_done()
-            && incoming
+        {
+            if tunnel.is_some() {
+                // What the tunnel reads starts behind the content (RFC 9110 section 7.8).
+                Box::pin(self.drain(incoming)).await?;
+                if !self.codec.request_body_done() {
+                    self.codec.close();
+                    return Ok(Some(End::Linger));
+                }
+            } else if !content.content.is_abandoned() {
+                // The answer still reads it, as when it sends it back.
+                if std::mem::take(&mut content.expects_continue) {
+                    self.codec.send_continue(&mut self.out);
+                }
+            } else if content
                 .left
                 .is_some_and(|left| left > self.limits.drain_bytes)
-        {
-            self.codec.close();
+            {
+                self.codec.close();
+            }
         }
-        let tunnel = response.take_tunnel();
         let status = response.status();
         if status == StatusCode::SWITCHING_PROTOCOLS && tunnel.is_none() {
             tracing::error!("a service answered 101 and took no connection over; sent a 500");
@@ -291,12 +309,13 @@ impl Connection<'_> {
                 self.worker.counters.broken_responses.add(1);
                 // Cut off without an end, so that the client can tell; what was sent may arrive.
                 let _ = self.flush().await;
+                if framing == BodyFraming::UntilClose {
+                    // An end in order would be the end of the content.
+                    self.transport.reset_when_dropped();
+                }
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
-            Err(Broken::Client { error, .. }) => {
-                eprintln!("DBG {error:?}");
-                return Err(error);
-            }
+            Err(Broken::Client { error, .. }) => return Err(error),
         }
         if self.codec.is_tunnel() {
             self.flush().await?;
@@ -307,7 +326,8 @@ impl Connection<'_> {
         }
         if !self.codec.keeps_alive() {
             self.flush().await?;
-            let whole = self.codec.request_body_done() && self.input.is_empty();
+            let whole =
+                self.codec.request_body_done() && self.input.is_empty() && !self.closes_first;
             return Ok(Some(if whole { End::Close } else { End::Linger }));
         }
         if self.out.len() >= GATHER {
@@ -385,7 +405,7 @@ impl Connection<'_> {
                 Ok(Frame::File(range)) => {
                     let len = usize::try_from(range.len).unwrap_or(usize::MAX);
                     self.codec.send_chunk_start(len, &mut self.out);
-                    self.send_file(&range).await?;
+                    self.send_file(&range).await.map_err(|broken| broken.after(sent))?;
                     self.codec.send_chunk_end(&mut self.out);
                 }
                 Ok(Frame::Trailers(section)) => trailers = Some(section),
@@ -395,7 +415,6 @@ impl Connection<'_> {
         }
         if length.is_some_and(|length| sent < length) {
             tracing::error!("the content of a response is shorter than it said");
-            eprintln!("DBG {sent:?} {length:?}");
             return Err(Broken::Source { sent });
         }
         self.codec.send_end(trailers.as_ref(), &mut self.out);
@@ -446,6 +465,11 @@ impl Connection<'_> {
     /// Reads and throws away the rest of the content, if it is little, so that the connection can
     /// go on.
     async fn drain(&mut self, incoming: &mut Option<Incoming>) -> io::Result<()> {
+        if let Some(incoming) = incoming
+            && std::mem::take(&mut incoming.expects_continue)
+        {
+            self.codec.send_continue(&mut self.out);
+        }
         self.flush().await?;
         let mut left = self.limits.drain_bytes;
         self.place
@@ -510,4 +534,14 @@ pub(super) enum Broken {
     Source { sent: u64 },
     /// The client is gone, or too slow.
     Client { error: io::Error, sent: u64 },
+}
+
+impl Broken {
+    /// The same where so many bytes had been sent before.
+    fn after(self, before: u64) -> Self {
+        match self {
+            Self::Source { sent } => Self::Source { sent: sent + before },
+            Self::Client { error, sent } => Self::Client { error, sent: sent + before },
+        }
+    }
 }

@@ -50,7 +50,7 @@ impl Input {
 
     /// Gives the buffer back for the time of a wait, keeping a small copy of what is in it.
     pub(super) fn rest(&mut self, buffers: &Buffers) {
-        if self.buffer.capacity() == 0 {
+        if self.start == 0 && self.buffer.capacity() == self.buffer.len() {
             return;
         }
         let kept = if self.is_empty() {

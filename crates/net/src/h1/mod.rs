@@ -22,10 +22,14 @@ use crate::table::Place;
 use crate::transport::Transport;
 use crate::worker::{LiveListener, Worker};
 
-/// How long, and for how many bytes, a closed connection is read so that the client gets what was
-/// sent to it: a reset caused by unread bytes would destroy that (RFC 9112 section 9.6).
-const LINGER: Duration = Duration::from_secs(5);
-const LINGER_BYTES: usize = 1024 * 1024;
+/// How long a closed connection is read so that the client gets what was sent to it, in all and
+/// between two reads: a reset caused by unread bytes would destroy it (RFC 9112 section 9.6).
+const LINGER: Duration = Duration::from_secs(30);
+const LINGER_IDLE: Duration = Duration::from_secs(5);
+
+/// How long the first request of a connection may take to come when nothing more is accepted: who
+/// connected before may have sent it.
+const LAST_FIRST_REQUEST: Duration = Duration::from_secs(1);
 
 /// A connection that speaks HTTP/1.1.
 pub(crate) struct Connection<'a> {
@@ -44,6 +48,8 @@ pub(crate) struct Connection<'a> {
     /// When the first byte of the current head came.
     arrived: Instant,
     requests: u64,
+    /// Whether the end is our choice and not the client's.
+    closes_first: bool,
 }
 
 /// How a connection ends.
@@ -84,6 +90,7 @@ impl<'a> Connection<'a> {
             written: Vec::new(),
             arrived: Instant::now(),
             requests: 0,
+            closes_first: false,
         }
     }
 
@@ -94,7 +101,7 @@ impl<'a> Connection<'a> {
         self.settle_written(false);
         match end {
             Ok(End::Close) => {
-                self.place.busy(&self.worker.clock, LINGER);
+                self.place.busy(&self.worker.clock, LINGER_IDLE);
                 let _ = self.place.wait(|cx| self.transport.poll_shutdown(cx)).await;
             }
             // What is rare is boxed, so that an idle connection keeps no room for it.
@@ -161,8 +168,6 @@ impl<'a> Connection<'a> {
                         .busy(&self.worker.clock, self.limits.head_timeout);
                     timed = true;
                 }
-            } else if self.is_ending() {
-                return Ok(None);
             } else if self.requests == 0 {
                 self.place
                     .idle(&self.worker.clock, self.limits.head_timeout);
@@ -190,7 +195,13 @@ impl<'a> Connection<'a> {
         let place = self.place;
         place
             .wait(|cx| match self.poll_fill(cx) {
-                Poll::Pending if idle && self.is_ending() => Poll::Ready(Ok(0)),
+                Poll::Pending if idle && self.is_ending() => {
+                    if self.requests > 0 || self.arrived.elapsed() >= LAST_FIRST_REQUEST {
+                        return Poll::Ready(Ok(0));
+                    }
+                    place.idle(&self.worker.clock, LAST_FIRST_REQUEST);
+                    Poll::Pending
+                }
                 polled => polled,
             })
             .await
@@ -246,13 +257,12 @@ impl<'a> Connection<'a> {
     async fn linger(&mut self) {
         self.rest();
         self.place.reprieve();
-        self.place.busy(&self.worker.clock, LINGER);
-        let worker = self.worker;
-        let mut left = LINGER_BYTES;
+        let (worker, place) = (self.worker, self.place);
+        place.busy(&worker.clock, LINGER_IDLE);
+        let until = worker.clock.deadline(LINGER);
         let transport = &mut self.transport;
         let mut shut = false;
-        let _ = self
-            .place
+        let _ = place
             .wait(|cx| {
                 if !shut {
                     ready!(transport.poll_shutdown(cx))?;
@@ -262,11 +272,10 @@ impl<'a> Connection<'a> {
                     let mut buffer = worker.buffers.take();
                     let polled = transport.poll_read(cx, &mut buffer);
                     worker.buffers.put(buffer);
-                    let read = ready!(polled)?;
-                    left = left.saturating_sub(read);
-                    if read == 0 || left == 0 {
+                    if ready!(polled)? == 0 || worker.clock.ticks() >= until {
                         return Poll::Ready(Ok(()));
                     }
+                    place.busy(&worker.clock, LINGER_IDLE);
                 }
             })
             .await;

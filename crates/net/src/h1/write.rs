@@ -135,6 +135,10 @@ impl Connection<'_> {
         progress: bool,
         timed: &mut bool,
     ) -> Poll<io::Result<T>> {
+        if polled.is_ready() && *timed {
+            // The source of what comes next may take its time.
+            self.place.untimed();
+        }
         if polled.is_pending() {
             self.place.register(cx);
             if self.place.expired() {
@@ -270,16 +274,13 @@ impl Connection<'_> {
 
     /// Remembers who wants to know when the answer that was encoded last has left.
     pub(super) fn note_written(&mut self, observers: Vec<Observer>, completion: Completion) {
-        let complete = completion.outcome == Outcome::Complete;
+        let outcome = completion.outcome;
         self.written.push(Written {
             observers,
             completion,
         });
-        if !complete {
-            let arrived = self.arrived;
-            for written in self.written.drain(..) {
-                written.tell(arrived.elapsed());
-            }
+        if outcome == Outcome::ClientGone {
+            self.settle_written(false);
         } else if self.out.is_empty() {
             self.settle_written(true);
         }

@@ -31,8 +31,13 @@ fn reads_chunked_content_with_trailers() {
 fn reads_large_content_whole() {
     let server = Server::start(collector());
     let mut client = server.connect();
-    let content: Vec<u8> = (0..5_000_000_u32).map(|index| (index % 251) as u8).collect();
-    client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", content.len()));
+    let content: Vec<u8> = (0..5_000_000_u32)
+        .map(|index| (index % 251) as u8)
+        .collect();
+    client.send(format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
+        content.len()
+    ));
     client.send(&content);
     assert!(client.read_response().body == content);
 }
@@ -47,14 +52,21 @@ fn a_handler_that_does_not_read_stalls_the_client_and_takes_no_memory() {
             while !go.load(Ordering::Relaxed) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            let content = crate::harness::collect(&mut request.take_body()).await.unwrap();
+            let content = crate::harness::collect(&mut request.take_body())
+                .await
+                .unwrap();
             ok(content.len().to_string())
         })
     }));
     let mut client = server.connect();
     let len: usize = 64 * 1024 * 1024;
-    client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n"));
-    client.stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+    client.send(format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n"
+    ));
+    client
+        .stream
+        .set_write_timeout(Some(Duration::from_millis(300)))
+        .unwrap();
     let block = vec![b'x'; 64 * 1024];
     let mut sent = 0;
     let stalled = loop {
@@ -64,12 +76,25 @@ fn a_handler_that_does_not_read_stalls_the_client_and_takes_no_memory() {
         }
         assert!(sent < len, "all was taken though nobody read it");
     };
-    assert!(matches!(stalled.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut));
-    assert!(server.totals().bytes_in < 1024 * 1024, "{:?}", server.totals());
+    assert!(matches!(
+        stalled.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    ));
+    assert!(
+        server.totals().bytes_in < 1024 * 1024,
+        "{:?}",
+        server.totals()
+    );
     go.store(true, Ordering::Relaxed);
-    client.stream.set_write_timeout(Some(crate::harness::PATIENCE)).unwrap();
+    client
+        .stream
+        .set_write_timeout(Some(crate::harness::PATIENCE))
+        .unwrap();
     while sent < len {
-        sent += client.stream.write(&block[..block.len().min(len - sent)]).unwrap();
+        sent += client
+            .stream
+            .write(&block[..block.len().min(len - sent)])
+            .unwrap();
     }
     assert_eq!(client.read_response().text(), len.to_string());
 }
@@ -93,11 +118,16 @@ fn echoes_content_while_it_still_comes() {
 fn echoes_large_content_both_ways_at_once() {
     let server = Server::start(echo());
     let mut client = server.connect();
-    let content: Arc<[u8]> = (0..8_000_000_u32).map(|index| (index % 249) as u8).collect();
+    let content: Arc<[u8]> = (0..8_000_000_u32)
+        .map(|index| (index % 249) as u8)
+        .collect();
     let mut writer = client.stream.try_clone().unwrap();
     let sent = Arc::clone(&content);
     let sender = std::thread::spawn(move || {
-        let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", sent.len());
+        let head = format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
+            sent.len()
+        );
         writer.write_all(head.as_bytes()).unwrap();
         writer.write_all(&sent).unwrap();
     });
@@ -124,11 +154,16 @@ fn asks_for_expected_content_when_it_is_read() {
 
 #[test]
 fn refuses_expected_content_early_and_closes() {
-    let server = Server::start(service(|_| Response::new(StatusCode::PAYLOAD_TOO_LARGE).into()));
+    let server = Server::start(service(|_| {
+        Response::new(StatusCode::PAYLOAD_TOO_LARGE).into()
+    }));
     let mut client = server.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
     let received = client.read_response();
-    assert_eq!((received.status, received.field("connection")), (413, Some("close")));
+    assert_eq!(
+        (received.status, received.field("connection")),
+        (413, Some("close"))
+    );
     client.assert_closed();
 }
 
@@ -154,7 +189,10 @@ fn drains_a_little_unread_content_and_goes_on() {
         content.len()
     ));
     let received = client.read_response();
-    assert_eq!((received.text().as_str(), received.field("connection")), ("/a", None));
+    assert_eq!(
+        (received.text().as_str(), received.field("connection")),
+        ("/a", None)
+    );
     client.send(format!(
         "POST /b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{content}\r\n0\r\n\r\n",
         content.len()
@@ -169,7 +207,10 @@ fn much_unread_content_ends_the_connection_and_not_the_answer() {
     let content = "x".repeat(10 * 1024 * 1024);
     for framing in [
         format!("Content-Length: {}\r\n\r\n{content}", content.len()),
-        format!("Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{content}\r\n0\r\n\r\n", content.len()),
+        format!(
+            "Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{content}\r\n0\r\n\r\n",
+            content.len()
+        ),
     ] {
         let mut client = server.connect();
         // A client that reads nothing before it has sent everything.
@@ -212,7 +253,8 @@ fn a_client_that_leaves_midway_is_told_to_the_handler() {
         let tell = tell.clone();
         Answer::later(async move {
             let result = crate::harness::collect(&mut request.take_body()).await;
-            tell.send(result.map_err(|error| error.to_string())).unwrap();
+            tell.send(result.map_err(|error| error.to_string()))
+                .unwrap();
             ok(Bytes::new())
         })
     }));
@@ -220,5 +262,8 @@ fn a_client_that_leaves_midway_is_told_to_the_handler() {
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf");
     drop(client);
     let result = told.recv_timeout(crate::harness::PATIENCE).unwrap();
-    assert_eq!(result.unwrap_err(), "the peer disconnected before the content ended");
+    assert_eq!(
+        result.unwrap_err(),
+        "the peer disconnected before the content ended"
+    );
 }

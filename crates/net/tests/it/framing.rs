@@ -43,8 +43,23 @@ fn rejects_content_length_with_transfer_encoding() {
 fn rejects_lengths_that_are_not_one_number() {
     let server = Server::start(collector());
     for length in [
-        "+5", "-5", "0x5", "5 5", "5,5", "5, 5", "5;", "5.0", "1e3", "", "five", "\u{665}",
-        "18446744073709551616", "99999999999999999999999999", "5\t5", "0b1", "\"5\"",
+        "+5",
+        "-5",
+        "0x5",
+        "5 5",
+        "5,5",
+        "5, 5",
+        "5;",
+        "5.0",
+        "1e3",
+        "",
+        "five",
+        "\u{665}",
+        "18446744073709551616",
+        "99999999999999999999999999",
+        "5\t5",
+        "0b1",
+        "\"5\"",
     ] {
         let message = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
         assert_refused(&server, 400, &message);
@@ -67,8 +82,14 @@ fn rejects_transfer_encodings_that_are_not_exactly_chunked() {
         (400, "Transfer-Encoding: \"chunked\""),
         (400, "Transfer-Encoding: chunked;q=1"),
         (400, "Transfer-Encoding:\x0bchunked"),
-        (400, "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked"),
-        (400, "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity"),
+        (
+            400,
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+        ),
+        (
+            400,
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
+        ),
         (400, "Transfer-Encoding: identity"),
         (400, "Transfer-Encoding: "),
         (400, "Transfer-Encoding : chunked"),
@@ -145,7 +166,10 @@ fn rejects_versions_it_does_not_speak() {
 
 #[test]
 fn rejects_expectations_it_cannot_meet() {
-    refuses(417, &["POST / HTTP/1.1\r\nHost: a\r\nExpect: magic\r\nContent-Length: 1\r\n\r\na"]);
+    refuses(
+        417,
+        &["POST / HTTP/1.1\r\nHost: a\r\nExpect: magic\r\nContent-Length: 1\r\n\r\na"],
+    );
 }
 
 #[test]
@@ -196,8 +220,9 @@ fn bounds_chunk_extensions_without_end() {
     for _ in 0..200 {
         content.push_str(&format!("1;{}\r\nx\r\n", "e".repeat(200)));
     }
-    let message =
-        format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{content}0\r\n\r\n");
+    let message = format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{content}0\r\n\r\n"
+    );
     assert_refused(&server, 400, &message);
 }
 
@@ -205,12 +230,22 @@ fn bounds_chunk_extensions_without_end() {
 fn rejects_heads_past_the_limits() {
     let server = Server::start(collector());
     let field = "x".repeat(1000);
-    let many: String = (0..101).map(|number| format!("X-{number}: y\r\n")).collect();
-    let large: String = (0..40).map(|number| format!("X-{number}: {field}\r\n")).collect();
+    let many: String = (0..101)
+        .map(|number| format!("X-{number}: y\r\n"))
+        .collect();
+    let large: String = (0..40)
+        .map(|number| format!("X-{number}: {field}\r\n"))
+        .collect();
     let cookie = format!("Cookie: {}\r\n", "c".repeat(40_000));
     for (status, message) in [
-        (414, format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "t".repeat(8 * 1024))),
-        (414, format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "t".repeat(200_000))),
+        (
+            414,
+            format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "t".repeat(8 * 1024)),
+        ),
+        (
+            414,
+            format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "t".repeat(200_000)),
+        ),
         (431, format!("GET / HTTP/1.1\r\nHost: a\r\n{many}\r\n")),
         (431, format!("GET / HTTP/1.1\r\nHost: a\r\n{large}\r\n")),
         (431, format!("GET / HTTP/1.1\r\nHost: a\r\n{cookie}\r\n")),
@@ -227,8 +262,16 @@ fn rejects_heads_past_the_limits() {
         client.send(SMUGGLED);
         let received = client.read_response();
         // The content of a request is refused to the handler, which chose its own status.
-        assert!(received.status == status || received.status == 400, "{}", received.head);
-        assert!(received.status == status || message.starts_with("POST"), "{}", received.head);
+        assert!(
+            received.status == status || received.status == 400,
+            "{}",
+            received.head
+        );
+        assert!(
+            received.status == status || message.starts_with("POST"),
+            "{}",
+            received.head
+        );
         client.assert_closed();
         assert_eq!(server.totals().bad_requests, before + 1);
     }
@@ -269,7 +312,10 @@ fn malformed_content_that_nobody_reads_is_not_taken_for_a_request() {
     ));
     assert_eq!(client.read_response().text(), "/a");
     client.assert_closed();
-    assert_eq!((server.totals().requests, server.totals().bad_requests), (1, 1));
+    assert_eq!(
+        (server.totals().requests, server.totals().bad_requests),
+        (1, 1)
+    );
 }
 
 #[test]
@@ -278,9 +324,14 @@ fn a_request_behind_a_refused_connect_is_not_answered() {
         apus_http::Response::new(apus_http::StatusCode::METHOD_NOT_ALLOWED).into()
     }));
     let mut client = server.connect();
-    client.send(format!("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n{SMUGGLED}"));
+    client.send(format!(
+        "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n{SMUGGLED}"
+    ));
     let received = client.read_response();
-    assert_eq!((received.status, received.field("connection")), (405, Some("close")));
+    assert_eq!(
+        (received.status, received.field("connection")),
+        (405, Some("close"))
+    );
     client.assert_closed();
     assert_eq!(server.totals().requests, 1);
 }

@@ -26,11 +26,16 @@ impl Server {
     }
 
     pub(crate) fn with_limits(limits: Limits, service: Arc<dyn ServiceFactory>) -> Self {
-        Self::run(Plan { limits, ..plan(vec![listener(local(), service)]) })
+        Self::run(Plan {
+            limits,
+            ..plan(vec![listener(local(), service)])
+        })
     }
 
     pub(crate) fn run(plan: Plan) -> Self {
-        Self { engine: Engine::start(plan).unwrap() }
+        Self {
+            engine: Engine::start(plan).unwrap(),
+        }
     }
 
     /// The address of the first TCP listener.
@@ -44,7 +49,12 @@ impl Server {
             ListenAddress::Tcp { address, .. } => Some(*address),
             _ => None,
         };
-        self.engine.status().listening.iter().filter_map(tcp).collect()
+        self.engine
+            .status()
+            .listening
+            .iter()
+            .filter_map(tcp)
+            .collect()
     }
 
     pub(crate) fn connect(&self) -> Client<TcpStream> {
@@ -87,11 +97,21 @@ pub(crate) fn eventually(what: &str, mut reached: impl FnMut() -> bool) {
 
 /// A plan of one worker.
 pub(crate) fn plan(listeners: Vec<Listener>) -> Plan {
-    Plan { workers: NonZeroUsize::MIN, limits: Limits::default(), server_field: None, listeners }
+    Plan {
+        workers: NonZeroUsize::MIN,
+        limits: Limits::default(),
+        server_field: None,
+        listeners,
+    }
 }
 
 pub(crate) fn listener(address: ListenAddress, service: Arc<dyn ServiceFactory>) -> Listener {
-    Listener { address, tls: None, proxy_protocol_from: Vec::new(), service }
+    Listener {
+        address,
+        tls: None,
+        proxy_protocol_from: Vec::new(),
+        service,
+    }
 }
 
 /// A free port of 127.0.0.1.
@@ -100,7 +120,10 @@ pub(crate) fn local() -> ListenAddress {
 }
 
 pub(crate) fn tcp(address: &str) -> ListenAddress {
-    ListenAddress::Tcp { address: address.parse().unwrap(), ipv6_only: false }
+    ListenAddress::Tcp {
+        address: address.parse().unwrap(),
+        ipv6_only: false,
+    }
 }
 
 pub(crate) fn service<F>(call: F) -> Arc<dyn ServiceFactory>
@@ -234,7 +257,10 @@ impl Received {
 
 impl<S: Read + Write> Client<S> {
     pub(crate) fn new(stream: S) -> Self {
-        Self { stream, unread: Vec::new() }
+        Self {
+            stream,
+            unread: Vec::new(),
+        }
     }
 
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
@@ -260,8 +286,16 @@ impl<S: Read + Write> Client<S> {
     /// Reads a response, or tells why there is none that is whole.
     pub(crate) fn try_response(&mut self, headless: bool) -> io::Result<Received> {
         let head = text(&self.until(b"\r\n\r\n")?);
-        let status = head.get(9..12).and_then(|code| code.parse().ok()).expect("a status line");
-        let mut received = Received { status, head, body: Vec::new(), trailers: String::new() };
+        let status = head
+            .get(9..12)
+            .and_then(|code| code.parse().ok())
+            .expect("a status line");
+        let mut received = Received {
+            status,
+            head,
+            body: Vec::new(),
+            trailers: String::new(),
+        };
         if headless || status < 200 || status == 204 || status == 304 {
             return Ok(received);
         }
@@ -299,7 +333,11 @@ impl<S: Read + Write> Client<S> {
 
     fn until(&mut self, end: &[u8]) -> io::Result<Vec<u8>> {
         loop {
-            if let Some(at) = self.unread.windows(end.len()).position(|window| window == end) {
+            if let Some(at) = self
+                .unread
+                .windows(end.len())
+                .position(|window| window == end)
+            {
                 return Ok(self.unread.drain(..at + end.len()).collect());
             }
             self.fill()?;
@@ -333,7 +371,11 @@ impl<S: Read + Write> Client<S> {
     pub(crate) fn assert_cut(&mut self) {
         let mut rest = std::mem::take(&mut self.unread);
         if let Err(error) = self.stream.read_to_end(&mut rest) {
-            assert_ne!(error.kind(), io::ErrorKind::WouldBlock, "the connection is still open");
+            assert_ne!(
+                error.kind(),
+                io::ErrorKind::WouldBlock,
+                "the connection is still open"
+            );
         }
         assert_eq!(text(&rest), "");
     }

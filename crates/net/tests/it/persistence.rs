@@ -25,8 +25,9 @@ fn keeps_a_connection_for_many_requests() {
 fn answers_pipelined_requests_in_order_and_in_few_writes() {
     let server = Server::start(paths());
     let mut client = server.connect();
-    let requests: String =
-        (0..50).map(|number| format!("GET /{number} HTTP/1.1\r\nHost: a\r\n\r\n")).collect();
+    let requests: String = (0..50)
+        .map(|number| format!("GET /{number} HTTP/1.1\r\nHost: a\r\n\r\n"))
+        .collect();
     client.send(requests);
     // One read gets many answers, since they left in one write.
     let mut first = vec![0; 64 * 1024];
@@ -57,7 +58,10 @@ fn answers_pipelined_posts_in_order() {
     let server = Server::start(crate::harness::collector());
     let mut client = server.connect();
     let post = |content: &str| {
-        format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{content}", content.len())
+        format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{content}",
+            content.len()
+        )
     };
     client.send([post("first"), post("second"), post("third")].concat());
     for content in ["first", "second", "third"] {
@@ -71,7 +75,10 @@ fn closes_where_the_client_asks_for_it() {
     let mut client = server.connect();
     client.send("GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     let received = client.read_response();
-    assert_eq!((received.text().as_str(), received.field("connection")), ("/a", Some("close")));
+    assert_eq!(
+        (received.text().as_str(), received.field("connection")),
+        ("/a", Some("close"))
+    );
     client.assert_closed();
 }
 
@@ -84,7 +91,10 @@ fn closes_after_http_1_0_unless_asked_to_keep_the_connection() {
     assert_eq!(received.field("connection"), Some("keep-alive"));
     client.send("GET /b HTTP/1.0\r\n\r\n");
     let received = client.read_response();
-    assert_eq!((received.text().as_str(), received.field("connection")), ("/b", Some("close")));
+    assert_eq!(
+        (received.text().as_str(), received.field("connection")),
+        ("/b", Some("close"))
+    );
     client.assert_closed();
 }
 
@@ -93,7 +103,10 @@ fn answers_head_with_the_fields_of_get_and_no_content() {
     let server = Server::start(paths());
     let mut client = server.connect();
     client.send("HEAD /abc HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert_eq!(client.read_head_response().field("content-length"), Some("4"));
+    assert_eq!(
+        client.read_head_response().field("content-length"),
+        Some("4")
+    );
     assert_eq!(client.get("/next").text(), "/next");
 }
 
@@ -138,7 +151,10 @@ fn takes_options_for_the_server_as_a_whole() {
 
 #[test]
 fn ends_a_connection_after_its_last_allowed_request_without_losing_the_answer() {
-    let limits = apus_net::Limits { requests_per_connection: 3, ..Default::default() };
+    let limits = apus_net::Limits {
+        requests_per_connection: 3,
+        ..Default::default()
+    };
     let server = Server::with_limits(limits, paths());
     let mut client = server.connect();
     // More follows while the last answer is on its way: a reset would destroy that.
