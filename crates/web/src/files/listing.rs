@@ -22,6 +22,7 @@ use crate::path::encode;
 const MAX_ENTRIES: usize = 10_000;
 
 const STYLE: &str = include_str!("listing.css");
+const ICONS: &str = include_str!("listing.svg");
 
 /// What a listing is sorted by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -273,6 +274,7 @@ fn html(listed: &Entries, path: &[u8], order: Order) -> String {
             .len()
             .saturating_mul(256)
             .saturating_add(STYLE.len())
+            .saturating_add(ICONS.len())
             .saturating_add(2048),
     );
     // Writing to a string does not fail.
@@ -287,7 +289,7 @@ fn write_html(page: &mut String, listed: &Entries, path: &[u8], order: Order) ->
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{ICONS}<main>\n"
     )?;
     write_breadcrumbs(page, path)?;
     let folders = listed
@@ -330,18 +332,19 @@ fn write_html(page: &mut String, listed: &Entries, path: &[u8], order: Order) ->
     page.push_str("</tr>\n</thead>\n<tbody>\n");
     if path != b"/" {
         page.push_str(
-            "<tr><td class=\"name\"><a href=\"../\"><span class=\"icon\" aria-hidden=\"true\">↩\
-             </span>Parent folder</a></td><td class=\"size\"></td><td class=\"modified\"></td></tr>\n",
+            "<tr><td class=\"name\"><a href=\"../\"><svg class=\"icon up\" aria-hidden=\"true\">\
+             <use href=\"#up\"/></svg>Parent folder</a></td>\
+             <td class=\"size\"></td><td class=\"modified\"></td></tr>\n",
         );
     }
     for entry in &listed.entries {
+        let icon = icon(entry);
         writeln!(
             page,
-            "<tr><td class=\"name\"><a href=\"{}\"><span class=\"icon\" aria-hidden=\"true\">{}\
-             </span>{}{}</a></td><td class=\"size\">{}</td>\
+            "<tr><td class=\"name\"><a href=\"{}\"><svg class=\"icon {icon}\" aria-hidden=\"true\">\
+             <use href=\"#{icon}\"/></svg>{}{}</a></td><td class=\"size\">{}</td>\
              <td class=\"modified\"><time datetime=\"{}\">{}</time></td></tr>",
             escape(&href(entry)),
-            icon(entry),
             escape(&String::from_utf8_lossy(&entry.name)),
             if entry.is_folder { "/" } else { "" },
             if entry.is_folder {
@@ -401,20 +404,20 @@ fn escape(text: &str) -> String {
     escaped
 }
 
+/// The symbol of [`ICONS`] for an entry.
 fn icon(entry: &Entry) -> &'static str {
     if entry.is_folder {
-        return "📁";
+        return "folder";
     }
     let extension = media_type::extension(&entry.name);
     match (entry.media_type.split('/').next(), &*extension) {
-        (_, "zip" | "gz" | "xz" | "zst" | "bz2" | "br" | "7z" | "rar" | "tar" | "tgz") => "📦",
-        (_, "pdf") => "📕",
-        (Some("image"), _) => "🖼️",
-        (Some("video"), _) => "🎬",
-        (Some("audio"), _) => "🎵",
-        (Some("font"), _) => "🔤",
-        (Some("text"), _) => "📝",
-        _ => "📄",
+        (_, "7z" | "br" | "bz2" | "gz" | "rar" | "tar" | "tgz" | "xz" | "zip" | "zst") => "archive",
+        (Some("audio"), _) => "audio",
+        (Some("font"), _) => "font",
+        (Some("image"), _) => "image",
+        (Some("text"), _) => "text",
+        (Some("video"), _) => "video",
+        _ => "file",
     }
 }
 
