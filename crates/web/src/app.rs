@@ -207,11 +207,7 @@ impl App {
     /// A route is not possible, or the address cannot be listened on.
     pub fn serve(self, address: impl ToSocketAddrs) -> io::Result<()> {
         self.check().map_err(invalid)?;
-        let site = Site::new("app").location(Location::service(
-            "/".parse::<Pattern>().map_err(invalid)?,
-            "app",
-            self,
-        ));
+        let site = Site::new("app").location(Location::service(Pattern::everywhere(), "app", self));
         let service: Arc<dyn ServiceFactory> = Arc::new(site);
         let limits = Limits::default();
         let stop_timeout = limits.stop_timeout;

@@ -39,6 +39,14 @@ impl FieldChange {
         })
     }
 
+    /// Replaces what lines of the name there are by one that is known to be valid.
+    pub(super) fn fixed(name: HeaderName, value: HeaderValue) -> Self {
+        Self {
+            name,
+            action: Action::Set(Value::Static(value)),
+        }
+    }
+
     /// Adds a line behind those of the name. The value may hold variables; where it is empty for a
     /// request, nothing is added.
     ///

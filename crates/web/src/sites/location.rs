@@ -73,6 +73,17 @@ fn normal_path(text: &str) -> Result<Box<str>, InvalidPattern> {
 }
 
 impl Pattern {
+    /// `/`: the prefix of every path.
+    pub fn everywhere() -> Self {
+        Self {
+            text: "/".into(),
+            kind: Kind::Prefix {
+                prefix: "/".into(),
+                is_final: false,
+            },
+        }
+    }
+
     /// The expression, if it is one.
     pub(super) fn regex(&self) -> Option<&Regex> {
         match &self.kind {

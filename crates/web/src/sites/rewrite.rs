@@ -210,10 +210,9 @@ impl Rewrite {
             _ => flag,
         };
         let is_redirect = matches!(flag, RewriteFlag::Redirect | RewriteFlag::Permanent);
-        if !is_uri
-            && !replacement.starts_with('/')
-            && !(is_redirect && replacement.starts_with('$'))
-        {
+        let is_absolute =
+            is_uri || replacement.starts_with('/') || (is_redirect && replacement.starts_with('$'));
+        if !is_absolute {
             return Err(InvalidRewrite::NotAbsolute);
         }
         let template = |text: &str| {

@@ -212,10 +212,12 @@ fn name_of(text: &str) -> Option<(&str, &str)> {
 
 fn part_named(name: &str, regex: Option<&Regex>) -> Result<Part, InvalidTemplate> {
     let unknown = || InvalidTemplate::Unknown(name.to_owned());
-    if let Some(regex) = regex {
-        if let Some(group) = regex.capture_names().position(|group| group == Some(name)) {
-            return Ok(Part::Capture(group));
-        }
+    let named = regex.and_then(|regex| {
+        let mut names = regex.capture_names();
+        names.position(|group| group == Some(name))
+    });
+    if let Some(group) = named {
+        return Ok(Part::Capture(group));
     }
     if let Ok(group @ 0..=9) = name.parse::<usize>() {
         // Where the expression is not known, a group that it lacks is empty.

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use apus::sites::{
-    ErrorPage, FieldChange, ForceHttps, Hsts, Location, Observer, OnCompletion, Return, Settings,
-    Site, Sites, WorkerObserver,
+    ErrorPage, FieldChange, ForceHttps, Hsts, Location, Observer, OnCompletion, Preset, Return,
+    Settings, Site, Sites, WorkerObserver,
 };
 use apus::trace::{StepKind, Trace};
 use apus::{Body, Files, HeaderValue, Request, Response, ServiceFactory, StatusCode};
@@ -491,4 +491,31 @@ fn an_answer_at_hand_stays_at_hand() {
     assert!(matches!(answer, apus::Answer::Now(_)));
     let reply: Reply = block_on(async { Reply::read(answer.wait().await).await });
     assert_eq!(reply.text(), "a /");
+}
+
+#[test]
+fn presets_guard_answers_and_keep_what_never_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("assets")).unwrap();
+    for (path, content) in [("index.html", "app"), ("assets/x-1a2b.js", "js")] {
+        std::fs::write(folder.path().join(path), content).unwrap();
+    }
+    let forever = Some("public, max-age=31536000, immutable");
+    for (preset, path, status, cache_control) in [
+        (Preset::Static, "/", 200, Some("no-cache")),
+        (Preset::Static, "/assets/x-1a2b.js", 200, None),
+        (Preset::Static, "/deep/link", 404, None),
+        (Preset::Spa, "/assets/x-1a2b.js", 200, forever),
+        (Preset::Spa, "/deep/link", 200, Some("no-cache")),
+        (Preset::Spa, "/assets/old.js", 404, None),
+    ] {
+        let reply = get(path).to(&Site::of_files("a", preset, folder.path()));
+        assert_eq!(reply.status, status, "{preset:?} {path}");
+        assert_eq!(
+            reply.field("cache-control"),
+            cache_control,
+            "{preset:?} {path}"
+        );
+        assert_eq!(reply.field("x-content-type-options"), Some("nosniff"));
+    }
 }
