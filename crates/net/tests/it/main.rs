@@ -1,10 +1,16 @@
 //! The engine over real sockets: what clients, honest and hostile, get from it.
 
 #[cfg(test)]
+mod answers;
+#[cfg(test)]
 mod content;
 #[cfg(test)]
 mod framing;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]
+mod panics;
+#[cfg(test)]
 mod persistence;
+#[cfg(test)]
+mod tunnels;

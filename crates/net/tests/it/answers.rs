@@ -1,0 +1,286 @@
+//! The content of answers: files by `sendfile` and over TLS, streams, and what observers are told.
+
+use std::fs::File;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::task::Poll;
+
+use apus_http::{
+    Body, BodyError, Completion, FileRange, Frame, Headers, Outcome, Response, StatusCode,
+};
+use bytes::Bytes;
+
+use crate::harness::{PATIENCE, Server, frames, ok, paths, ready_frames, service};
+
+fn content(len: usize) -> Vec<u8> {
+    (0..len).map(|index| (index % 253) as u8).collect()
+}
+
+fn file(content: &[u8]) -> Arc<File> {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(content).unwrap();
+    Arc::new(file)
+}
+
+fn range(file: &Arc<File>, offset: u64, len: u64) -> Body {
+    Body::File(FileRange { file: Arc::clone(file), offset, len })
+}
+
+fn data(text: &'static str) -> Result<Frame, BodyError> {
+    Ok(Frame::Data(Bytes::from_static(text.as_bytes())))
+}
+
+fn broken() -> Result<Frame, BodyError> {
+    Err(BodyError::Source("the disk is gone".into()))
+}
+
+/// A server whose answers tell how they ended.
+fn observed(body: impl Fn(&str) -> Body + Clone + Send + Sync + 'static) -> (Server, Receiver<Completion>) {
+    let (tell, told): (Sender<Completion>, _) = channel();
+    let server = Server::start(service(move |request| {
+        let tell = tell.clone();
+        let mut response = Response::new(StatusCode::OK).with_body(body(request.path()));
+        response.on_complete(move |completion| tell.send(completion.clone()).unwrap());
+        response.into()
+    }));
+    (server, told)
+}
+
+fn body_and(told: &Receiver<Completion>) -> (u64, Outcome) {
+    let completion = told.recv_timeout(PATIENCE).unwrap();
+    (completion.body_bytes, completion.outcome)
+}
+
+#[test]
+fn sends_files_of_every_size_byte_by_byte() {
+    let sizes = [0, 1, 64 * 1024 - 1, 64 * 1024, 64 * 1024 + 1, 5_000_000];
+    let whole = content(5_000_000);
+    let shared = file(&whole);
+    let server = Server::start(service(move |request| {
+        let len = request.path()[1..].parse().unwrap();
+        Response::new(StatusCode::OK).with_body(range(&shared, 0, len)).into()
+    }));
+    let mut client = server.connect();
+    for size in sizes {
+        let received = client.get(&format!("/{size}"));
+        assert_eq!(received.field("content-length"), Some(size.to_string().as_str()));
+        assert!(received.body == whole[..size], "{size}");
+    }
+}
+
+#[test]
+fn sends_a_part_of_a_file() {
+    let whole = content(300_000);
+    let shared = file(&whole);
+    let server = Server::start(service(move |_| {
+        Response::new(StatusCode::PARTIAL_CONTENT).with_body(range(&shared, 12_345, 200_000)).into()
+    }));
+    let mut client = server.connect();
+    assert!(client.get("/").body == whole[12_345..212_345]);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(3));
+    for _ in 0..3 {
+        assert!(client.read_response().body == whole[12_345..212_345]);
+    }
+}
+
+#[test]
+fn a_file_that_became_shorter_cuts_the_connection() {
+    let (server, told) = observed({
+        let shared = file(&content(100_000));
+        move |_| range(&shared, 0, 200_000)
+    });
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let head = client.read_head_response();
+    assert_eq!(head.field("content-length"), Some("200000"));
+    assert_eq!(client.rest().unwrap().len(), 100_000);
+    assert_eq!(body_and(&told), (100_000, Outcome::SourceFailed));
+    server.wait_for("the count", |totals| totals.broken_responses == 1);
+}
+
+#[test]
+fn streams_frames_and_trailers_in_chunks() {
+    let shared = file(b"from a file ");
+    let server = Server::start(service(move |_| {
+        let mut trailers = Headers::new();
+        trailers.try_append("x-sum", "12").unwrap();
+        trailers.try_append("content-length", "3").unwrap();
+        let whole = FileRange { file: Arc::clone(&shared), offset: 0, len: 12 };
+        ok(ready_frames(
+            None,
+            vec![
+                data("one "),
+                Ok(Frame::Data(Bytes::new())),
+                Ok(Frame::File(whole)),
+                data("two"),
+                Ok(Frame::Trailers(trailers)),
+            ],
+        ))
+        .into()
+    }));
+    let mut client = server.connect();
+    for _ in 0..2 {
+        let received = client.get("/");
+        assert_eq!(received.field("transfer-encoding"), Some("chunked"));
+        assert_eq!((received.text().as_str(), received.trailers.as_str()), ("one from a file two", "x-sum: 12\r\n"));
+    }
+}
+
+#[test]
+fn streams_to_http_1_0_until_the_connection_ends() {
+    let server = Server::start(service(|_| ok(ready_frames(None, vec![data("one "), data("two")])).into()));
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    let received = client.read_response();
+    assert_eq!(received.field("transfer-encoding"), None);
+    assert_eq!(received.field("connection"), Some("close"));
+    assert_eq!(received.text(), "one two");
+}
+
+#[test]
+fn a_stream_that_breaks_is_no_whole_answer_to_http_1_0_either() {
+    let server = Server::start(service(|_| ok(ready_frames(None, vec![data("half"), broken()])).into()));
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.0\r\n\r\n");
+    // An end in order would be the end of the content.
+    let error = match client.try_response(false) {
+        Ok(received) => panic!("it looks whole: {}", received.text()),
+        Err(error) => error,
+    };
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn a_stream_that_breaks_cuts_the_connection() {
+    for (length, len) in [(None, "chunked"), (Some(100), "length")] {
+        let (server, told) = observed(move |_| ready_frames(length, vec![data("half"), broken()]));
+        let mut client = server.connect();
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(client.try_response(false).is_err(), "{len}");
+        assert_eq!(body_and(&told), (4, Outcome::SourceFailed));
+        server.wait_for("the count", |totals| totals.broken_responses == 1);
+        assert_eq!(server.totals().requests, 1);
+    }
+}
+
+#[test]
+fn a_stream_shorter_or_longer_than_it_said_is_never_a_whole_answer() {
+    let (server, told) = observed(|path| match path {
+        "/short" => {
+            let mut all = vec![data("short")].into_iter();
+            Body::stream(Fixed(10, move || all.next()))
+        }
+        _ => {
+            let mut all = vec![data("12345"), data("67890")].into_iter();
+            Body::stream(Fixed(7, move || all.next()))
+        }
+    });
+    for (path, sent) in [("/short", 5), ("/long", 5)] {
+        let mut client = server.connect();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        assert!(client.try_response(false).is_err(), "{path}");
+        assert_eq!(body_and(&told), (sent, Outcome::SourceFailed), "{path}");
+    }
+    server.wait_for("the count", |totals| totals.broken_responses == 2);
+}
+
+/// A stream that keeps to its word badly.
+struct Fixed<F>(u64, F);
+
+impl<F: FnMut() -> Option<Result<Frame, BodyError>>> apus_http::BodyStream for Fixed<F> {
+    fn poll_frame(
+        &mut self,
+        _: &mut std::task::Context<'_>,
+    ) -> Poll<Option<Result<Frame, BodyError>>> {
+        Poll::Ready((self.1)())
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        Some(self.0)
+    }
+}
+
+#[test]
+fn a_frame_leaves_before_the_next_is_there() {
+    let (go, gone) = tokio::sync::mpsc::unbounded_channel();
+    let gone = Arc::new(std::sync::Mutex::new(Some(gone)));
+    let server = Server::start(service(move |_| {
+        let mut words: tokio::sync::mpsc::UnboundedReceiver<&'static str> =
+            gone.lock().unwrap().take().unwrap();
+        let next = move |cx: &mut std::task::Context<'_>| words.poll_recv(cx).map(|word| word.map(data));
+        ok(frames(None, next)).into()
+    }));
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.read_head_response();
+    for word in ["first", "other"] {
+        go.send(word).unwrap();
+        assert_eq!(client.exactly(10).unwrap(), format!("5\r\n{word}\r\n").as_bytes());
+    }
+    drop(go);
+    assert_eq!(client.exactly(5).unwrap(), b"0\r\n\r\n");
+}
+
+#[test]
+fn observers_are_told_of_every_answer_in_a_pipeline() {
+    let shared = file(&content(70_000));
+    let (server, told) = observed(move |path| match path {
+        "/file" => range(&shared, 0, 70_000),
+        "/stream" => ready_frames(None, vec![data("12345"), data("678")]),
+        "/large" => Body::from(content(20_000)),
+        "/empty" => Body::Empty,
+        path => path.to_owned().into(),
+    });
+    let mut client = server.connect();
+    let all = ["/small", "/file", "/stream", "/large", "/empty", "/end"];
+    let requests: String =
+        all.iter().map(|path| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).collect();
+    client.send(format!("{requests}HEAD /head HTTP/1.1\r\nHost: a\r\n\r\n"));
+    let mut heads = 0;
+    for _ in all {
+        let received = client.read_response();
+        heads += received.head.len() as u64;
+    }
+    heads += client.read_head_response().head.len() as u64;
+    let mut told_heads = 0;
+    for expected in [6, 70_000, 8, 20_000, 0, 4, 0] {
+        let completion = told.recv_timeout(PATIENCE).unwrap();
+        assert_eq!((completion.body_bytes, completion.outcome), (expected, Outcome::Complete));
+        let framing = if expected == 8 { "5\r\n\r\n3\r\n\r\n0\r\n\r\n".len() as u64 } else { 0 };
+        told_heads += completion.bytes - completion.body_bytes - framing;
+    }
+    assert_eq!(told_heads, heads);
+    server.wait_for("the bytes", |totals| {
+        totals.bytes_out == heads + 6 + 70_000 + 8 + 15 + 20_000 + 4
+    });
+}
+
+#[test]
+fn observers_are_told_of_a_client_that_left() {
+    let (server, told) = observed(|path| match path {
+        "/endless" => frames(None, |_| Poll::Ready(Some(Ok(Frame::Data(vec![0; 60_000].into()))))),
+        path => path.to_owned().into(),
+    });
+    let mut client = server.connect();
+    client.send("GET /endless HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.read_head_response();
+    drop(client);
+    let completion = told.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(completion.outcome, Outcome::ClientGone);
+    assert!(completion.duration < PATIENCE);
+    assert_eq!(server.totals().broken_responses, 0);
+}
+
+#[test]
+fn writes_the_server_field_and_a_date_once() {
+    let plan = apus_net::Plan {
+        server_field: Some("Apus".into()),
+        ..crate::harness::plan(vec![crate::harness::listener(crate::harness::local(), paths())])
+    };
+    let server = Server::run(plan);
+    let received = server.connect().get("/");
+    assert_eq!(received.field("server"), Some("Apus"));
+    let date = received.field("date").unwrap();
+    assert!(date.ends_with(" GMT") && date.len() == 29, "{date}");
+}

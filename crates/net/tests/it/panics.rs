@@ -1,0 +1,77 @@
+//! A handler that panics costs one answer; the connection, the worker and the others go on.
+
+use std::task::Poll;
+
+use apus_http::{Answer, Frame};
+use bytes::Bytes;
+
+use crate::harness::{Server, frames, ok, service};
+
+fn server() -> Server {
+    Server::start(service(|request| match request.path() {
+        "/call" => panic!("on purpose, in call"),
+        "/future" => Answer::later(async { panic!("on purpose, in the future") }),
+        "/late" => Answer::later(async {
+            tokio::task::yield_now().await;
+            panic!("on purpose, in the future, later")
+        }),
+        "/stream" => {
+            let mut first = true;
+            ok(frames(None, move |_| {
+                assert!(std::mem::take(&mut first), "on purpose, in the stream");
+                Poll::Ready(Some(Ok(Frame::Data(Bytes::from_static(b"half")))))
+            }))
+            .into()
+        }
+        path => ok(path.to_owned()).into(),
+    }))
+}
+
+#[test]
+fn a_panic_costs_one_500_and_the_connection_goes_on() {
+    let server = server();
+    let mut client = server.connect();
+    for path in ["/call", "/future", "/late"] {
+        assert_eq!(client.get(path).status, 500, "{path}");
+        assert_eq!(client.get("/well").text(), "/well", "{path}");
+    }
+    client.send(
+        "GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /call HTTP/1.1\r\nHost: a\r\n\r\n\
+         GET /2 HTTP/1.1\r\nHost: a\r\n\r\n",
+    );
+    assert_eq!(client.read_response().text(), "/1");
+    assert_eq!(client.read_response().status, 500);
+    assert_eq!(client.read_response().text(), "/2");
+    assert_eq!(server.totals().panics, 4);
+}
+
+#[test]
+fn a_panic_in_a_stream_cuts_its_answer() {
+    let server = server();
+    let mut bystander = server.connect();
+    assert_eq!(bystander.get("/a").text(), "/a");
+    let mut client = server.connect();
+    client.send("GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(client.try_response(false).is_err());
+    server.wait_for("the counts", |totals| (totals.panics, totals.broken_responses) == (1, 1));
+    assert_eq!(bystander.get("/b").text(), "/b");
+}
+
+#[test]
+fn a_panic_while_content_comes_ends_the_request_only() {
+    let server = Server::start(service(|mut request| {
+        Answer::later(async move {
+            let _ = request.body_mut().frame().await;
+            if request.path() == "/panic" {
+                panic!("on purpose, while content comes")
+            }
+            ok("well").into()
+        })
+        .map(|response| response)
+    }));
+    let mut client = server.connect();
+    client.send("POST /panic HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf ");
+    assert_eq!(client.read_response().status, 500);
+    client.send("other");
+    assert_eq!(client.get("/").text(), "well");
+}
