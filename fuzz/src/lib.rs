@@ -1,5 +1,6 @@
 //! The fuzz targets: functions that take bytes and panic when a property does not hold.
 
+mod configuration;
 mod connection;
 mod fields;
 mod http1;
@@ -8,6 +9,7 @@ mod proxy;
 
 use std::process::ExitCode;
 
+pub use configuration::configuration;
 pub use fields::{accept_encoding, range};
 pub use http1::{chunked, request_head, response_head};
 pub use paths::path_resolution;
@@ -20,6 +22,7 @@ pub type Target = fn(&[u8]);
 pub const TARGETS: &[(&str, Target)] = &[
     ("accept_encoding", accept_encoding),
     ("chunked", chunked),
+    ("configuration", configuration),
     ("path_resolution", path_resolution),
     ("proxy_protocol", proxy_protocol),
     ("range", range),

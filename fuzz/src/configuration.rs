@@ -1,0 +1,44 @@
+//! The target of configurations.
+
+use std::path::Path;
+
+use apus_server::config;
+
+/// Either there is a plan without errors, and the same one again, or there are errors; each has a
+/// place that is in the file, and can be shown.
+pub fn configuration(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    // The file system is no part of this: a pattern such as `/**` would search all of it.
+    if text.contains("include") {
+        return;
+    }
+    let parse = || {
+        let folder = Path::new("/no/such/folder");
+        config::parse_str(text, "apus.toml", folder, &|name| {
+            (name == "NAME").then(|| "value".to_owned())
+        })
+    };
+    let findings = match parse() {
+        Ok(plan) => {
+            assert_eq!(plan.warnings.errors(), 0);
+            let again = parse().expect("the same file has no mistake the second time");
+            assert_eq!(format!("{:?}", plan.sites), format!("{:?}", again.sites));
+            plan.warnings
+        }
+        Err(mistakes) => {
+            assert_ne!(mistakes.errors(), 0);
+            mistakes
+        }
+    };
+    assert!(!findings.render(false).contains('\u{1b}'));
+    for finding in findings.to_json().as_array().into_iter().flatten() {
+        let line = finding["line"].as_u64().expect("a finding has a line");
+        let column = finding["column"].as_u64().expect("a finding has a column");
+        let found = text.split('\n').nth(line as usize - 1);
+        let found = found.expect("the line is in the file");
+        assert!(column as usize - 1 <= found.chars().count());
+        assert_eq!(finding["text"].as_str(), Some(found.trim_end_matches('\r')));
+    }
+}
