@@ -71,8 +71,12 @@ impl Variants {
         }
     }
 
-    /// The variant, to be made if it is not known; `None` if too many are waiting already.
+    /// The variant, to be made if it is not known; `None` if too many are waiting already, or there
+    /// is no room to keep any.
     pub(super) fn request(self: &Arc<Self>, key: Key, source: Source) -> Option<Arc<Variant>> {
+        if self.capacity == 0 {
+            return None;
+        }
         let mut state = self.lock();
         if let Some(variant) = state.known.get(&key) {
             return Some(Arc::clone(variant));
@@ -103,6 +107,8 @@ impl Variants {
     }
 
     fn finish(&self, key: Key, variant: &Variant, made: Option<Bytes>) {
+        // What takes most of the room would be made again and again.
+        let made = made.filter(|bytes| bytes.len() as u64 <= self.capacity / 2);
         // What does not pay is remembered too, at a nominal size.
         let size = made.as_ref().map_or(0, |bytes| bytes.len() as u64);
         let size = size.saturating_add(256);

@@ -350,6 +350,21 @@ async fn stays_within_its_bounds_of_memory() {
     }
 }
 
+#[tokio::test]
+async fn works_without_memory() {
+    let site = site(&[("a.txt", &text())], |files| files.cache(0));
+    for _ in 0..20 {
+        let lines = [("accept-encoding", "br, gzip")];
+        let got = site.get_with("/a.txt", &lines).await;
+        assert_eq!((got.status, got.text()), (200, &*text()));
+        assert_eq!(
+            got.header("content-encoding"),
+            None,
+            "there is no room to keep it"
+        );
+    }
+}
+
 // Conditions and ranges.
 
 #[tokio::test]
