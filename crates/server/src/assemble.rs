@@ -21,38 +21,44 @@ const LEAST_CACHE: u64 = 1024 * 1024;
 /// # Errors
 /// An access log cannot be opened.
 pub fn assemble(plan: &config::Plan, logs: &AccessLogs) -> io::Result<apus_net::Plan> {
-    let cache_bytes = match plan.global.static_cache_bytes {
-        0 => 0,
-        bytes => (bytes / file_places(plan).max(1)).max(LEAST_CACHE),
-    };
+    let addresses: Vec<_> = distinct_listeners(plan)
+        .into_iter()
+        .map(|listener| (listener, members(plan, &listener.address)))
+        .collect();
+    // Addresses with the same sites share them, and so what their services keep in memory.
+    let mut shared: Vec<&[usize]> = Vec::new();
+    for (_, members) in &addresses {
+        if !shared.contains(&members.as_slice()) {
+            shared.push(members);
+        }
+    }
+    let cache_bytes = cache_bytes(plan, &shared);
     let sites = plan
         .sites
         .iter()
         .map(|site| build(site, cache_bytes, logs))
         .collect::<io::Result<Vec<_>>>()?;
-    let mut groups: Vec<(Vec<usize>, Sites)> = Vec::new();
-    let mut listeners = Vec::new();
-    for listener in distinct_listeners(plan) {
-        let members = members(plan, &listener.address);
-        let tls = if listener.tls {
-            Some(tls_settings(plan, &members)?)
-        } else {
-            None
-        };
-        // Addresses with the same sites share them, and so what their services keep in memory.
-        let service = match groups.iter().find(|(known, _)| *known == members) {
-            Some((_, service)) => service.clone(),
-            None => {
-                let service = group(plan, &members, &sites)?;
-                groups.push((members, service.clone()));
-                service
-            }
+    let groups = shared
+        .iter()
+        .map(|members| group(plan, members, &sites))
+        .collect::<io::Result<Vec<_>>>()?;
+    let mut listeners = Vec::with_capacity(addresses.len());
+    for (listener, members) in &addresses {
+        let Some((_, service)) = shared
+            .iter()
+            .zip(&groups)
+            .find(|(known, _)| *known == members)
+        else {
+            continue;
         };
         listeners.push(Listener {
             address: listener.address.clone(),
-            tls,
+            tls: match listener.tls {
+                true => Some(tls_settings(plan, members)?),
+                false => None,
+            },
             proxy_protocol_from: listener.proxy_protocol_from.clone(),
-            service: Arc::new(service),
+            service: Arc::new(service.clone()),
         });
     }
     Ok(apus_net::Plan {
@@ -115,15 +121,25 @@ fn group(plan: &config::Plan, members: &[usize], sites: &[Site]) -> io::Result<S
     Ok(group)
 }
 
-/// How many sites and locations serve files.
-fn file_places(plan: &config::Plan) -> u64 {
-    let contents = plan.sites.iter().flat_map(|site| {
-        let locations = site.locations.iter().map(|location| &location.content);
-        locations.chain([&site.content])
-    });
-    contents
-        .filter(|content| matches!(content.handler, Some(config::Handler::Files(_))))
-        .count() as u64
+/// The memory of each place of static files, so that all of a worker keep to the limit.
+fn cache_bytes(plan: &config::Plan, groups: &[&[usize]]) -> u64 {
+    let serves_files = |content: &config::Content| {
+        u64::from(matches!(content.handler, Some(config::Handler::Files(_))))
+    };
+    let places: u64 = groups
+        .iter()
+        .flat_map(|members| members.iter())
+        .filter_map(|position| plan.sites.get(*position))
+        .map(|site| {
+            let locations = site.locations.iter();
+            let locations = locations.map(|location| serves_files(&location.content));
+            serves_files(&site.content) + locations.sum::<u64>()
+        })
+        .sum();
+    match plan.global.static_cache_bytes {
+        0 => 0,
+        bytes => (bytes / places.max(1)).max(LEAST_CACHE),
+    }
 }
 
 fn build(said: &config::Site, cache_bytes: u64, logs: &AccessLogs) -> io::Result<Site> {
@@ -391,9 +407,9 @@ mod tests {
     #[test]
     fn an_access_log_that_cannot_be_opened_is_named() {
         let folder = folder();
-        let text = "[[sites]]\nlisten = 80\nroot = \"one\"\naccess_log = \"no/such/log\"\n";
+        let text = "[[sites]]\nlisten = 80\nroot = \"one\"\naccess_log = \"one\"\n";
         let plan = config::parse_str(text, "apus.toml", folder.path(), &|_| None).unwrap();
         let error = assemble(&plan, &AccessLogs::new().0).err().unwrap();
-        assert!(error.to_string().contains("no/such/log"), "{error}");
+        assert!(error.to_string().contains("access log"), "{error}");
     }
 }

@@ -135,6 +135,18 @@ fn access_log(raw: &At<raw::AccessLogChoice>, reader: &mut Reader<'_>) -> Option
             (&table.path.value, format)
         }
     };
+    let folder = path.0.parent().filter(|folder| !folder.is_dir());
+    if let Some(folder) = folder {
+        reader.report(
+            Finding::error(
+                &raw.place,
+                format!("there is no folder {} for the access log", folder.display()),
+                "expected a path in a folder that exists",
+            )
+            .help("make the folder; the file in it is made when it is needed"),
+        );
+        return None;
+    }
     Some(AccessLog {
         path: path.0.clone(),
         format,

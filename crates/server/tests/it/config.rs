@@ -1,6 +1,7 @@
 //! Reading configurations: mistakes and their places, includes, the environment, paths.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use apus_net::Limits;
@@ -16,7 +17,9 @@ pub(crate) fn folder() -> TempDir {
     for (name, host) in [("", "example.com"), ("other-", "example.org")] {
         let made = rcgen::generate_simple_self_signed([host.to_owned()]).unwrap();
         let write = |file: &str, text: String| {
-            fs::write(folder.path().join(format!("{name}{file}")), text).unwrap();
+            let path = folder.path().join(format!("{name}{file}"));
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         };
         write("cert.pem", made.cert.pem());
         write("key.pem", made.signing_key.serialize_pem());
@@ -218,7 +221,7 @@ const MISTAKES: &[(&str, &str)] = &[
         "8:10 two sites listen on [::]:80 with different `proxy_protocol_from`",
     ),
     (
-        "SITE\nserver_name = \"b\"\n[[sites]]\nserver_name = \"a\"\nlisten_tls = 80\nroot = \"public\"\ntls = { cert = \"cert.pem\", key = \"key.pem\" }\n",
+        "SITE\nserver_name = \"b\"\n[[sites]]\nserver_name = \"example.com\"\nlisten_tls = 80\nroot = \"public\"\ntls = { cert = \"cert.pem\", key = \"key.pem\" }\n",
         "7:14 two sites listen on [::]:80 in clear text and with TLS",
     ),
     (
@@ -466,6 +469,18 @@ fn a_certificate_that_expires_soon_is_a_warning() {
 }
 
 #[test]
+fn a_private_key_that_everybody_can_read_is_a_warning() {
+    let folder = folder();
+    let key = folder.path().join("key.pem");
+    fs::set_permissions(key, Permissions::from_mode(0o644)).unwrap();
+    let text = "[[sites]]\nlisten_tls = 443\nroot = \"public\"\n\
+                tls = { cert = \"cert.pem\", key = \"key.pem\" }\n";
+    let warnings = parse_in(folder.path(), text).unwrap().warnings;
+    assert_eq!((warnings.errors(), warnings.warnings()), (0, 1));
+    assert!(warnings.to_string().contains("chmod 600"), "{warnings}");
+}
+
+#[test]
 fn the_defaults_are_those_of_the_engine() {
     let folder = folder();
     let plan = parse_in(folder.path(), SITE).unwrap();
@@ -586,7 +601,8 @@ fn the_examples_of_the_guide_are_right() {
         };
         // The folders and files that they name are not there.
         let mut others = findings(&text);
-        others.retain(|finding| !finding.contains("there is no such file or folder"));
+        let missing = ["there is no such file or folder", "there is no folder"];
+        others.retain(|finding| !missing.iter().any(|what| finding.contains(what)));
         assert!(others.is_empty(), "{text}\n{others:#?}");
     }
 }

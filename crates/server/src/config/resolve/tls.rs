@@ -1,5 +1,6 @@
 //! TLS of a site: certificates are read here, so that what is wrong with them is told with its place.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -49,6 +50,7 @@ pub(super) fn site(site: &At<Site>, reader: &mut Reader<'_>) -> Option<TlsSite> 
     let certificates = certificates(tls, reader);
     let client_auth = client_auth(tls, reader)?;
     let certificates = certificates?;
+    warn_of_uncovered(site, &certificates, reader);
     let settings = TlsSite {
         names: names(site, &certificates),
         certificates,
@@ -149,6 +151,7 @@ fn certificate(
         }
     };
     warn_of_expiry(&certificate, &cert.place, reader);
+    warn_of_readers(key, reader);
     Some(certificate)
 }
 
@@ -171,6 +174,54 @@ fn warn_of_expiry(certificate: &Certificate, place: &Place, reader: &mut Reader<
             "the certificate expires soon",
             format!("in {} days", left / DAY),
         ));
+    }
+}
+
+/// Warns of names that no certificate is for: clients refuse the connection, and requests that come
+/// over one for another name are misdirected (RFC 9110 section 15.5.20).
+fn warn_of_uncovered(site: &At<Site>, certificates: &[Certificate], reader: &mut Reader<'_>) {
+    let covers = |name: &str| {
+        let parent = name.split_once('.').map(|(_, parent)| parent);
+        certificates
+            .iter()
+            .flat_map(Certificate::names)
+            .any(|covered| match covered.strip_prefix("*.") {
+                Some(of) => parent == Some(of),
+                None => **covered == *name,
+            })
+    };
+    for host in &site.server_name.0 {
+        let Host::Name(_, text) = &host.value else {
+            continue;
+        };
+        let name = text.trim_end_matches('.').to_ascii_lowercase();
+        let is_exact = !name.starts_with('~') && !name.ends_with(".*");
+        if is_exact && !covers(&name) {
+            reader.report(
+                Finding::warning(
+                    &host.place,
+                    format!("no certificate of the site is for `{name}`"),
+                    "clients will refuse the connection, or be answered 421",
+                )
+                .help("add a certificate for the name to [sites.tls]"),
+            );
+        }
+    }
+}
+
+/// Warns of a private key that everybody on the machine can read.
+fn warn_of_readers(key: &At<FilePath>, reader: &mut Reader<'_>) {
+    let readable = std::fs::metadata(&key.value.0)
+        .is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0);
+    if readable {
+        reader.report(
+            Finding::warning(
+                &key.place,
+                "everybody on this machine can read the private key",
+                "expected a file for its owner alone",
+            )
+            .help(format!("chmod 600 {}", key.value.0.display())),
+        );
     }
 }
 
