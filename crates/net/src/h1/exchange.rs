@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use apus_http::h1::{BodyFraming, ContentFraming, Event, RequestHead};
+use apus_http::h1::{BodyFraming, ContentFraming, Event, RequestHead, ServerConnection};
 use apus_http::{
     Answer, Body, BodyError, Completion, Frame, Method, Outcome, Request, RequestParts, Response,
     StatusCode,
@@ -278,6 +278,7 @@ impl Connection<'_> {
         let body = response.take_body();
         let (framing, head_bytes) =
             self.encode_head(response.status(), response.headers(), body.len());
+        self.framing_bytes = 0;
         let body_bytes = match framing {
             BodyFraming::None => {
                 self.codec.send_end(None, &mut self.out);
@@ -297,7 +298,7 @@ impl Connection<'_> {
             let completion = Completion {
                 status: response.status(),
                 body_bytes: sent,
-                bytes: head_bytes + sent,
+                bytes: head_bytes + self.framing_bytes + sent,
                 duration: Duration::ZERO,
                 outcome,
             };
@@ -393,10 +394,10 @@ impl Connection<'_> {
             }
             match frame {
                 Ok(Frame::Data(bytes)) => {
-                    self.codec.send_chunk_start(bytes.len(), &mut self.out);
+                    self.encode_framing(|codec, out| codec.send_chunk_start(bytes.len(), out));
                     let result = self.send_bytes(&bytes).await;
                     result.map_err(|error| Broken::Client { error, sent })?;
-                    self.codec.send_chunk_end(&mut self.out);
+                    self.encode_framing(ServerConnection::send_chunk_end);
                     if self.out.len() >= GATHER {
                         let result = self.flush().await;
                         result.map_err(|error| Broken::Client { error, sent })?;
@@ -404,9 +405,9 @@ impl Connection<'_> {
                 }
                 Ok(Frame::File(range)) => {
                     let len = usize::try_from(range.len).unwrap_or(usize::MAX);
-                    self.codec.send_chunk_start(len, &mut self.out);
+                    self.encode_framing(|codec, out| codec.send_chunk_start(len, out));
                     self.send_file(&range).await.map_err(|broken| broken.after(sent))?;
-                    self.codec.send_chunk_end(&mut self.out);
+                    self.encode_framing(ServerConnection::send_chunk_end);
                 }
                 Ok(Frame::Trailers(section)) => trailers = Some(section),
                 Err(_) => {}
@@ -417,8 +418,15 @@ impl Connection<'_> {
             tracing::error!("the content of a response is shorter than it said");
             return Err(Broken::Source { sent });
         }
-        self.codec.send_end(trailers.as_ref(), &mut self.out);
+        self.encode_framing(|codec, out| codec.send_end(trailers.as_ref(), out));
         Ok(sent)
+    }
+
+    /// Encodes what stands around data, and counts it.
+    fn encode_framing(&mut self, encode: impl FnOnce(&mut ServerConnection, &mut Vec<u8>)) {
+        let before = self.out.len();
+        encode(&mut self.codec, &mut self.out);
+        self.framing_bytes += (self.out.len() - before) as u64;
     }
 
     /// The next frame of a response. What was encoded leaves before it is waited for.

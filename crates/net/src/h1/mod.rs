@@ -48,6 +48,8 @@ pub(crate) struct Connection<'a> {
     /// When the first byte of the current head came.
     arrived: Instant,
     requests: u64,
+    /// Bytes around the content of the current answer, as of chunks.
+    framing_bytes: u64,
     /// Whether the end is our choice and not the client's.
     closes_first: bool,
 }
@@ -90,6 +92,7 @@ impl<'a> Connection<'a> {
             written: Vec::new(),
             arrived: Instant::now(),
             requests: 0,
+            framing_bytes: 0,
             closes_first: false,
         }
     }

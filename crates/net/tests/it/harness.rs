@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroUsize;
+use std::process::Command;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -93,6 +94,25 @@ pub(crate) fn eventually(what: &str, mut reached: impl FnMut() -> bool) {
         assert!(start.elapsed() < PATIENCE, "{what} did not come about");
         std::thread::park_timeout(Duration::from_millis(5));
     }
+}
+
+/// Runs the test of this name alone in a process of its own. Tells whether this is that process,
+/// so that the test goes on.
+pub(crate) fn in_own_process(test: &str) -> bool {
+    in_own_process_with(test, &mut Command::new(std::env::current_exe().unwrap()))
+}
+
+/// As [`in_own_process`], with a command to which the test's name is added.
+pub(crate) fn in_own_process_with(test: &str, command: &mut Command) -> bool {
+    const CHILD: &str = "APUS_TEST_ALONE";
+    if std::env::var_os(CHILD).is_some() {
+        return true;
+    }
+    let command = command.args([test, "--exact", "--nocapture"]).env(CHILD, "1");
+    let output = command.output().unwrap();
+    let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    false
 }
 
 /// A plan of one worker.
