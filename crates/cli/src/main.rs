@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod manual;
 mod output;
 
 use std::path::{Path, PathBuf};
@@ -173,23 +174,7 @@ fn run_explain(arguments: Explain) -> Result<Result<(), Failed>, Refused> {
 }
 
 fn run_man(command: Option<&str>) -> Result<Result<(), Failed>, Refused> {
-    let mut all = Arguments::command();
-    // Fills in the names that the pages of the commands go by.
-    all.build();
-    let page = match command {
-        None => all,
-        Some(name) => all.find_subcommand(name).cloned().ok_or_else(|| {
-            let names: Vec<_> = all.get_subcommands().map(|one| one.get_name()).collect();
-            Refused::Misused(format!(
-                "there is no command `{name}`; expected one of {}",
-                names.join(", ")
-            ))
-        })?,
-    };
-    let mut text = Vec::new();
-    clap_mangen::Man::new(page)
-        .render(&mut text)
-        .map_err(|error| Refused::Failed(error.to_string()))?;
-    print(&text);
+    let page = manual::page(command)?;
+    print(&page);
     Ok(Ok(()))
 }

@@ -29,8 +29,8 @@ pub(crate) struct Loaded {
     pub(crate) log_level: &'static str,
     /// The local certificate, if one is served.
     pub(crate) certificate: Option<LocalCertificate>,
-    /// What works, but not as somebody may think; empty if there is nothing to say.
-    pub(crate) warnings: String,
+    /// What works, but not as somebody may think.
+    pub(crate) warnings: Diagnostics,
 }
 
 impl Loader {
@@ -76,7 +76,7 @@ impl Loader {
             control_socket: config.global.control_socket,
             log_level: level(config.global.log_level),
             certificate,
-            warnings: rendered(&config.warnings),
+            warnings: config.warnings,
         })
     }
 
@@ -117,14 +117,6 @@ fn level(level: LogLevel) -> &'static str {
         LogLevel::Info => "info",
         LogLevel::Debug => "debug",
         LogLevel::Trace => "trace",
-    }
-}
-
-fn rendered(diagnostics: &Diagnostics) -> String {
-    if diagnostics.is_empty() {
-        String::new()
-    } else {
-        diagnostics.render_for_stderr()
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::{env, fmt};
 
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
@@ -11,13 +12,16 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 /// The variable that overrides the level of the configuration: `debug`, or `warn,apus_net=trace`.
 pub const LEVEL_VARIABLE: &str = "APUS_LOG";
 
+/// Lines that may wait for a slow reader; those that come then are dropped.
+const WAITING_LINES: usize = 4096;
+
 const DEFAULT_LEVEL: &str = "info";
 
 /// The application log. Messages are written to standard error by a thread of its own, so that a
 /// slow reader holds up no worker; what it holds is written when this is dropped.
 pub struct Logging {
     filter: reload::Handle<EnvFilter, Registry>,
-    _writer: tracing_appender::non_blocking::WorkerGuard,
+    _writer: WorkerGuard,
 }
 
 impl Logging {
@@ -28,7 +32,9 @@ impl Logging {
     pub fn start(level: Option<&str>) -> Result<Self, LoggingError> {
         let is_terminal = io::stderr().is_terminal();
         let (filter, handle) = reload::Layer::new(filter(level)?);
-        let (output, guard) = tracing_appender::non_blocking(io::stderr());
+        let (output, guard) = NonBlockingBuilder::default()
+            .buffered_lines_limit(WAITING_LINES)
+            .finish(io::stderr());
         let lines = tracing_subscriber::fmt::layer().with_writer(output);
         let lines = if is_terminal {
             let colours = env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());

@@ -118,7 +118,7 @@ impl Server {
             warnings,
         } = loader.load(Some(&access_logs))?;
         if !warnings.is_empty() {
-            print_error(&warnings);
+            print_error(&warnings.render_for_stderr());
         }
         let logging = Logging::start(Some(log_level))?;
         descriptors::raise_limit();
@@ -250,7 +250,10 @@ impl Server {
 
     fn try_reload(&mut self) -> Result<String, ServeError> {
         let loaded = self.loader.load(Some(&self.access_logs))?;
-        let mut warnings = loaded.warnings;
+        let mut warnings = String::new();
+        if !loaded.warnings.is_empty() {
+            warnings = loaded.warnings.render(false);
+        }
         let stop_timeout = loaded.plan.limits.stop_timeout;
         if loaded.plan.workers.get() != self.engine.status().workers.len() {
             warnings += "the number of workers changes with a restart only\n";

@@ -1,6 +1,6 @@
 //! What a server was told to serve: a configuration file, or a folder without one.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::{fmt, fs, io};
 
 /// The configuration that is read where none is named.
@@ -27,12 +27,12 @@ impl Source {
             None if Path::new(DEFAULT_FILE).exists() => Path::new(DEFAULT_FILE),
             None => Path::new("."),
         };
-        let absolute = |error| NoSource {
+        let failed = |error| NoSource {
             path: path.to_owned(),
             error,
         };
-        let found = fs::metadata(path).map_err(absolute)?;
-        let path = fs::canonicalize(path).map_err(absolute)?;
+        let found = fs::metadata(path).map_err(failed)?;
+        let path = absolute(path).map_err(failed)?;
         Ok(if found.is_dir() {
             Self::Folder(path)
         } else {
@@ -45,6 +45,20 @@ impl Source {
         match self {
             Self::File(path) | Self::Folder(path) => path,
         }
+    }
+}
+
+/// The absolute path. Symbolic links stay in it, so that a release that is put in force by changing
+/// a link is found by the next reload; only what `..` leads back from is resolved.
+pub(crate) fn absolute(path: &Path) -> io::Result<PathBuf> {
+    let absolute: PathBuf = std::path::absolute(path)?.components().collect();
+    if absolute
+        .components()
+        .any(|part| part == Component::ParentDir)
+    {
+        fs::canonicalize(absolute)
+    } else {
+        Ok(absolute)
     }
 }
 
@@ -85,11 +99,14 @@ mod tests {
         let file = folder.path().join("site.toml");
         fs::write(&file, "").unwrap();
         let found = Source::find(Some(folder.path())).unwrap();
-        assert_eq!(found, Source::Folder(folder.path().canonicalize().unwrap()));
+        assert_eq!(found, Source::Folder(folder.path().to_owned()));
         assert!(matches!(
             Source::find(Some(&file)).unwrap(),
             Source::File(_)
         ));
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(folder.path(), &link).unwrap();
+        assert_eq!(Source::find(Some(&link)).unwrap().path(), link);
         let error = Source::find(Some(&folder.path().join("no"))).unwrap_err();
         assert!(error.to_string().contains("no such file"), "{error}");
     }

@@ -2,6 +2,8 @@
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use rustix::process::Signal;
 
@@ -163,4 +165,63 @@ fn the_control_socket_is_where_the_configuration_says_and_private() {
     home.write("apus.toml", format!("{socket}mistake = 1\n"));
     home.expect(&["stop"], 0);
     assert!(!home.path("own.sock").exists());
+}
+
+#[test]
+fn a_release_put_in_force_by_a_link_is_found_by_the_next_reload() {
+    let home = Home::new();
+    for (release, port) in [("one", free_port()), ("two", free_port())] {
+        std::fs::create_dir(home.path(release)).unwrap();
+        home.write(&format!("{release}/apus.toml"), config(port, release));
+    }
+    let link = |release: &str| {
+        std::os::unix::fs::symlink(release, home.path("next")).unwrap();
+        std::fs::rename(home.path("next"), home.path("current")).unwrap();
+    };
+    link("one");
+    let apus = home.serve(&["current/apus.toml"]);
+    assert_eq!(apus.get("/").body, "one");
+    link("two");
+    home.expect(&["reload", "current/apus.toml"], 0);
+    let (json, _) = home.expect(&["status", "current/apus.toml", "--json"], 0);
+    let status: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let address = status["listening"][0].as_str().unwrap().parse().unwrap();
+    assert_eq!(crate::harness::get(address, "/").body, "two");
+}
+
+#[test]
+fn no_request_is_refused_or_cut_by_reloads() {
+    let home = Home::new();
+    home.write("site/page", "x".repeat(100_000));
+    home.write(
+        "apus.toml",
+        format!(
+            "[[sites]]\nroot = \"site\"\nlisten = [\"127.0.0.1:{}\"]\n",
+            free_port()
+        ),
+    );
+    let apus = home.serve(&[]);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..3)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut answered = 0;
+                    while !done.load(Ordering::Relaxed) {
+                        let reply = apus.get("/page");
+                        assert_eq!((reply.status, reply.body.len()), (200, 100_000));
+                        answered += 1;
+                    }
+                    answered
+                })
+            })
+            .collect();
+        for _ in 0..15 {
+            home.expect(&["reload"], 0);
+        }
+        done.store(true, Ordering::Relaxed);
+        for client in clients {
+            assert!(client.join().unwrap() > 0);
+        }
+    });
 }

@@ -17,7 +17,11 @@ fn serves_a_folder_without_a_file() {
     );
     let reply = apus.get("/");
     assert_eq!((reply.status, reply.body.as_str()), (200, "<h1>hello</h1>"));
-    assert!(reply.head.contains("\r\ncontent-type: text/html"), "{}", reply.head);
+    assert!(
+        reply.head.contains("\r\ncontent-type: text/html"),
+        "{}",
+        reply.head
+    );
     assert_eq!(apus.get("/none").status, 404);
 }
 

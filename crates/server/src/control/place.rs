@@ -7,11 +7,13 @@ use std::{env, fs};
 use rustix::process::geteuid;
 
 use super::ControlError;
+use crate::source::absolute;
 
 /// The socket of the server that was started with `source`, a configuration file or a folder to
-/// serve. Every way to write the same path leads to the same socket.
+/// serve. Every way to write the same path leads to the same socket; a symbolic link has one of its
+/// own, whatever it leads to.
 pub fn socket_path(source: &Path) -> PathBuf {
-    let source = fs::canonicalize(source).unwrap_or_else(|_| source.to_owned());
+    let source = absolute(source).unwrap_or_else(|_| source.to_owned());
     let name: String = source
         .file_stem()
         .map(|stem| stem.to_string_lossy())

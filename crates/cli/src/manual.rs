@@ -1,0 +1,72 @@
+//! Manual pages, made from the definition of the command line.
+
+use clap::CommandFactory;
+use clap_mangen::Man;
+
+use crate::Refused;
+use crate::arguments::Arguments;
+
+/// The page of `apus`, or of one of its commands, in the language of `man`.
+pub(crate) fn page(command: Option<&str>) -> Result<Vec<u8>, Refused> {
+    let mut all = Arguments::command();
+    // Fills in the names that the pages of the commands go by.
+    all.build();
+    let found = match command {
+        None => Some(&all),
+        Some(name) => all.find_subcommand(name),
+    };
+    let page = found.cloned().ok_or_else(|| {
+        let names: Vec<_> = all.get_subcommands().map(|one| one.get_name()).collect();
+        Refused::Misused(format!(
+            "there is no such command; expected one of {}",
+            names.join(", ")
+        ))
+    })?;
+    let trailer = page.get_after_long_help().map(ToString::to_string);
+    let has_commands = page.has_subcommands();
+    let page = Man::new(page);
+    let mut out = Vec::new();
+    let rendered = page
+        .render_title(&mut out)
+        .and_then(|()| page.render_name_section(&mut out))
+        .and_then(|()| page.render_synopsis_section(&mut out))
+        .and_then(|()| page.render_description_section(&mut out))
+        .and_then(|()| page.render_options_section(&mut out))
+        .and_then(|()| match has_commands {
+            true => page.render_subcommands_section(&mut out),
+            false => Ok(()),
+        });
+    rendered.map_err(|error| Refused::Failed(error.to_string()))?;
+    if let Some(trailer) = trailer {
+        out.extend_from_slice(sections(&trailer).as_bytes());
+    }
+    Ok(out)
+}
+
+/// What stands behind the options in the help, line by line as it stands there: a line that starts
+/// at the margin is the heading of a section.
+fn sections(trailer: &str) -> String {
+    let mut out = String::new();
+    for line in trailer.lines().filter(|line| !line.is_empty()) {
+        let text = line.replace('\\', "\\e").replace('-', "\\-");
+        match line.strip_suffix(':').filter(|_| !line.starts_with(' ')) {
+            Some(heading) => out += &format!(".SH {}\n.nf\n", heading.to_uppercase()),
+            // A full stop or an apostrophe at the margin would be a request.
+            None => out += &format!("\\&{}\n", text.trim_start()),
+        }
+    }
+    out + ".fi\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn examples_stand_line_by_line() {
+        assert_eq!(
+            sections("Examples:\n  a --b\n  .c\n\nExit status:\n  0  x"),
+            ".SH EXAMPLES\n.nf\n\\&a \\-\\-b\n\\&.c\n.SH EXIT STATUS\n.nf\n\\&0  x\n.fi\n"
+        );
+    }
+}
