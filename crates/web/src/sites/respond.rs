@@ -80,9 +80,7 @@ impl Return {
     pub(super) fn respond(&self, scope: &Scope<'_>) -> Response {
         match &self.content {
             Content::None => Response::new(self.status),
-            Content::Location(location) => {
-                redirect(self.status, &location.expand(scope, Form::Uri))
-            }
+            Content::Location(location) => redirect(self.status, &location.expand_uri(scope)),
             Content::Text { content_type, text } => Response::new(self.status)
                 .with_header(&header::CONTENT_TYPE, content_type)
                 .with_body(text.expand(scope, Form::Plain)),

@@ -254,11 +254,11 @@ impl Rewrite {
             captures: &captures,
             ..*scope
         };
-        let mut target = self.path.expand(scope, Form::Uri);
+        let mut target = self.path.expand_uri(scope);
         let own = self
             .query
             .as_ref()
-            .map(|query| query.expand(scope, Form::Uri));
+            .map(|query| query.expand(scope, Form::Query));
         let kept = scope
             .request
             .query()

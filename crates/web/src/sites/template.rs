@@ -115,6 +115,9 @@ pub(super) enum Form {
     Plain,
     /// A URI: what is decoded gets encoded.
     Uri,
+    /// The query of a URI: what separates its fields gets encoded too, so that a value cannot add
+    /// fields of its own.
+    Query,
 }
 
 impl Template {
@@ -175,11 +178,16 @@ impl Template {
     }
 
     /// The text for this request.
-    pub(super) fn expand(&self, scope: &Scope<'_>, form: Form) -> Vec<u8> {
+    pub(super) fn expand(&self, scope: &Scope<'_>, mut form: Form) -> Vec<u8> {
         let mut text = Vec::new();
         for part in &self.parts {
             match part {
-                Part::Text(literal) => text.extend_from_slice(literal.as_bytes()),
+                Part::Text(literal) => {
+                    text.extend_from_slice(literal.as_bytes());
+                    if form == Form::Uri && literal.contains('?') {
+                        form = Form::Query;
+                    }
+                }
                 Part::Variable(variable) => variable.write(&mut text, scope, form),
                 Part::Field(name) => {
                     let value = scope.request.headers().get(name).unwrap_or_default();
@@ -192,6 +200,21 @@ impl Template {
             }
         }
         text
+    }
+}
+
+impl Template {
+    /// The URI for this request. What a variable holds cannot make it name another host: two slashes
+    /// stay at the front only if they were written there.
+    pub(super) fn expand_uri(&self, scope: &Scope<'_>) -> Vec<u8> {
+        let mut uri = self.expand(scope, Form::Uri);
+        let is_written =
+            matches!(self.parts.first(), Some(Part::Text(text)) if text.starts_with("//"));
+        if !is_written {
+            let slashes = uri.iter().take_while(|byte| **byte == b'/').count();
+            uri.drain(..slashes.saturating_sub(1));
+        }
+        uri
     }
 }
 
@@ -299,6 +322,17 @@ fn push(text: &mut Vec<u8>, value: &[u8], form: Form) {
     match form {
         Form::Plain => text.extend_from_slice(value),
         Form::Uri => text.extend_from_slice(path::encode(value).as_bytes()),
+        Form::Query => {
+            for byte in path::encode(value).bytes() {
+                match byte {
+                    b'&' => text.extend_from_slice(b"%26"),
+                    b'+' => text.extend_from_slice(b"%2B"),
+                    b';' => text.extend_from_slice(b"%3B"),
+                    b'=' => text.extend_from_slice(b"%3D"),
+                    byte => text.push(byte),
+                }
+            }
+        }
     }
 }
 

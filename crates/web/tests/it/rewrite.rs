@@ -1,7 +1,9 @@
 //! Rewrite rules at work in a site.
 
-use apus::ServiceFactory;
-use apus::sites::{Condition, InvalidRewrite, Location, Rewrite, RewriteFlag, Settings, Site};
+use apus::sites::{
+    Condition, InvalidRewrite, Location, Return, Rewrite, RewriteFlag, Settings, Site,
+};
+use apus::{ServiceFactory, StatusCode};
 
 use crate::support::{echo, get};
 
@@ -53,6 +55,30 @@ fn a_captured_question_mark_starts_no_query() {
         get("/a/c%3Fd=e%20%C3%A9").to(&site).text(),
         "x /b/c%3Fd=e%20%C3%A9"
     );
+}
+
+#[test]
+fn a_captured_ampersand_adds_no_field_to_the_query() {
+    let site = site(vec![rule("^/u/(.*)$", "/user?name=$1", RewriteFlag::Last)])
+        .location(location("/", "x", vec![]));
+    assert_eq!(
+        get("/u/a&admin=1+2").to(&site).text(),
+        "x /user?name=a%26admin%3D1%2B2"
+    );
+}
+
+#[test]
+fn a_capture_cannot_make_a_redirect_name_another_host() {
+    let site =
+        site(vec![rule("^/r(.*)$", "/$1", RewriteFlag::Redirect)]).location(Location::respond(
+            "~ ^/back(.*)$".parse().unwrap(),
+            Return::redirect(StatusCode::FOUND, "$1").unwrap(),
+        ));
+    let service = site.service();
+    let reply = get("/r/example.org").of(&service);
+    assert_eq!(reply.field("location"), Some("/example.org"));
+    let reply = get("/back//example.org").of(&service);
+    assert_eq!(reply.field("location"), Some("/example.org"));
 }
 
 #[test]
