@@ -154,6 +154,11 @@ impl Files {
         self
     }
 
+    /// What [`Files::strip_prefix`] takes off.
+    pub(crate) fn prefix(&self) -> &[u8] {
+        &self.options.prefix
+    }
+
     /// The names looked for in a folder, in this order. Default: `index.html`.
     #[must_use]
     pub fn index<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use apus_http::fields::{AcceptEncoding, Coding};
 use apus_http::{Answer, HeaderValue, Method, Request, Response, Service, StatusCode, header};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
+use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 
 use super::content::Wait;
@@ -48,6 +50,8 @@ struct Worker {
     /// By the normal form of the path of a request; or, for a page that answers for many paths, by
     /// its path below the root without a slash at its start, which no request can have.
     cache: RefCell<Cache<Box<[u8]>, Cached, Weight>>,
+    /// What is being read from the disk.
+    loading: RefCell<HashMap<Box<[u8]>, Rc<OnceCell<Rc<Entry>>>>>,
     variants: Arc<Variants>,
     fallback: Option<Rc<dyn Service>>,
 }
@@ -86,6 +90,7 @@ impl FilesService {
                     files.cache_bytes,
                     Weight,
                 )),
+                loading: RefCell::default(),
                 variants: Arc::clone(&files.variants),
                 fallback: files.fallback.as_ref().map(|factory| factory.service()),
             }),
@@ -295,25 +300,39 @@ impl Worker {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let worker = Rc::clone(self);
                 Answer::later(async move {
-                    let loading = spawn_blocking(move || {
-                        let loaded = found.load(Wait::ForDisk)?;
-                        io::Result::Ok((found, loaded))
-                    });
-                    match loading.await {
-                        Ok(Ok((found, loaded))) => {
-                            let entry = Rc::new(Entry::new(&worker.options, found, loaded, now));
-                            worker.keep(&path, &entry);
+                    match worker.load_from_disk(&path, found, now).await {
+                        Ok(entry) => {
                             note(&request, || file_step(&entry, "read from the disk"));
                             let choice = worker.choose(&entry, &path, &request);
                             choice.respond(entry, request).wait().await
                         }
-                        Ok(Err(error)) => unreadable(&path, &error),
-                        Err(error) => unreadable(&path, &io::Error::other(error)),
+                        Err(error) => unreadable(&path, &error),
                     }
                 })
             }
             Err(error) => unreadable(&path, &error).into(),
         }
+    }
+
+    /// Reads a file on a thread that may block; once, however many requests wait for it.
+    async fn load_from_disk(
+        &self,
+        path: &[u8],
+        found: FoundFile,
+        now: Instant,
+    ) -> io::Result<Rc<Entry>> {
+        let turn = Turn::take(self, path);
+        let load = || async {
+            let loading = spawn_blocking(move || {
+                let loaded = found.load(Wait::ForDisk)?;
+                io::Result::Ok((found, loaded))
+            });
+            let (found, loaded) = loading.await.map_err(io::Error::other)??;
+            let entry = Rc::new(Entry::new(&self.options, found, loaded, now));
+            self.keep(path, &entry);
+            Ok(entry)
+        };
+        turn.cell.get_or_try_init(load).await.cloned()
     }
 
     /// Puts an entry into the cache, at what it weighs now.
@@ -390,6 +409,30 @@ impl Worker {
                 Err(error) => unreadable(request.path().as_bytes(), &io::Error::other(error)),
             }
         })
+    }
+}
+
+/// A request's part in the loading of one file.
+struct Turn<'a> {
+    worker: &'a Worker,
+    path: &'a [u8],
+    cell: Rc<OnceCell<Rc<Entry>>>,
+}
+
+impl<'a> Turn<'a> {
+    fn take(worker: &'a Worker, path: &'a [u8]) -> Self {
+        let mut loading = worker.loading.borrow_mut();
+        let cell = Rc::clone(loading.entry(path.into()).or_default());
+        Self { worker, path, cell }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        // The map and this: nobody else waits.
+        if Rc::strong_count(&self.cell) == 2 {
+            self.worker.loading.borrow_mut().remove(self.path);
+        }
     }
 }
 

@@ -256,6 +256,30 @@ async fn serves_large_files_as_file_ranges() {
     );
 }
 
+#[tokio::test]
+async fn reads_what_is_not_in_memory_without_blocking() {
+    let site = site(&[], |files| files);
+    for round in 0..5 {
+        let path = format!("{round}.bin");
+        let content: Vec<u8> = (0..300_000_u32).map(|at| (at % 251) as u8).collect();
+        site.write(&path, &content);
+        let file = fs::File::open(site.path(&path)).unwrap();
+        file.sync_all().unwrap();
+        // Where the file system heeds this, the disk has to be waited for.
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        let target = format!("/{path}");
+        let call = || site.service.call(request(Method::GET, &target, &[]));
+        let (given_up, one, two) = (call(), call(), call());
+        drop(given_up);
+        for answer in [one, two] {
+            let got = Got::from(answer).await;
+            assert_eq!((got.status, &got.body), (200, &content));
+        }
+        assert!(call().wait().await.status().is_success());
+        assert!(site.get(&target).await.was_now);
+    }
+}
+
 // What is kept stays true.
 
 #[tokio::test]
