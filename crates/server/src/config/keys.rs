@@ -255,10 +255,11 @@ pub(super) fn parse_word<T: Word>(text: &str, place: &Place, reader: &mut Reader
         Ok(value) => return Some(value),
         Err(why) => why,
     };
+    let shown = shown(text);
     let title = if why.is_empty() {
-        format!("`{text}` is not {}", T::WORDS)
+        format!("`{shown}` is not {}", T::WORDS)
     } else {
-        format!("`{text}`: {why}")
+        format!("`{shown}`: {why}")
     };
     let finding = Finding::error(place, title, format!("expected {}", expected::<T>()));
     reader.report(match nearest(text, T::choices().iter().copied()) {
@@ -266,6 +267,24 @@ pub(super) fn parse_word<T: Word>(text: &str, place: &Place, reader: &mut Reader
         None => finding,
     });
     None
+}
+
+/// A value as a title can hold it: on one line, and not all of a long one.
+fn shown(text: &str) -> String {
+    const LONGEST: usize = 60;
+    let mut shown = String::new();
+    for (at, character) in text.chars().enumerate() {
+        if at == LONGEST {
+            shown.push_str("...");
+            break;
+        }
+        if character.is_control() {
+            shown.extend(character.escape_default());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
 }
 
 /// What to write for a `T`.

@@ -9,8 +9,8 @@ use super::keys::{Kind, Node, Reader, Value, choices, keys};
 use super::source::{At, Place};
 use super::value::{FilePath, Int, Kilobytes, List, Map, Megabytes, Seconds, Several, Text};
 use super::word::{
-    Expression, FieldName, FieldValue, FileMode, HeaderText, Host, Listen, LocationPath, MediaType,
-    Network, PathPattern, Status, StatusSet, Test, Uri, UriTemplate,
+    self, Expression, FieldName, FieldValue, FileMode, HeaderText, Host, Listen, LocationPath,
+    MediaType, Network, PathPattern, Status, StatusSet, Test, Uri, UriTemplate,
 };
 
 const YEAR: u64 = 31_536_000;
@@ -349,7 +349,7 @@ keys! {
         /// Where a redirect (301, 302, 303, 307, 308) leads; may hold variables as `$request_uri`.
         location: UriTemplate,
         /// The text that is sent; may hold variables.
-        text: FieldValue,
+        text: word::Content,
         /// The media type of `text`.
         content_type: MediaType = MediaType("text/plain; charset=utf-8".to_owned()),
     }

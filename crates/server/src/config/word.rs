@@ -254,6 +254,18 @@ impl Word for FieldName {
     }
 }
 
+/// The content of an answer, which may hold variables and line breaks.
+#[derive(Clone, Debug)]
+pub(super) struct Content(pub(super) String);
+
+impl Word for Content {
+    const WORDS: &'static str = "a text";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
 macro_rules! texts {
     ($( $(#[doc = $doc:literal])* $Name:ident: $words:literal, )*) => {$(
         $(#[doc = $doc])*
