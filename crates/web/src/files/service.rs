@@ -51,10 +51,13 @@ struct Worker {
     /// its path below the root without a slash at its start, which no request can have.
     cache: RefCell<Cache<Box<[u8]>, Cached, Weight>>,
     /// What is being read from the disk.
-    loading: RefCell<HashMap<Box<[u8]>, Rc<OnceCell<Rc<Entry>>>>>,
+    loading: RefCell<HashMap<Box<[u8]>, Rc<Loading>>>,
     variants: Arc<Variants>,
     fallback: Option<Rc<dyn Service>>,
 }
+
+/// An entry that requests wait for.
+type Loading = OnceCell<Rc<Entry>>;
 
 /// An entry with what it weighed when it was put into the cache.
 #[derive(Clone)]
@@ -416,7 +419,7 @@ impl Worker {
 struct Turn<'a> {
     worker: &'a Worker,
     path: &'a [u8],
-    cell: Rc<OnceCell<Rc<Entry>>>,
+    cell: Rc<Loading>,
 }
 
 impl<'a> Turn<'a> {
