@@ -8,7 +8,7 @@ use std::str::FromStr;
 use apus_http::{HeaderValue, Request, Response, StatusCode, header};
 use regex::bytes::Regex;
 
-use super::template::{Captures, Form, InvalidTemplate, Scope, Template};
+use super::template::{Captures, Form, InvalidTemplate, Root, Scope, Template};
 use crate::path;
 use crate::trace::{self, Step, StepKind};
 
@@ -280,7 +280,7 @@ impl Rewrite {
 }
 
 /// Runs the rules on a request whose path has a normal form.
-pub(super) fn run(rules: &[Rewrite], request: &mut Request, site: &str, root: &[u8]) -> Rewritten {
+pub(super) fn run(rules: &[Rewrite], request: &mut Request, site: &str, root: &Root) -> Rewritten {
     let mut is_changed = false;
     for rule in rules {
         let Ok(path) = path::normalise(request.path()) else {

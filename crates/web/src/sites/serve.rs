@@ -19,7 +19,7 @@ use super::respond::Return;
 use super::rewrite::{self, Rewrite, Rewritten};
 use super::settings::{ErrorPage, Settings};
 use super::site::{ForceHttps, Handler, Location, Site};
-use super::template::{Captures, Scope};
+use super::template::{Captures, Root, Scope};
 use crate::compress::Wish;
 use crate::error_pages::{self, ErrorFormat};
 use crate::files::{Compression, Files};
@@ -57,7 +57,7 @@ struct Place {
     /// Whether a response field depends on the request.
     has_variables: bool,
     body_limit: u64,
-    root: Box<[u8]>,
+    root: Root,
     error_pages: HashMap<StatusCode, ErrorPage>,
 }
 
@@ -445,7 +445,10 @@ impl Place {
                 .any(FieldChange::has_variables),
             response_fields: settings.response_fields.clone(),
             body_limit: settings.body_limit.unwrap_or(0),
-            root: OsStr::as_bytes(root.as_os_str()).into(),
+            root: Root {
+                folder: OsStr::as_bytes(root.as_os_str()).into(),
+                prefix: Box::default(),
+            },
             error_pages: settings.error_pages.iter().cloned().collect(),
         }
     }
@@ -465,11 +468,15 @@ impl Place {
                 compresses: false,
             },
         };
-        Self {
+        let mut place = Self {
             pattern: Some(location.pattern.clone()),
             action,
             ..Self::new(&settings)
+        };
+        if let Handler::Files(files) = &location.handler {
+            place.root.prefix = files.prefix().into();
         }
+        place
     }
 }
 

@@ -24,7 +24,7 @@ use crate::path;
 /// | `$remote_addr` | the address of the client |
 /// | `$remote_port` | the port of the client |
 /// | `$document_root` | the root of the location, or of the site |
-/// | `$request_filename` | `$document_root$uri` |
+/// | `$request_filename` | the file that the path stands for, below the root |
 /// | `$ssl_protocol` | the version of TLS, empty in clear text |
 /// | `$ssl_client_s_dn` | the subject of the verified client certificate, or empty |
 /// | `$http_NAME` | the field `NAME` of the request, `_` for `-` |
@@ -89,8 +89,24 @@ pub(super) struct Scope<'a> {
     /// The path in normal form.
     pub(super) path: &'a [u8],
     pub(super) site: &'a str,
-    pub(super) root: &'a [u8],
+    pub(super) root: &'a Root,
     pub(super) captures: &'a Captures,
+}
+
+/// Where files are.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Root {
+    pub(super) folder: Box<[u8]>,
+    /// What is taken off the front of a path before it is looked for in the folder.
+    pub(super) prefix: Box<[u8]>,
+}
+
+impl Root {
+    /// The file that a path stands for, whether there is one or not.
+    fn file(&self, path: &[u8]) -> Vec<u8> {
+        let rest = path.strip_prefix(&*self.prefix).unwrap_or(path);
+        [&self.folder, rest].concat()
+    }
 }
 
 /// What the groups of a regular expression captured; the whole match is group 0.
@@ -289,11 +305,8 @@ impl Variable {
                 None => text.extend_from_slice(b"unix:"),
             },
             Self::RemotePort => port(text, connection.peer),
-            Self::DocumentRoot => push(text, scope.root, form),
-            Self::RequestFilename => {
-                push(text, scope.root, form);
-                push(text, scope.path, form);
-            }
+            Self::DocumentRoot => push(text, &scope.root.folder, form),
+            Self::RequestFilename => push(text, &scope.root.file(scope.path), form),
             Self::SslProtocol => {
                 if let Some(tls) = &connection.tls {
                     text.extend_from_slice(tls.version.as_str().as_bytes());

@@ -3,7 +3,7 @@
 use apus::sites::{
     Condition, InvalidRewrite, Location, Return, Rewrite, RewriteFlag, Settings, Site,
 };
-use apus::{ServiceFactory, StatusCode};
+use apus::{Files, ServiceFactory, StatusCode};
 
 use crate::support::{echo, get};
 
@@ -174,6 +174,22 @@ fn conditions_test_what_is_on_disk() {
     for text in ["", "-f", "-x /a", "-f $nope", "!! /a"] {
         assert!(text.parse::<Condition>().is_err(), "{text}");
     }
+}
+
+#[test]
+fn the_file_of_a_path_is_that_of_the_alias() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("there"), "there").unwrap();
+    std::fs::write(folder.path().join("instead"), "instead").unwrap();
+    let missing = rule("^/media/", "/media/instead", RewriteFlag::Break)
+        .when("!-f $request_filename".parse().unwrap());
+    let files = Files::new(folder.path()).strip_prefix("/media/");
+    let site = Site::new("a").location(
+        Location::files("/media/".parse().unwrap(), files)
+            .settings(Settings::new().root(folder.path()).rewrite(missing)),
+    );
+    assert_eq!(get("/media/there").to(&site).text(), "there");
+    assert_eq!(get("/media/none").to(&site).text(), "instead");
 }
 
 #[test]
