@@ -8,9 +8,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use apus_http::{
-    Answer, Body, FileRange, HeaderName, HeaderValue, Method, Request, RequestParts, Response,
-    Service, ServiceFactory, StatusCode, header,
+    Answer, Body, ConnectionInfo, FileRange, HeaderName, HeaderValue, Headers, Method, Request,
+    RequestParts, Response, Service, ServiceFactory, StatusCode, Target, Version, header,
 };
+
+use http::Extensions;
 
 use super::fields::{FieldChange, Hsts};
 use super::location::{Matcher, Pattern};
@@ -82,8 +84,16 @@ struct Exchange {
     changes: Option<Vec<FieldChange>>,
     compression: Option<Wish>,
     observer: Option<OnCompletion>,
-    replay: Option<Request>,
+    client: Option<Client>,
     trace: Option<Trace>,
+}
+
+/// What is kept of a request for an error page that is another answer of the site.
+struct Client {
+    version: Version,
+    headers: Headers,
+    connection: Rc<ConnectionInfo>,
+    extensions: Extensions,
 }
 
 impl SiteService {
@@ -130,7 +140,7 @@ impl Service for SiteService {
             changes: None,
             compression: None,
             observer,
-            replay: site.replays.then(|| replay_of(&request)),
+            client: site.replays.then(|| Client::of(&request)),
             trace: Trace::of(&request),
         };
         match site.route(request, &mut exchange) {
@@ -350,8 +360,9 @@ impl Inner {
             Some(ErrorPage::Path(page)) => {
                 let (site, page) = (self.clone(), page.clone());
                 Answer::later(async move {
-                    let found = match exchange.replay.take() {
-                        Some(request) => site.answer_at(request, &page, exchange.format).await,
+                    let request = exchange.client.take().and_then(|client| client.get(&page));
+                    let found = match request {
+                        Some(request) => site.error_page(request, exchange.format).await,
                         None => None,
                     };
                     match found {
@@ -364,14 +375,9 @@ impl Inner {
         }
     }
 
-    /// What the site answers at another path, if it is a success.
-    async fn answer_at(
-        &self,
-        mut request: Request,
-        page: &str,
-        format: ErrorFormat,
-    ) -> Option<Response> {
-        request.set_path_and_query(page).ok()?;
+    /// What the site answers to a request for an error page, if it is a success.
+    async fn error_page(&self, request: Request, format: ErrorFormat) -> Option<Response> {
+        let page = request.target().as_str().to_owned();
         let mut exchange = Exchange {
             location: None,
             format,
@@ -379,7 +385,7 @@ impl Inner {
             changes: None,
             compression: None,
             observer: None,
-            replay: None,
+            client: None,
             trace: None,
         };
         let response = self.route(request, &mut exchange).wait().await;
@@ -529,33 +535,35 @@ fn refuse(request: &Request, error: InvalidPath) -> Response {
     })
 }
 
-/// A GET by the same client, for an error page.
-fn replay_of(request: &Request) -> Request {
-    let mut headers = request.headers().clone();
-    for name in [
-        "content-length",
-        "content-type",
-        "expect",
-        "if-match",
-        "if-modified-since",
-        "if-none-match",
-        "if-range",
-        "if-unmodified-since",
-        "range",
-        "transfer-encoding",
-        "upgrade",
-    ] {
-        headers.remove(name);
+impl Client {
+    fn of(request: &Request) -> Self {
+        let mut headers = Headers::with_capacity(256);
+        for name in ["host", "accept", "accept-encoding", "accept-language"] {
+            if let Some(value) = request.headers().get(name) {
+                // What was a field value stays one.
+                let _ = headers.try_append(name, value);
+            }
+        }
+        Self {
+            version: request.version(),
+            headers,
+            connection: request.connection().clone(),
+            extensions: request.extensions().clone(),
+        }
     }
-    Request::new(RequestParts {
-        method: Method::GET,
-        target: request.target().clone(),
-        version: request.version(),
-        headers,
-        body: Body::Empty,
-        connection: request.connection().clone(),
-        extensions: request.extensions().clone(),
-    })
+
+    /// A GET by this client, for an error page.
+    fn get(self, path: &str) -> Option<Request> {
+        Some(Request::new(RequestParts {
+            method: Method::GET,
+            target: Target::parse(&Method::GET, path).ok()?,
+            version: self.version,
+            headers: self.headers,
+            body: Body::Empty,
+            connection: self.connection,
+            extensions: self.extensions,
+        }))
+    }
 }
 
 /// Gives an error response the content of another response.
