@@ -157,8 +157,7 @@ pub(crate) struct Running {
 pub(crate) struct Explain {
     /// The method, such as GET
     pub(crate) method: String,
-    /// The whole URL, such as https://example.com/a?b
-    #[arg(value_hint = ValueHint::Url)]
+    #[arg(value_hint = ValueHint::Url, help = "The whole URL, such as https://example.com/a?b")]
     pub(crate) url: String,
     /// The configuration, or a folder [default: ./apus.toml, else the current folder]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]

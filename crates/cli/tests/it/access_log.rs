@@ -119,3 +119,18 @@ fn a_log_that_cannot_be_opened_keeps_it_from_starting() {
     let (_, errors) = home.expect(&["serve"], 1);
     assert!(errors.contains("none/access.log"), "{errors}");
 }
+
+#[test]
+fn a_reader_that_hangs_holds_up_neither_answers_nor_the_end() {
+    let home = Home::new();
+    let line = "x".repeat(4000);
+    let format = format!("{{ path = \"/dev/stdout\", format = \"$uri {line}\" }}");
+    home.write("apus.toml", config(&format));
+    let mut apus = home.serve_unread(&[]);
+    for _ in 0..200 {
+        assert_eq!(apus.get("/").status, 200);
+    }
+    apus.signal(Signal::USR1);
+    home.expect(&["stop"], 0);
+    assert!(apus.wait().success());
+}

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -79,6 +79,15 @@ impl Home {
 
     /// Starts `apus serve` with these arguments and waits until it serves.
     pub(crate) fn serve(&self, arguments: &[&str]) -> Apus {
+        let mut apus = self.serve_unread(arguments);
+        if let Some(mut output) = apus.unread.take() {
+            thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        }
+        apus
+    }
+
+    /// As [`Home::serve`], but nobody reads what the server goes on to print.
+    pub(crate) fn serve_unread(&self, arguments: &[&str]) -> Apus {
         Apus::start(self.command(&[&["serve"], arguments].concat()))
     }
 }
@@ -86,6 +95,8 @@ impl Home {
 /// A server that runs. Killed when dropped.
 pub(crate) struct Apus {
     child: Child,
+    /// Standard output after the first line, if nobody is to read it.
+    unread: Option<BufReader<ChildStdout>>,
     urls: Vec<String>,
     log: Arc<Mutex<String>>,
 }
@@ -109,8 +120,6 @@ impl Apus {
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         output.read_line(&mut line).unwrap();
-        // It may print more; nobody reads it.
-        thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
         let urls = match line.split_once(" at ") {
             Some((_, urls)) => urls.trim().split(", ").map(str::to_owned).collect(),
             None => {
@@ -118,7 +127,12 @@ impl Apus {
                 panic!("not serving: {status}\n{}", log.lock().unwrap());
             }
         };
-        Self { child, urls, log }
+        Self {
+            child,
+            unread: Some(output),
+            urls,
+            log,
+        }
     }
 
     /// Where it serves, in the order of the configuration.

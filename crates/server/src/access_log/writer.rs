@@ -274,20 +274,23 @@ impl WriterHandle {
         self.ask(Command::Reopen).await;
     }
 
-    /// Returns when all is written that was handed over so far, or the disk has hung for a while.
+    /// Returns when all is written that was handed over so far.
     pub async fn finish(&self) {
-        const PATIENCE: Duration = Duration::from_secs(5);
-
-        let finished = tokio::time::timeout(PATIENCE, self.ask(Command::Finish));
-        if finished.await.is_err() {
-            error!("access log lines are lost: the disk does not answer");
-        }
+        self.ask(Command::Finish).await;
     }
 
+    /// Waits for an answer, but not for a disk that hangs: the control thread has other work.
     async fn ask(&self, command: impl FnOnce(oneshot::Sender<()>) -> Command) {
+        const PATIENCE: Duration = Duration::from_secs(5);
+
         let (done, answer) = oneshot::channel();
-        if self.commands.send(command(done)).await.is_ok() {
-            let _ = answer.await;
+        let asked = async {
+            if self.commands.send(command(done)).await.is_ok() {
+                let _ = answer.await;
+            }
+        };
+        if tokio::time::timeout(PATIENCE, asked).await.is_err() {
+            error!("the access logs wait for a disk or a reader that does not answer");
         }
     }
 
