@@ -1,17 +1,20 @@
 //! From a configuration to what the engine runs: sites are built of the services of the framework,
 //! and each address gets those that listen on it.
 
+mod same_name;
+
 use std::io;
 use std::sync::Arc;
 
 use apus::files::Files;
 use apus::sites::{ErrorPage, ForceHttps, Location, Pattern, Settings, Site, Sites};
-use apus_http::StatusCode;
-use apus_net::tls::{TlsSettings, TlsSite};
+use apus_http::{ServiceFactory, StatusCode};
+use apus_net::tls::{ClientAuth, TlsSettings, TlsSite};
 use apus_net::{ListenAddress, Listener};
 
 use crate::access_log::AccessLogs;
 use crate::config;
+use same_name::SameName;
 
 /// The least memory that a place of static files gets.
 const LEAST_CACHE: u64 = 1024 * 1024;
@@ -58,7 +61,11 @@ pub fn assemble(plan: &config::Plan, logs: &AccessLogs) -> io::Result<apus_net::
                 false => None,
             },
             proxy_protocol_from: listener.proxy_protocol_from.clone(),
-            service: Arc::new(service.clone()),
+            service: if listener.tls && is_mixed(plan, members) {
+                Arc::new(SameName(service.clone())) as Arc<dyn ServiceFactory>
+            } else {
+                Arc::new(service.clone())
+            },
         });
     }
     Ok(apus_net::Plan {
@@ -94,10 +101,35 @@ fn members(plan: &config::Plan, address: &ListenAddress) -> Vec<usize> {
         .collect()
 }
 
+/// Whether one of several sites asks for client certificates, so that it matters which of them a
+/// handshake was with.
+fn is_mixed(plan: &config::Plan, members: &[usize]) -> bool {
+    let asks = |position: &usize| {
+        let tls = plan.sites.get(*position).and_then(|site| site.tls.as_ref());
+        tls.is_some_and(|tls| !matches!(tls.client_auth, ClientAuth::None))
+    };
+    members.len() > 1 && members.iter().any(asks)
+}
+
 fn tls_settings(plan: &config::Plan, members: &[usize]) -> io::Result<Arc<TlsSettings>> {
-    let sites: Vec<TlsSite> = members
+    let mut members_said: Vec<&config::Site> = members
         .iter()
-        .filter_map(|position| plan.sites.get(*position)?.tls.clone())
+        .filter_map(|position| plan.sites.get(*position))
+        .collect();
+    // The site for other hosts is the one for other names, too.
+    members_said.sort_by_key(|site| !site.is_fallback);
+    let is_mixed = is_mixed(plan, members);
+    let sites: Vec<TlsSite> = members_said
+        .into_iter()
+        .filter_map(|site| {
+            let mut tls = site.tls.clone()?;
+            if is_mixed {
+                // A name that only a certificate has might be another site's by its wildcard.
+                let own: Vec<_> = site.server_names.iter().map(ToString::to_string).collect();
+                tls.names.retain(|name| own.contains(name));
+            }
+            Some(tls)
+        })
         .collect();
     TlsSettings::new(&sites, plan.global.unknown_name)
         .map(Arc::new)
@@ -276,7 +308,7 @@ mod tests {
 
     use apus_http::{
         Body, ConnectionInfo, Headers, Method, Peer, Request, RequestParts, Response, Target,
-        Version,
+        TlsInfo, TlsVersion, Version,
     };
 
     use super::*;
@@ -288,6 +320,10 @@ mod tests {
     }
 
     fn get(listener: &Listener, host: &str, path: &str) -> Response {
+        get_over(listener, host, path, None)
+    }
+
+    fn get_over(listener: &Listener, host: &str, path: &str, tls: Option<TlsInfo>) -> Response {
         let mut headers = Headers::new();
         headers.try_append("host", host).unwrap();
         let request = Request::new(RequestParts {
@@ -300,7 +336,7 @@ mod tests {
                 id: 1,
                 peer: Peer::Ip("192.0.2.1:5000".parse().unwrap()),
                 local: Peer::Ip("192.0.2.2:80".parse().unwrap()),
-                tls: None,
+                tls,
             }),
             extensions: Default::default(),
         });
@@ -402,6 +438,53 @@ mod tests {
         let get = |path: &str| get(&plan.listeners[0], "example.com", path);
         assert_eq!(get("/users/1").body().len(), Some(3));
         assert_eq!(get("/users/1").status(), StatusCode::OK);
+    }
+
+    #[test]
+    fn a_handshake_with_one_site_does_not_open_one_that_wants_certificates() {
+        let folder = folder();
+        let made = rcgen::generate_simple_self_signed(["*.example".to_owned()]).unwrap();
+        std::fs::write(folder.path().join("cert.pem"), made.cert.pem()).unwrap();
+        std::fs::write(
+            folder.path().join("key.pem"),
+            made.signing_key.serialize_pem(),
+        )
+        .unwrap();
+        let site = |name: &str, more: &str| {
+            format!(
+                "[[sites]]\nserver_name = \"{name}.example\"\nlisten_tls = 443\nroot = \"one\"\n\
+                 tls = {{ cert = \"cert.pem\", key = \"key.pem\"{more} }}\n"
+            )
+        };
+        let open = site("open", "");
+        let closed = site(
+            "closed",
+            ", client_auth = \"required\", client_ca = \"cert.pem\"",
+        );
+        let status = |text: &str, name: &str, host: &str| {
+            let plan = plan(folder.path(), text);
+            let tls = TlsInfo {
+                version: TlsVersion::Tls13,
+                cipher: "TLS13_AES_128_GCM_SHA256",
+                server_name: Some(name.into()),
+                certificate_names: Arc::new(["*.example".into()]),
+                client_certificate: None,
+            };
+            get_over(&plan.listeners[0], host, "/", Some(tls)).status()
+        };
+        let mixed = open.clone() + &closed;
+        assert_eq!(
+            status(&mixed, "open.example", "open.example"),
+            StatusCode::OK
+        );
+        assert_eq!(
+            status(&mixed, "open.example", "closed.example"),
+            StatusCode::MISDIRECTED_REQUEST
+        );
+        assert_eq!(
+            status(&open, "open.example", "other.example"),
+            StatusCode::OK
+        );
     }
 
     #[test]

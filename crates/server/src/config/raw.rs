@@ -380,7 +380,8 @@ keys! {
         protocols: Several<Protocol> = Several(Vec::new()),
         /// The oldest version of TLS that is spoken.
         min_version: TlsVersion = TlsVersion::Tls12,
-        /// Whether clients show certificates.
+        /// Whether clients show certificates. Where several sites share an address and one of them
+        /// asks, a request for another host than the handshake was for is answered 421.
         client_auth: ClientAuth = ClientAuth::None,
         /// Certificates of those who sign client certificates, PEM.
         client_ca: FilePath,

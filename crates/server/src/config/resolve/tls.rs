@@ -48,6 +48,7 @@ pub(super) fn site(site: &At<Site>, reader: &mut Reader<'_>) -> Option<TlsSite> 
         (Some(tls), Some(_)) => tls,
     };
     let certificates = certificates(tls, reader);
+    refuse_patterns(site, tls, reader);
     let client_auth = client_auth(tls, reader)?;
     let certificates = certificates?;
     warn_of_uncovered(site, &certificates, reader);
@@ -235,6 +236,28 @@ fn file(path: &At<FilePath>, reader: &mut Reader<'_>) -> Option<Vec<u8>> {
             ));
         })
         .ok()
+}
+
+/// Reports names by which a handshake does not find the site, if it is one that asks for
+/// certificates: the handshake would be with a site that does not.
+fn refuse_patterns(site: &At<Site>, tls: &At<Tls>, reader: &mut Reader<'_>) {
+    if *tls.client_auth == raw::ClientAuth::None {
+        return;
+    }
+    for host in &site.server_name.0 {
+        if let Host::Name(_, text) = &host.value
+            && (text.starts_with('~') || text.ends_with(".*"))
+        {
+            reader.report(
+                Finding::error(
+                    &host.place,
+                    format!("`{text}` in a site that asks for client certificates"),
+                    "expected names as example.com or *.example.com",
+                )
+                .related(&tls.client_auth.place, "asked for here"),
+            );
+        }
+    }
 }
 
 fn client_auth(tls: &At<Tls>, reader: &mut Reader<'_>) -> Option<ClientAuth> {

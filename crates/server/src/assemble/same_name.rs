@@ -1,0 +1,59 @@
+//! Where a site asks for client certificates: a request is for the site that TLS settled on.
+//!
+//! A client picks the site of the handshake by the name in its hello (RFC 6066 section 3), and that
+//! of a request by `Host`. If the two could differ, a handshake with a site that asks for nothing
+//! would open one that asks for certificates.
+
+use std::rc::Rc;
+
+use apus_http::{Answer, Request, Response, Service, ServiceFactory, StatusCode};
+
+/// Answers 421 to requests for another host than the handshake was for (RFC 9110 section 15.5.20).
+pub(super) struct SameName<F>(pub(super) F);
+
+impl<F: ServiceFactory> ServiceFactory for SameName<F> {
+    fn service(&self) -> Rc<dyn Service> {
+        Rc::new(Checked(self.0.service()))
+    }
+}
+
+struct Checked(Rc<dyn Service>);
+
+impl Service for Checked {
+    fn call(&self, request: Request) -> Answer {
+        let asked = request
+            .connection()
+            .tls
+            .as_ref()
+            .and_then(|tls| tls.server_name.as_deref());
+        match (asked, request.host()) {
+            (Some(name), Some(host)) if is_same(name, host) => self.0.call(request),
+            _ => Response::new(StatusCode::MISDIRECTED_REQUEST).into(),
+        }
+    }
+}
+
+/// Whether `host`, which may have a port, is `name`.
+fn is_same(name: &str, host: &str) -> bool {
+    let host = match host.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => host,
+    };
+    let plain = |name: &str| name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+    plain(host) == plain(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_port_the_case_and_a_final_dot_do_not_count() {
+        for host in ["a.example", "A.Example:443", "a.example.", "a.example.:443"] {
+            assert!(is_same("a.example", host), "{host}");
+        }
+        for host in ["", "b.example", "xa.example", "a.example.b", "[::1]:443"] {
+            assert!(!is_same("a.example", host), "{host}");
+        }
+    }
+}
