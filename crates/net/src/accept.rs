@@ -90,9 +90,15 @@ fn enter(worker: &Rc<Worker>, listener: &Rc<LiveListener>, socket: Socket, peer:
             return;
         }
     }
+    // A proxy is not one client: those it names are counted when it has named them.
+    let proxies = listener.proxy_protocol_from();
+    let client = match proxies.iter().any(|network| network.contains(&peer)) {
+        true => None,
+        false => peer.ip(),
+    };
     let place = worker
         .table
-        .enter(peer.ip(), limits.connections_per_address);
+        .enter(client, limits.connections_per_address);
     let counted = worker.all.enter(limits.max_connections);
     let (Some(place), Some(counted)) = (place, counted) else {
         worker.counters.refused.add(1);

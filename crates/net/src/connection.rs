@@ -15,7 +15,7 @@ use crate::worker::{LiveListener, Worker};
 pub(crate) async fn serve(
     worker: &Worker,
     listener: &LiveListener,
-    place: Place,
+    mut place: Place,
     mut socket: Socket,
     peer: Peer,
 ) {
@@ -36,6 +36,13 @@ pub(crate) async fn serve(
                 tracing::debug!(%peer, %error, "no valid PROXY protocol head");
                 return;
             }
+        }
+        if let Some(client) = info.peer.ip()
+            && info.peer != peer
+            && !place.is_from(client, worker.limits().connections_per_address)
+        {
+            worker.counters.refused.add(1);
+            return;
         }
     }
     let transport = match listener.tls() {

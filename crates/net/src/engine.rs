@@ -112,6 +112,12 @@ impl Engine {
             plan.workers = workers;
         }
         let bound = bind(&plan, &state.bound)?;
+        for fresh in &bound {
+            fresh.set_mode().map_err(|source| StartError {
+                address: Some(fresh.address().clone()),
+                source,
+            })?;
+        }
         let plan = Arc::new(plan);
         state.hand_out(&plan, &bound)?;
         state.plan = plan;
@@ -236,18 +242,19 @@ fn bind(plan: &Plan, existing: &[Arc<Bound>]) -> Result<Vec<Arc<Bound>>, StartEr
     plan.listeners
         .iter()
         .map(|listener| {
-            match existing
-                .iter()
-                .find(|bound| *bound.address() == listener.address)
-            {
-                Some(bound) => Ok(Arc::clone(bound)),
-                None => Bound::new(&listener.address, plan.workers.get())
-                    .map(Arc::new)
-                    .map_err(|source| StartError {
-                        address: Some(listener.address.clone()),
-                        source,
-                    }),
+            let address = &listener.address;
+            if let Some(bound) = existing.iter().find(|bound| bound.address() == address) {
+                return Ok(Arc::clone(bound));
             }
+            existing
+                .iter()
+                .find_map(|bound| bound.with_other_mode(address))
+                .unwrap_or_else(|| Bound::new(address, plan.workers.get()))
+                .map(Arc::new)
+                .map_err(|source| StartError {
+                    address: Some(address.clone()),
+                    source,
+                })
         })
         .collect()
 }
@@ -321,7 +328,10 @@ fn replace(shared: &Arc<Shared>, index: usize) {
         .and_then(|commands| run_plan(&commands, index, &plan, &bound).map(|_| commands));
     match started {
         Ok(commands) => worker.commands = commands,
-        Err(error) => tracing::error!(worker = index, %error, "a worker cannot be replaced"),
+        Err(error) => {
+            tracing::error!(worker = index, %error, "a worker cannot be replaced");
+            shared.ended.send_modify(|ended| *ended += 1);
+        }
     }
 }
 

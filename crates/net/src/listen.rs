@@ -10,7 +10,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
@@ -43,8 +43,16 @@ pub(crate) struct Bound {
     address: ListenAddress,
     local: ListenAddress,
     sockets: Vec<BoundSocket>,
-    /// A socket file of ours, to be removed.
-    file: Option<PathBuf>,
+    file: Option<Arc<SocketFile>>,
+}
+
+/// A socket file of ours, removed with the last who uses it.
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
 }
 
 impl Bound {
@@ -77,7 +85,7 @@ impl Bound {
             }
             ListenAddress::Unix { path, mode } => {
                 let listener = unix_listener(path, *mode)?;
-                bound.file = Some(path.clone());
+                bound.file = Some(Arc::new(SocketFile(path.clone())));
                 bound.share(BoundSocket::Unix(listener), workers)?;
             }
             ListenAddress::Inherited { name } => {
@@ -95,6 +103,38 @@ impl Bound {
         Ok(())
     }
 
+    /// The same sockets under another address, which differs in the mode of a socket file only.
+    pub(crate) fn with_other_mode(&self, address: &ListenAddress) -> Option<io::Result<Self>> {
+        let same_file = match (&self.address, address) {
+            (ListenAddress::Unix { path, .. }, ListenAddress::Unix { path: other, .. }) => {
+                path == other
+            }
+            _ => false,
+        };
+        same_file.then(|| {
+            Ok(Self {
+                address: address.clone(),
+                local: address.clone(),
+                sockets: self
+                    .sockets
+                    .iter()
+                    .map(BoundSocket::try_clone)
+                    .collect::<io::Result<_>>()?,
+                file: self.file.clone(),
+            })
+        })
+    }
+
+    /// Gives a socket file the mode of the plan.
+    pub(crate) fn set_mode(&self) -> io::Result<()> {
+        match &self.address {
+            ListenAddress::Unix { path, mode } => {
+                fs::set_permissions(path, fs::Permissions::from_mode(*mode))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The address as the plan has it.
     pub(crate) fn address(&self) -> &ListenAddress {
         &self.address
@@ -110,14 +150,6 @@ impl Bound {
         match self.sockets.get(worker) {
             Some(socket) => socket.try_clone(),
             None => Err(io::ErrorKind::NotFound.into()),
-        }
-    }
-}
-
-impl Drop for Bound {
-    fn drop(&mut self) {
-        if let Some(file) = &self.file {
-            let _ = fs::remove_file(file);
         }
     }
 }

@@ -124,6 +124,20 @@ pub(crate) struct Place {
     address: Option<IpAddr>,
 }
 
+impl Place {
+    /// Counts the connection for the client that a proxy named, as [`Table::enter`] does for those
+    /// who come themselves. Tells whether it may stay.
+    pub(crate) fn is_from(&mut self, address: IpAddr, per_address: usize) -> bool {
+        let address = client_network(address);
+        if per_address == 0 || self.address.is_some() {
+            return true;
+        }
+        let counted = self.table.count_address(address, per_address);
+        self.address = counted.then_some(address);
+        counted
+    }
+}
+
 impl std::ops::Deref for Place {
     type Target = Slot;
 
@@ -140,13 +154,8 @@ impl Table {
         per_address: usize,
     ) -> Option<Place> {
         let address = address.filter(|_| per_address > 0).map(client_network);
-        if let Some(address) = address {
-            let mut addresses = self.addresses.borrow_mut();
-            let count = addresses.entry(address).or_default();
-            if *count >= per_address {
-                return None;
-            }
-            *count += 1;
+        if address.is_some_and(|address| !self.count_address(address, per_address)) {
+            return None;
         }
         let slot = Rc::new(Slot::new());
         let mut slots = self.slots.borrow_mut();
@@ -164,6 +173,15 @@ impl Table {
             index,
             address,
         })
+    }
+
+    /// Counts a connection for an address, unless that has so many already.
+    fn count_address(&self, address: IpAddr, per_address: usize) -> bool {
+        let mut addresses = self.addresses.borrow_mut();
+        let count = addresses.entry(address).or_default();
+        let counted = *count < per_address;
+        *count += usize::from(counted);
+        counted
     }
 
     /// How many connections are open.

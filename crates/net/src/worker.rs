@@ -155,6 +155,8 @@ pub(crate) async fn run(setup: Setup) -> Ended {
         all,
         mut commands,
     } = setup;
+    // Those it replaces have used as many.
+    let entered = counters.read().accepted;
     let worker = Rc::new(Worker {
         clock: Clock::new(),
         buffers: Buffers::default(),
@@ -165,7 +167,7 @@ pub(crate) async fn run(setup: Setup) -> Ended {
         server_field: RefCell::default(),
         stopping: Cell::new(false),
         index: index as u64,
-        entered: Cell::new(0),
+        entered: Cell::new(entered),
     });
     let mut accepting: HashMap<ListenAddress, Accepting> = HashMap::new();
     let mut tick = tokio::time::interval(TICK);

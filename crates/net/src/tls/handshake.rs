@@ -31,6 +31,7 @@ pub(crate) async fn accept(
 ) -> io::Result<(TlsStream, TlsInfo)> {
     let mut acceptor = Acceptor::default();
     let mut input = early;
+    let mut first = true;
     let accepted = loop {
         if input.is_empty() {
             place
@@ -48,13 +49,14 @@ pub(crate) async fn accept(
             if input.is_empty() {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            if input.first().is_some_and(u8::is_ascii_uppercase) {
-                last_words(&mut socket, place, CLEAR_TEXT).await;
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    "HTTP without TLS",
-                ));
-            }
+        }
+        // A later part of a ClientHello may start with any byte.
+        if std::mem::take(&mut first) && input.first().is_some_and(u8::is_ascii_uppercase) {
+            last_words(&mut socket, place, CLEAR_TEXT).await;
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "HTTP without TLS",
+            ));
         }
         let mut unread = input.as_slice();
         while !unread.is_empty() {

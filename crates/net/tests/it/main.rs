@@ -5,9 +5,15 @@ mod answers;
 #[cfg(test)]
 mod content;
 #[cfg(test)]
+mod descriptors;
+#[cfg(test)]
 mod framing;
 #[cfg(test)]
 mod harness;
+#[cfg(test)]
+mod limits;
+#[cfg(test)]
+mod listeners;
 #[cfg(test)]
 mod panics;
 #[cfg(test)]

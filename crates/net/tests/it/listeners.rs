@@ -1,0 +1,263 @@
+//! Where the engine listens: TCP over IPv4 and IPv6, Unix sockets, sockets from systemd.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use apus_http::ServiceFactory;
+use apus_net::{Engine, ListenAddress};
+
+use crate::harness::{
+    Client, PATIENCE, Server, connect, in_own_process_with, listener, ok, paths, plan, service, tcp,
+};
+
+/// Answers with the addresses of both ends, without their ports.
+fn ends() -> Arc<dyn ServiceFactory> {
+    service(|request| {
+        let connection = request.connection();
+        let ip = |peer: &apus_http::Peer| peer.ip().map_or("unix".to_owned(), |ip| ip.to_string());
+        ok(format!("{} {}", ip(&connection.peer), ip(&connection.local))).into()
+    })
+}
+
+fn unix(path: &Path, mode: u32) -> ListenAddress {
+    ListenAddress::Unix { path: path.to_owned(), mode }
+}
+
+fn connect_unix(path: &Path) -> Client<UnixStream> {
+    let stream = UnixStream::connect(path).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    Client::new(stream)
+}
+
+fn refusal(address: ListenAddress) -> String {
+    match Engine::start(plan(vec![listener(address, paths())])) {
+        Ok(_) => panic!("it started"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn listens_on_ipv4_and_ipv6() {
+    let server = Server::run(plan(vec![
+        listener(tcp("127.0.0.1:0"), ends()),
+        listener(tcp("[::1]:0"), ends()),
+    ]));
+    let seen: Vec<_> = server
+        .addresses()
+        .into_iter()
+        .map(|address| Client::new(connect(address).unwrap()).get("/").text())
+        .collect();
+    assert_eq!(seen, ["127.0.0.1 127.0.0.1", "::1 ::1"]);
+}
+
+#[test]
+fn an_ipv6_wildcard_takes_ipv4_unless_told_otherwise() {
+    let server = Server::run(plan(vec![listener(tcp("[::]:0"), ends())]));
+    let port = server.address().port();
+    for (address, seen) in [("127.0.0.1", "127.0.0.1 127.0.0.1"), ("::1", "::1 ::1")] {
+        let address = SocketAddr::new(address.parse().unwrap(), port);
+        assert_eq!(Client::new(connect(address).unwrap()).get("/").text(), seen);
+    }
+    let address = ListenAddress::Tcp { address: "[::]:0".parse().unwrap(), ipv6_only: true };
+    let server = Server::run(plan(vec![listener(address, ends())]));
+    let port = server.address().port();
+    assert!(connect(SocketAddr::new("127.0.0.1".parse().unwrap(), port)).is_err());
+    let address = SocketAddr::new("::1".parse().unwrap(), port);
+    assert_eq!(Client::new(connect(address).unwrap()).get("/").text(), "::1 ::1");
+}
+
+#[test]
+fn a_port_in_use_is_said_clearly() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let said = refusal(tcp(&address.to_string()));
+    let expected = format!("cannot listen on {address}: ");
+    assert!(said.starts_with(&expected), "{said}");
+    assert!(said.contains("another process has port"), "{said}");
+    // Another engine has its sockets with SO_REUSEPORT, which must not share them silently.
+    let server = Server::start(paths());
+    assert!(refusal(tcp(&server.address().to_string())).contains("another process has port"));
+}
+
+#[test]
+fn listens_on_a_unix_socket_with_its_mode_and_removes_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("apus.sock");
+    let server = Server::run(plan(vec![listener(unix(&path, 0o620), ends())]));
+    let found = std::fs::metadata(&path).unwrap();
+    assert!(found.file_type().is_socket());
+    assert_eq!(found.permissions().mode() & 0o777, 0o620);
+    let mut client = connect_unix(&path);
+    assert_eq!(client.get("/").text(), "unix unix");
+    assert_eq!(client.get("/").text(), "unix unix");
+    drop(server);
+    crate::harness::eventually("the removal of the socket", || !path.exists());
+}
+
+#[test]
+fn replaces_a_stale_unix_socket_and_no_other_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("stale.sock");
+    drop(UnixListener::bind(&path).unwrap());
+    let server = Server::run(plan(vec![listener(unix(&path, 0o600), paths())]));
+    assert_eq!(connect_unix(&path).get("/a").text(), "/a");
+    // One that somebody listens on stays.
+    let said = refusal(unix(&path, 0o600));
+    assert!(said.contains("another process listens on this socket"), "{said}");
+    assert_eq!(connect_unix(&path).get("/b").text(), "/b");
+    drop(server);
+
+    let file = folder.path().join("file");
+    std::fs::write(&file, "precious").unwrap();
+    let said = refusal(unix(&file, 0o600));
+    assert!(said.contains("not a socket"), "{said}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    assert!(refusal(unix(&link, 0o600)).contains("not a socket"));
+}
+
+#[test]
+fn sends_a_file_over_a_unix_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("apus.sock");
+    let content = vec![b'x'; 1_000_000];
+    let file = folder.path().join("file");
+    std::fs::write(&file, &content).unwrap();
+    let file = Arc::new(std::fs::File::open(file).unwrap());
+    let sends = service(move |_| {
+        let range = apus_http::FileRange { file: Arc::clone(&file), offset: 0, len: 1_000_000 };
+        apus_http::Response::new(apus_http::StatusCode::OK)
+            .with_body(apus_http::Body::File(range))
+            .into()
+    });
+    let _server = Server::run(plan(vec![listener(unix(&path, 0o600), sends)]));
+    assert!(connect_unix(&path).get("/").body == content);
+}
+
+#[test]
+fn listens_on_sockets_that_systemd_passed() {
+    let web = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let other = UnixListener::bind(folder.path().join("other.sock")).unwrap();
+    let passed = [web.as_raw_fd(), other.as_raw_fd()];
+    let address = web.local_addr().unwrap();
+    let mut command = Command::new("/bin/sh");
+    // The shell knows its own process id, and keeps it as it becomes the test.
+    command.args(["-c", "export LISTEN_PID=$$; exec \"$0\" \"$@\""]);
+    command.arg(std::env::current_exe().unwrap());
+    command.env("LISTEN_FDS", "2").env("LISTEN_FDNAMES", "web:other");
+    command.env("APUS_TEST_SOCKETS", format!("{address} {}", folder.path().display()));
+    let install = move || {
+        // Above the places they go to, so that neither overwrites the other.
+        for (at, descriptor) in passed.into_iter().enumerate() {
+            let at = i32::try_from(at).map_err(std::io::Error::other)?;
+            dup_to(dup_to(descriptor, 100 + at)?, 3 + at)?;
+        }
+        Ok(())
+    };
+    // SAFETY: it only duplicates descriptors, which is async-signal-safe.
+    unsafe { command.pre_exec(install) };
+    if !in_own_process_with("listeners::listens_on_sockets_that_systemd_passed", &mut command) {
+        return;
+    }
+    let sockets = std::env::var("APUS_TEST_SOCKETS").unwrap();
+    let (address, folder) = sockets.split_once(' ').unwrap();
+    let inherited = |name: &str| ListenAddress::Inherited { name: name.to_owned() };
+    let server = Server::run(plan(vec![
+        listener(inherited("web"), paths()),
+        listener(inherited("1"), ends()),
+    ]));
+    let mut client = Client::new(connect(address.parse().unwrap()).unwrap());
+    assert_eq!(client.get("/inherited").text(), "/inherited");
+    let mut client = connect_unix(&Path::new(folder).join("other.sock"));
+    assert_eq!(client.get("/").text(), "unix unix");
+    let said = refusal(inherited("mail"));
+    assert!(said.contains("no socket of this name; it passed: 0, 1, other, web"), "{said}");
+    drop(server);
+}
+
+/// Duplicates a descriptor to a place, and clears what would close it at exec.
+fn dup_to(descriptor: i32, place: i32) -> std::io::Result<i32> {
+    use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+    // SAFETY: the descriptors are open, and nothing else in this process, between fork and exec,
+    // owns what stands at `place`.
+    let (from, to) =
+        unsafe { (BorrowedFd::borrow_raw(descriptor), OwnedFd::from_raw_fd(place)) };
+    let mut to = to;
+    rustix::io::dup2(from, &mut to)?;
+    Ok(to.into_raw_fd())
+}
+
+#[test]
+fn without_systemd_no_socket_is_inherited() {
+    let said = refusal(ListenAddress::Inherited { name: "web".to_owned() });
+    assert!(said.contains("systemd:web") && said.contains("it passed: none"), "{said}");
+}
+
+#[test]
+fn removing_a_listener_closes_its_port_and_finishes_what_is_open() {
+    let server = Server::run(plan(vec![
+        listener(tcp("127.0.0.1:0"), paths()),
+        listener(tcp("127.0.0.3:0"), paths()),
+    ]));
+    let [kept, removed] = server.addresses()[..] else { panic!("two addresses") };
+    let mut open = Client::new(connect(removed).unwrap());
+    assert_eq!(open.get("/a").text(), "/a");
+    open.send("GET /half HTTP/1.1\r\n");
+    let bytes = server.totals().bytes_in;
+    server.wait_for("the half", |totals| totals.bytes_in >= bytes);
+    let mut idle = Client::new(connect(removed).unwrap());
+    assert_eq!(idle.get("/a").text(), "/a");
+    server.engine.reload(plan(vec![listener(tcp("127.0.0.1:0"), paths())])).unwrap();
+    idle.assert_closed();
+    open.send("Host: a\r\n\r\n");
+    let received = open.read_response();
+    assert_eq!((received.text().as_str(), received.field("connection")), ("/half", Some("close")));
+    open.assert_closed();
+    crate::harness::eventually("the port to be closed", || connect(removed).is_err());
+    assert_eq!(Client::new(connect(kept).unwrap()).get("/k").text(), "/k");
+    assert_eq!(server.addresses(), [kept]);
+}
+
+#[test]
+fn an_address_that_cannot_be_bound_leaves_the_old_plan_whole() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = Server::start(paths());
+    let mut client = server.connect();
+    assert_eq!(client.get("/a").text(), "/a");
+    let error = server
+        .engine
+        .reload(plan(vec![
+            listener(tcp("127.0.0.1:0"), service(|_| ok("new").into())),
+            listener(tcp("127.0.0.4:0"), paths()),
+            listener(tcp(&taken.local_addr().unwrap().to_string()), paths()),
+        ]))
+        .unwrap_err();
+    assert_eq!(error.address().map(ToString::to_string), Some(taken.local_addr().unwrap().to_string()));
+    assert_eq!(client.get("/b").text(), "/b");
+    assert_eq!(server.connect().get("/c").text(), "/c");
+    assert_eq!(server.addresses().len(), 1);
+}
+
+#[test]
+fn a_reload_changes_the_mode_of_a_unix_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("apus.sock");
+    let server = Server::run(plan(vec![listener(unix(&path, 0o600), paths())]));
+    let mut client = connect_unix(&path);
+    assert_eq!(client.get("/a").text(), "/a");
+    server.engine.reload(plan(vec![listener(unix(&path, 0o666), paths())])).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o666);
+    assert_eq!(connect_unix(&path).get("/b").text(), "/b");
+    let mut rest = Vec::new();
+    let _ = client.stream.write_all(b"GET /c HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    let _ = client.stream.read_to_end(&mut rest);
+}
