@@ -11,6 +11,7 @@ mod body;
 mod connection;
 mod duplex;
 pub mod fields;
+mod grammar;
 pub mod h1;
 mod headers;
 pub mod proxy_protocol;

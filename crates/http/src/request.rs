@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use http::{Extensions, Method, Version};
 
-use crate::target::is_host;
+use crate::grammar::is_host;
 use crate::{Body, ConnectionInfo, Headers, InvalidTarget, Target};
 
 /// A request: head, content, the connection it came over, and what layers attached to it.

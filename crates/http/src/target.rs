@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use http::Method;
 
+use crate::grammar::is_authority;
+
 /// A request target: visible ASCII, split where its parts begin and end.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target {
@@ -122,60 +124,6 @@ impl Target {
             })
             .unwrap_or("")
     }
-}
-
-/// Whether `text` is `host [":" port]` (RFC 3986 section 3.2) without user information.
-fn is_authority(text: &str) -> bool {
-    let (host, port) = match text.strip_prefix('[') {
-        Some(rest) => match rest.split_once(']') {
-            Some((address, port)) if address.parse::<std::net::Ipv6Addr>().is_ok() => {
-                (address, port)
-            }
-            _ => return false,
-        },
-        None => {
-            let end = text.find(':').unwrap_or(text.len());
-            let (host, port) = text.split_at(end);
-            if !host.bytes().all(is_reg_name) {
-                return false;
-            }
-            (host, port)
-        }
-    };
-    !host.is_empty()
-        && (port.is_empty()
-            || port.strip_prefix(':').is_some_and(|port| {
-                port.is_empty()
-                    || (port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok())
-            }))
-}
-
-/// The bytes of a registered name (RFC 3986 section 3.2.2), without percent-encoding: no name that
-/// anybody serves needs it, and hosts that differ by it would be compared as different.
-fn is_reg_name(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(
-            byte,
-            b'-' | b'.'
-                | b'_'
-                | b'~'
-                | b'!'
-                | b'$'
-                | b'&'
-                | b'\''
-                | b'('
-                | b')'
-                | b'*'
-                | b'+'
-                | b','
-                | b';'
-                | b'='
-        )
-}
-
-/// The value of a `Host` field (RFC 9110 section 7.2), checked: `host [":" port]`, or empty.
-pub(crate) fn is_host(text: &str) -> bool {
-    text.is_empty() || is_authority(text)
 }
 
 impl fmt::Debug for Target {

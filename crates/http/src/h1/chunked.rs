@@ -3,7 +3,7 @@
 use super::line::LineReader;
 use super::{HeadLimits, ProtocolError, field};
 use crate::Headers;
-use crate::headers::{is_field_value, trim};
+use crate::grammar::{is_field_value, trim};
 
 /// Takes chunked content apart.
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! One field line (RFC 9112 section 5), and the values that framing depends on (section 6).
 
 use super::ProtocolError;
-use crate::headers::{is_field_content, is_token, trim};
+use crate::grammar::{is_field_content, is_token, trim};
 
 /// Splits a line without its CRLF into name and value.
 pub(super) fn split(line: &[u8]) -> Result<(&[u8], &[u8]), ProtocolError> {

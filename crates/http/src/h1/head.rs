@@ -5,7 +5,7 @@ use http::{Method, Version};
 use super::ProtocolError;
 use super::field;
 use super::line::LineReader;
-use crate::target::is_host;
+use crate::grammar::{is_host, is_token, trim};
 use crate::{Headers, Target};
 
 /// How large a request head may be.
@@ -141,7 +141,7 @@ impl HeadReader {
             return Err(ProtocolError::TooManyFields);
         }
         self.framing.note(name, value)?;
-        self.headers.push(name, crate::headers::trim(value));
+        self.headers.push(name, trim(value));
         Ok(())
     }
 
@@ -194,12 +194,12 @@ impl Framing {
                 if std::mem::replace(&mut self.host, true) {
                     return Err(ProtocolError::HostRepeated);
                 }
-                if !std::str::from_utf8(crate::headers::trim(value)).is_ok_and(is_host) {
+                if !std::str::from_utf8(trim(value)).is_ok_and(is_host) {
                     return Err(ProtocolError::HostInvalid);
                 }
             }
             6 if name.eq_ignore_ascii_case(b"expect") => {
-                if !crate::headers::trim(value).eq_ignore_ascii_case(b"100-continue") {
+                if !trim(value).eq_ignore_ascii_case(b"100-continue") {
                     return Err(ProtocolError::Expectation);
                 }
                 self.expects_continue = true;
@@ -245,7 +245,7 @@ impl Framing {
 /// Whether a request line, or an empty line before it, can start with this byte. Another protocol on
 /// this port is told at its first byte.
 fn starts(byte: u8) -> bool {
-    crate::headers::is_token(byte) || matches!(byte, b'\r' | b'\n')
+    is_token(byte) || matches!(byte, b'\r' | b'\n')
 }
 
 fn request_line(

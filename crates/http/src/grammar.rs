@@ -1,0 +1,121 @@
+//! Characters of the grammar (RFC 9110 section 5.6, RFC 3986 section 3.2.2), told apart by table.
+
+use std::net::Ipv6Addr;
+
+const TOKEN: u8 = 1;
+const REG_NAME: u8 = 2;
+
+/// What each byte may stand in.
+#[expect(clippy::indexing_slicing, reason = "worked out by the compiler")]
+static CLASSES: [u8; 256] = {
+    let mut classes = [0; 256];
+    let mut byte = 0_u8;
+    while byte < 0x7f {
+        if matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'0'..=b'9'
+            | b'A'..=b'Z' | b'^'..=b'z' | b'|' | b'~')
+        {
+            classes[byte as usize] |= TOKEN;
+        }
+        if matches!(byte, b'!' | b'$' | b'&'..=b'.' | b'0'..=b'9' | b';' | b'=' | b'A'..=b'Z'
+            | b'_' | b'a'..=b'z' | b'~')
+        {
+            classes[byte as usize] |= REG_NAME;
+        }
+        byte = byte.saturating_add(1);
+    }
+    classes
+};
+
+fn is(byte: u8, class: u8) -> bool {
+    CLASSES
+        .get(usize::from(byte))
+        .is_some_and(|classes| classes & class != 0)
+}
+
+/// Whether a token may hold the byte (RFC 9110 section 5.6.2).
+pub(crate) fn is_token(byte: u8) -> bool {
+    is(byte, TOKEN)
+}
+
+/// Whether `text` is `host [":" port]` (RFC 3986 section 3.2) without user information. Names have no
+/// percent-encoding: none that anybody serves needs it, and hosts that differ by it would be
+/// compared as different.
+pub(crate) fn is_authority(text: &str) -> bool {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((address, port)) if address.parse::<Ipv6Addr>().is_ok() => (address, port),
+            _ => return false,
+        },
+        None => {
+            let end = text
+                .bytes()
+                .position(|byte| !is(byte, REG_NAME))
+                .unwrap_or(text.len());
+            text.split_at(end)
+        }
+    };
+    let port = match port.strip_prefix(':') {
+        Some(port) => port,
+        None if port.is_empty() => "0",
+        None => return false,
+    };
+    !host.is_empty()
+        && (port.is_empty()
+            || (port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok()))
+}
+
+/// Whether `text` is the value of a `Host` field (RFC 9110 section 7.2): an authority, or empty.
+pub(crate) fn is_host(text: &str) -> bool {
+    text.is_empty() || is_authority(text)
+}
+
+/// Whether a field value may hold the byte (RFC 9110 section 5.5).
+pub(crate) fn is_field_value(byte: u8) -> bool {
+    byte == b'\t' || (byte >= b' ' && byte != 0x7f)
+}
+
+/// Whether these bytes can be a field value. Looks at eight at a time.
+pub(crate) fn is_field_content(value: &[u8]) -> bool {
+    const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
+    const HIGHS: u64 = u64::from_ne_bytes([0x80; 8]);
+    let (words, rest) = value.as_chunks::<8>();
+    words.iter().all(|bytes| {
+        let word = u64::from_ne_bytes(*bytes);
+        // The high bit of a byte is set below if that byte is under a space, or DEL. It may be
+        // set in vain above such a byte, which costs no more than a second look.
+        let control = word.wrapping_sub(ONES.wrapping_mul(0x20)) & !word;
+        let delete = (word ^ ONES.wrapping_mul(0x7f)).wrapping_sub(ONES) & !word;
+        (control | delete) & HIGHS == 0 || bytes.iter().all(|byte| is_field_value(*byte))
+    }) && rest.iter().all(|byte| is_field_value(*byte))
+}
+
+/// The value without surrounding optional white space (RFC 9110 section 5.5).
+pub(crate) fn trim(mut value: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = value {
+        value = rest;
+    }
+    while let [rest @ .., b' ' | b'\t'] = value {
+        value = rest;
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_at_every_byte_of_a_value() {
+        for byte in 0..=u8::MAX {
+            for at in 0..20 {
+                let mut value = [b'x'; 20];
+                value[at] = byte;
+                assert_eq!(
+                    is_field_content(&value),
+                    is_field_value(byte),
+                    "{byte:#x} at {at}"
+                );
+            }
+        }
+    }
+}
