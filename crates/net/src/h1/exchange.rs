@@ -41,16 +41,8 @@ pub(super) struct Incoming {
 impl Connection<'_> {
     /// Answers one request; tells when it was the last one.
     pub(super) async fn exchange(&mut self, head: RequestHead) -> io::Result<Option<End>> {
-        let limit = self.limits.requests_per_connection;
         // The time for the head is over, and nobody may take the connection for idle.
         self.place.untimed();
-        if self.codec.keeps_alive()
-            && (self.is_ending() || (limit > 0 && self.requests >= limit))
-        {
-            // The client does not know yet, and may be sending its next request.
-            self.closes_first = true;
-            self.codec.close();
-        }
         let (mut incoming, body) = match head.content {
             ContentFraming::None => (None, Body::Empty),
             ContentFraming::Length(length) => {
@@ -244,6 +236,12 @@ impl Connection<'_> {
         incoming: &mut Option<Incoming>,
         connect: bool,
     ) -> io::Result<Option<End>> {
+        let limit = self.limits.requests_per_connection;
+        if self.codec.keeps_alive() && (self.is_ending() || (limit > 0 && self.requests >= limit)) {
+            // The client does not know yet, and may be sending its next request.
+            self.closes_first = true;
+            self.codec.close();
+        }
         let tunnel = response.take_tunnel();
         if let Some(content) = incoming
             && !self.codec.request_body_done()

@@ -19,4 +19,8 @@ mod panics;
 #[cfg(test)]
 mod persistence;
 #[cfg(test)]
+mod proxy_protocol;
+#[cfg(test)]
+mod reload;
+#[cfg(test)]
 mod tunnels;

@@ -1,0 +1,140 @@
+//! Reload under load, and stop: no request is refused or cut.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use apus_http::{Answer, ServiceFactory};
+use apus_net::Plan;
+
+use crate::harness::{
+    Client, PATIENCE, Server, connect, eventually, listener, local, ok, plan, service,
+};
+
+fn versioned(version: usize) -> Arc<dyn ServiceFactory> {
+    service(move |_| ok(version.to_string()).into())
+}
+
+fn two_workers(service: Arc<dyn ServiceFactory>) -> Plan {
+    Plan { workers: NonZeroUsize::new(2).unwrap(), ..plan(vec![listener(local(), service)]) }
+}
+
+/// Answers once the flag is up.
+fn waiting(go: &Arc<AtomicBool>) -> Arc<dyn ServiceFactory> {
+    let go = Arc::clone(go);
+    service(move |_| {
+        let go = Arc::clone(&go);
+        Answer::later(async move {
+            while !go.load(Ordering::Relaxed) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            ok("finished")
+        })
+    })
+}
+
+#[test]
+fn no_request_fails_while_plans_change() {
+    let server = Server::run(two_workers(versioned(0)));
+    let address = server.address();
+    let (ended, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for number in 0..50 {
+            let (ended, answered) = (&ended, &answered);
+            scope.spawn(move || {
+                let mut last = 0;
+                let mut client = Client::new(connect(address).unwrap());
+                while !ended.load(Ordering::Relaxed) {
+                    let version = client.get("/").text().parse::<usize>().unwrap();
+                    assert!(version >= last, "an old plan answers after a new one");
+                    last = version;
+                    answered.fetch_add(1, Ordering::Relaxed);
+                    if number % 5 == 0 {
+                        // Some come and go.
+                        client = Client::new(connect(address).unwrap());
+                        last = 0;
+                    }
+                }
+            });
+        }
+        for version in 1..=20 {
+            let before = answered.load(Ordering::Relaxed);
+            eventually("answers", || answered.load(Ordering::Relaxed) >= before + 50);
+            server.engine.reload(two_workers(versioned(version))).unwrap();
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(server.connect().get("/").text(), "20");
+    let totals = server.totals();
+    assert_eq!((totals.refused, totals.bad_requests, totals.panics), (0, 0, 0));
+}
+
+#[test]
+fn an_open_request_ends_with_the_plan_it_began_with() {
+    let go = Arc::new(AtomicBool::new(false));
+    let server = Server::start(waiting(&go));
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    server.wait_for("the request", |totals| totals.requests == 1);
+    server.engine.reload(plan(vec![listener(local(), versioned(2))])).unwrap();
+    go.store(true, Ordering::Relaxed);
+    assert_eq!(client.read_response().text(), "finished");
+    assert_eq!(client.get("/").text(), "2");
+}
+
+#[test]
+fn a_stop_lets_open_requests_end_and_refuses_new_clients() {
+    let go = Arc::new(AtomicBool::new(false));
+    let server = Server::run(two_workers(waiting(&go)));
+    let address = server.address();
+    let mut open = server.connect();
+    open.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    server.wait_for("the request", |totals| totals.requests == 1);
+    thread::scope(|scope| {
+        let stopping = scope.spawn(|| server.stop(PATIENCE));
+        eventually("the port to be closed", || connect(address).is_err());
+        assert!(!stopping.is_finished());
+        go.store(true, Ordering::Relaxed);
+        let received = open.read_response();
+        assert_eq!((received.text().as_str(), received.field("connection")), ("finished", Some("close")));
+        open.assert_closed();
+        stopping.join().unwrap();
+    });
+    assert_eq!(server.totals().connections, 0);
+}
+
+#[test]
+fn a_stop_closes_idle_connections_at_once() {
+    let server = Server::start(versioned(1));
+    let mut idle: Vec<_> = (0..10).map(|_| server.connect()).collect();
+    idle.iter_mut().for_each(|client| assert_eq!(client.get("/").text(), "1"));
+    let start = Instant::now();
+    server.stop(PATIENCE);
+    assert!(start.elapsed() < PATIENCE / 2);
+    idle.iter_mut().for_each(Client::assert_closed);
+}
+
+#[test]
+fn a_stop_answers_what_had_connected_before() {
+    for _ in 0..20 {
+        let server = Server::start(versioned(1));
+        let mut clients: Vec<_> = (0..10).map(|_| server.connect()).collect();
+        clients.iter_mut().for_each(|client| client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
+        server.stop(PATIENCE);
+        clients.iter_mut().for_each(|client| assert_eq!(client.read_response().text(), "1"));
+    }
+}
+
+#[test]
+fn a_stop_cuts_what_does_not_end_in_time() {
+    let server = Server::start(waiting(&Arc::default()));
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    server.wait_for("the request", |totals| totals.requests == 1);
+    let start = Instant::now();
+    server.stop(Duration::from_millis(500));
+    assert!(start.elapsed() < PATIENCE / 2);
+    client.assert_cut();
+}
