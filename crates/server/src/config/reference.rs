@@ -74,7 +74,7 @@ fn header(path: &str, repeated: bool) -> String {
 
 struct Reference {
     text: String,
-    /// The tables that have been described, by their types, with their headers.
+    /// The headers under which the tables are described, by their types.
     seen: BTreeMap<&'static str, String>,
 }
 
@@ -109,11 +109,11 @@ impl Reference {
         }
         for (key, table) in inner {
             let path = join(path, key.name);
-            if self.seen.contains_key(table.name) {
+            let header = header(&path, key.kind.repeated);
+            // Another table of the same keys is where these are described.
+            if self.seen.get(table.name) != Some(&header) {
                 continue;
             }
-            let header = header(&path, key.kind.repeated);
-            self.seen.insert(table.name, header.clone());
             self.push(&format!("\n## {header}\n\n{}\n", plain(table.doc)));
             self.table(table, &path);
         }
@@ -125,7 +125,7 @@ impl Reference {
         match &key.kind.table {
             Some(table) => {
                 let here = header(&join(path, key.name), key.kind.repeated);
-                let described = self.seen.get(table.name).unwrap_or(&here);
+                let described = self.seen.entry(table.name).or_insert(here);
                 facts.push(format!("{}, see {described}", key.kind.words));
             }
             None => facts.push(key.kind.words.clone()),
