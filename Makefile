@@ -39,6 +39,7 @@ fuzz: ## every fuzz target for FUZZ_SECONDS each (nightly Rust, cargo-fuzz)
 
 conformance: ## HTTP/1.1 by the tables of its RFCs, by class of attack, and beside hyper
 	$(CARGO) test --locked -p apus-http --test it
+	$(CARGO) test --locked -p apus-net --test it -- framing limits persistence proxy_protocol
 
 tools: ## install what the tests need, as far as it is missing
 	@.ci/tools
