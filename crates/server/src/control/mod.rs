@@ -154,7 +154,7 @@ mod tests {
         exchange.answer(&response).await;
         assert_eq!(client.join().unwrap().unwrap(), response);
         drop(socket);
-        assert!(!path.exists());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
         assert!(matches!(
             ask(&path, Request::Stop),
             Err(ControlError::NotRunning(_))

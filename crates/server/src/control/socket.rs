@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -41,19 +41,9 @@ impl ControlSocket {
     pub fn bind(path: &Path) -> Result<Self, ControlError> {
         prepare_folder(path)?;
         let failed = |error| ControlError::Io(path.to_owned(), error);
-        let lock = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path.with_added_extension("lock"))
-            .map_err(failed)?;
-        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(ControlError::AlreadyRunning(path.to_owned()));
-            }
-            locked => locked.map_err(|error| failed(error.into()))?,
-        }
+        let lock = lock(&path.with_added_extension("lock"))
+            .map_err(failed)?
+            .ok_or_else(|| ControlError::AlreadyRunning(path.to_owned()))?;
         let listener = listen(path).map_err(failed)?;
         let (sender, exchanges) = mpsc::channel(4);
         Ok(Self {
@@ -77,6 +67,31 @@ impl Drop for ControlSocket {
     fn drop(&mut self) {
         self.accepting.abort();
         let _ = fs::remove_file(&self.path);
+        let _ = fs::remove_file(self.path.with_added_extension("lock"));
+    }
+}
+
+/// The lock file, locked; `None` if another process has it.
+fn lock(path: &Path) -> io::Result<Option<File>> {
+    loop {
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+            locked => locked?,
+        }
+        // Whoever had it may have removed it in between: then it locks nothing any more.
+        let is_there = fs::metadata(path).is_ok_and(|found| {
+            file.metadata()
+                .is_ok_and(|own| (own.dev(), own.ino()) == (found.dev(), found.ino()))
+        });
+        if is_there {
+            return Ok(Some(file));
+        }
     }
 }
 
