@@ -431,3 +431,72 @@ impl std::error::Error for StartError {
         Some(&self.source)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::time::Instant;
+
+    use apus_http::{Response, StatusCode, service_fn};
+
+    use super::*;
+    use crate::limits::Limits;
+    use crate::plan::Listener;
+
+    /// The answer to a request over a connection of its own.
+    fn answer(engine: &Engine) -> io::Result<String> {
+        let listening = engine.status().listening;
+        let Some(ListenAddress::Tcp { address, .. }) = listening.first() else {
+            panic!("it listens on no TCP address")
+        };
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
+        socket.set_read_timeout(Some(Duration::from_secs(20)))?;
+        socket.connect(&(*address).into())?;
+        let mut stream = std::net::TcpStream::from(socket);
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+
+    #[test]
+    fn a_worker_that_dies_is_replaced_on_the_same_sockets() {
+        let id = |request: apus_http::Request| {
+            Response::text(StatusCode::OK, format!("id {}", request.connection().id)).into()
+        };
+        let engine = Engine::start(Plan {
+            workers: NonZeroUsize::MIN,
+            limits: Limits::default(),
+            server_field: None,
+            listeners: vec![Listener {
+                address: ListenAddress::Tcp {
+                    address: ([127, 0, 0, 1], 0).into(),
+                    ipv6_only: false,
+                },
+                tls: None,
+                proxy_protocol_from: Vec::new(),
+                service: Arc::new(move || service_fn(id)),
+            }],
+        })
+        .unwrap();
+        let before = answer(&engine).unwrap();
+        for restarts in 1..=3 {
+            let _ = engine.shared.lock().workers[0].commands.send(Command::Die);
+            let start = Instant::now();
+            while engine.status().workers[0].restarts < restarts {
+                assert!(start.elapsed() < Duration::from_secs(20));
+                thread::park_timeout(Duration::from_millis(5));
+            }
+            // Who connects meanwhile waits in the queue of the socket.
+            let after = answer(&engine).unwrap();
+            assert!(after.starts_with("HTTP/1.1 200 OK"), "{after}");
+            assert_ne!(before.lines().last(), after.lines().last(), "a number came again");
+        }
+        let plan = Plan::clone(&engine.shared.lock().plan);
+        engine.reload(plan).unwrap();
+        assert!(answer(&engine).is_ok());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(engine.stop(Duration::from_secs(20)));
+        assert!(engine.status().listening.is_empty());
+    }
+}
