@@ -96,9 +96,7 @@ fn enter(worker: &Rc<Worker>, listener: &Rc<LiveListener>, socket: Socket, peer:
         true => None,
         false => peer.ip(),
     };
-    let place = worker
-        .table
-        .enter(client, limits.connections_per_address);
+    let place = worker.table.enter(client, limits.connections_per_address);
     let counted = worker.all.enter(limits.max_connections);
     let (Some(place), Some(counted)) = (place, counted) else {
         worker.counters.refused.add(1);

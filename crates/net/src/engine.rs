@@ -490,12 +490,19 @@ mod tests {
             // Who connects meanwhile waits in the queue of the socket.
             let after = answer(&engine).unwrap();
             assert!(after.starts_with("HTTP/1.1 200 OK"), "{after}");
-            assert_ne!(before.lines().last(), after.lines().last(), "a number came again");
+            assert_ne!(
+                before.lines().last(),
+                after.lines().last(),
+                "a number came again"
+            );
         }
         let plan = Plan::clone(&engine.shared.lock().plan);
         engine.reload(plan).unwrap();
         assert!(answer(&engine).is_ok());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(engine.stop(Duration::from_secs(20)));
         assert!(engine.status().listening.is_empty());
     }

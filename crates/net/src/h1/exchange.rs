@@ -404,7 +404,9 @@ impl Connection<'_> {
                 Ok(Frame::File(range)) => {
                     let len = usize::try_from(range.len).unwrap_or(usize::MAX);
                     self.encode_framing(|codec, out| codec.send_chunk_start(len, out));
-                    self.send_file(&range).await.map_err(|broken| broken.after(sent))?;
+                    self.send_file(&range)
+                        .await
+                        .map_err(|broken| broken.after(sent))?;
                     self.encode_framing(ServerConnection::send_chunk_end);
                 }
                 Ok(Frame::Trailers(section)) => trailers = Some(section),
@@ -546,8 +548,13 @@ impl Broken {
     /// The same where so many bytes had been sent before.
     fn after(self, before: u64) -> Self {
         match self {
-            Self::Source { sent } => Self::Source { sent: sent + before },
-            Self::Client { error, sent } => Self::Client { error, sent: sent + before },
+            Self::Source { sent } => Self::Source {
+                sent: sent + before,
+            },
+            Self::Client { error, sent } => Self::Client {
+                error,
+                sent: sent + before,
+            },
         }
     }
 }

@@ -24,7 +24,11 @@ fn file(content: &[u8]) -> Arc<File> {
 }
 
 fn range(file: &Arc<File>, offset: u64, len: u64) -> Body {
-    Body::File(FileRange { file: Arc::clone(file), offset, len })
+    Body::File(FileRange {
+        file: Arc::clone(file),
+        offset,
+        len,
+    })
 }
 
 fn data(text: &'static str) -> Result<Frame, BodyError> {
@@ -36,7 +40,9 @@ fn broken() -> Result<Frame, BodyError> {
 }
 
 /// A server whose answers tell how they ended.
-fn observed(body: impl Fn(&str) -> Body + Clone + Send + Sync + 'static) -> (Server, Receiver<Completion>) {
+fn observed(
+    body: impl Fn(&str) -> Body + Clone + Send + Sync + 'static,
+) -> (Server, Receiver<Completion>) {
     let (tell, told): (Sender<Completion>, _) = channel();
     let server = Server::start(service(move |request| {
         let tell = tell.clone();
@@ -59,12 +65,17 @@ fn sends_files_of_every_size_byte_by_byte() {
     let shared = file(&whole);
     let server = Server::start(service(move |request| {
         let len = request.path()[1..].parse().unwrap();
-        Response::new(StatusCode::OK).with_body(range(&shared, 0, len)).into()
+        Response::new(StatusCode::OK)
+            .with_body(range(&shared, 0, len))
+            .into()
     }));
     let mut client = server.connect();
     for size in sizes {
         let received = client.get(&format!("/{size}"));
-        assert_eq!(received.field("content-length"), Some(size.to_string().as_str()));
+        assert_eq!(
+            received.field("content-length"),
+            Some(size.to_string().as_str())
+        );
         assert!(received.body == whole[..size], "{size}");
     }
 }
@@ -74,7 +85,9 @@ fn sends_a_part_of_a_file() {
     let whole = content(300_000);
     let shared = file(&whole);
     let server = Server::start(service(move |_| {
-        Response::new(StatusCode::PARTIAL_CONTENT).with_body(range(&shared, 12_345, 200_000)).into()
+        Response::new(StatusCode::PARTIAL_CONTENT)
+            .with_body(range(&shared, 12_345, 200_000))
+            .into()
     }));
     let mut client = server.connect();
     assert!(client.get("/").body == whole[12_345..212_345]);
@@ -106,7 +119,11 @@ fn streams_frames_and_trailers_in_chunks() {
         let mut trailers = Headers::new();
         trailers.try_append("x-sum", "12").unwrap();
         trailers.try_append("content-length", "3").unwrap();
-        let whole = FileRange { file: Arc::clone(&shared), offset: 0, len: 12 };
+        let whole = FileRange {
+            file: Arc::clone(&shared),
+            offset: 0,
+            len: 12,
+        };
         ok(ready_frames(
             None,
             vec![
@@ -123,13 +140,18 @@ fn streams_frames_and_trailers_in_chunks() {
     for _ in 0..2 {
         let received = client.get("/");
         assert_eq!(received.field("transfer-encoding"), Some("chunked"));
-        assert_eq!((received.text().as_str(), received.trailers.as_str()), ("one from a file two", "x-sum: 12\r\n"));
+        assert_eq!(
+            (received.text().as_str(), received.trailers.as_str()),
+            ("one from a file two", "x-sum: 12\r\n")
+        );
     }
 }
 
 #[test]
 fn streams_to_http_1_0_until_the_connection_ends() {
-    let server = Server::start(service(|_| ok(ready_frames(None, vec![data("one "), data("two")])).into()));
+    let server = Server::start(service(|_| {
+        ok(ready_frames(None, vec![data("one "), data("two")])).into()
+    }));
     let mut client = server.connect();
     client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
     let received = client.read_response();
@@ -140,7 +162,9 @@ fn streams_to_http_1_0_until_the_connection_ends() {
 
 #[test]
 fn a_stream_that_breaks_is_no_whole_answer_to_http_1_0_either() {
-    let server = Server::start(service(|_| ok(ready_frames(None, vec![data("half"), broken()])).into()));
+    let server = Server::start(service(|_| {
+        ok(ready_frames(None, vec![data("half"), broken()])).into()
+    }));
     let mut client = server.connect();
     client.send("GET / HTTP/1.0\r\n\r\n");
     // An end in order would be the end of the content.
@@ -208,7 +232,8 @@ fn a_frame_leaves_before_the_next_is_there() {
     let server = Server::start(service(move |_| {
         let mut words: tokio::sync::mpsc::UnboundedReceiver<&'static str> =
             gone.lock().unwrap().take().unwrap();
-        let next = move |cx: &mut std::task::Context<'_>| words.poll_recv(cx).map(|word| word.map(data));
+        let next =
+            move |cx: &mut std::task::Context<'_>| words.poll_recv(cx).map(|word| word.map(data));
         ok(frames(None, next)).into()
     }));
     let mut client = server.connect();
@@ -216,7 +241,10 @@ fn a_frame_leaves_before_the_next_is_there() {
     client.read_head_response();
     for word in ["first", "other"] {
         go.send(word).unwrap();
-        assert_eq!(client.exactly(10).unwrap(), format!("5\r\n{word}\r\n").as_bytes());
+        assert_eq!(
+            client.exactly(10).unwrap(),
+            format!("5\r\n{word}\r\n").as_bytes()
+        );
     }
     drop(go);
     assert_eq!(client.exactly(5).unwrap(), b"0\r\n\r\n");
@@ -234,8 +262,10 @@ fn observers_are_told_of_every_answer_in_a_pipeline() {
     });
     let mut client = server.connect();
     let all = ["/small", "/file", "/stream", "/large", "/empty", "/end"];
-    let requests: String =
-        all.iter().map(|path| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).collect();
+    let requests: String = all
+        .iter()
+        .map(|path| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"))
+        .collect();
     client.send(format!("{requests}HEAD /head HTTP/1.1\r\nHost: a\r\n\r\n"));
     let mut heads = 0;
     for _ in all {
@@ -246,8 +276,15 @@ fn observers_are_told_of_every_answer_in_a_pipeline() {
     let mut told_heads = 0;
     for expected in [6, 70_000, 8, 20_000, 0, 4, 0] {
         let completion = told.recv_timeout(PATIENCE).unwrap();
-        assert_eq!((completion.body_bytes, completion.outcome), (expected, Outcome::Complete));
-        let framing = if expected == 8 { "5\r\n\r\n3\r\n\r\n0\r\n\r\n".len() as u64 } else { 0 };
+        assert_eq!(
+            (completion.body_bytes, completion.outcome),
+            (expected, Outcome::Complete)
+        );
+        let framing = if expected == 8 {
+            "5\r\n\r\n3\r\n\r\n0\r\n\r\n".len() as u64
+        } else {
+            0
+        };
         told_heads += completion.bytes - completion.body_bytes - framing;
     }
     assert_eq!(told_heads, heads);
@@ -259,7 +296,9 @@ fn observers_are_told_of_every_answer_in_a_pipeline() {
 #[test]
 fn observers_are_told_of_a_client_that_left() {
     let (server, told) = observed(|path| match path {
-        "/endless" => frames(None, |_| Poll::Ready(Some(Ok(Frame::Data(vec![0; 60_000].into()))))),
+        "/endless" => frames(None, |_| {
+            Poll::Ready(Some(Ok(Frame::Data(vec![0; 60_000].into()))))
+        }),
         path => path.to_owned().into(),
     });
     let mut client = server.connect();
@@ -276,7 +315,10 @@ fn observers_are_told_of_a_client_that_left() {
 fn writes_the_server_field_and_a_date_once() {
     let plan = apus_net::Plan {
         server_field: Some("Apus".into()),
-        ..crate::harness::plan(vec![crate::harness::listener(crate::harness::local(), paths())])
+        ..crate::harness::plan(vec![crate::harness::listener(
+            crate::harness::local(),
+            paths(),
+        )])
     };
     let server = Server::run(plan);
     let received = server.connect().get("/");

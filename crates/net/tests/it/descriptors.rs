@@ -10,7 +10,14 @@ use crate::harness::{Client, Server, eventually, in_own_process, paths};
 
 fn allow_descriptors(number: u64) {
     let maximum = getrlimit(Resource::Nofile).maximum;
-    setrlimit(Resource::Nofile, Rlimit { current: Some(number), maximum }).unwrap();
+    setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: Some(number),
+            maximum,
+        },
+    )
+    .unwrap();
 }
 
 fn processor_time() -> Duration {
@@ -37,17 +44,24 @@ fn accept_goes_on_when_descriptors_are_back_and_does_not_spin() {
     }
     let server = Server::start(paths());
     server.assert_serves();
-    server.wait_for("the end of that connection", |totals| totals.connections == 0);
+    server.wait_for("the end of that connection", |totals| {
+        totals.connections == 0
+    });
     let waiting = sockets(20);
     allow_descriptors(lowest_free_descriptor());
     for socket in &waiting {
         socket.connect(&server.address().into()).unwrap();
     }
-    server.wait_for("the lack of descriptors", |totals| totals.accept_failures > 0);
+    server.wait_for("the lack of descriptors", |totals| {
+        totals.accept_failures > 0
+    });
     let (start, used) = (Instant::now(), processor_time());
     eventually("a second", || start.elapsed() > Duration::from_secs(1));
     let spent = processor_time() - used;
-    assert!(spent < Duration::from_millis(300), "accept spins: {spent:?} in a second");
+    assert!(
+        spent < Duration::from_millis(300),
+        "accept spins: {spent:?} in a second"
+    );
     assert_eq!(server.totals().accepted, 1);
 
     allow_descriptors(1024);
@@ -65,7 +79,8 @@ fn idle_connections_make_room_when_descriptors_run_out() {
     }
     let server = Server::start(paths());
     let mut idle: Vec<_> = (0..10).map(|_| server.connect()).collect();
-    idle.iter_mut().for_each(|client| assert_eq!(client.get("/idle").status, 200));
+    idle.iter_mut()
+        .for_each(|client| assert_eq!(client.get("/idle").status, 200));
     let new = sockets(1);
     allow_descriptors(lowest_free_descriptor());
     for socket in new {

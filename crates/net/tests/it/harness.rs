@@ -108,10 +108,15 @@ pub(crate) fn in_own_process_with(test: &str, command: &mut Command) -> bool {
     if std::env::var_os(CHILD).is_some() {
         return true;
     }
-    let command = command.args([test, "--exact", "--nocapture"]).env(CHILD, "1");
+    let command = command
+        .args([test, "--exact", "--nocapture"])
+        .env(CHILD, "1");
     let output = command.output().unwrap();
     let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}"
+    );
     false
 }
 

@@ -18,7 +18,10 @@ const SHORT: Duration = Duration::from_millis(500);
 fn drip(client: &mut Client<TcpStream>, byte: &[u8]) {
     let start = Instant::now();
     let mut probe = [0];
-    client.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    client
+        .stream
+        .set_read_timeout(Some(Duration::from_millis(50)))
+        .unwrap();
     while start.elapsed() < PATIENCE {
         // The server may have closed already.
         let _ = client.stream.write_all(byte);
@@ -57,7 +60,10 @@ fn the_defaults_are_those_of_the_documentation() {
 
 #[test]
 fn refuses_a_head_that_comes_byte_by_byte() {
-    let limits = Limits { head_timeout: SHORT, ..Limits::default() };
+    let limits = Limits {
+        head_timeout: SHORT,
+        ..Limits::default()
+    };
     let server = Server::with_limits(limits, paths());
     let mut honest = server.connect();
     assert_eq!(honest.get("/a").text(), "/a");
@@ -76,7 +82,10 @@ fn refuses_a_head_that_comes_byte_by_byte() {
 
 #[test]
 fn closes_a_connection_that_never_says_anything() {
-    let limits = Limits { head_timeout: SHORT, ..Limits::default() };
+    let limits = Limits {
+        head_timeout: SHORT,
+        ..Limits::default()
+    };
     let server = Server::with_limits(limits, paths());
     server.connect().assert_closed();
     assert_eq!(server.totals().bad_requests, 0);
@@ -84,7 +93,10 @@ fn closes_a_connection_that_never_says_anything() {
 
 #[test]
 fn closes_idle_connections() {
-    let limits = Limits { idle_timeout: SHORT, ..Limits::default() };
+    let limits = Limits {
+        idle_timeout: SHORT,
+        ..Limits::default()
+    };
     let server = Server::with_limits(limits, paths());
     let mut client = server.connect();
     assert_eq!(client.get("/a").text(), "/a");
@@ -115,7 +127,10 @@ fn a_handler_may_think_longer_than_any_client_may_wait() {
 
 #[test]
 fn a_body_that_stops_coming_is_an_error_to_its_handler() {
-    let limits = Limits { body_timeout: SHORT, ..Limits::default() };
+    let limits = Limits {
+        body_timeout: SHORT,
+        ..Limits::default()
+    };
     let server = Server::with_limits(limits, collector());
     let mut client = server.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf");
@@ -128,7 +143,10 @@ fn a_body_that_stops_coming_is_an_error_to_its_handler() {
 
 #[test]
 fn a_body_that_drips_is_an_error_to_its_handler() {
-    let limits = Limits { body_timeout: SHORT, ..Limits::default() };
+    let limits = Limits {
+        body_timeout: SHORT,
+        ..Limits::default()
+    };
     let server = Server::with_limits(limits, collector());
     let mut client = server.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n");
@@ -138,7 +156,10 @@ fn a_body_that_drips_is_an_error_to_its_handler() {
 
 #[test]
 fn an_unread_body_that_drips_does_not_hold_its_connection() {
-    let limits = Limits { body_timeout: SHORT, ..Limits::default() };
+    let limits = Limits {
+        body_timeout: SHORT,
+        ..Limits::default()
+    };
     let server = Server::with_limits(limits, paths());
     let mut client = server.connect();
     client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n");
@@ -149,11 +170,11 @@ fn an_unread_body_that_drips_does_not_hold_its_connection() {
 
 #[test]
 fn cuts_a_client_that_does_not_read() {
-    let limits = Limits { send_timeout: SHORT, ..Limits::default() };
-    let server = Server::with_limits(
-        limits,
-        service(|_| ok(vec![b'x'; 32 * 1024 * 1024]).into()),
-    );
+    let limits = Limits {
+        send_timeout: SHORT,
+        ..Limits::default()
+    };
+    let server = Server::with_limits(limits, service(|_| ok(vec![b'x'; 32 * 1024 * 1024]).into()));
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     server.wait_for("the end of the connection", |totals| {
@@ -165,22 +186,34 @@ fn cuts_a_client_that_does_not_read() {
 
 #[test]
 fn pipelined_requests_of_a_client_that_does_not_read_gather_no_answers() {
-    let limits = Limits { send_timeout: SHORT, ..Limits::default() };
+    let limits = Limits {
+        send_timeout: SHORT,
+        ..Limits::default()
+    };
     let server = Server::with_limits(limits, service(|_| ok(vec![b'x'; 4000]).into()));
     let mut client = server.connect();
-    client.stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    client
+        .stream
+        .set_write_timeout(Some(Duration::from_millis(200)))
+        .unwrap();
     let requests = "GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(1000);
     let mut sent = 0;
     while let Ok(written) = client.stream.write(requests.as_bytes()) {
         sent += written;
-        assert!(sent < 64 * 1024 * 1024, "the server takes requests without end");
+        assert!(
+            sent < 64 * 1024 * 1024,
+            "the server takes requests without end"
+        );
     }
     server.wait_for("the end of the connection", |totals| totals.timeouts == 1);
 }
 
 #[test]
 fn a_blocked_write_leaves_no_deadline_to_a_slow_source() {
-    let limits = Limits { send_timeout: Duration::from_secs(1), ..Limits::default() };
+    let limits = Limits {
+        send_timeout: Duration::from_secs(1),
+        ..Limits::default()
+    };
     let large = 8 * 1024 * 1024;
     let server = Server::with_limits(
         limits,
@@ -211,7 +244,10 @@ fn a_blocked_write_leaves_no_deadline_to_a_slow_source() {
 
 #[test]
 fn new_connections_take_the_place_of_those_idle_longest() {
-    let limits = Limits { worker_connections: 3, ..Limits::default() };
+    let limits = Limits {
+        worker_connections: 3,
+        ..Limits::default()
+    };
     let server = Server::with_limits(limits, paths());
     let mut clients: Vec<_> = (0..3)
         .map(|_| {
@@ -236,7 +272,10 @@ fn new_connections_take_the_place_of_those_idle_longest() {
 
 #[test]
 fn connections_that_work_are_not_closed_for_new_ones() {
-    let limits = Limits { worker_connections: 2, ..Limits::default() };
+    let limits = Limits {
+        worker_connections: 2,
+        ..Limits::default()
+    };
     let server = Server::with_limits(
         limits,
         service(|request| match request.path() {
@@ -245,7 +284,9 @@ fn connections_that_work_are_not_closed_for_new_ones() {
         }),
     );
     let mut clients = [server.connect(), server.connect()];
-    clients.iter_mut().for_each(|client| client.send("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n"));
+    clients
+        .iter_mut()
+        .for_each(|client| client.send("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n"));
     server.wait_for("the requests", |totals| totals.requests == 2);
     server.connect().assert_cut();
     assert_eq!((server.totals().evicted, server.totals().refused), (0, 1));
@@ -258,8 +299,14 @@ fn connections_that_work_are_not_closed_for_new_ones() {
 fn bounds_the_connections_of_all_workers() {
     let plan = apus_net::Plan {
         workers: std::num::NonZeroUsize::new(2).unwrap(),
-        limits: Limits { max_connections: 4, ..Limits::default() },
-        ..crate::harness::plan(vec![crate::harness::listener(crate::harness::local(), paths())])
+        limits: Limits {
+            max_connections: 4,
+            ..Limits::default()
+        },
+        ..crate::harness::plan(vec![crate::harness::listener(
+            crate::harness::local(),
+            paths(),
+        )])
     };
     let server = Server::run(plan);
     let mut clients: Vec<_> = (0..4).map(|_| server.connect()).collect();
@@ -271,17 +318,24 @@ fn bounds_the_connections_of_all_workers() {
     clients.pop();
     crate::harness::eventually("a free place", || {
         let mut client = server.connect();
-        let _ = client.stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let _ = client
+            .stream
+            .write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         client.try_response(false).is_ok()
     });
 }
 
 #[test]
 fn bounds_the_connections_of_one_address() {
-    let limits = Limits { connections_per_address: 2, ..Limits::default() };
+    let limits = Limits {
+        connections_per_address: 2,
+        ..Limits::default()
+    };
     let server = Server::with_limits(limits, paths());
     let mut clients = [server.connect(), server.connect()];
-    clients.iter_mut().for_each(|client| assert_eq!(client.get("/a").status, 200));
+    clients
+        .iter_mut()
+        .for_each(|client| assert_eq!(client.get("/a").status, 200));
     server.connect().assert_cut();
     // Another address is another client.
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
@@ -335,7 +389,9 @@ fn pipelined_bytes_behind_a_thinking_handler_hold_little_memory() {
     let clients: Vec<_> = (0..400)
         .map(|_| {
             let mut stream = connect(server.address()).unwrap();
-            stream.write_all(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+            stream
+                .write_all(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+                .unwrap();
             stream
         })
         .collect();
@@ -353,7 +409,18 @@ fn pipelined_bytes_behind_a_thinking_handler_hold_little_memory() {
 /// Memory that this process has in use, in bytes.
 fn resident() -> u64 {
     let mut status = String::new();
-    std::fs::File::open("/proc/self/status").unwrap().read_to_string(&mut status).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    std::fs::File::open("/proc/self/status")
+        .unwrap()
+        .read_to_string(&mut status)
+        .unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .unwrap();
+    line.split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<u64>()
+        .unwrap()
+        * 1024
 }

@@ -22,12 +22,20 @@ fn ends() -> Arc<dyn ServiceFactory> {
     service(|request| {
         let connection = request.connection();
         let ip = |peer: &apus_http::Peer| peer.ip().map_or("unix".to_owned(), |ip| ip.to_string());
-        ok(format!("{} {}", ip(&connection.peer), ip(&connection.local))).into()
+        ok(format!(
+            "{} {}",
+            ip(&connection.peer),
+            ip(&connection.local)
+        ))
+        .into()
     })
 }
 
 fn unix(path: &Path, mode: u32) -> ListenAddress {
-    ListenAddress::Unix { path: path.to_owned(), mode }
+    ListenAddress::Unix {
+        path: path.to_owned(),
+        mode,
+    }
 }
 
 fn connect_unix(path: &Path) -> Client<UnixStream> {
@@ -65,12 +73,18 @@ fn an_ipv6_wildcard_takes_ipv4_unless_told_otherwise() {
         let address = SocketAddr::new(address.parse().unwrap(), port);
         assert_eq!(Client::new(connect(address).unwrap()).get("/").text(), seen);
     }
-    let address = ListenAddress::Tcp { address: "[::]:0".parse().unwrap(), ipv6_only: true };
+    let address = ListenAddress::Tcp {
+        address: "[::]:0".parse().unwrap(),
+        ipv6_only: true,
+    };
     let server = Server::run(plan(vec![listener(address, ends())]));
     let port = server.address().port();
     assert!(connect(SocketAddr::new("127.0.0.1".parse().unwrap(), port)).is_err());
     let address = SocketAddr::new("::1".parse().unwrap(), port);
-    assert_eq!(Client::new(connect(address).unwrap()).get("/").text(), "::1 ::1");
+    assert_eq!(
+        Client::new(connect(address).unwrap()).get("/").text(),
+        "::1 ::1"
+    );
 }
 
 #[test]
@@ -110,7 +124,10 @@ fn replaces_a_stale_unix_socket_and_no_other_file() {
     assert_eq!(connect_unix(&path).get("/a").text(), "/a");
     // One that somebody listens on stays.
     let said = refusal(unix(&path, 0o600));
-    assert!(said.contains("another process listens on this socket"), "{said}");
+    assert!(
+        said.contains("another process listens on this socket"),
+        "{said}"
+    );
     assert_eq!(connect_unix(&path).get("/b").text(), "/b");
     drop(server);
 
@@ -133,7 +150,11 @@ fn sends_a_file_over_a_unix_socket() {
     std::fs::write(&file, &content).unwrap();
     let file = Arc::new(std::fs::File::open(file).unwrap());
     let sends = service(move |_| {
-        let range = apus_http::FileRange { file: Arc::clone(&file), offset: 0, len: 1_000_000 };
+        let range = apus_http::FileRange {
+            file: Arc::clone(&file),
+            offset: 0,
+            len: 1_000_000,
+        };
         apus_http::Response::new(apus_http::StatusCode::OK)
             .with_body(apus_http::Body::File(range))
             .into()
@@ -153,8 +174,13 @@ fn listens_on_sockets_that_systemd_passed() {
     // The shell knows its own process id, and keeps it as it becomes the test.
     command.args(["-c", "export LISTEN_PID=$$; exec \"$0\" \"$@\""]);
     command.arg(std::env::current_exe().unwrap());
-    command.env("LISTEN_FDS", "2").env("LISTEN_FDNAMES", "web:other");
-    command.env("APUS_TEST_SOCKETS", format!("{address} {}", folder.path().display()));
+    command
+        .env("LISTEN_FDS", "2")
+        .env("LISTEN_FDNAMES", "web:other");
+    command.env(
+        "APUS_TEST_SOCKETS",
+        format!("{address} {}", folder.path().display()),
+    );
     let install = move || {
         // Above the places they go to, so that neither overwrites the other.
         for (at, descriptor) in passed.into_iter().enumerate() {
@@ -165,12 +191,17 @@ fn listens_on_sockets_that_systemd_passed() {
     };
     // SAFETY: it only duplicates descriptors, which is async-signal-safe.
     unsafe { command.pre_exec(install) };
-    if !in_own_process_with("listeners::listens_on_sockets_that_systemd_passed", &mut command) {
+    if !in_own_process_with(
+        "listeners::listens_on_sockets_that_systemd_passed",
+        &mut command,
+    ) {
         return;
     }
     let sockets = std::env::var("APUS_TEST_SOCKETS").unwrap();
     let (address, folder) = sockets.split_once(' ').unwrap();
-    let inherited = |name: &str| ListenAddress::Inherited { name: name.to_owned() };
+    let inherited = |name: &str| ListenAddress::Inherited {
+        name: name.to_owned(),
+    };
     let server = Server::run(plan(vec![
         listener(inherited("web"), paths()),
         listener(inherited("1"), ends()),
@@ -180,7 +211,10 @@ fn listens_on_sockets_that_systemd_passed() {
     let mut client = connect_unix(&Path::new(folder).join("other.sock"));
     assert_eq!(client.get("/").text(), "unix unix");
     let said = refusal(inherited("mail"));
-    assert!(said.contains("no socket of this name; it passed: 0, 1, other, web"), "{said}");
+    assert!(
+        said.contains("no socket of this name; it passed: 0, 1, other, web"),
+        "{said}"
+    );
     drop(server);
 }
 
@@ -189,8 +223,12 @@ fn dup_to(descriptor: i32, place: i32) -> std::io::Result<i32> {
     use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
     // SAFETY: the descriptors are open, and nothing else in this process, between fork and exec,
     // owns what stands at `place`.
-    let (from, to) =
-        unsafe { (BorrowedFd::borrow_raw(descriptor), OwnedFd::from_raw_fd(place)) };
+    let (from, to) = unsafe {
+        (
+            BorrowedFd::borrow_raw(descriptor),
+            OwnedFd::from_raw_fd(place),
+        )
+    };
     let mut to = to;
     rustix::io::dup2(from, &mut to)?;
     Ok(to.into_raw_fd())
@@ -198,8 +236,13 @@ fn dup_to(descriptor: i32, place: i32) -> std::io::Result<i32> {
 
 #[test]
 fn without_systemd_no_socket_is_inherited() {
-    let said = refusal(ListenAddress::Inherited { name: "web".to_owned() });
-    assert!(said.contains("systemd:web") && said.contains("it passed: none"), "{said}");
+    let said = refusal(ListenAddress::Inherited {
+        name: "web".to_owned(),
+    });
+    assert!(
+        said.contains("systemd:web") && said.contains("it passed: none"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -208,7 +251,9 @@ fn removing_a_listener_closes_its_port_and_finishes_what_is_open() {
         listener(tcp("127.0.0.1:0"), paths()),
         listener(tcp("127.0.0.3:0"), paths()),
     ]));
-    let [kept, removed] = server.addresses()[..] else { panic!("two addresses") };
+    let [kept, removed] = server.addresses()[..] else {
+        panic!("two addresses")
+    };
     let mut open = Client::new(connect(removed).unwrap());
     assert_eq!(open.get("/a").text(), "/a");
     open.send("GET /half HTTP/1.1\r\n");
@@ -216,11 +261,17 @@ fn removing_a_listener_closes_its_port_and_finishes_what_is_open() {
     server.wait_for("the half", |totals| totals.bytes_in >= bytes);
     let mut idle = Client::new(connect(removed).unwrap());
     assert_eq!(idle.get("/a").text(), "/a");
-    server.engine.reload(plan(vec![listener(tcp("127.0.0.1:0"), paths())])).unwrap();
+    server
+        .engine
+        .reload(plan(vec![listener(tcp("127.0.0.1:0"), paths())]))
+        .unwrap();
     idle.assert_closed();
     open.send("Host: a\r\n\r\n");
     let received = open.read_response();
-    assert_eq!((received.text().as_str(), received.field("connection")), ("/half", Some("close")));
+    assert_eq!(
+        (received.text().as_str(), received.field("connection")),
+        ("/half", Some("close"))
+    );
     open.assert_closed();
     crate::harness::eventually("the port to be closed", || connect(removed).is_err());
     assert_eq!(Client::new(connect(kept).unwrap()).get("/k").text(), "/k");
@@ -241,7 +292,10 @@ fn an_address_that_cannot_be_bound_leaves_the_old_plan_whole() {
             listener(tcp(&taken.local_addr().unwrap().to_string()), paths()),
         ]))
         .unwrap_err();
-    assert_eq!(error.address().map(ToString::to_string), Some(taken.local_addr().unwrap().to_string()));
+    assert_eq!(
+        error.address().map(ToString::to_string),
+        Some(taken.local_addr().unwrap().to_string())
+    );
     assert_eq!(client.get("/b").text(), "/b");
     assert_eq!(server.connect().get("/c").text(), "/c");
     assert_eq!(server.addresses().len(), 1);
@@ -254,10 +308,18 @@ fn a_reload_changes_the_mode_of_a_unix_socket() {
     let server = Server::run(plan(vec![listener(unix(&path, 0o600), paths())]));
     let mut client = connect_unix(&path);
     assert_eq!(client.get("/a").text(), "/a");
-    server.engine.reload(plan(vec![listener(unix(&path, 0o666), paths())])).unwrap();
-    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o666);
+    server
+        .engine
+        .reload(plan(vec![listener(unix(&path, 0o666), paths())]))
+        .unwrap();
+    assert_eq!(
+        std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+        0o666
+    );
     assert_eq!(connect_unix(&path).get("/b").text(), "/b");
     let mut rest = Vec::new();
-    let _ = client.stream.write_all(b"GET /c HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    let _ = client
+        .stream
+        .write_all(b"GET /c HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     let _ = client.stream.read_to_end(&mut rest);
 }

@@ -23,4 +23,6 @@ mod proxy_protocol;
 #[cfg(test)]
 mod reload;
 #[cfg(test)]
+mod tls;
+#[cfg(test)]
 mod tunnels;

@@ -53,7 +53,9 @@ fn a_panic_in_a_stream_cuts_its_answer() {
     let mut client = server.connect();
     client.send("GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(client.try_response(false).is_err());
-    server.wait_for("the counts", |totals| (totals.panics, totals.broken_responses) == (1, 1));
+    server.wait_for("the counts", |totals| {
+        (totals.panics, totals.broken_responses) == (1, 1)
+    });
     assert_eq!(bystander.get("/b").text(), "/b");
 }
 

@@ -18,13 +18,23 @@ fn ends() -> Arc<dyn ServiceFactory> {
 }
 
 fn trusting(networks: &[&str], limits: Limits) -> Server {
-    let proxy_protocol_from = networks.iter().map(|network| network.parse().unwrap()).collect();
-    let listener = Listener { proxy_protocol_from, ..listener(local(), ends()) };
-    Server::run(Plan { limits, ..plan(vec![listener]) })
+    let proxy_protocol_from = networks
+        .iter()
+        .map(|network| network.parse().unwrap())
+        .collect();
+    let listener = Listener {
+        proxy_protocol_from,
+        ..listener(local(), ends())
+    };
+    Server::run(Plan {
+        limits,
+        ..plan(vec![listener])
+    })
 }
 
 const V1: &str = "PROXY TCP4 192.0.2.1 198.51.100.2 8080 443\r\n";
-const V2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x01\xc6\x33\x64\x02\x1f\x90\x01\xbb";
+const V2: &[u8] =
+    b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x01\xc6\x33\x64\x02\x1f\x90\x01\xbb";
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
 #[test]
@@ -33,14 +43,20 @@ fn takes_the_addresses_that_a_trusted_sender_names() {
     for head in [V1.as_bytes(), V2] {
         let mut client = server.connect();
         client.send([head, GET.as_bytes()].concat());
-        assert_eq!(client.read_response().text(), "192.0.2.1:8080 198.51.100.2:443");
+        assert_eq!(
+            client.read_response().text(),
+            "192.0.2.1:8080 198.51.100.2:443"
+        );
         assert_eq!(client.get("/").text(), "192.0.2.1:8080 198.51.100.2:443");
         // In pieces too.
         let mut client = server.connect();
         for byte in [head, GET.as_bytes()].concat().chunks(5) {
             client.send(byte);
         }
-        assert_eq!(client.read_response().text(), "192.0.2.1:8080 198.51.100.2:443");
+        assert_eq!(
+            client.read_response().text(),
+            "192.0.2.1:8080 198.51.100.2:443"
+        );
     }
 }
 
@@ -50,13 +66,20 @@ fn a_trusted_sender_may_speak_for_itself() {
     let mut client = server.connect();
     let own: SocketAddr = client.stream.local_addr().unwrap();
     client.send(format!("PROXY UNKNOWN\r\n{GET}"));
-    assert_eq!(client.read_response().text(), format!("{own} {}", server.address()));
+    assert_eq!(
+        client.read_response().text(),
+        format!("{own} {}", server.address())
+    );
 }
 
 #[test]
 fn a_trusted_sender_without_a_head_is_not_served() {
     let server = trusting(&["127.0.0.1"], Limits::default());
-    for bytes in [GET.as_bytes(), b"PROXY TCP4 nonsense\r\n", b"\r\n\r\n\0\r\nQUIT\n\x31\x11\0\x0c"] {
+    for bytes in [
+        GET.as_bytes(),
+        b"PROXY TCP4 nonsense\r\n",
+        b"\r\n\r\n\0\r\nQUIT\n\x31\x11\0\x0c",
+    ] {
         let mut client = server.connect();
         client.send(bytes);
         client.assert_cut();
@@ -66,7 +89,10 @@ fn a_trusted_sender_without_a_head_is_not_served() {
 
 #[test]
 fn a_trusted_sender_that_stays_silent_is_closed() {
-    let limits = Limits { handshake_timeout: Duration::from_millis(500), ..Limits::default() };
+    let limits = Limits {
+        handshake_timeout: Duration::from_millis(500),
+        ..Limits::default()
+    };
     let server = trusting(&["127.0.0.1"], limits);
     let mut client = server.connect();
     client.send("PROXY TCP4");
@@ -85,20 +111,30 @@ fn a_head_from_a_stranger_is_not_interpreted() {
     }
     let mut client = server.connect();
     let own = client.stream.local_addr().unwrap();
-    assert_eq!(client.get("/").text(), format!("{own} {}", server.address()));
+    assert_eq!(
+        client.get("/").text(),
+        format!("{own} {}", server.address())
+    );
 }
 
 #[test]
 fn clients_behind_a_proxy_are_counted_by_their_own_address() {
-    let limits = Limits { connections_per_address: 2, ..Limits::default() };
+    let limits = Limits {
+        connections_per_address: 2,
+        ..Limits::default()
+    };
     let server = trusting(&["127.0.0.1"], limits);
     let from = |host: u8| {
         let mut client = server.connect();
-        client.send(format!("PROXY TCP4 192.0.2.{host} 198.51.100.2 8080 443\r\n{GET}"));
+        client.send(format!(
+            "PROXY TCP4 192.0.2.{host} 198.51.100.2 8080 443\r\n{GET}"
+        ));
         client
     };
     let mut clients: Vec<_> = [1, 1, 2, 2, 3].map(from).into();
-    clients.iter_mut().for_each(|client| assert_eq!(client.read_response().status, 200));
+    clients
+        .iter_mut()
+        .for_each(|client| assert_eq!(client.read_response().status, 200));
     from(1).assert_cut();
     assert_eq!(server.totals().refused, 1);
     clients.remove(0);

@@ -18,7 +18,10 @@ fn versioned(version: usize) -> Arc<dyn ServiceFactory> {
 }
 
 fn two_workers(service: Arc<dyn ServiceFactory>) -> Plan {
-    Plan { workers: NonZeroUsize::new(2).unwrap(), ..plan(vec![listener(local(), service)]) }
+    Plan {
+        workers: NonZeroUsize::new(2).unwrap(),
+        ..plan(vec![listener(local(), service)])
+    }
 }
 
 /// Answers once the flag is up.
@@ -61,14 +64,22 @@ fn no_request_fails_while_plans_change() {
         }
         for version in 1..=20 {
             let before = answered.load(Ordering::Relaxed);
-            eventually("answers", || answered.load(Ordering::Relaxed) >= before + 50);
-            server.engine.reload(two_workers(versioned(version))).unwrap();
+            eventually("answers", || {
+                answered.load(Ordering::Relaxed) >= before + 50
+            });
+            server
+                .engine
+                .reload(two_workers(versioned(version)))
+                .unwrap();
         }
         ended.store(true, Ordering::Relaxed);
     });
     assert_eq!(server.connect().get("/").text(), "20");
     let totals = server.totals();
-    assert_eq!((totals.refused, totals.bad_requests, totals.panics), (0, 0, 0));
+    assert_eq!(
+        (totals.refused, totals.bad_requests, totals.panics),
+        (0, 0, 0)
+    );
 }
 
 #[test]
@@ -78,7 +89,10 @@ fn an_open_request_ends_with_the_plan_it_began_with() {
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     server.wait_for("the request", |totals| totals.requests == 1);
-    server.engine.reload(plan(vec![listener(local(), versioned(2))])).unwrap();
+    server
+        .engine
+        .reload(plan(vec![listener(local(), versioned(2))]))
+        .unwrap();
     go.store(true, Ordering::Relaxed);
     assert_eq!(client.read_response().text(), "finished");
     assert_eq!(client.get("/").text(), "2");
@@ -98,7 +112,10 @@ fn a_stop_lets_open_requests_end_and_refuses_new_clients() {
         assert!(!stopping.is_finished());
         go.store(true, Ordering::Relaxed);
         let received = open.read_response();
-        assert_eq!((received.text().as_str(), received.field("connection")), ("finished", Some("close")));
+        assert_eq!(
+            (received.text().as_str(), received.field("connection")),
+            ("finished", Some("close"))
+        );
         open.assert_closed();
         stopping.join().unwrap();
     });
@@ -109,7 +126,8 @@ fn a_stop_lets_open_requests_end_and_refuses_new_clients() {
 fn a_stop_closes_idle_connections_at_once() {
     let server = Server::start(versioned(1));
     let mut idle: Vec<_> = (0..10).map(|_| server.connect()).collect();
-    idle.iter_mut().for_each(|client| assert_eq!(client.get("/").text(), "1"));
+    idle.iter_mut()
+        .for_each(|client| assert_eq!(client.get("/").text(), "1"));
     let start = Instant::now();
     server.stop(PATIENCE);
     assert!(start.elapsed() < PATIENCE / 2);
@@ -121,9 +139,13 @@ fn a_stop_answers_what_had_connected_before() {
     for _ in 0..20 {
         let server = Server::start(versioned(1));
         let mut clients: Vec<_> = (0..10).map(|_| server.connect()).collect();
-        clients.iter_mut().for_each(|client| client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
+        clients
+            .iter_mut()
+            .for_each(|client| client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
         server.stop(PATIENCE);
-        clients.iter_mut().for_each(|client| assert_eq!(client.read_response().text(), "1"));
+        clients
+            .iter_mut()
+            .for_each(|client| assert_eq!(client.read_response().text(), "1"));
     }
 }
 

@@ -9,10 +9,12 @@ use apus_http::{Duplex, HeaderValue, Method, Response, ServiceFactory, StatusCod
 use crate::harness::{Server, listener, local, ok, paths, plan, service, tcp};
 
 /// Sends back whatever comes.
-async fn echo(mut duplex: Box<dyn Duplex>) {
+pub(crate) async fn echo(mut duplex: Box<dyn Duplex>) {
     let mut buffer = [0; 100];
     loop {
-        let Ok(read) = poll_fn(|cx| duplex.poll_read(cx, &mut buffer)).await else { return };
+        let Ok(read) = poll_fn(|cx| duplex.poll_read(cx, &mut buffer)).await else {
+            return;
+        };
         if read == 0 {
             let _ = poll_fn(|cx| duplex.poll_shutdown(cx)).await;
             return;
@@ -43,13 +45,16 @@ fn accepting() -> Arc<dyn ServiceFactory> {
     })
 }
 
-const UPGRADE: &str = "GET /upgrade HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
+const UPGRADE: &str =
+    "GET /upgrade HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
 
 #[test]
 fn hands_an_upgraded_connection_over_with_early_bytes() {
     let server = Server::start(accepting());
     let mut client = server.connect();
-    client.send(format!("GET /first HTTP/1.1\r\nHost: a\r\n\r\n{UPGRADE}early"));
+    client.send(format!(
+        "GET /first HTTP/1.1\r\nHost: a\r\n\r\n{UPGRADE}early"
+    ));
     assert_eq!(client.read_response().text(), "/first");
     let received = client.read_response();
     assert_eq!(received.status, 101);
@@ -82,10 +87,16 @@ fn a_tunnel_lives_through_a_reload_and_the_removal_of_its_listener() {
     let mut client = server.connect();
     client.send(UPGRADE);
     assert_eq!(client.read_response().status, 101);
-    server.engine.reload(plan(vec![listener(local(), paths())])).unwrap();
+    server
+        .engine
+        .reload(plan(vec![listener(local(), paths())]))
+        .unwrap();
     client.send("after the reload");
     assert_eq!(client.exactly(16).unwrap(), b"after the reload");
-    server.engine.reload(plan(vec![listener(tcp("127.0.0.2:0"), paths())])).unwrap();
+    server
+        .engine
+        .reload(plan(vec![listener(tcp("127.0.0.2:0"), paths())]))
+        .unwrap();
     client.send("after the removal");
     assert_eq!(client.exactly(17).unwrap(), b"after the removal");
 }

@@ -1,0 +1,90 @@
+//! Client certificates: optional, required, verified, and visible to handlers.
+
+use apus_net::tls::{ClientAuth, TlsSite, UnknownName};
+use rustls::{AlertDescription, Error};
+
+use super::{Authority, BOTH, connect_tls, refusal, serve, site};
+use crate::harness::Server;
+
+fn serving(authority: &Authority, client_auth: ClientAuth) -> Server {
+    let issued = authority.ecdsa(&["example.com"]);
+    let site = TlsSite {
+        client_auth,
+        ..site(&["example.com"], &[&issued])
+    };
+    serve(&[site], UnknownName::Reject)
+}
+
+fn authorities(authority: &Authority) -> Vec<rustls::pki_types::CertificateDer<'static>> {
+    ClientAuth::authorities_from_pem(authority.pem.as_bytes()).unwrap()
+}
+
+#[test]
+fn a_required_certificate_is_the_identity_of_the_client() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let required = ClientAuth::Required {
+        authorities: authorities(&authority),
+    };
+    let server = serving(&authority, required);
+    for version in BOTH {
+        let identity = authority.ecdsa(&["alice"]);
+        let config = authority.client_with(&[version], Some(&identity));
+        let mut client = connect_tls(server.address(), &config, "example.com").unwrap();
+        assert!(client.get("/").text().ends_with("example.com CN=alice"));
+
+        let error = refusal(
+            server.address(),
+            &authority.client_with(&[version], None),
+            "example.com",
+        );
+        assert!(
+            matches!(
+                error,
+                Error::AlertReceived(
+                    AlertDescription::CertificateRequired | AlertDescription::HandshakeFailure
+                )
+            ),
+            "{error}"
+        );
+
+        let forged = stranger.ecdsa(&["alice"]);
+        let config = authority.client_with(&[version], Some(&forged));
+        let error = refusal(server.address(), &config, "example.com");
+        assert!(matches!(error, Error::AlertReceived(_)), "{error}");
+    }
+    server.wait_for("the counts", |totals| {
+        (totals.handshakes, totals.handshake_failures) == (2, 4)
+    });
+    assert_eq!(server.totals().requests, 2);
+}
+
+#[test]
+fn an_optional_certificate_may_be_left_out_but_not_be_wrong() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let server = serving(
+        &authority,
+        ClientAuth::Optional {
+            authorities: authorities(&authority),
+        },
+    );
+    let mut client = connect_tls(server.address(), &authority.client(), "example.com").unwrap();
+    assert_eq!(client.get("/").text(), "TLSv1.3 example.com -");
+    let identity = authority.ecdsa(&["bob"]);
+    let config = authority.client_with(&BOTH, Some(&identity));
+    let mut client = connect_tls(server.address(), &config, "example.com").unwrap();
+    assert_eq!(client.get("/").text(), "TLSv1.3 example.com CN=bob");
+    let forged = stranger.ecdsa(&["bob"]);
+    let config = authority.client_with(&BOTH, Some(&forged));
+    let error = refusal(server.address(), &config, "example.com");
+    assert!(matches!(error, Error::AlertReceived(_)), "{error}");
+}
+
+#[test]
+fn a_certificate_that_nobody_asked_for_is_no_identity() {
+    let authority = Authority::new();
+    let server = serving(&authority, ClientAuth::None);
+    let identity = authority.ecdsa(&["mallory"]);
+    let config = authority.client_with(&BOTH, Some(&identity));
+    let mut client = connect_tls(server.address(), &config, "example.com").unwrap();
+    assert_eq!(client.get("/").text(), "TLSv1.3 example.com -");
+}

@@ -1,0 +1,261 @@
+//! TLS over real sockets: an authority, sites, and clients of every kind.
+
+mod client_auth;
+mod names;
+mod sessions;
+mod stream;
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use apus_http::ServiceFactory;
+use apus_net::tls::{Certificate, ClientAuth, MinVersion, TlsSettings, TlsSite, UnknownName};
+use apus_net::{Limits, Listener, Plan};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256,
+    PKCS_RSA_SHA256, SignatureAlgorithm,
+};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    StreamOwned, SupportedProtocolVersion,
+};
+
+use crate::harness::{Client, Server, connect, listener, local, ok, plan, service};
+
+const BOTH: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS13, &rustls::version::TLS12];
+
+/// One who signs certificates.
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+    der: CertificateDer<'static>,
+}
+
+/// A certificate and its key, in PEM form.
+struct Issued {
+    certificate: String,
+    key: String,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "Test Authority");
+        let certificate = params.self_signed(&key).unwrap();
+        Self {
+            pem: certificate.pem(),
+            der: certificate.der().clone(),
+            issuer: Issuer::new(params, key),
+        }
+    }
+
+    fn issue(&self, names: &[&str], algorithm: &'static SignatureAlgorithm) -> Issued {
+        let key = KeyPair::generate_for(algorithm).unwrap();
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names.clone()).unwrap();
+        let common = names.first().cloned().unwrap_or_default();
+        params.distinguished_name.push(DnType::CommonName, common);
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        Issued {
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+        }
+    }
+
+    fn ecdsa(&self, names: &[&str]) -> Issued {
+        self.issue(names, &PKCS_ECDSA_P256_SHA256)
+    }
+
+    fn rsa(&self, names: &[&str]) -> Issued {
+        self.issue(names, &PKCS_RSA_SHA256)
+    }
+
+    /// What a client uses who trusts this authority.
+    fn client(&self) -> ClientConfig {
+        self.client_with(&BOTH, None)
+    }
+
+    fn client_with(
+        &self,
+        versions: &[&'static SupportedProtocolVersion],
+        identity: Option<&Issued>,
+    ) -> ClientConfig {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.der.clone()).unwrap();
+        let builder = ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(versions)
+            .unwrap()
+            .with_root_certificates(roots);
+        match identity {
+            None => builder.with_no_client_auth(),
+            Some(issued) => builder
+                .with_client_auth_cert(
+                    vec![issued.der()],
+                    PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap(),
+                )
+                .unwrap(),
+        }
+    }
+}
+
+impl Issued {
+    fn der(&self) -> CertificateDer<'static> {
+        CertificateDer::from_pem_slice(self.certificate.as_bytes()).unwrap()
+    }
+
+    fn certificate(&self) -> Certificate {
+        Certificate::from_pem(self.certificate.as_bytes(), self.key.as_bytes()).unwrap()
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(aws_lc_rs::default_provider())
+}
+
+fn site(names: &[&str], certificates: &[&Issued]) -> TlsSite {
+    TlsSite {
+        names: names.iter().map(|name| (*name).to_owned()).collect(),
+        certificates: certificates
+            .iter()
+            .map(|issued| issued.certificate())
+            .collect(),
+        client_auth: ClientAuth::None,
+        min_version: MinVersion::Tls12,
+        alpn: vec![b"http/1.1".to_vec()],
+    }
+}
+
+fn tls_listener(
+    sites: &[TlsSite],
+    unknown: UnknownName,
+    service: Arc<dyn ServiceFactory>,
+) -> Listener {
+    let settings = TlsSettings::new(sites, unknown).unwrap();
+    Listener {
+        tls: Some(Arc::new(settings)),
+        ..listener(local(), service)
+    }
+}
+
+fn serve(sites: &[TlsSite], unknown: UnknownName) -> Server {
+    Server::run(plan(vec![tls_listener(sites, unknown, described())]))
+}
+
+fn serve_one(limits: Limits, service: Arc<dyn ServiceFactory>) -> (Authority, Server) {
+    let authority = Authority::new();
+    let sites = [site(
+        &["example.com"],
+        &[&authority.ecdsa(&["example.com"])],
+    )];
+    let listener = tls_listener(&sites, UnknownName::FirstSite, service);
+    (
+        authority,
+        Server::run(Plan {
+            limits,
+            ..plan(vec![listener])
+        }),
+    )
+}
+
+/// Answers with what TLS settled: version, server name, and the client's subject.
+fn described() -> Arc<dyn ServiceFactory> {
+    service(|request| {
+        let tls = request
+            .connection()
+            .tls
+            .as_ref()
+            .expect("a connection with TLS");
+        let name = tls.server_name.as_deref().unwrap_or("-");
+        let client = tls
+            .client_certificate
+            .as_ref()
+            .map_or("-", |client| &client.subject);
+        ok(format!("{} {name} {client}", tls.version.as_str())).into()
+    })
+}
+
+type TlsClient = Client<StreamOwned<ClientConnection, TcpStream>>;
+
+fn connect_tls(address: SocketAddr, config: &ClientConfig, name: &str) -> io::Result<TlsClient> {
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let session = ClientConnection::new(Arc::new(config.clone()), name).unwrap();
+    let mut stream = StreamOwned::new(session, connect(address)?);
+    while stream.conn.is_handshaking() {
+        stream.conn.complete_io(&mut stream.sock)?;
+    }
+    Ok(Client::new(stream))
+}
+
+/// What the server said no with, at the latest in answer to a request.
+fn refusal(address: SocketAddr, config: &ClientConfig, name: &str) -> rustls::Error {
+    let result = connect_tls(address, config, name).and_then(|mut client| {
+        use std::io::Write;
+        client
+            .stream
+            .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")?;
+        client.try_response(false)
+    });
+    let error = result.expect_err("it was not refused");
+    match error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>())
+    {
+        Some(error) => error.clone(),
+        None => panic!("refused without an alert: {error:?}"),
+    }
+}
+
+/// The certificate that the client was shown.
+fn shown(client: &TlsClient) -> CertificateDer<'static> {
+    client.stream.conn.peer_certificates().unwrap()[0]
+        .clone()
+        .into_owned()
+}
+
+/// A client who trusts everybody that signs in a way it knows.
+#[derive(Debug)]
+struct Knows(Vec<SignatureScheme>);
+
+impl ServerCertVerifier for Knows {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.clone()
+    }
+}
