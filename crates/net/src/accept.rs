@@ -18,6 +18,9 @@ use crate::worker::{LiveListener, Worker};
 /// queue of the socket meanwhile.
 const REST: Duration = Duration::from_millis(50);
 
+/// How long nothing is said after a failure to accept was: it would be said at every rest.
+const QUIET: Duration = Duration::from_secs(10);
+
 /// A listening socket of this worker's runtime.
 pub(crate) enum AcceptSocket {
     Tcp(TcpListener),
@@ -55,6 +58,7 @@ pub(crate) async fn accept(
     socket: AcceptSocket,
     finish: Rc<Notify>,
 ) {
+    let mut quiet_until = 0;
     loop {
         let accepted = tokio::select! {
             biased;
@@ -68,7 +72,10 @@ pub(crate) async fn accept(
                 worker.counters.accept_failures.add(1);
                 let closed = worker.table.make_room();
                 worker.counters.evicted.add(closed);
-                tracing::warn!(%error, closed, "cannot accept; idle connections were closed");
+                if worker.clock.ticks() >= quiet_until {
+                    quiet_until = worker.clock.deadline(QUIET);
+                    tracing::warn!(%error, closed, "cannot accept; idle connections were closed");
+                }
                 tokio::time::sleep(REST).await;
             }
         }

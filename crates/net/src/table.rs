@@ -263,3 +263,37 @@ fn client_network(address: IpAddr) -> IpAddr {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_an_ipv6_network_of_64_bits_as_one_client() {
+        let table = Rc::new(Table::default());
+        let enter = |address: &str| table.enter(Some(address.parse().unwrap()), 2);
+        let first = enter("2001:db8:0:1::1").unwrap();
+        let second = enter("2001:db8:0:1:ffff::2").unwrap();
+        assert!(enter("2001:db8:0:1::3").is_none());
+        let other = enter("2001:db8:0:2::1");
+        assert!(other.is_some());
+        drop(second);
+        assert!(enter("2001:db8:0:1::3").is_some());
+        drop((first, other));
+        assert_eq!((table.open(), table.addresses.borrow().len()), (0, 0));
+    }
+
+    #[test]
+    fn counts_an_ipv4_client_as_one_however_it_is_written() {
+        let table = Rc::new(Table::default());
+        let first = table.enter(Some("192.0.2.1".parse().unwrap()), 1);
+        assert!(first.is_some());
+        assert!(
+            table
+                .enter(Some("::ffff:192.0.2.1".parse().unwrap()), 1)
+                .is_none()
+        );
+        assert!(table.enter(Some("192.0.2.2".parse().unwrap()), 1).is_some());
+        assert!(table.enter(None, 1).is_some());
+    }
+}

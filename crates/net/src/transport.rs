@@ -121,7 +121,8 @@ impl Socket {
         }
     }
 
-    fn shutdown(&mut self) -> io::Result<()> {
+    /// Ends our side of the stream.
+    pub(crate) fn shutdown(&mut self) -> io::Result<()> {
         let socket = match self {
             Self::Tcp(socket) => socket2::SockRef::from(&*socket),
             Self::Unix(socket) => socket2::SockRef::from(&*socket),

@@ -26,6 +26,8 @@ use crate::worker::{LiveListener, Worker};
 /// between two reads: a reset caused by unread bytes would destroy it (RFC 9112 section 9.6).
 const LINGER: Duration = Duration::from_secs(30);
 const LINGER_IDLE: Duration = Duration::from_secs(5);
+/// The same between two reads while the server stops, which must not wait for slow clients.
+const LINGER_AT_END: Duration = Duration::from_secs(1);
 
 /// How long the first request of a connection may take to come when nothing more is accepted: who
 /// connected before may have sent it.
@@ -261,7 +263,11 @@ impl<'a> Connection<'a> {
         self.rest();
         self.place.reprieve();
         let (worker, place) = (self.worker, self.place);
-        place.busy(&worker.clock, LINGER_IDLE);
+        let idle = match self.is_ending() {
+            true => LINGER_AT_END,
+            false => LINGER_IDLE,
+        };
+        place.busy(&worker.clock, idle);
         let until = worker.clock.deadline(LINGER);
         let transport = &mut self.transport;
         let mut shut = false;
@@ -278,7 +284,7 @@ impl<'a> Connection<'a> {
                     if ready!(polled)? == 0 || worker.clock.ticks() >= until {
                         return Poll::Ready(Ok(()));
                     }
-                    place.busy(&worker.clock, LINGER_IDLE);
+                    place.busy(&worker.clock, idle);
                 }
             })
             .await;

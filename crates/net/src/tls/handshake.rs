@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
+use std::task::{Poll, ready};
 
 use apus_http::{ClientCertificate, TlsInfo, TlsVersion};
 use rustls::ProtocolVersion;
@@ -52,7 +53,7 @@ pub(crate) async fn accept(
         }
         // A later part of a ClientHello may start with any byte.
         if std::mem::take(&mut first) && input.first().is_some_and(u8::is_ascii_uppercase) {
-            last_words(&mut socket, place, CLEAR_TEXT).await;
+            last_words(&mut socket, place, buffers, CLEAR_TEXT).await;
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 "HTTP without TLS",
@@ -69,14 +70,14 @@ pub(crate) async fn accept(
             Err((error, mut alert)) => {
                 let mut record = Vec::new();
                 alert.write_all(&mut record)?;
-                last_words(&mut socket, place, &record).await;
+                last_words(&mut socket, place, buffers, &record).await;
                 return Err(io::Error::new(io::ErrorKind::InvalidData, error));
             }
         }
     };
     let hello = accepted.client_hello();
     let Some(site) = settings.site(hello.server_name()).cloned() else {
-        last_words(&mut socket, place, &UNRECOGNIZED_NAME).await;
+        last_words(&mut socket, place, buffers, &UNRECOGNIZED_NAME).await;
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
             "no site has this server name",
@@ -87,20 +88,49 @@ pub(crate) async fn accept(
         Err((error, mut alert)) => {
             let mut record = Vec::new();
             alert.write_all(&mut record)?;
-            last_words(&mut socket, place, &record).await;
+            last_words(&mut socket, place, buffers, &record).await;
             return Err(io::Error::new(io::ErrorKind::InvalidData, error));
         }
     };
     let mut stream = TlsStream::new(socket, session);
-    place.wait(|cx| stream.poll_handshake(cx)).await?;
+    if let Err(error) = place.wait(|cx| stream.poll_handshake(cx)).await {
+        // The alert is on its way; a client of TLS 1.3 may have sent its first request already.
+        if error.kind() == io::ErrorKind::InvalidData {
+            linger(stream.socket_mut(), place, buffers).await;
+        }
+        return Err(error);
+    }
     let info = info(&stream, &site);
     Ok((stream, info))
 }
 
 /// Tries once to say why; a client that does not take it gets nothing.
-async fn last_words(socket: &mut Socket, place: &Place, bytes: &[u8]) {
-    let _ = place
+async fn last_words(socket: &mut Socket, place: &Place, buffers: &Buffers, bytes: &[u8]) {
+    let said = place
         .wait(|cx| socket.poll_write(cx, &[IoSlice::new(bytes)]))
+        .await;
+    if said.is_ok() {
+        linger(socket, place, buffers).await;
+    }
+}
+
+/// Ends our side, and reads on for what is left of the time: a reset caused by unread bytes would
+/// destroy what was said.
+async fn linger(socket: &mut Socket, place: &Place, buffers: &Buffers) {
+    if socket.shutdown().is_err() {
+        return;
+    }
+    let _ = place
+        .wait(|cx| {
+            loop {
+                let mut buffer = buffers.take();
+                let polled = socket.poll_read(cx, &mut buffer);
+                buffers.put(buffer);
+                if ready!(polled)? == 0 {
+                    return Poll::Ready(Ok(()));
+                }
+            }
+        })
         .await;
 }
 
