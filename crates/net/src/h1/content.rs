@@ -10,8 +10,8 @@ use std::task::{Context, Poll, Waker};
 use apus_http::{BodyError, BodyStream, Frame, Headers};
 use bytes::Bytes;
 
-/// The driver's end.
-#[derive(Clone)]
+/// The driver's end. When it is dropped, content that is not whole breaks off for its reader, who
+/// may have outlived the answer.
 pub(super) struct Content(Rc<RefCell<State>>);
 
 /// The reader's end: the stream behind the request's body.
@@ -131,6 +131,23 @@ impl BodyStream for ContentStream {
 
     fn remaining(&self) -> Option<u64> {
         self.0.borrow().remaining
+    }
+}
+
+impl Drop for Content {
+    fn drop(&mut self) {
+        let mut state = self.0.borrow_mut();
+        if state.end.is_none() {
+            let pending = state.next.as_ref().map_or(0, Bytes::len) as u64;
+            let whole = state.remaining == Some(pending);
+            state.end = Some(match whole {
+                true => Ok(None),
+                false => Err(BodyError::Disconnected),
+            });
+        }
+        if let Some(reader) = state.reader.take() {
+            reader.wake();
+        }
     }
 }
 

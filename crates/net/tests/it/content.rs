@@ -247,6 +247,36 @@ fn drops_a_handler_whose_client_went_away() {
 }
 
 #[test]
+fn content_breaks_off_for_a_reader_that_outlives_the_answer() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let server = Server::start(service(move |mut request| {
+        let tell = tell.clone();
+        tokio::task::spawn_local(async move {
+            let result = crate::harness::collect(&mut request.take_body()).await;
+            tell.send(result.map_err(|error| error.to_string()))
+                .unwrap();
+        });
+        ok("answered").into()
+    }));
+    let mut client = server.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 7\r\n\r\nunread!");
+    assert_eq!(client.read_response().text(), "answered");
+    let result = told.recv_timeout(crate::harness::PATIENCE).unwrap();
+    assert_eq!(
+        result.unwrap_err(),
+        "the peer disconnected before the content ended"
+    );
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(client.read_response().text(), "answered");
+    assert_eq!(
+        told.recv_timeout(crate::harness::PATIENCE)
+            .unwrap()
+            .unwrap(),
+        b""
+    );
+}
+
+#[test]
 fn a_client_that_leaves_midway_is_told_to_the_handler() {
     let (tell, told) = std::sync::mpsc::channel();
     let server = Server::start(service(move |mut request| {
