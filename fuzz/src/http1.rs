@@ -10,22 +10,26 @@ use crate::connection::{DATE, LIMITS, Read, Transcript};
 pub fn request_head(data: &[u8]) {
     let transcript = Transcript::however_split(data, data.first().copied().unwrap_or(2).into());
     for Read { head, .. } in &transcript.requests {
-        let count = |name: &str| head.headers.get_all(name).count();
+        let count = |name: &str| head.head.headers.get_all(name).count();
         let framed = count("content-length") + count("transfer-encoding");
         assert!(framed <= 1 && count("host") <= 1);
-        assert!(head.version == Version::HTTP_10 || count("host") == 1);
+        assert!(head.head.version == Version::HTTP_10 || count("host") == 1);
         match head.content {
             ContentFraming::None => assert!(
-                framed == 0 || head.headers.get_str("content-length").unwrap().parse() == Ok(0)
+                framed == 0
+                    || head.head.headers.get_str("content-length").unwrap().parse() == Ok(0)
             ),
             ContentFraming::Length(length) => assert_eq!(
-                head.headers.get_str("content-length").unwrap().parse(),
+                head.head.headers.get_str("content-length").unwrap().parse(),
                 Ok(length)
             ),
-            ContentFraming::Chunked => assert_eq!(head.version, Version::HTTP_11),
+            ContentFraming::Chunked => assert_eq!(head.head.version, Version::HTTP_11),
         }
-        let first_line = format!("{} {} {:?}\r\n", head.method, head.target, head.version);
-        let anew = [first_line.as_bytes(), head.headers.wire(), b"\r\n"].concat();
+        let first_line = format!(
+            "{} {} {:?}\r\n",
+            head.head.method, head.head.target, head.head.version
+        );
+        let anew = [first_line.as_bytes(), head.head.headers.wire(), b"\r\n"].concat();
         let ends = |at: usize| anew[..at].ends_with(b"\r");
         assert!(memchr_all(b'\n', &anew).all(ends));
         let again = Transcript::at_once(&anew);
@@ -198,6 +202,6 @@ fn after(request: &str) -> ServerConnection {
     let Ok((_, Event::Request(head))) = found else {
         panic!("{found:?}");
     };
-    assert!(head.method != Method::POST);
+    assert!(head.head.method != Method::POST);
     connection
 }

@@ -101,7 +101,11 @@ impl Headers {
         self.lines
             .iter()
             .filter(move |line| {
-                usize::from(line.name) == name.len() && self.name(**line).eq_ignore_ascii_case(name)
+                // Most names are told apart by their length alone.
+                usize::from(line.name) == name.len()
+                    && self
+                        .bytes(line.name())
+                        .eq_ignore_ascii_case(name.as_bytes())
             })
             .map(|line| self.value(*line))
     }
@@ -224,14 +228,15 @@ impl Headers {
 
     fn name(&self, line: Line) -> &str {
         // Names are tokens, which are ASCII.
-        self.wire
-            .get(line.name())
-            .and_then(|name| std::str::from_utf8(name).ok())
-            .unwrap_or("")
+        std::str::from_utf8(self.bytes(line.name())).unwrap_or("")
     }
 
     fn value(&self, line: Line) -> &[u8] {
-        self.wire.get(line.value()).unwrap_or_default()
+        self.bytes(line.value())
+    }
+
+    fn bytes(&self, range: Range<usize>) -> &[u8] {
+        self.wire.get(range).unwrap_or_default()
     }
 
     /// Adds a line whose parts are known to be valid.

@@ -24,7 +24,7 @@ pub use body::{Body, BodyError, BodyStream, FileRange, Frame};
 pub use connection::{ClientCertificate, ConnectionInfo, Peer, TlsInfo, TlsVersion};
 pub use duplex::{Duplex, Tunnel};
 pub use headers::{Headers, InvalidField};
-pub use request::{Request, RequestParts};
+pub use request::{Head, Request, RequestParts};
 pub use response::{Completion, Outcome, Response};
 pub use service::{Answer, Service, ServiceFactory, service_fn};
 pub use target::{InvalidTarget, Target};

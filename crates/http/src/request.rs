@@ -9,10 +9,24 @@ use crate::grammar::is_host;
 use crate::{Body, ConnectionInfo, Headers, InvalidTarget, Target};
 
 /// A request: head, content, the connection it came over, and what layers attached to it.
-///
-/// One pointer wide, so that passing it down the layers costs nothing.
 pub struct Request {
-    parts: Box<RequestParts>,
+    head: Box<Head>,
+    body: Body,
+    connection: Rc<ConnectionInfo>,
+    extensions: Extensions,
+}
+
+/// The head of a request. A codec makes it where it stays, in a box of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The method.
+    pub method: Method,
+    /// The target; a rewrite replaces it.
+    pub target: Target,
+    /// The protocol version of the request.
+    pub version: Version,
+    /// The field lines.
+    pub headers: Headers,
 }
 
 /// The parts of a [`Request`].
@@ -36,39 +50,79 @@ pub struct RequestParts {
 impl Request {
     /// A request from its parts.
     pub fn new(parts: RequestParts) -> Self {
+        let RequestParts {
+            method,
+            target,
+            version,
+            headers,
+            body,
+            connection,
+            extensions,
+        } = parts;
+        let head = Head {
+            method,
+            target,
+            version,
+            headers,
+        };
         Self {
-            parts: Box::new(parts),
+            extensions,
+            ..Self::from_head(Box::new(head), body, connection)
+        }
+    }
+
+    /// A request as it came over a connection.
+    pub fn from_head(head: Box<Head>, body: Body, connection: Rc<ConnectionInfo>) -> Self {
+        Self {
+            head,
+            body,
+            connection,
+            extensions: Extensions::new(),
         }
     }
 
     /// The request taken apart.
     pub fn into_parts(self) -> RequestParts {
-        *self.parts
+        let Head {
+            method,
+            target,
+            version,
+            headers,
+        } = *self.head;
+        RequestParts {
+            method,
+            target,
+            version,
+            headers,
+            body: self.body,
+            connection: self.connection,
+            extensions: self.extensions,
+        }
     }
 
     /// The method.
     pub fn method(&self) -> &Method {
-        &self.parts.method
+        &self.head.method
     }
 
     /// Changes the method.
     pub fn set_method(&mut self, method: Method) {
-        self.parts.method = method;
+        self.head.method = method;
     }
 
     /// The target.
     pub fn target(&self) -> &Target {
-        &self.parts.target
+        &self.head.target
     }
 
     /// The path as it was sent, percent-encoded.
     pub fn path(&self) -> &str {
-        self.parts.target.path()
+        self.head.target.path()
     }
 
     /// The query without its `?`.
     pub fn query(&self) -> Option<&str> {
-        self.parts.target.query()
+        self.head.target.query()
     }
 
     /// Replaces path and query, as a rewrite does.
@@ -81,55 +135,55 @@ impl Request {
         }
         let authority = self.authority().map(|host| host.to_owned());
         let target = Target::parse(&Method::GET, text)?;
-        if self.parts.target.authority().is_some()
+        if self.head.target.authority().is_some()
             && let Some(host) = authority
         {
             // What the absolute form named stays the authority (RFC 9112 section 3.2.2).
-            let _ = self.parts.headers.try_insert("host", host);
+            let _ = self.head.headers.try_insert("host", host);
         }
-        self.parts.target = target;
+        self.head.target = target;
         Ok(())
     }
 
     /// The protocol version.
     pub fn version(&self) -> Version {
-        self.parts.version
+        self.head.version
     }
 
     /// The field lines.
     pub fn headers(&self) -> &Headers {
-        &self.parts.headers
+        &self.head.headers
     }
 
     /// The field lines to change.
     pub fn headers_mut(&mut self) -> &mut Headers {
-        &mut self.parts.headers
+        &mut self.head.headers
     }
 
     /// The content to read.
     pub fn body_mut(&mut self) -> &mut Body {
-        &mut self.parts.body
+        &mut self.body
     }
 
     /// Takes the content out, leaving none.
     pub fn take_body(&mut self) -> Body {
-        std::mem::take(&mut self.parts.body)
+        std::mem::take(&mut self.body)
     }
 
     /// Cuts the content off with an error once it is longer than `max` bytes.
     pub fn limit_body(&mut self, max: u64) {
         let body = self.take_body();
-        self.parts.body = body.limit(max);
+        self.body = body.limit(max);
     }
 
     /// The connection.
     pub fn connection(&self) -> &Rc<ConnectionInfo> {
-        &self.parts.connection
+        &self.connection
     }
 
     /// Whether the request came over TLS.
     pub fn is_secure(&self) -> bool {
-        self.parts.connection.tls.is_some()
+        self.connection.tls.is_some()
     }
 
     /// `https` or `http`.
@@ -140,41 +194,42 @@ impl Request {
     /// `host [":" port]` that the request is for: from the target if it names one, else from the
     /// `Host` field (RFC 9112 section 3.3).
     pub fn authority(&self) -> Option<&str> {
-        self.parts
+        self.head
             .target
             .authority()
-            .or_else(|| self.parts.headers.get_str("host"))
+            .or_else(|| self.head.headers.get_str("host"))
             .filter(|host| !host.is_empty() && is_host(host))
     }
 
     /// The host of [`Request::authority`] without its port. As it was sent: case is the client's.
     pub fn host(&self) -> Option<&str> {
         let authority = self.authority()?;
-        match authority.strip_prefix('[') {
-            Some(_) => authority.split_inclusive(']').next(),
-            None => authority.split(':').next(),
+        // The port is digits, and an IPv6 address ends with a bracket.
+        match authority.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => Some(host),
+            _ => Some(authority),
         }
     }
 
     /// Values that layers attached.
     pub fn extensions(&self) -> &Extensions {
-        &self.parts.extensions
+        &self.extensions
     }
 
     /// Values that layers attach.
     pub fn extensions_mut(&mut self) -> &mut Extensions {
-        &mut self.parts.extensions
+        &mut self.extensions
     }
 }
 
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request")
-            .field("method", &self.parts.method)
-            .field("target", &self.parts.target)
-            .field("version", &self.parts.version)
-            .field("headers", &self.parts.headers)
-            .field("body", &self.parts.body)
+            .field("method", &self.head.method)
+            .field("target", &self.head.target)
+            .field("version", &self.head.version)
+            .field("headers", &self.head.headers)
+            .field("body", &self.body)
             .finish_non_exhaustive()
     }
 }

@@ -6,7 +6,7 @@ use super::ProtocolError;
 use super::field;
 use super::line::LineReader;
 use crate::grammar::{is_host, is_token, trim};
-use crate::{Headers, Target};
+use crate::{Head, Headers, Target};
 
 /// How large a request head may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,17 +19,12 @@ pub struct HeadLimits {
     pub fields: usize,
 }
 
-/// The head of a request.
+/// A request as far as its head tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestHead {
-    /// The method, any token.
-    pub method: Method,
-    /// The request target.
-    pub target: Target,
-    /// HTTP/1.0 or HTTP/1.1.
-    pub version: Version,
-    /// The field lines. `Host` is there at most once, and is what the target names if it does.
-    pub headers: Headers,
+    /// Request line and field lines. The version is HTTP/1.0 or HTTP/1.1. `Host` is there at most
+    /// once, and is what the target names if it does.
+    pub head: Box<Head>,
     /// Whether content follows and how it is framed.
     pub content: ContentFraming,
     /// The client waits for `100 Continue` before it sends the content.
@@ -54,8 +49,8 @@ pub enum ContentFraming {
 pub(super) struct HeadReader {
     lines: LineReader,
     blank_lines: u8,
-    request_line: Option<(Method, Target, Version)>,
-    headers: Headers,
+    /// There from the request line on.
+    head: Option<Box<Head>>,
     framing: Framing,
 }
 
@@ -101,81 +96,81 @@ impl HeadReader {
         let section = (limits.head_bytes, ProtocolError::HeadTooLarge);
         loop {
             let rest = input.get(consumed..).unwrap_or_default();
-            let line_limit = match self.request_line {
-                Some(_) => section,
-                None => (
-                    limits.target_bytes.saturating_add(Self::AROUND_TARGET),
-                    ProtocolError::TargetTooLong,
-                ),
+            let Some(head) = &mut self.head else {
+                if rest.first().is_some_and(|first| !starts(*first)) {
+                    return Err(ProtocolError::RequestLine);
+                }
+                let most = limits.target_bytes.saturating_add(Self::AROUND_TARGET);
+                let line_limit = (most, ProtocolError::TargetTooLong);
+                let Some((line, bytes)) = self.lines.next(rest, section, line_limit)? else {
+                    return Ok((consumed, None));
+                };
+                consumed = consumed.saturating_add(bytes);
+                if line.is_empty() && self.blank_lines < Self::BLANK_LINES {
+                    self.blank_lines = self.blank_lines.saturating_add(1);
+                } else {
+                    let capacity = rest.len().saturating_sub(bytes).min(Self::FIELDS_CAPACITY);
+                    self.head = Some(self.request_line(line, limits, capacity)?);
+                }
+                continue;
             };
-            if self.request_line.is_none() && rest.first().is_some_and(|first| !starts(*first)) {
-                return Err(ProtocolError::RequestLine);
-            }
-            let Some((line, bytes)) = self.lines.next(rest, section, line_limit)? else {
+            let Some((line, bytes)) = self.lines.next(rest, section, section)? else {
                 return Ok((consumed, None));
             };
             consumed = consumed.saturating_add(bytes);
-            match (&self.request_line, line) {
-                (None, []) if self.blank_lines < Self::BLANK_LINES => {
-                    self.blank_lines = self.blank_lines.saturating_add(1);
-                }
-                (None, _) => {
-                    self.request_line = match request_line(line, limits.target_bytes) {
-                        Err(ProtocolError::Http2Preface) if self.blank_lines > 0 => {
-                            return Err(ProtocolError::Version);
-                        }
-                        parts => Some(parts?),
-                    };
-                    let capacity = rest.len().saturating_sub(bytes);
-                    self.headers = Headers::with_capacity(capacity.min(Self::FIELDS_CAPACITY));
-                }
-                (Some(_), []) => return Ok((consumed, Some(self.finish()?))),
-                (Some(_), _) => self.field_line(line, limits)?,
+            if line.is_empty() {
+                return Ok((consumed, Some(self.finish()?)));
             }
+            let (name, value) = field::split(line)?;
+            if head.headers.len() >= limits.fields {
+                return Err(ProtocolError::TooManyFields);
+            }
+            self.framing.note(name, value)?;
+            head.headers.push(name, trim(value));
         }
     }
 
-    fn field_line(&mut self, line: &[u8], limits: &HeadLimits) -> Result<(), ProtocolError> {
-        let (name, value) = field::split(line)?;
-        if self.headers.len() >= limits.fields {
-            return Err(ProtocolError::TooManyFields);
+    fn request_line(
+        &self,
+        line: &[u8],
+        limits: &HeadLimits,
+        capacity: usize,
+    ) -> Result<Box<Head>, ProtocolError> {
+        match request_line(line, limits.target_bytes) {
+            Err(ProtocolError::Http2Preface) if self.blank_lines > 0 => Err(ProtocolError::Version),
+            Ok((method, target, version)) => Ok(Box::new(Head {
+                method,
+                target,
+                version,
+                headers: Headers::with_capacity(capacity),
+            })),
+            Err(error) => Err(error),
         }
-        self.framing.note(name, value)?;
-        self.headers.push(name, trim(value));
-        Ok(())
     }
 
     /// The head, when its last line was taken.
     fn finish(&mut self) -> Result<ReadHead, ProtocolError> {
-        let Self {
-            request_line,
-            mut headers,
-            framing,
-            ..
-        } = std::mem::take(self);
-        let (method, target, version) = request_line.ok_or(ProtocolError::RequestLine)?;
-        let http11 = version == Version::HTTP_11;
+        let Self { head, framing, .. } = std::mem::take(self);
+        let mut head = head.ok_or(ProtocolError::RequestLine)?;
+        let http11 = head.version == Version::HTTP_11;
         if http11 && !framing.host {
             return Err(ProtocolError::HostMissing);
         }
         let content = framing.content(http11)?;
-        if method == Method::CONNECT && content != ContentFraming::None {
+        if head.method == Method::CONNECT && content != ContentFraming::None {
             return Err(ProtocolError::ConnectContent);
         }
-        if let Some(authority) = target.authority()
-            && headers.get("host") != Some(authority.as_bytes())
+        if let Some(authority) = head.target.authority()
+            && head.headers.get("host") != Some(authority.as_bytes())
         {
             // RFC 9112 section 3.2.2: what the target names is the host, whatever `Host` says.
-            headers.remove("host");
-            headers.push(b"host", authority.as_bytes());
+            head.headers.remove("host");
+            head.headers.push(b"host", authority.as_bytes());
         }
         Ok(ReadHead {
             persistent: !framing.connection_close && (http11 || framing.connection_keep_alive),
             head: RequestHead {
-                method,
-                target,
-                version,
-                headers,
+                head,
                 content,
                 expects_continue: http11
                     && framing.expects_continue

@@ -169,20 +169,20 @@ impl ServerConnection {
         let Some(read) = read else {
             return Ok((consumed, Event::Incomplete));
         };
-        let head = read.head;
+        let request = read.head;
         self.requests = self.requests.saturating_add(1);
-        self.reading = match head.content {
+        self.reading = match request.content {
             ContentFraming::None => Reading::Done,
             ContentFraming::Length(length) => Reading::Length(length),
             ContentFraming::Chunked => Reading::Chunked(Box::default()),
         };
         self.answer = Answer::Due;
-        self.method = head.method.clone();
-        self.version = head.version;
-        self.upgrade = head.upgrade;
-        self.awaits_continue = head.expects_continue;
+        self.method = request.head.method.clone();
+        self.version = request.head.version;
+        self.upgrade = request.upgrade;
+        self.awaits_continue = request.expects_continue;
         self.persistent &= read.persistent;
-        Ok((consumed, Event::Request(head)))
+        Ok((consumed, Event::Request(request)))
     }
 
     /// Whether the connection is between requests and nothing of the next head came: it is idle,

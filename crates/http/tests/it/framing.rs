@@ -530,6 +530,6 @@ fn takes_what_is_behind_the_final_chunk_for_the_next_request() {
     assert_eq!(first.content, b"hello");
     let trailers = first.trailers.as_ref().unwrap();
     assert_eq!(trailers.wire(), b"x-sum: 1\r\n");
-    assert_eq!(second.head.target.as_str(), "/next");
+    assert_eq!(second.head.head.target.as_str(), "/next");
     assert_eq!(transcript.error, Some(ProtocolError::RequestLine));
 }

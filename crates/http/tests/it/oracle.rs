@@ -180,12 +180,12 @@ fn by_us(input: &[u8]) -> Vec<Seen> {
         .filter(|request| request.complete)
         .map(|request| {
             Seen::new(
-                request.head.method.as_str(),
+                request.head.head.method.as_str(),
                 (
-                    request.head.target.authority().unwrap_or_default(),
-                    request.head.target.path_and_query(),
+                    request.head.head.target.authority().unwrap_or_default(),
+                    request.head.head.target.path_and_query(),
                 ),
-                request.head.headers.iter(),
+                request.head.head.headers.iter(),
                 request.content,
             )
         })

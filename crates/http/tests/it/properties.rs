@@ -124,10 +124,11 @@ proptest! {
             return Err(TestCaseError::fail(format!("{transcript:?}")));
         };
         prop_assert!(read.complete);
-        prop_assert_eq!(read.head.method.as_str(), &request.method);
-        prop_assert_eq!(read.head.target.as_str(), &request.target);
-        prop_assert_eq!(read.head.version, Version::HTTP_11);
+        prop_assert_eq!(read.head.head.method.as_str(), &request.method);
+        prop_assert_eq!(read.head.head.target.as_str(), &request.target);
+        prop_assert_eq!(read.head.head.version, Version::HTTP_11);
         let fields: Vec<_> = read
+            .head
             .head
             .headers
             .iter()

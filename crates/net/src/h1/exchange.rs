@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use apus_http::h1::{BodyFraming, ContentFraming, Event, RequestHead, ServerConnection};
 use apus_http::{
-    Answer, Body, BodyError, Completion, Frame, Method, Outcome, Request, RequestParts, Response,
-    StatusCode,
+    Answer, Body, BodyError, Completion, Frame, Method, Outcome, Request, Response, StatusCode,
 };
 
 use super::content::Content;
@@ -40,30 +39,22 @@ pub(super) struct Incoming {
 
 impl Connection<'_> {
     /// Answers one request; tells when it was the last one.
-    pub(super) async fn exchange(&mut self, head: RequestHead) -> io::Result<Option<End>> {
+    pub(super) async fn exchange(&mut self, request: RequestHead) -> io::Result<Option<End>> {
         // The time for the head is over, and nobody may take the connection for idle.
         self.place.untimed();
-        let (mut incoming, body) = match head.content {
+        let (mut incoming, body) = match request.content {
             ContentFraming::None => (None, Body::Empty),
             ContentFraming::Length(length) => {
-                let (incoming, body) = Incoming::new(Some(length), head.expects_continue);
+                let (incoming, body) = Incoming::new(Some(length), request.expects_continue);
                 (Some(incoming), body)
             }
             ContentFraming::Chunked => {
-                let (incoming, body) = Incoming::new(None, head.expects_continue);
+                let (incoming, body) = Incoming::new(None, request.expects_continue);
                 (Some(incoming), body)
             }
         };
-        let connect = head.method == Method::CONNECT;
-        let request = Request::new(RequestParts {
-            method: head.method,
-            target: head.target,
-            version: head.version,
-            headers: head.headers,
-            body,
-            connection: Rc::clone(&self.info),
-            extensions: Default::default(),
-        });
+        let connect = request.head.method == Method::CONNECT;
+        let request = Request::from_head(request.head, body, Rc::clone(&self.info));
         let service = self.listener.service();
         let answer = catch_unwind(AssertUnwindSafe(|| service.call(request)));
         let response = match answer {
