@@ -147,6 +147,8 @@ impl<'a> Connection<'a> {
             };
             self.worker.counters.requests.add(1);
             self.requests += 1;
+            // A reload may have changed them since the last request.
+            self.limits = self.worker.limits();
             if let Some(end) = self.exchange(head).await? {
                 return Ok(end);
             }

@@ -113,6 +113,28 @@ fn a_file_that_became_shorter_cuts_the_connection() {
 }
 
 #[test]
+fn sends_no_content_to_head_whatever_its_kind() {
+    let shared = file(&content(70_000));
+    let (server, told) = observed(move |path| match path {
+        "/file" => range(&shared, 0, 70_000),
+        "/stream" => ready_frames(None, vec![data("12345")]),
+        _ => Body::from("text"),
+    });
+    let mut client = server.connect();
+    for (path, length) in [
+        ("/file", Some("70000")),
+        ("/stream", None),
+        ("/text", Some("4")),
+    ] {
+        client.send(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let head = client.read_head_response();
+        assert_eq!(head.field("content-length"), length, "{path}");
+        assert_eq!(body_and(&told), (0, Outcome::Complete));
+    }
+    assert_eq!(client.get("/text").text(), "text");
+}
+
+#[test]
 fn streams_frames_and_trailers_in_chunks() {
     let shared = file(b"from a file ");
     let server = Server::start(service(move |_| {

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use apus_http::{Answer, ServiceFactory};
-use apus_net::Plan;
+use apus_net::{Limits, Plan};
 
 use crate::harness::{
     Client, PATIENCE, Server, connect, eventually, listener, local, ok, plan, service,
@@ -80,6 +80,28 @@ fn no_request_fails_while_plans_change() {
         (totals.refused, totals.bad_requests, totals.panics),
         (0, 0, 0)
     );
+}
+
+#[test]
+fn an_open_connection_meets_the_limits_of_the_new_plan() {
+    let server = Server::start(versioned(1));
+    let mut client = server.connect();
+    assert_eq!(client.get("/").field("connection"), None);
+    let limits = Limits {
+        requests_per_connection: 1,
+        ..Limits::default()
+    };
+    let new = Plan {
+        limits,
+        ..plan(vec![listener(local(), versioned(2))])
+    };
+    server.engine.reload(new).unwrap();
+    let received = client.get("/");
+    assert_eq!(
+        (received.text().as_str(), received.field("connection")),
+        ("2", Some("close"))
+    );
+    client.assert_closed();
 }
 
 #[test]
