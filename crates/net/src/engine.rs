@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::counters::{Counters, Totals, WorkerStatus};
@@ -25,6 +26,8 @@ struct Shared {
     state: Mutex<State>,
     all: Arc<OpenConnections>,
     ended: watch::Sender<usize>,
+    /// The cores that this process may use.
+    cores: CpuSet,
 }
 
 struct State {
@@ -76,13 +79,16 @@ impl Engine {
             }),
             all: Arc::default(),
             ended,
+            cores: sched_getaffinity(None).unwrap_or_default(),
         });
         let engine = Self {
             shared,
             ended: receiver,
         };
         let mut state = engine.shared.lock();
-        let cores = cores();
+        let cores: Vec<_> = (0..CpuSet::MAX_CPU)
+            .filter(|core| engine.shared.cores.is_set(*core))
+            .collect();
         for index in 0..state.plan.workers.get() {
             let core = cores.get(index % cores.len().max(1)).copied();
             let counters = Arc::new(Counters::default());
@@ -274,6 +280,7 @@ fn spawn(
         commands,
     };
     let shared = Arc::clone(shared);
+    let all_cores = shared.cores;
     thread::Builder::new()
         .name(format!("apus-worker-{index}"))
         .spawn(move || {
@@ -282,8 +289,12 @@ fn spawn(
             }
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
-                // Cold files and compression; they must not crowd out the workers.
+                // Cold files and compression; they must not crowd out the workers, and would inherit
+                // the one core of theirs.
                 .max_blocking_threads(8)
+                .on_thread_start(move || {
+                    let _ = sched_setaffinity(None, &all_cores);
+                })
                 .thread_keep_alive(Duration::from_secs(10))
                 .build_local(Default::default());
             let ended = match runtime {
@@ -335,21 +346,10 @@ fn replace(shared: &Arc<Shared>, index: usize) {
     }
 }
 
-/// The cores that this process may use.
-fn cores() -> Vec<usize> {
-    rustix::thread::sched_getaffinity(None)
-        .map(|set| {
-            (0..rustix::thread::CpuSet::MAX_CPU)
-                .filter(|core| set.is_set(*core))
-                .collect()
-        })
-        .unwrap_or_default()
-}
-
 fn pin(core: usize) {
-    let mut set = rustix::thread::CpuSet::new();
+    let mut set = CpuSet::new();
     set.set(core);
-    if let Err(error) = rustix::thread::sched_setaffinity(None, &set) {
+    if let Err(error) = sched_setaffinity(None, &set) {
         tracing::debug!(core, %error, "a worker is not pinned to its core");
     }
 }

@@ -26,3 +26,5 @@ mod reload;
 mod tls;
 #[cfg(test)]
 mod tunnels;
+#[cfg(test)]
+mod workers;

@@ -1,0 +1,45 @@
+//! Workers: each pinned to a core of its own, and what blocks kept away from them.
+
+use std::num::NonZeroUsize;
+
+use apus_http::Answer;
+use apus_net::Plan;
+use rustix::thread::sched_getaffinity;
+
+use crate::harness::{Server, listener, local, ok, plan, service};
+
+/// Answers with the number of cores of the worker, and of a thread that may block.
+fn cores() -> std::sync::Arc<dyn apus_http::ServiceFactory> {
+    service(|_| {
+        Answer::later(async {
+            let count = || sched_getaffinity(None).unwrap().count();
+            let blocking = tokio::task::spawn_blocking(count).await.unwrap();
+            ok(format!("{} {blocking}", count()))
+        })
+    })
+}
+
+#[test]
+fn a_worker_has_one_core_and_its_blocking_threads_have_all() {
+    let server = Server::start(cores());
+    let all = sched_getaffinity(None).unwrap().count();
+    assert_eq!(server.connect().get("/").text(), format!("1 {all}"));
+}
+
+#[test]
+fn workers_are_spread_over_the_cores() {
+    let server = Server::run(Plan {
+        workers: NonZeroUsize::new(2).unwrap(),
+        ..plan(vec![listener(local(), cores())])
+    });
+    let cores: Vec<_> = server
+        .engine
+        .status()
+        .workers
+        .iter()
+        .map(|worker| worker.core.expect("a core"))
+        .collect();
+    let several = sched_getaffinity(None).unwrap().count() > 1;
+    assert_eq!(cores[0] != cores[1], several);
+    server.assert_serves();
+}
