@@ -59,7 +59,8 @@ Examples:
   apus serve public                    a folder, at http://127.0.0.1:8080/ or the next free port
   apus serve public --listen 80        for everybody, on port 80
   apus serve public --tls              also https://localhost:8443/ with a local certificate
-  apus serve /etc/apus/apus.toml --workers 2")]
+  apus serve /etc/apus/apus.toml --workers 2
+  apus serve site/apus.toml --tls      local certificates for sites that name none")]
     Serve(Serve),
     /// Report every mistake of a configuration, with its place
     ///
@@ -72,6 +73,9 @@ Examples:
         /// The configuration [default: ./apus.toml]
         #[arg(value_hint = ValueHint::FilePath)]
         file: Option<PathBuf>,
+        /// For a server that is started with --tls: sites need not name a certificate
+        #[arg(long)]
+        tls: bool,
         /// Report in JSON
         #[arg(long)]
         json: bool,
@@ -130,10 +134,12 @@ pub(crate) struct Serve {
     /// Worker threads, in place of what the configuration says [default: one per core]
     #[arg(long, value_name = "N")]
     pub(crate) workers: Option<NonZeroUsize>,
-    /// Serve a folder over HTTPS too, with a certificate of a local authority
+    /// Serve over HTTPS with certificates of a local authority
     ///
-    /// The authority is made once, in ~/.local/share/apus/ca. With --listen, that address speaks
-    /// HTTPS; without, HTTP stays at its port and HTTPS is at 127.0.0.1:8443.
+    /// The authority is made once, in ~/.local/share/apus/ca. A folder is served over HTTPS too:
+    /// with --listen, that address speaks HTTPS; without, HTTP stays at its port and HTTPS is at
+    /// 127.0.0.1:8443. Of a configuration, the sites with `listen_tls` that name no certificate
+    /// get one.
     #[arg(long)]
     pub(crate) tls: bool,
     /// Show the first address in the browser

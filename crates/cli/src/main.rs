@@ -57,7 +57,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<Result<(), Failed>, Refused> {
     match command {
         Command::Serve(arguments) => run_serve(arguments),
-        Command::Check { file, json } => run_check(file, json),
+        Command::Check { file, tls, json } => run_check(file, tls, json),
         Command::Reload(running) => run_ask(&running, control::Request::Reload),
         Command::Stop(running) => run_ask(&running, control::Request::Stop),
         Command::Status(running) => run_ask(&running, control::Request::Status),
@@ -78,19 +78,14 @@ fn find(source: Option<&Path>) -> Result<Source, Refused> {
 
 fn run_serve(arguments: Serve) -> Result<Result<(), Failed>, Refused> {
     let source = find(arguments.source.as_deref())?;
-    if let Source::File(path) = &source {
-        for (option, is_given) in [
-            ("--listen", arguments.listen.is_some()),
-            ("--tls", arguments.tls),
-        ] {
-            if is_given {
-                return Err(Refused::Misused(format!(
-                    "{option} is for a folder, and {} is a configuration; say it there, with \
-                     `listen`, `listen_tls` and `[sites.tls]`",
-                    path.display()
-                )));
-            }
-        }
+    if let Source::File(path) = &source
+        && arguments.listen.is_some()
+    {
+        return Err(Refused::Misused(format!(
+            "--listen is for a folder, and {} is a configuration; say it there, with `listen` and \
+             `listen_tls`",
+            path.display()
+        )));
     }
     let options = ServeOptions {
         source,
@@ -107,9 +102,9 @@ fn run_serve(arguments: Serve) -> Result<Result<(), Failed>, Refused> {
     })
 }
 
-fn run_check(file: Option<PathBuf>, json: bool) -> Result<Result<(), Failed>, Refused> {
+fn run_check(file: Option<PathBuf>, tls: bool, json: bool) -> Result<Result<(), Failed>, Refused> {
     let file = file.unwrap_or_else(|| apus_server::DEFAULT_FILE.into());
-    let (diagnostics, is_good) = match check(&file) {
+    let (diagnostics, is_good) = match check(&file, tls) {
         Ok(warnings) => (warnings, true),
         Err(mistakes) => (mistakes, false),
     };

@@ -14,8 +14,8 @@ use apus_http::{
 use apus_net::{ListenAddress, Listener};
 use serde_json::json;
 
-use crate::folder::ListenArgument;
-use crate::load::{LoadError, Loader};
+use crate::folder::{FolderSite, ListenArgument};
+use crate::load::{Certificates, LoadError, Loader};
 use crate::source::Source;
 
 /// A request to explain.
@@ -69,7 +69,8 @@ pub fn explain(source: Source, question: &Question) -> Result<Explanation, Expla
     let url = Url::parse(&question.url)?;
     // A folder is asked about as if it were served where the URL leads.
     let listen = ListenArgument::Port(url.port.unwrap_or(url.default_port()));
-    let loader = Loader::new(source, Some(listen), url.is_secure, None);
+    let folder = FolderSite::new(Some(listen), url.is_secure);
+    let loader = Loader::new(source, folder, Certificates::Passing, None);
     let loaded = loader.load(None).map_err(ExplainError::Load)?;
     let listener = url.listener(&loaded.plan.listeners)?;
     let trace = Trace::default();

@@ -2,10 +2,7 @@
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::Path;
 use std::str::FromStr;
-
-use crate::local_ca::{LocalCa, LocalCaError, LocalCertificate};
 
 /// Where a folder is served by default.
 const PORT: u16 = 8080;
@@ -91,30 +88,14 @@ impl FolderSite {
         }
     }
 
-    /// Makes or finds the certificate, if TLS is served.
-    pub(crate) fn certificate(&self) -> Result<Option<LocalCertificate>, LocalCaError> {
-        let Some(listen) = &self.listen_tls else {
-            return Ok(None);
-        };
-        let host = match listen {
-            ListenArgument::Address(address) => Some(address.ip().to_string()),
-            _ => None,
-        };
-        LocalCa::of_user()?.certificate(host.as_deref()).map(Some)
-    }
-
-    /// The configuration that serves `folder`; the certificate's file is named in it.
-    pub(crate) fn configuration(&self, folder: &str, certificate: Option<&Path>) -> String {
+    /// The configuration that serves `folder`. It names no certificate.
+    pub(crate) fn configuration(&self, folder: &str) -> String {
         let mut text = format!("[[sites]]\nroot = {}\nlisting = true\n", quoted(folder));
         if let Some(listen) = &self.listen {
             text += &format!("listen = [{}]\n", written(listen));
         }
-        if let (Some(listen), Some(pem)) = (&self.listen_tls, certificate) {
-            let pem = quoted(&pem.to_string_lossy());
-            text += &format!(
-                "listen_tls = [{}]\n[sites.tls]\ncert = {pem}\nkey = {pem}\n",
-                written(listen)
-            );
+        if let Some(listen) = &self.listen_tls {
+            text += &format!("listen_tls = [{}]\n", written(listen));
         }
         text
     }
@@ -168,7 +149,7 @@ mod tests {
     #[test]
     fn no_name_of_a_folder_is_taken_for_more() {
         let site = FolderSite::new(Some(ListenArgument::Port(0)), false);
-        let text = site.configuration("/a\"\n${HOME}", None);
+        let text = site.configuration("/a\"\n${HOME}");
         let table: toml::Table = text.parse().unwrap();
         assert_eq!(table["sites"][0]["root"].as_str(), Some("/a\"\n$${HOME}"));
     }

@@ -1,6 +1,7 @@
 //! From a source to what the engine runs: the configuration is read, and everything that it names
 //! is opened, before any of it takes over.
 
+use std::cell::RefCell;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
@@ -11,15 +12,29 @@ use crate::access_log::AccessLogs;
 use crate::assemble::assemble;
 use crate::config::{self, Diagnostics, LogLevel};
 use crate::control::socket_path;
-use crate::folder::{FolderSite, ListenArgument};
-use crate::local_ca::{LocalCaError, LocalCertificate};
+use crate::folder::FolderSite;
+use crate::local_ca::{LocalCa, LocalCaError, LocalCertificate, passing_certificate};
 use crate::source::Source;
 
 /// Reads a source, and again for each reload.
 pub(crate) struct Loader {
     source: Source,
     folder: FolderSite,
+    certificates: Certificates,
     workers: Option<NonZeroUsize>,
+    /// The hosts of each local certificate that was served last.
+    certified: RefCell<Vec<Vec<String>>>,
+}
+
+/// What a site has that listens with TLS and names no certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Certificates {
+    /// None; that is a mistake.
+    Named,
+    /// One of the local authority.
+    Local,
+    /// One that lies in no file, as nothing is served with it.
+    Passing,
 }
 
 /// All that a source says, ready to run.
@@ -27,24 +42,26 @@ pub(crate) struct Loaded {
     pub(crate) plan: apus_net::Plan,
     pub(crate) control_socket: Option<PathBuf>,
     pub(crate) log_level: &'static str,
-    /// The local certificate, if one is served.
-    pub(crate) certificate: Option<LocalCertificate>,
+    /// The local certificates that are served.
+    pub(crate) local_certificates: Vec<LocalCertificate>,
     /// What works, but not as somebody may think.
     pub(crate) warnings: Diagnostics,
 }
 
 impl Loader {
-    /// A loader of `source`; the other arguments are for a folder, as on the command line.
+    /// A loader of `source`; `folder` says how to serve it if it is one.
     pub(crate) fn new(
         source: Source,
-        listen: Option<ListenArgument>,
-        tls: bool,
+        folder: FolderSite,
+        certificates: Certificates,
         workers: Option<NonZeroUsize>,
     ) -> Self {
         Self {
             source,
-            folder: FolderSite::new(listen, tls),
+            folder,
+            certificates,
             workers,
+            certified: RefCell::default(),
         }
     }
 
@@ -54,9 +71,27 @@ impl Loader {
 
     /// Reads the source as it is now. Without `access_logs` no log file is opened, nor made.
     pub(crate) fn load(&self, access_logs: Option<&AccessLogs>) -> Result<Loaded, LoadError> {
-        let (mut config, certificate) = match &self.source {
-            Source::File(path) => (config::load(path).map_err(LoadError::mistakes)?, None),
-            Source::Folder(path) => self.folder_configuration(path)?,
+        let made = RefCell::new(Vec::new());
+        let failure = RefCell::new(None);
+        let make = |hosts: &[String]| match self.certificates.make(hosts) {
+            Ok((pem, certificate)) => {
+                made.borrow_mut()
+                    .extend(certificate.map(|made| (hosts.to_vec(), made)));
+                Ok(pem)
+            }
+            Err(error) => {
+                let text = error.to_string();
+                failure.replace(Some(error));
+                Err(text)
+            }
+        };
+        let read = match self.certificates {
+            Certificates::Named => self.read(None),
+            Certificates::Local | Certificates::Passing => self.read(Some(&make)),
+        };
+        let mut config = match (read, failure.take()) {
+            (Err(LoadError::Mistakes(_)), Some(error)) => return Err(LoadError::LocalCa(error)),
+            (read, _) => read?,
         };
         if let Some(workers) = self.workers {
             config.global.workers = workers;
@@ -71,42 +106,60 @@ impl Loader {
             }
         };
         let plan = plan.map_err(LoadError::Open)?;
+        let (hosts, local_certificates) = made.into_inner().into_iter().unzip();
+        self.certified.replace(hosts);
         Ok(Loaded {
             plan,
             control_socket: config.global.control_socket,
             log_level: level(config.global.log_level),
-            certificate,
+            local_certificates,
             warnings: config.warnings,
         })
     }
 
-    fn folder_configuration(
+    fn read(
         &self,
-        path: &Path,
-    ) -> Result<(config::Plan, Option<LocalCertificate>), LoadError> {
+        local_certificates: Option<config::LocalCertificates<'_>>,
+    ) -> Result<config::Plan, LoadError> {
+        let path = match &self.source {
+            Source::File(path) => {
+                return config::load_with(path, local_certificates).map_err(LoadError::mistakes);
+            }
+            Source::Folder(path) => path,
+        };
         let name = path
             .to_str()
             .ok_or_else(|| LoadError::NotUtf8(path.to_owned()))?;
-        let certificate = self.folder.certificate().map_err(LoadError::LocalCa)?;
-        let pem = certificate
-            .as_ref()
-            .map(|certificate| certificate.pem_file.as_path());
-        let text = self.folder.configuration(name, pem);
-        let config = config::parse_str(&text, "what the command line says", path, &|_| None)
-            .map_err(LoadError::mistakes)?;
-        Ok((config, certificate))
+        let text = self.folder.configuration(name);
+        config::parse_with(
+            &text,
+            "what the command line says",
+            path,
+            local_certificates,
+        )
+        .map_err(LoadError::mistakes)
     }
 
-    /// Makes a new local certificate if the one that is served is about to expire; tells whether
-    /// it has.
-    pub(crate) fn renew_certificate(&self) -> Result<bool, LocalCaError> {
-        match &self.source {
-            Source::File(_) => Ok(false),
-            Source::Folder(_) => {
-                let certificate = self.folder.certificate()?;
-                Ok(certificate.is_some_and(|certificate| certificate.is_new))
-            }
+    /// Makes those local certificates anew that are about to expire; tells whether there were any.
+    pub(crate) fn renew_certificates(&self) -> Result<bool, LocalCaError> {
+        let mut has_new = false;
+        for hosts in &*self.certified.borrow() {
+            has_new |= LocalCa::of_user()?.certificate(hosts)?.is_new;
         }
+        Ok(has_new)
+    }
+}
+
+impl Certificates {
+    /// A certificate with its key, PEM, and where it lies.
+    fn make(self, hosts: &[String]) -> Result<(Vec<u8>, Option<LocalCertificate>), LocalCaError> {
+        if self == Self::Passing {
+            return Ok((passing_certificate(hosts)?.into_bytes(), None));
+        }
+        let certificate = LocalCa::of_user()?.certificate(hosts)?;
+        let pem = fs::read(&certificate.pem_file)
+            .map_err(|error| LocalCaError::Io(certificate.pem_file.clone(), error))?;
+        Ok((pem, Some(certificate)))
     }
 }
 
@@ -120,12 +173,22 @@ fn level(level: LogLevel) -> &'static str {
     }
 }
 
-/// Reads a configuration and tells everything there is to say about it.
+/// Reads a configuration and tells everything there is to say about it; with `tls`, for a server
+/// that is started with local certificates.
 ///
 /// # Errors
 /// Its mistakes.
-pub fn check(file: &Path) -> Result<Diagnostics, Diagnostics> {
-    config::load(file).map(|plan| plan.warnings)
+pub fn check(file: &Path, tls: bool) -> Result<Diagnostics, Diagnostics> {
+    let local_certificates: Option<config::LocalCertificates<'_>> =
+        if tls { Some(&passing) } else { None };
+    config::load_with(file, local_certificates).map(|plan| plan.warnings)
+}
+
+/// A certificate to look at a configuration with.
+fn passing(hosts: &[String]) -> Result<Vec<u8>, String> {
+    passing_certificate(hosts)
+        .map(String::into_bytes)
+        .map_err(|error| error.to_string())
 }
 
 /// The control socket of the server that was started with `source`, as far as its configuration
@@ -133,7 +196,7 @@ pub fn check(file: &Path) -> Result<Diagnostics, Diagnostics> {
 pub fn control_socket_of(source: &Source) -> PathBuf {
     let named = match source {
         Source::Folder(_) => None,
-        Source::File(path) => match config::load(path) {
+        Source::File(path) => match config::load_with(path, Some(&passing)) {
             Ok(plan) => plan.global.control_socket,
             // A file with mistakes must not keep anybody from stopping the server.
             Err(_) => named_socket(path),

@@ -15,6 +15,9 @@ use rustix::fs::FlockOperation;
 use time::{Duration, OffsetDateTime};
 use x509_parser::prelude::{FromDer, GeneralName, ParsedExtension, X509Certificate};
 
+/// What every certificate is for.
+const ALWAYS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
 const ROOT_LIFETIME: Duration = Duration::days(3650);
 const LEAF_LIFETIME: Duration = Duration::days(90);
 
@@ -67,21 +70,21 @@ impl LocalCa {
         }
     }
 
-    /// A certificate for `host`, this machine's name, `localhost` and the loopback addresses: the
-    /// one that was made before, unless it is about to expire.
+    /// A certificate for `hosts` (names and addresses), this machine's name, `localhost` and the
+    /// loopback addresses: the one that was made before, unless it is about to expire.
     ///
     /// # Errors
     /// The folder cannot be written, or what is in it is not what this made.
-    pub fn certificate(&self, host: Option<&str>) -> Result<LocalCertificate, LocalCaError> {
-        self.certificate_at(host, OffsetDateTime::now_utc())
+    pub fn certificate(&self, hosts: &[String]) -> Result<LocalCertificate, LocalCaError> {
+        self.certificate_at(hosts, OffsetDateTime::now_utc())
     }
 
     fn certificate_at(
         &self,
-        host: Option<&str>,
+        hosts: &[String],
         now: OffsetDateTime,
     ) -> Result<LocalCertificate, LocalCaError> {
-        let names = names(host);
+        let names = names(hosts);
         let failed = |error| LocalCaError::Io(self.folder.clone(), error);
         fs::DirBuilder::new()
             .recursive(true)
@@ -91,7 +94,7 @@ impl LocalCa {
         // Whoever comes second finds what the first has made.
         let _locked = lock(&self.folder.join("lock")).map_err(failed)?;
         let (root, root_pem, is_new_root) = self.root(now)?;
-        let pem_file = self.folder.join(format!("{}.pem", file_stem(host)));
+        let pem_file = self.folder.join(format!("{}.pem", file_stem(&names)));
         let mut certificate = LocalCertificate {
             root_file: self.root_file(),
             is_new: false,
@@ -154,6 +157,17 @@ impl LocalCa {
     }
 }
 
+/// A certificate for `hosts` with its key, PEM, that signs itself and lies in no file: for what looks
+/// at a configuration and serves nothing.
+///
+/// # Errors
+/// A name is none that a certificate can have.
+pub(crate) fn passing_certificate(hosts: &[String]) -> Result<String, LocalCaError> {
+    let key = KeyPair::generate()?;
+    let cert = leaf_params(names(hosts), OffsetDateTime::now_utc())?.self_signed(&key)?;
+    Ok(cert.pem() + &key.serialize_pem())
+}
+
 impl LocalCertificate {
     /// What the user has to do for browsers and other programs to trust the certificate.
     pub fn how_to_trust(&self) -> String {
@@ -172,14 +186,14 @@ impl LocalCertificate {
 }
 
 /// The names of a certificate: what was asked for and what always leads to this machine.
-fn names(host: Option<&str>) -> Vec<String> {
+fn names(hosts: &[String]) -> Vec<String> {
     let machine = rustix::system::uname()
         .nodename()
         .to_str()
         .map(str::to_ascii_lowercase)
         .unwrap_or_default();
-    let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
-    for name in host.into_iter().chain([machine.as_str()]) {
+    let mut names: Vec<String> = ALWAYS.map(str::to_owned).into();
+    for name in hosts.iter().chain([&machine]) {
         let name = name.trim_matches(['[', ']']).to_ascii_lowercase();
         // A wildcard address is no name that anybody connects to.
         let is_useful = !matches!(name.as_str(), "" | "0.0.0.0" | "::") && is_name(&name);
@@ -196,11 +210,18 @@ fn is_name(text: &str) -> bool {
     })
 }
 
-fn file_stem(host: Option<&str>) -> String {
-    names(host)
-        .get(3)
-        .map(|name| format!("local-{}", name.replace(['*', ':'], "_")))
-        .unwrap_or_else(|| "local".to_owned())
+/// The name of the file for a certificate with these names: readable, and another for other names.
+fn file_stem(names: &[String]) -> String {
+    // FNV-1a, for a name that stays from release to release.
+    let hash = names
+        .iter()
+        .flat_map(|name| name.bytes().chain([b' ']))
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+    let first = names.get(ALWAYS.len()).map_or("local", String::as_str);
+    let first: String = first.replace(['*', ':'], "_").chars().take(64).collect();
+    format!("{first}-{hash:016x}")
 }
 
 fn root_params(now: OffsetDateTime) -> CertificateParams {
@@ -227,6 +248,12 @@ fn leaf(
     names: Vec<String>,
     now: OffsetDateTime,
 ) -> Result<String, LocalCaError> {
+    let key = KeyPair::generate()?;
+    let cert = leaf_params(names, now)?.signed_by(&key, root)?;
+    Ok(cert.pem() + &key.serialize_pem())
+}
+
+fn leaf_params(names: Vec<String>, now: OffsetDateTime) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(names)?;
     params.distinguished_name = rcgen::DistinguishedName::new();
     params
@@ -237,9 +264,7 @@ fn leaf(
     params.use_authority_key_identifier_extension = true;
     params.not_before = now - BACKDATED;
     params.not_after = now + LEAF_LIFETIME;
-    let key = KeyPair::generate()?;
-    let cert = params.signed_by(&key, root)?;
-    Ok(cert.pem() + &key.serialize_pem())
+    Ok(params)
 }
 
 /// Whether a certificate that was kept is by this root, for these names, and lives long enough.
@@ -425,30 +450,30 @@ mod tests {
     fn makes_the_root_once_and_keeps_its_keys_private() {
         let home = tempfile::tempdir().unwrap();
         let ca = LocalCa::in_folder(home.path().join("apus/ca"));
-        let first = ca.certificate(Some("dev.example")).unwrap();
+        let first = ca.certificate(&["dev.example".to_owned()]).unwrap();
         assert!(first.is_new && first.is_new_root);
         let root = fs::read(&first.root_file).unwrap();
         assert_eq!(mode(&ca.folder), 0o700);
         assert_eq!(mode(&ca.folder.join("root.key")), 0o600);
         assert_eq!(mode(&first.pem_file), 0o600);
 
-        let second = ca.certificate(Some("dev.example")).unwrap();
+        let second = ca.certificate(&["dev.example".to_owned()]).unwrap();
         assert!(!second.is_new && !second.is_new_root);
-        let other = ca.certificate(Some("other.example")).unwrap();
+        let other = ca.certificate(&["other.example".to_owned()]).unwrap();
         assert!(other.is_new && other.pem_file != first.pem_file);
         assert_eq!(fs::read(&first.root_file).unwrap(), root);
     }
 
     #[test]
     fn names_what_leads_to_this_machine() {
-        let names = names(Some("[::]"));
+        let names = names(&["[::]".to_owned()]);
         assert!(
             ["localhost", "127.0.0.1", "::1"]
                 .iter()
                 .all(|name| names.iter().any(|n| n == name))
         );
         assert!(!names.iter().any(|name| name == "::"));
-        assert!(super::names(Some("Dev.Example")).contains(&"dev.example".to_owned()));
+        assert!(super::names(&["Dev.Example".to_owned()]).contains(&"dev.example".to_owned()));
     }
 
     #[test]
@@ -456,14 +481,14 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let ca = LocalCa::in_folder(home.path());
         let now = OffsetDateTime::now_utc();
-        let first = ca.certificate_at(None, now).unwrap();
+        let first = ca.certificate_at(&[], now).unwrap();
         let before = fs::read(&first.pem_file).unwrap();
         assert!(
-            !ca.certificate_at(None, now + Duration::days(50))
+            !ca.certificate_at(&[], now + Duration::days(50))
                 .unwrap()
                 .is_new
         );
-        let renewed = ca.certificate_at(None, now + Duration::days(61)).unwrap();
+        let renewed = ca.certificate_at(&[], now + Duration::days(61)).unwrap();
         assert!(renewed.is_new && !renewed.is_new_root);
         assert_ne!(fs::read(&renewed.pem_file).unwrap(), before);
     }
@@ -474,7 +499,7 @@ mod tests {
         let ca = LocalCa::in_folder(home.path());
         let new_roots: usize = std::thread::scope(|scope| {
             let made: Vec<_> = (0..4)
-                .map(|_| scope.spawn(|| ca.certificate(None).unwrap().is_new_root))
+                .map(|_| scope.spawn(|| ca.certificate(&[]).unwrap().is_new_root))
                 .collect();
             made.into_iter()
                 .map(|made| usize::from(made.join().unwrap()))
@@ -489,14 +514,11 @@ mod tests {
         fs::write(home.path().join("root.pem"), "mine").unwrap();
         let ca = LocalCa::in_folder(home.path());
         assert!(matches!(
-            ca.certificate(None),
+            ca.certificate(&[]),
             Err(LocalCaError::KeyMissing(_))
         ));
         fs::write(home.path().join("root.key"), "mine").unwrap();
-        assert!(matches!(
-            ca.certificate(None),
-            Err(LocalCaError::Foreign(_))
-        ));
+        assert!(matches!(ca.certificate(&[]), Err(LocalCaError::Foreign(_))));
         assert_eq!(fs::read(home.path().join("root.pem")).unwrap(), b"mine");
     }
 }

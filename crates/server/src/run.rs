@@ -20,8 +20,8 @@ use tracing::{error, info, warn};
 use crate::access_log::{AccessLogs, WriterHandle};
 use crate::control::{ControlError, ControlSocket, Exchange, Request, Response, socket_path};
 use crate::descriptors;
-use crate::folder::ListenArgument;
-use crate::load::{LoadError, Loaded, Loader};
+use crate::folder::{FolderSite, ListenArgument};
+use crate::load::{Certificates, LoadError, Loaded, Loader};
 use crate::logging::{Logging, LoggingError};
 use crate::source::Source;
 
@@ -40,7 +40,8 @@ pub struct ServeOptions {
     pub listen: Option<ListenArgument>,
     /// Worker threads, in place of what the configuration says.
     pub workers: Option<NonZeroUsize>,
-    /// Whether a folder is served with a certificate of the local authority.
+    /// Whether a folder is served with TLS too, and sites that listen with TLS and name no certificate
+    /// have one of the local authority.
     pub tls: bool,
     /// Whether the first address is shown in the browser.
     pub open: bool,
@@ -109,12 +110,17 @@ enum Event {
 impl Server {
     fn start(options: ServeOptions) -> Result<Self, ServeError> {
         let (access_logs, writer) = AccessLogs::new();
-        let loader = Loader::new(options.source, options.listen, options.tls, options.workers);
+        let certificates = match options.tls {
+            true => Certificates::Local,
+            false => Certificates::Named,
+        };
+        let folder = FolderSite::new(options.listen, options.tls);
+        let loader = Loader::new(options.source, folder, certificates, options.workers);
         let Loaded {
             plan,
             control_socket,
             log_level,
-            certificate,
+            local_certificates,
             warnings,
         } = loader.load(Some(&access_logs))?;
         if !warnings.is_empty() {
@@ -141,8 +147,11 @@ impl Server {
             .collect();
         info!(%workers, addresses = urls.join(" "), "serving");
         announce(loader.source(), &urls);
-        if let Some(certificate) = certificate.filter(|certificate| certificate.is_new_root) {
-            print_error(&certificate.how_to_trust());
+        if let Some(first) = local_certificates.iter().find(|one| one.is_new_root) {
+            print_error(&first.how_to_trust());
+        }
+        if options.tls && local_certificates.is_empty() {
+            warn!("--tls changes nothing: no site with `listen_tls` is without a certificate");
         }
         if let Some(url) = urls.first().filter(|_| options.open) {
             show(url);
@@ -212,12 +221,12 @@ impl Server {
     }
 
     fn renew(&mut self) {
-        match self.loader.renew_certificate() {
+        match self.loader.renew_certificates() {
             Ok(false) => {}
             Ok(true) => {
                 let _ = self.reload();
             }
-            Err(error) => error!(%error, "the local certificate cannot be renewed"),
+            Err(error) => error!(%error, "a local certificate cannot be renewed"),
         }
     }
 

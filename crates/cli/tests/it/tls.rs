@@ -63,3 +63,50 @@ fn a_folder_is_served_in_clear_text_and_with_tls() {
     assert_eq!(apus.get("/").status, 200);
     assert!(curl(&home, tls).0);
 }
+
+const SITES: &str = r#"
+[[sites]]
+server_name = ["one.example", "*.one.example"]
+listen_tls = "127.0.0.1:0"
+root = "site"
+[[sites]]
+name = "rest"
+server_name = ["two.example", "_"]
+listen = "127.0.0.2:0"
+root = "site"
+"#;
+
+#[test]
+fn sites_that_name_no_certificate_have_one_of_the_local_authority() {
+    let home = Home::new();
+    home.write("apus.toml", SITES);
+    home.expect(&["check"], 1);
+    home.expect(&["check", "--tls"], 0);
+    let explain = ["explain", "GET", "https://one.example/"];
+    let (out, _) = home.expect(&explain, 0);
+    assert!(out.contains("200 OK"), "{out}");
+    assert!(
+        !home.path(".local").exists(),
+        "looking at a configuration has made an authority"
+    );
+
+    let apus = home.serve(&["apus.toml", "--tls"]);
+    let url = apus.urls().iter().find(|url| url.starts_with("https://"));
+    let port = url
+        .unwrap()
+        .trim_end_matches('/')
+        .rsplit(':')
+        .next()
+        .unwrap();
+    for name in ["one.example", "www.one.example"] {
+        let output = Command::new("curl")
+            .args(["--silent", "--show-error", "--max-time", "20", "--cacert"])
+            .arg(home.path(".local/share/apus/ca/root.pem"))
+            .args(["--resolve", &format!("{name}:{port}:127.0.0.1")])
+            .arg(format!("https://{name}:{port}/"))
+            .output()
+            .unwrap();
+        assert_eq!(output.stdout, b"<h1>hello</h1>", "{name}: {output:?}");
+    }
+    home.expect(&["reload"], 0);
+}

@@ -8,6 +8,7 @@ use serde_json::json;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::LocalCertificates;
 use super::diagnostics::{Finding, nearest};
 use super::environment::{self, Unfilled};
 use super::source::{At, Place, Sources};
@@ -17,15 +18,20 @@ pub(super) struct Reader<'a> {
     pub(super) sources: Sources,
     pub(super) findings: Vec<Finding>,
     pub(super) variable: &'a dyn Fn(&str) -> Option<String>,
+    pub(super) local_certificates: Option<LocalCertificates<'a>>,
     wrong: Vec<(Place, String)>,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(variable: &'a dyn Fn(&str) -> Option<String>) -> Self {
+    pub(super) fn new(
+        variable: &'a dyn Fn(&str) -> Option<String>,
+        local_certificates: Option<LocalCertificates<'a>>,
+    ) -> Self {
         Self {
             sources: Sources::default(),
             findings: Vec::new(),
             variable,
+            local_certificates,
             wrong: Vec::new(),
         }
     }

@@ -31,12 +31,25 @@ pub use schema::schema;
 use keys::Reader;
 use source::Source;
 
+/// Makes the certificate, with its private key, PEM, of a site that listens with TLS and names none;
+/// gets the host names and addresses that it has to be for.
+pub(crate) type LocalCertificates<'a> = &'a dyn Fn(&[String]) -> Result<Vec<u8>, String>;
+
 /// Reads the configuration file `path` and what it includes.
 ///
 /// # Errors
 /// All mistakes that are in it.
 pub fn load(path: &Path) -> Result<Plan, Diagnostics> {
-    read(&|name| std::env::var(name).ok(), |reader| {
+    load_with(path, None)
+}
+
+/// As [`load`]; without `local_certificates`, a TLS listener without a certificate is a mistake.
+pub(crate) fn load_with(
+    path: &Path,
+    local_certificates: Option<LocalCertificates<'_>>,
+) -> Result<Plan, Diagnostics> {
+    let variable = |name: &str| std::env::var(name).ok();
+    read(Reader::new(&variable, local_certificates), |reader| {
         include::load(path, reader)
     })
 }
@@ -52,19 +65,27 @@ pub fn parse_str(
     folder: &Path,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Plan, Diagnostics> {
-    let source = Source {
-        name: name.to_owned(),
-        folder: folder.to_path_buf(),
-        text: text.to_owned(),
-    };
-    read(variable, |reader| include::parse(source, reader))
+    read(Reader::new(variable, None), |reader| {
+        include::parse(Source::from_memory(text, name, folder), reader)
+    })
+}
+
+/// As [`parse_str`], without an environment.
+pub(crate) fn parse_with(
+    text: &str,
+    name: &str,
+    folder: &Path,
+    local_certificates: Option<LocalCertificates<'_>>,
+) -> Result<Plan, Diagnostics> {
+    read(Reader::new(&|_| None, local_certificates), |reader| {
+        include::parse(Source::from_memory(text, name, folder), reader)
+    })
 }
 
 fn read(
-    variable: &dyn Fn(&str) -> Option<String>,
+    mut reader: Reader<'_>,
     file: impl FnOnce(&mut Reader<'_>) -> Option<raw::File>,
 ) -> Result<Plan, Diagnostics> {
-    let mut reader = Reader::new(variable);
     let plan = file(&mut reader).and_then(|file| resolve::plan(file, &mut reader));
     let diagnostics = Diagnostics {
         sources: reader.sources,

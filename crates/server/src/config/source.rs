@@ -48,6 +48,17 @@ pub(super) struct Source {
     pub(super) text: String,
 }
 
+impl Source {
+    /// A text that lies in no file; relative paths in it are relative to `folder`.
+    pub(super) fn from_memory(text: &str, name: &str, folder: &Path) -> Self {
+        Self {
+            name: name.to_owned(),
+            folder: folder.to_path_buf(),
+            text: text.to_owned(),
+        }
+    }
+}
+
 /// The files of a configuration, in the order in which they were read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sources {

@@ -41,6 +41,19 @@ pub(super) enum Host {
     Name(ServerName, String),
 }
 
+impl Host {
+    /// What a TLS client would ask for, and a certificate be for; `None` for other hosts and for
+    /// patterns that no certificate knows.
+    pub(super) fn tls_name(&self) -> Option<String> {
+        match self {
+            Self::Name(_, text) if !text.starts_with('~') && !text.ends_with(".*") => {
+                Some(text.trim_end_matches('.').to_ascii_lowercase())
+            }
+            Self::Name(..) | Self::Other => None,
+        }
+    }
+}
+
 impl Word for Host {
     const WORDS: &'static str = "a server name";
 

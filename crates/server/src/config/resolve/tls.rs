@@ -4,11 +4,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use apus_net::ListenAddress;
 use apus_net::tls::{Certificate, ClientAuth, MinVersion, TlsSettings, TlsSite, UnknownName};
 
 use crate::config::diagnostics::Finding;
 use crate::config::include;
-use crate::config::keys::Reader;
+use crate::config::keys::{Reader, Table};
 use crate::config::raw::{self, Site, Tls, TlsVersion};
 use crate::config::source::{At, Place};
 use crate::config::value::FilePath;
@@ -20,9 +21,9 @@ const DAY: i64 = 86_400;
 
 /// What the site is to TLS; `None` if it has none, or what is wrong has been reported.
 pub(super) fn site(site: &At<Site>, reader: &mut Reader<'_>) -> Option<TlsSite> {
-    let tls = match (&site.tls, site.listen_tls.0.first()) {
-        (None, None) => return None,
-        _ if reader.has_wrong(&site.place, &["tls", "listen_tls"]) => return None,
+    match (&site.tls, site.listen_tls.0.first()) {
+        (None, None) => None,
+        _ if reader.has_wrong(&site.place, &["tls", "listen_tls"]) => None,
         (Some(tls), None) => {
             reader.report(
                 Finding::error(
@@ -32,7 +33,15 @@ pub(super) fn site(site: &At<Site>, reader: &mut Reader<'_>) -> Option<TlsSite> 
                 )
                 .help("add listen_tls = 443 to the site"),
             );
-            return None;
+            None
+        }
+        (None, Some(_)) if reader.local_certificates.is_some() => {
+            let tls = At {
+                value: Tls::absent(&site.place, reader)?,
+                place: site.place.clone(),
+                given: false,
+            };
+            settings(site, &tls, reader)
         }
         (None, Some(listen)) => {
             reader.report(
@@ -41,13 +50,19 @@ pub(super) fn site(site: &At<Site>, reader: &mut Reader<'_>) -> Option<TlsSite> 
                     "a TLS listener without a certificate",
                     "the site has no table `[sites.tls]`",
                 )
-                .help("add [sites.tls] with cert = \"cert.pem\" and key = \"key.pem\""),
+                .help(
+                    "add [sites.tls] with cert = \"cert.pem\" and key = \"key.pem\"; to try things \
+                     out, `--tls` makes a certificate",
+                ),
             );
-            return None;
+            None
         }
-        (Some(tls), Some(_)) => tls,
-    };
-    let certificates = certificates(tls, reader);
+        (Some(tls), Some(_)) => settings(site, tls, reader),
+    }
+}
+
+fn settings(site: &At<Site>, tls: &At<Tls>, reader: &mut Reader<'_>) -> Option<TlsSite> {
+    let certificates = certificates(site, tls, reader);
     refuse_patterns(site, tls, reader);
     let client_auth = client_auth(tls, reader)?;
     let certificates = certificates?;
@@ -83,7 +98,11 @@ pub(super) fn site(site: &At<Site>, reader: &mut Reader<'_>) -> Option<TlsSite> 
     }
 }
 
-fn certificates(tls: &At<Tls>, reader: &mut Reader<'_>) -> Option<Vec<Certificate>> {
+fn certificates(
+    site: &At<Site>,
+    tls: &At<Tls>,
+    reader: &mut Reader<'_>,
+) -> Option<Vec<Certificate>> {
     let mut pairs: Vec<_> = tls
         .certificates
         .0
@@ -110,15 +129,7 @@ fn certificates(tls: &At<Tls>, reader: &mut Reader<'_>) -> Option<Vec<Certificat
         return None;
     }
     if pairs.is_empty() {
-        reader.report(
-            Finding::error(
-                &tls.place,
-                "there is no certificate",
-                "expected `cert` and `key`, or `certificates`",
-            )
-            .help("for trying things out, `apus serve DIR --tls` makes a certificate"),
-        );
-        return None;
+        return local_certificate(site, &tls.place, reader).map(|certificate| vec![certificate]);
     }
     // All are read before one that is wrong ends it, for all mistakes are to be told.
     let read: Vec<_> = pairs
@@ -126,6 +137,43 @@ fn certificates(tls: &At<Tls>, reader: &mut Reader<'_>) -> Option<Vec<Certificat
         .map(|(cert, key)| certificate(cert, key, reader))
         .collect();
     read.into_iter().collect()
+}
+
+/// The certificate of the local authority for a site that names none, where that is wanted.
+fn local_certificate(
+    site: &At<Site>,
+    place: &Place,
+    reader: &mut Reader<'_>,
+) -> Option<Certificate> {
+    let Some(make) = reader.local_certificates else {
+        reader.report(
+            Finding::error(
+                place,
+                "there is no certificate",
+                "expected `cert` and `key`, or `certificates`",
+            )
+            .help("to try things out, `--tls` makes a certificate"),
+        );
+        return None;
+    };
+    let names = site.server_name.0.iter().filter_map(|host| host.tls_name());
+    let addresses = site.listen_tls.0.iter().filter_map(|listen| {
+        match listen.address(*site.ipv6_only, site.unix_socket_mode.0) {
+            ListenAddress::Tcp { address, .. } => Some(address.ip().to_string()),
+            ListenAddress::Unix { .. } | ListenAddress::Inherited { .. } => None,
+        }
+    });
+    let hosts: Vec<String> = names.chain(addresses).collect();
+    make(&hosts)
+        .and_then(|pem| Certificate::from_pem(&pem, &pem).map_err(|error| error.to_string()))
+        .map_err(|why| {
+            reader.report(Finding::error(
+                place,
+                why,
+                "the local certificate is for this",
+            ));
+        })
+        .ok()
 }
 
 fn certificate(
@@ -192,12 +240,10 @@ fn warn_of_uncovered(site: &At<Site>, certificates: &[Certificate], reader: &mut
             })
     };
     for host in &site.server_name.0 {
-        let Host::Name(_, text) = &host.value else {
+        let Some(name) = host.tls_name() else {
             continue;
         };
-        let name = text.trim_end_matches('.').to_ascii_lowercase();
-        let is_exact = !name.starts_with('~') && !name.ends_with(".*");
-        if is_exact && !covers(&name) {
+        if !covers(&name) {
             reader.report(
                 Finding::warning(
                     &host.place,
@@ -246,7 +292,7 @@ fn refuse_patterns(site: &At<Site>, tls: &At<Tls>, reader: &mut Reader<'_>) {
     }
     for host in &site.server_name.0 {
         if let Host::Name(_, text) = &host.value
-            && (text.starts_with('~') || text.ends_with(".*"))
+            && host.tls_name().is_none()
         {
             reader.report(
                 Finding::error(
@@ -304,11 +350,9 @@ fn names(site: &At<Site>, certificates: &[Certificate]) -> Vec<String> {
     let mut names = Vec::new();
     let mut undecided = site.server_name.0.is_empty();
     for host in &site.server_name.0 {
-        match &host.value {
-            Host::Name(_, text) if !text.starts_with('~') && !text.ends_with(".*") => {
-                names.push(text.trim_end_matches('.').to_ascii_lowercase());
-            }
-            _ => undecided = true,
+        match host.tls_name() {
+            Some(name) => names.push(name),
+            None => undecided = true,
         }
     }
     if undecided {
