@@ -441,6 +441,34 @@ mod tests {
     }
 
     #[test]
+    fn what_a_site_says_itself_goes_before_its_preset() {
+        let folder = folder();
+        let field = |more: &str, path: &str, name: &str| {
+            let text = format!("[[sites]]\nlisten = 80\nroot = \"one\"\n{more}\n");
+            let response = get(&plan(folder.path(), &text).listeners[0], "a.example", path);
+            response.headers().get_str(name).map(str::to_owned)
+        };
+        let preset = "preset = \"static\"\n";
+        let with = |more: &str| preset.to_owned() + more;
+        assert_eq!(field("", "/", "x-content-type-options"), None);
+        for path in ["/", "/style.css", "/none"] {
+            let guard = field(preset, path, "x-content-type-options");
+            assert_eq!(guard.as_deref(), Some("nosniff"), "{path}");
+        }
+        let removed = with("headers.remove = \"x-content-type-options\"");
+        assert_eq!(field(&removed, "/", "x-content-type-options"), None);
+        assert_eq!(
+            field(preset, "/", "cache-control").as_deref(),
+            Some("no-cache")
+        );
+        let own = with("cache_control = { \"*.html\" = \"max-age=5\" }");
+        assert_eq!(
+            field(&own, "/", "cache-control").as_deref(),
+            Some("max-age=5")
+        );
+    }
+
+    #[test]
     fn a_handshake_with_one_site_does_not_open_one_that_wants_certificates() {
         let folder = folder();
         let made = rcgen::generate_simple_self_signed(["*.example".to_owned()]).unwrap();

@@ -152,9 +152,11 @@ keys! {
         force_https: bool = false,
         /// HTTP Strict Transport Security, sent over TLS.
         hsts: Hsts,
-        /// Settings that fit a kind of site: `static`, or `spa`, where paths without a file get
-        /// `/index.html`.
-        preset: Preset = Preset::Static,
+        /// Settings that fit a kind of site, before those that the site has itself: `static`, or `spa`,
+        /// where paths without a file get `/index.html`. Both set `X-Content-Type-Options` and
+        /// `Referrer-Policy`, let files with a hash in their name be kept for good, and pages be asked
+        /// for anew.
+        preset: Preset,
         /// The access log: `false` for none, a path, or a table. By default as in `[global]`.
         access_log: AccessLogChoice,
         /// Compression, where it differs from `[global.compress]`.
@@ -168,7 +170,7 @@ keys! {
 choices! {
     /// Settings that fit a kind of site.
     pub(super) Preset: "a preset" {
-        /// Files and folders as they are.
+        /// A site of files.
         Static = "static",
         /// A single-page application.
         Spa = "spa",

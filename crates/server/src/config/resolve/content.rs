@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use apus::files::{Symlinks, TryFiles};
-use apus::sites::{FieldChange, InvalidReturn, Pattern, Return, Rewrite, RewriteFlag};
+use apus::sites::{FieldChange, InvalidReturn, Pattern, Preset, Return, Rewrite, RewriteFlag};
 use http::HeaderValue;
 
 use super::Inherited;
@@ -12,7 +12,7 @@ use crate::config::diagnostics::Finding;
 use crate::config::include::reason;
 use crate::config::keys::Reader;
 use crate::config::plan::{Content, ErrorPage, Files, Handler, Root};
-use crate::config::raw::{self, Preset, Then};
+use crate::config::raw::{self, Then};
 use crate::config::source::{At, Place};
 use crate::config::value::{FilePath, Several, Text};
 use crate::config::word::{FieldName, FieldValue, one_line};
@@ -24,8 +24,24 @@ pub(super) struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
+    fn preset(&self) -> Option<Preset> {
+        self.site.preset.as_ref().map(|preset| match preset.value {
+            raw::Preset::Static => Preset::Static,
+            raw::Preset::Spa => Preset::Spa,
+        })
+    }
+
     /// What the site does itself.
     pub(super) fn site(&self, reader: &mut Reader<'_>) -> Option<Content> {
+        let mut content = self.own(reader)?;
+        if let Some(preset) = self.preset() {
+            let own = std::mem::take(&mut content.response_fields);
+            content.response_fields = preset.response_fields().chain(own).collect();
+        }
+        Some(content)
+    }
+
+    fn own(&self, reader: &mut Reader<'_>) -> Option<Content> {
         let own = &self.site.content;
         let root = own.root.as_ref().map(|root| folder(root, reader));
         let handler = match (&own.r#return, root) {
@@ -189,9 +205,9 @@ impl Resolver<'_> {
         Some(Handler::Files(Files {
             root: root?,
             index: texts(index),
-            spa: match self.site.preset.value {
-                Preset::Spa if try_files.is_none() => Some("/index.html".to_owned()),
-                Preset::Static | Preset::Spa => None,
+            spa: match try_files {
+                None => self.preset().and_then(Preset::page).map(str::to_owned),
+                Some(_) => None,
             },
             try_files,
             listing: **own.listing.or(&site.listing),
@@ -219,6 +235,7 @@ impl Resolver<'_> {
                 .0
                 .iter()
                 .map(|(pattern, value)| (pattern.0.clone(), value.0.clone()))
+                .chain(self.preset().into_iter().flat_map(Preset::cache_control))
                 .collect(),
         }))
     }
