@@ -6,6 +6,16 @@ use std::time::{Duration, Instant, SystemTime};
 /// How often the clock moves on; deadlines are kept to this precision.
 pub(crate) const TICK: Duration = Duration::from_millis(250);
 
+thread_local! {
+    static NOW: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// The time, on a worker's thread as of its last turn: at most about 250 ms ago, and for the price of
+/// reading a variable. Elsewhere it is the time of the system.
+pub fn coarse_now() -> Instant {
+    NOW.get().unwrap_or_else(Instant::now)
+}
+
 /// Time as a worker sees it: ticks for deadlines, and the `Date` field (RFC 9110 section 6.6.1).
 pub(crate) struct Clock {
     start: Instant,
@@ -28,7 +38,9 @@ impl Clock {
 
     /// Reads the time of the system.
     pub(crate) fn advance(&self) {
-        let ticks = self.start.elapsed().as_millis() / TICK.as_millis();
+        let instant = Instant::now();
+        NOW.set(Some(instant));
+        let ticks = instant.duration_since(self.start).as_millis() / TICK.as_millis();
         self.ticks.set(u32::try_from(ticks).unwrap_or(u32::MAX - 1));
         let now = SystemTime::now();
         let second = now

@@ -21,6 +21,7 @@ pub mod tls;
 mod transport;
 mod worker;
 
+pub use clock::coarse_now;
 pub use counters::{Totals, WorkerStatus};
 pub use engine::{Engine, StartError, Status};
 pub use limits::Limits;

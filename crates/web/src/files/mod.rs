@@ -23,6 +23,7 @@ use std::time::Instant;
 
 use apus_http::fields::Coding;
 use apus_http::{HeaderName, HeaderValue, Headers, Service, ServiceFactory};
+use apus_net::coarse_now;
 
 pub use glob::{Glob, InvalidGlob};
 pub use service::{FilesService, Kind};
@@ -139,7 +140,7 @@ impl Files {
                 precompressed: true,
             },
             cache_bytes: CACHE_BYTES,
-            clock: Instant::now,
+            clock: coarse_now,
             fallback: None,
             variants: Arc::new(Variants::new(CACHE_BYTES)),
         }
@@ -285,7 +286,7 @@ impl Files {
         self
     }
 
-    /// What tells the time, for revalidation. Default: [`Instant::now`].
+    /// What tells the time, for revalidation. Default: [`coarse_now`].
     #[must_use]
     pub fn clock(mut self, clock: fn() -> Instant) -> Self {
         self.clock = clock;

@@ -33,7 +33,7 @@ pub use site::{ForceHttps, Location, Site};
 pub use template::{InvalidTemplate, Template};
 
 use crate::error_pages::{self, ErrorFormat};
-use crate::trace::{self, Step, StepKind};
+use crate::trace::{self, Step, StepKind, Trace};
 use names::Names;
 use serve::SiteService;
 
@@ -161,6 +161,13 @@ struct SitesService {
 
 impl Service for SitesService {
     fn call(&self, request: Request) -> Answer {
+        if let [only] = &*self.sites
+            && request.connection().tls.is_none()
+            && Trace::of(&request).is_none()
+        {
+            // Nothing is to be chosen, and nobody asks why.
+            return only.call(request);
+        }
         let host = names::canonical(request.host().unwrap_or(""));
         if let Some(tls) = &request.connection().tls
             && !host.is_empty()
