@@ -25,7 +25,7 @@ fn tells_site_location_file_and_why() {
     let (out, _) = home.expect(&["explain", "GET", "http://example.com/old/a.css"], 0);
     for text in [
         "blog",
-        "file      a.css",
+        &format!("file      {}", home.path("site/a.css").display()),
         "location",
         "status    200 OK",
         "content-type: text/css",
@@ -66,7 +66,10 @@ fn a_folder_can_be_asked_about() {
         0,
     );
     assert!(
-        out.contains("file      index.html") && out.contains("200 OK"),
+        out.contains(&format!(
+            "file      {}",
+            home.path("site/index.html").display()
+        )) && out.contains("200 OK"),
         "{out}"
     );
 }

@@ -65,7 +65,8 @@ pub(super) struct Lookup<'a> {
 impl Lookup<'_> {
     /// What `path`, which is in normal form, leads to.
     pub(super) fn find(&self, path: &[u8], query: Option<&str>) -> Found {
-        let Some(path) = self.below_prefix(path) else {
+        let whole = path;
+        let Some(path) = self.below_prefix(whole) else {
             return Found::Missing;
         };
         let Some(list) = &self.options.try_files else {
@@ -90,7 +91,7 @@ impl Lookup<'_> {
                 _ => {}
             }
         }
-        Found::Last(list.last(path, query))
+        Found::Last(list.last(whole, query))
     }
 
     /// As [`Lookup::find`], without `try_files`.

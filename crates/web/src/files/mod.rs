@@ -26,6 +26,7 @@ use apus_http::{HeaderName, HeaderValue, Headers, Service, ServiceFactory};
 use apus_net::coarse_now;
 
 pub use glob::{Glob, InvalidGlob};
+pub(crate) use service::Handled;
 pub use service::{FilesService, Kind};
 pub use tree::Symlinks;
 pub use try_files::{InvalidTryFiles, TryFiles};
@@ -174,7 +175,8 @@ impl Files {
         self
     }
 
-    /// What to look for, in turn, for a request.
+    /// What to look for, in turn, for a request. A last resort that is a path is looked for among the
+    /// locations of a [`Site`](crate::sites::Site) anew; elsewhere, it is a file below the root.
     #[must_use]
     pub fn try_files(mut self, list: TryFiles) -> Self {
         self.options.try_files = Some(list);

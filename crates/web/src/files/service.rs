@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,7 +23,7 @@ use super::listing;
 use super::lookup::{Found, FoundFile, Lookup};
 use super::representation::Representation;
 use super::tree::{REVALIDATE, Tree};
-use super::try_files::Last;
+use super::try_files::{Last, TryFiles};
 use super::variants::{Effort, Variants, compress};
 use super::{Files, Options, media_type};
 use crate::path::{encode, mounted_at, normalise};
@@ -30,6 +32,20 @@ use crate::trace::{Step, StepKind, note};
 /// [`Files`] on one worker.
 pub struct FilesService {
     worker: Rc<Worker>,
+}
+
+/// What came of a request.
+pub(crate) enum Handled {
+    /// It was answered.
+    Answer(Answer),
+    /// There is no file: `try_files` has given the request the path where it goes on.
+    Elsewhere(Request),
+}
+
+impl From<Response> for Handled {
+    fn from(response: Response) -> Self {
+        Self::Answer(response.into())
+    }
 }
 
 /// What a path leads to.
@@ -54,6 +70,8 @@ struct Worker {
     loading: RefCell<HashMap<Box<[u8]>, Rc<Loading>>>,
     variants: Arc<Variants>,
     fallback: Option<Rc<dyn Service>>,
+    /// Whether the last resort of `try_files` is a path, which may be one for any method.
+    leads_elsewhere: bool,
 }
 
 /// An entry that requests wait for.
@@ -96,8 +114,18 @@ impl FilesService {
                 loading: RefCell::default(),
                 variants: Arc::clone(&files.variants),
                 fallback: files.fallback.as_ref().map(|factory| factory.service()),
+                leads_elsewhere: files
+                    .options
+                    .try_files
+                    .as_ref()
+                    .is_some_and(TryFiles::ends_with_path),
             }),
         }
+    }
+
+    /// Answers a request, or gives it back for another location to answer.
+    pub(crate) fn handle(&self, request: Request) -> Handled {
+        self.worker.handle(request)
     }
 
     /// What is at a path of a request, percent-encoded as it was sent; for conditions on files.
@@ -118,14 +146,17 @@ impl FilesService {
 
 impl Service for FilesService {
     fn call(&self, request: Request) -> Answer {
-        self.worker.answer(request)
+        match self.worker.handle(request) {
+            Handled::Answer(answer) => answer,
+            Handled::Elsewhere(request) => self.worker.stay(request),
+        }
     }
 }
 
 impl Worker {
-    fn answer(self: &Rc<Self>, request: Request) -> Answer {
+    fn handle(self: &Rc<Self>, request: Request) -> Handled {
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        if !is_read && self.fallback.is_none() {
+        if !is_read && self.fallback.is_none() && !self.leads_elsewhere {
             return not_read(&request).into();
         }
         let Ok(path) = normalise(request.path()) else {
@@ -136,9 +167,9 @@ impl Worker {
         };
         let now = (self.clock)();
         if is_read && let Some(entry) = self.cached(&path, now) {
-            note(&request, || file_step(&entry, "in memory"));
+            note(&request, || self.file_step(&entry, "in memory"));
             let choice = self.choose(&entry, &path, &request);
-            return choice.respond(entry, request);
+            return Handled::Answer(choice.respond(entry, request));
         }
         let path = path.into_owned();
         let found = self.look(now, |lookup| lookup.find(&path, request.query()));
@@ -186,26 +217,27 @@ impl Worker {
         path: Vec<u8>,
         found: Found,
         now: Instant,
-    ) -> Answer {
+    ) -> Handled {
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         match found {
             Found::File(_) | Found::Listing(_) | Found::Unslashed if !is_read => {
                 not_read(&request).into()
             }
-            Found::File(found) => self.load(request, path, *found, now),
+            Found::File(found) => Handled::Answer(self.load(request, path, *found, now)),
             Found::Unslashed => {
                 note(&request, || {
-                    Step::new(
-                        StepKind::File,
-                        "folder",
-                        "redirected to its path with a slash",
-                    )
+                    let folder = self.full_path(self.below_prefix(&path));
+                    Step::new(StepKind::File, folder, "a folder has a slash at its end")
                 });
                 add_slash(&request, &path).into()
             }
-            Found::Listing(folder) => self.list(request, &path, folder, now),
-            Found::NoIndex => self.nothing(request, &path, StatusCode::FORBIDDEN, now),
-            Found::Missing => self.nothing(request, &path, StatusCode::NOT_FOUND, now),
+            Found::Listing(folder) => Handled::Answer(self.list(request, &path, folder, now)),
+            Found::NoIndex => {
+                Handled::Answer(self.nothing(request, &path, StatusCode::FORBIDDEN, now))
+            }
+            Found::Missing => {
+                Handled::Answer(self.nothing(request, &path, StatusCode::NOT_FOUND, now))
+            }
             Found::Failed(status) | Found::Last(Last::Status(status)) => {
                 note(&request, || {
                     Step::new(StepKind::File, "none", format!("answered {status}"))
@@ -224,12 +256,21 @@ impl Worker {
                     return Response::new(StatusCode::NOT_FOUND).into();
                 }
                 if let Some(fallback) = &self.fallback {
-                    return fallback.call(request);
+                    return Handled::Answer(fallback.call(request));
                 }
-                let path = normalise(request.path()).map_or_else(|_| Vec::new(), Cow::into_owned);
-                self.page(request, &path, StatusCode::NOT_FOUND, now)
+                // Where it is already, it would be sent on again.
+                match normalise(request.path()).is_ok_and(|new| *new == *path) {
+                    true => Handled::Answer(self.stay(request)),
+                    false => Handled::Elsewhere(request),
+                }
             }
         }
+    }
+
+    /// Answers a request that `try_files` has sent to another path, where nothing else does.
+    fn stay(self: &Rc<Self>, request: Request) -> Answer {
+        let path = normalise(request.path()).map_or_else(|_| Vec::new(), Cow::into_owned);
+        self.page(request, &path, StatusCode::NOT_FOUND, (self.clock)())
     }
 
     /// Answers for a path with nothing there.
@@ -257,7 +298,12 @@ impl Worker {
             return fallback.call(request);
         }
         note(&request, || {
-            Step::new(StepKind::File, "none", "nothing that may be sent is there")
+            let path = self.full_path(self.below_prefix(path));
+            let why = match status {
+                StatusCode::FORBIDDEN => format!("{path} has no index and is not to be listed"),
+                _ => format!("{path} is not there, or not to be sent"),
+            };
+            Step::new(StepKind::File, "none", why)
         });
         Response::new(status).into()
     }
@@ -275,7 +321,7 @@ impl Worker {
         }
         let key = path.strip_prefix(b"/").unwrap_or(path);
         if let Some(entry) = self.cached(key, now) {
-            note(&request, || file_step(&entry, "in memory"));
+            note(&request, || self.file_step(&entry, "in memory"));
             return self.choose(&entry, key, &request).respond(entry, request);
         }
         match self.look(now, |lookup| lookup.find_below(path)) {
@@ -297,7 +343,9 @@ impl Worker {
             Ok(loaded) => {
                 let entry = Rc::new(Entry::new(&self.options, found, loaded, now));
                 self.keep(&path, &entry);
-                note(&request, || file_step(&entry, "read from the page cache"));
+                note(&request, || {
+                    self.file_step(&entry, "read from the page cache")
+                });
                 self.choose(&entry, &path, &request).respond(entry, request)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -305,7 +353,7 @@ impl Worker {
                 Answer::later(async move {
                     match worker.load_from_disk(&path, found, now).await {
                         Ok(entry) => {
-                            note(&request, || file_step(&entry, "read from the disk"));
+                            note(&request, || worker.file_step(&entry, "read from the disk"));
                             let choice = worker.choose(&entry, &path, &request);
                             choice.respond(entry, request).wait().await
                         }
@@ -395,7 +443,11 @@ impl Worker {
             return Response::new(StatusCode::NOT_FOUND).into();
         };
         note(&request, || {
-            Step::new(StepKind::File, "folder", "listed, for it has no index")
+            Step::new(
+                StepKind::File,
+                self.full_path(&folder),
+                "a folder without an index, which is listed",
+            )
         });
         let order = listing::Order::of(request.query());
         let format = listing::Format::of(&request);
@@ -412,6 +464,24 @@ impl Worker {
                 Err(error) => unreadable(request.path().as_bytes(), &io::Error::other(error)),
             }
         })
+    }
+}
+
+/// What is told to those who ask why.
+impl Worker {
+    fn file_step(&self, entry: &Entry, why: &str) -> Step {
+        Step::new(StepKind::File, self.full_path(&entry.path), why)
+    }
+
+    /// The path of a file from the root of the system, by its path below the root of these.
+    fn full_path(&self, below: &[u8]) -> String {
+        let below = OsStr::from_bytes(below.strip_prefix(b"/").unwrap_or(below));
+        let path = self.options.root.join(below);
+        path.to_string_lossy().into_owned()
+    }
+
+    fn below_prefix<'p>(&self, path: &'p [u8]) -> &'p [u8] {
+        path.strip_prefix(&*self.options.prefix).unwrap_or(path)
     }
 }
 
@@ -476,10 +546,6 @@ fn make(entry: Rc<Entry>, coding: Coding, request: Request) -> Answer {
             _ => not_acceptable(),
         }
     })
-}
-
-fn file_step(entry: &Entry, why: &str) -> Step {
-    Step::new(StepKind::File, String::from_utf8_lossy(&entry.path), why)
 }
 
 /// Whether a path can be one that an application shows a page for.

@@ -74,6 +74,11 @@ impl TryFiles {
         })
     }
 
+    /// Whether a request for which there is no file goes on with another path.
+    pub(super) fn ends_with_path(&self) -> bool {
+        matches!(self.otherwise, Otherwise::Rewrite(_))
+    }
+
     /// The paths to look for, and whether as folders, for a request of `uri`.
     pub(super) fn attempts(&self, uri: &[u8]) -> impl Iterator<Item = (Vec<u8>, bool)> {
         self.attempts.iter().map(move |attempt| {

@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use apus_http::{
     Answer, Body, ConnectionInfo, FileRange, HeaderName, HeaderValue, Headers, Method, Request,
-    RequestParts, Response, Service, ServiceFactory, StatusCode, Target, Version, header,
+    RequestParts, Response, Service, StatusCode, Target, Version, header,
 };
 
 use http::Extensions;
 
 use super::fields::{FieldChange, Hsts};
 use super::location::{Matcher, Pattern};
-use super::observe::{OnCompletion, WorkerObserver};
+use super::observe::{Observed, WorkerObserver};
 use super::respond::Return;
 use super::rewrite::{self, Rewrite, Rewritten};
 use super::settings::{ErrorPage, Settings};
@@ -24,7 +24,7 @@ use super::site::{ForceHttps, Handler, Location, Site};
 use super::template::{Captures, Root, Scope};
 use crate::compress::Wish;
 use crate::error_pages::{self, ErrorFormat};
-use crate::files::{Compression, Files};
+use crate::files::{Compression, Files, FilesService, Handled};
 use crate::path::{self, InvalidPath};
 use crate::trace::{self, Step, StepKind, Trace};
 
@@ -66,11 +66,10 @@ struct Place {
 enum Action {
     NotFound,
     Return(Return),
+    Files(Box<FilesService>),
     Service {
         name: Arc<str>,
         service: Rc<dyn Service>,
-        /// Whether what it answers may be compressed.
-        compresses: bool,
     },
 }
 
@@ -83,7 +82,7 @@ struct Exchange {
     /// Changes of response fields that depend on the request, resolved.
     changes: Option<Vec<FieldChange>>,
     compression: Option<Wish>,
-    observer: Option<OnCompletion>,
+    observer: Option<Observed>,
     client: Option<Client>,
     trace: Option<Trace>,
 }
@@ -132,7 +131,7 @@ impl Service for SiteService {
         let observer = site
             .observer
             .as_ref()
-            .and_then(|observer| observer.begin(&request));
+            .and_then(|observer| Observed::begin(&**observer, &request));
         let mut exchange = Exchange {
             location: None,
             format: ErrorFormat::of(&request),
@@ -209,7 +208,10 @@ impl Inner {
                     Rewritten::Answer(response) => return response.into(),
                 }
             }
-            return self.hand_over(place, request, &captures, exchange);
+            match self.hand_over(place, request, &captures, exchange) {
+                Handled::Answer(answer) => return answer,
+                Handled::Elsewhere(other) => request = other,
+            }
         }
         tracing::error!(
             site = &*self.name,
@@ -229,7 +231,7 @@ impl Inner {
         mut request: Request,
         captures: &Captures,
         exchange: &mut Exchange,
-    ) -> Answer {
+    ) -> Handled {
         if place.body_limit > 0 {
             match request.body_mut().len() {
                 Some(0) => {}
@@ -239,13 +241,17 @@ impl Inner {
                 _ => request.limit_body(place.body_limit),
             }
         }
-        if place.has_variables {
-            let resolve = |scope: &Scope<'_>| {
+        // What another location said before counts no more.
+        exchange.changes = place.has_variables.then(|| {
+            self.with_scope(place, &request, captures, |scope| {
                 let changes = place.response_fields.iter();
                 changes.map(|change| change.resolve(scope)).collect()
-            };
-            exchange.changes = Some(self.with_scope(place, &request, captures, resolve));
-        }
+            })
+        });
+        // A request that goes on elsewhere has the fields there that it came with.
+        let may_go_on =
+            matches!(place.action, Action::Files(_)) && !place.request_fields.is_empty();
+        let original = may_go_on.then(|| request.headers().clone());
         for change in &place.request_fields {
             if change.has_variables() {
                 let change =
@@ -268,18 +274,24 @@ impl Inner {
                 self.with_scope(place, &request, captures, |scope| answer.respond(scope))
                     .into()
             }
-            Action::Service {
-                name,
-                service,
-                compresses,
-            } => {
-                if *compresses && let Some(compression) = self.compression {
+            Action::Files(files) => {
+                trace::note(&request, || {
+                    Step::new(StepKind::Handler, "static files", "the location says so")
+                });
+                let mut handled = files.handle(request);
+                if let (Handled::Elsewhere(request), Some(headers)) = (&mut handled, original) {
+                    *request.headers_mut() = headers;
+                }
+                handled
+            }
+            Action::Service { name, service } => {
+                if let Some(compression) = self.compression {
                     exchange.compression = Some(Wish::of(&request, compression));
                 }
                 trace::note(&request, || {
                     Step::new(StepKind::Handler, &**name, "the location says so")
                 });
-                service.call(request)
+                Handled::Answer(service.call(request))
             }
         }
     }
@@ -313,7 +325,16 @@ impl Inner {
         if !error_pages::lacks_content(&response) {
             return self.seal(exchange, response).into();
         }
-        match self.place(&exchange).error_pages.get(&response.status()) {
+        let page = self.place(&exchange).error_pages.get(&response.status());
+        if let (Some(trace), Some(page)) = (&exchange.trace, page) {
+            let why = format!("the status is {}", response.status());
+            trace.push(Step::new(
+                StepKind::Content,
+                format!("the error page {page}"),
+                why,
+            ));
+        }
+        match page {
             None => {
                 if let Some(trace) = &exchange.trace {
                     trace.push(Step::new(
@@ -431,7 +452,7 @@ impl Inner {
             ));
         }
         if let Some(observer) = exchange.observer {
-            response.on_complete(observer);
+            observer.hand_over(&mut response);
         }
         response
     }
@@ -466,13 +487,10 @@ impl Place {
             Handler::Service { name, factory } => Action::Service {
                 name: name.clone(),
                 service: factory.service(),
-                compresses: true,
             },
-            Handler::Files(files) => Action::Service {
-                name: "static files".into(),
-                service: with_fields(files, &settings, site).service(),
-                compresses: false,
-            },
+            Handler::Files(files) => {
+                Action::Files(Box::new(with_fields(files, &settings, site).build()))
+            }
         };
         let mut place = Self {
             pattern: Some(location.pattern.clone()),

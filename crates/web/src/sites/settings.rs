@@ -1,5 +1,6 @@
 //! What can be set for a whole site and for a location in it.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use apus_http::{HeaderValue, StatusCode};
@@ -36,6 +37,16 @@ pub enum ErrorPage {
     File(PathBuf),
     /// What the site answers to a GET of this path; the status stays that of the error.
     Path(String),
+}
+
+impl fmt::Display for ErrorPage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Content { .. } => f.write_str("of the site"),
+            Self::File(file) => file.display().fmt(f),
+            Self::Path(path) => f.write_str(path),
+        }
+    }
 }
 
 impl Settings {

@@ -481,6 +481,96 @@ fn an_observer_sees_the_request_as_it_came_and_the_completion() {
     assert_eq!(SEEN.with(|seen| seen.get()), 1);
 }
 
+/// Notes the status of each request's completion.
+#[derive(Clone, Default)]
+struct Statuses(Arc<std::sync::Mutex<Vec<u16>>>);
+
+impl Observer for Statuses {
+    fn worker(&self) -> Rc<dyn WorkerObserver> {
+        Rc::new(self.clone())
+    }
+}
+
+impl WorkerObserver for Statuses {
+    fn begin(&self, _: &Request) -> Option<OnCompletion> {
+        let seen = self.0.clone();
+        Some(Box::new(move |completion| {
+            seen.lock().unwrap().push(completion.status.as_u16());
+        }))
+    }
+}
+
+#[test]
+fn a_request_whose_client_goes_away_is_observed_all_the_same() {
+    let seen = Statuses::default();
+    let factory = || {
+        apus::service_fn(|request: Request| match request.path() {
+            "/panic" => panic!("meant to"),
+            "/never" => apus::Answer::later(std::future::pending()),
+            _ => Response::new(StatusCode::NO_CONTENT).into(),
+        })
+    };
+    let service = Site::new("a")
+        .location(Location::service("/".parse().unwrap(), "test", factory))
+        .observer(Arc::new(seen.clone()))
+        .service();
+    drop(service.call(get("/never").request()));
+    assert_eq!(*seen.0.lock().unwrap(), [499]);
+    drop(service.call(get("/dropped").request()));
+    assert_eq!(*seen.0.lock().unwrap(), [499, 204]);
+    let call = std::panic::AssertUnwindSafe(|| service.call(get("/panic").request()));
+    assert!(std::panic::catch_unwind(call).is_err());
+    assert_eq!(*seen.0.lock().unwrap(), [499, 204, 500]);
+}
+
+#[test]
+fn try_files_ends_in_another_location() {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, content) in [("a.txt", "a"), ("index.html", "page")] {
+        std::fs::write(folder.path().join(path), content).unwrap();
+    }
+    let files = |last: &str| {
+        let list = apus::files::TryFiles::parse(["$uri", last]).unwrap();
+        Files::new(folder.path()).try_files(list)
+    };
+    let added = |name: &str| {
+        Settings::new()
+            .response_field(FieldChange::set("x-in", name).unwrap())
+            .request_field(FieldChange::add("x-via", name).unwrap())
+    };
+    let via = || {
+        apus::service_fn(|request: Request| {
+            let via = request.headers().get_all("x-via").count();
+            let target = request.target().path_and_query();
+            Response::text(
+                StatusCode::OK,
+                format!("{} {target} {via}", request.method()),
+            )
+            .into()
+        })
+    };
+    let location = |pattern: &str, files| {
+        Location::files(pattern.parse().unwrap(), files).settings(added(pattern))
+    };
+    let site = Site::new("a")
+        .location(location("/", files("/index.html")))
+        .location(location("/app/", files("/front?q=$uri&$args")))
+        .location(location("/lost/", files("/lost/none.html")))
+        .location(location("/circle/a", files("/circle/b")))
+        .location(location("/circle/b", files("/circle/a")))
+        .location(
+            Location::service("= /front".parse().unwrap(), "front", via).settings(added("front")),
+        );
+    let page = get("/deep/link").to(&site);
+    assert_eq!((page.status, page.text()), (200, "page"));
+    let front = ask("POST", "/app/x?y=1").to(&site);
+    assert_eq!(front.text(), "POST /front?q=/app/x&y=1 1");
+    assert_eq!(front.field("x-in"), Some("front"));
+    assert_eq!(ask("POST", "/a.txt").to(&site).status, 405);
+    assert_eq!(get("/lost/x").to(&site).status, 404);
+    assert_eq!(get("/circle/a").to(&site).status, 500);
+}
+
 #[test]
 fn an_answer_at_hand_stays_at_hand() {
     let service = Sites::new()
