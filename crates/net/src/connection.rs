@@ -42,6 +42,7 @@ pub(crate) async fn serve(
             && !place.is_from(client, worker.limits().connections_per_address)
         {
             worker.counters.refused.add(1);
+            tracing::debug!(%client, %peer, "refused a connection: too many of its client");
             return;
         }
     }

@@ -175,6 +175,7 @@ impl Connection<'_> {
             }
             if self.place.expired() || self.is_too_slow(incoming) {
                 self.worker.counters.timeouts.add(1);
+                tracing::debug!(peer = %self.info.peer, "a request's content came too slowly");
                 self.place.reprieve();
                 self.fail(incoming, BodyError::TimedOut, cx);
                 return Ok(Poll::Ready(()));

@@ -115,6 +115,7 @@ impl<'a> Connection<'a> {
             Err(error) => {
                 if error.kind() == io::ErrorKind::TimedOut {
                     self.worker.counters.timeouts.add(1);
+                    tracing::debug!(peer = %self.info.peer, "closed on a client that was too slow");
                 }
             }
         }
@@ -141,6 +142,7 @@ impl<'a> Connection<'a> {
                     self.worker.counters.timeouts.add(1);
                     self.place.reprieve();
                     let why = "the request's head did not come in time";
+                    tracing::debug!(peer = %self.info.peer, error = why, "refused a request");
                     return self.refuse(StatusCode::REQUEST_TIMEOUT, why).await;
                 }
                 Err(Unread::Io(error)) => return Err(error),
