@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use apus_http::Peer;
+use rustix::process::{Resource, getrlimit};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Notify;
 
@@ -20,6 +21,11 @@ const REST: Duration = Duration::from_millis(50);
 
 /// How long nothing is said after a failure to accept was: it would be said at every rest.
 const QUIET: Duration = Duration::from_secs(10);
+
+/// Descriptors that are kept from idle connections: what the process always has open, and one for
+/// each so many that it may have. Without any left, no file could be opened.
+const KEPT: u64 = 32;
+const KEPT_ONE_IN: u64 = 8;
 
 /// A listening socket of this worker's runtime.
 pub(crate) enum AcceptSocket {
@@ -59,6 +65,7 @@ pub(crate) async fn accept(
     finish: Rc<Notify>,
 ) {
     let mut quiet_until = 0;
+    let most = most_connections();
     loop {
         let accepted = tokio::select! {
             biased;
@@ -66,7 +73,13 @@ pub(crate) async fn accept(
             accepted = socket.accept() => accepted,
         };
         match accepted {
-            Ok((socket, peer)) => enter(&worker, &listener, socket, peer),
+            Ok((socket, peer)) => {
+                if worker.all.open() >= most {
+                    let closed = worker.table.make_room();
+                    worker.counters.evicted.add(closed);
+                }
+                enter(&worker, &listener, socket, peer);
+            }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
                 worker.counters.accept_failures.add(1);
@@ -115,6 +128,15 @@ fn enter(worker: &Rc<Worker>, listener: &Rc<LiveListener>, socket: Socket, peer:
         let _counted = counted;
         connection::serve(&worker, &listener, place, socket, peer).await;
     });
+}
+
+/// The connections of all workers past which idle ones have to go, as there are descriptors for.
+fn most_connections() -> usize {
+    let Some(limit) = getrlimit(Resource::Nofile).current else {
+        return usize::MAX;
+    };
+    let kept = limit / KEPT_ONE_IN + KEPT;
+    usize::try_from(limit.saturating_sub(kept).max(limit / 4)).unwrap_or(usize::MAX)
 }
 
 /// Whether an error is of the connection that was to be accepted, so that the next can be.

@@ -7,6 +7,12 @@ use std::cell::RefCell;
 /// The size of a fresh buffer: four TLS records.
 pub(crate) const BUFFER: usize = 64 * 1024;
 
+/// The size of a page: how much of a file is read at once.
+pub(crate) const PAGE: usize = 64 * 1024;
+
+/// How many free pages a worker keeps.
+const PAGES_KEPT: usize = 8;
+
 /// How many free buffers a worker keeps.
 const KEPT: usize = 64;
 
@@ -14,6 +20,7 @@ const KEPT: usize = 64;
 #[derive(Default)]
 pub(crate) struct Buffers {
     free: RefCell<Vec<Vec<u8>>>,
+    pages: RefCell<Vec<Box<[u8]>>>,
 }
 
 impl Buffers {
@@ -34,6 +41,20 @@ impl Buffers {
                 buffer.clear();
                 free.push(buffer);
             }
+        }
+    }
+
+    /// Bytes to read a part of a file into. What is in them is of no meaning.
+    pub(crate) fn take_page(&self) -> Box<[u8]> {
+        let page = self.pages.borrow_mut().pop();
+        page.unwrap_or_else(|| vec![0; PAGE].into_boxed_slice())
+    }
+
+    /// Takes a page back.
+    pub(crate) fn put_page(&self, page: Box<[u8]>) {
+        let mut pages = self.pages.borrow_mut();
+        if pages.len() < PAGES_KEPT {
+            pages.push(page);
         }
     }
 }

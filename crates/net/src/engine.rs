@@ -255,7 +255,7 @@ fn bind(plan: &Plan, existing: &[Arc<Bound>]) -> Result<Vec<Arc<Bound>>, StartEr
             existing
                 .iter()
                 .find_map(|bound| bound.with_other_mode(address))
-                .unwrap_or_else(|| Bound::new(address, plan.workers.get()))
+                .unwrap_or_else(|| Bound::new(address, plan.workers.get(), existing))
                 .map(Arc::new)
                 .map_err(|source| StartError {
                     address: Some(address.clone()),
@@ -354,29 +354,30 @@ fn pin(core: usize) {
     }
 }
 
-/// The connections of all workers, where their number is limited.
+/// The connections of all workers.
 #[derive(Default)]
 pub(crate) struct OpenConnections(AtomicUsize);
 
 /// One connection among all.
-pub(crate) struct Counted(Option<Arc<OpenConnections>>);
+pub(crate) struct Counted(Arc<OpenConnections>);
 
 impl OpenConnections {
-    /// Counts a connection unless there are `most` already (0: any number, and none is counted).
+    /// Counts a connection unless there are `most` already (0: any number).
     pub(crate) fn enter(self: &Arc<Self>, most: usize) -> Option<Counted> {
-        if most == 0 {
-            return Some(Counted(None));
-        }
-        let entered = Counted(Some(Arc::clone(self)));
-        (self.0.fetch_add(1, Ordering::Relaxed) < most).then_some(entered)
+        let entered = Counted(Arc::clone(self));
+        let before = self.0.fetch_add(1, Ordering::Relaxed);
+        (before < most || most == 0).then_some(entered)
+    }
+
+    /// How many there are.
+    pub(crate) fn open(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        if let Some(all) = &self.0 {
-            all.0.fetch_sub(1, Ordering::Relaxed);
-        }
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

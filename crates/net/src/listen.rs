@@ -57,7 +57,13 @@ impl Drop for SocketFile {
 
 impl Bound {
     /// Binds an address for so many workers.
-    pub(crate) fn new(address: &ListenAddress, workers: usize) -> io::Result<Self> {
+    ///
+    /// `existing` are our own: another address of a port that one of them has is free for us.
+    pub(crate) fn new(
+        address: &ListenAddress,
+        workers: usize,
+        existing: &[Arc<Self>],
+    ) -> io::Result<Self> {
         let mut bound = Self {
             address: address.clone(),
             local: address.clone(),
@@ -67,7 +73,9 @@ impl Bound {
         match address {
             ListenAddress::Tcp { address, ipv6_only } => {
                 let mut address = *address;
-                refuse_taken(address, *ipv6_only)?;
+                if !existing.iter().any(|bound| bound.has_port(address.port())) {
+                    refuse_taken(address, *ipv6_only)?;
+                }
                 for _ in 0..workers {
                     let socket = tcp_socket(address, *ipv6_only)?;
                     socket.set_reuse_port(true)?;
@@ -93,6 +101,10 @@ impl Bound {
             }
         }
         Ok(bound)
+    }
+
+    fn has_port(&self, port: u16) -> bool {
+        matches!(&self.local, ListenAddress::Tcp { address, .. } if address.port() == port)
     }
 
     fn share(&mut self, socket: BoundSocket, workers: usize) -> io::Result<()> {

@@ -12,15 +12,13 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use super::Connection;
 use super::exchange::Broken;
+use crate::buffers::PAGE;
 
 /// A body up to this size is copied behind its head; a larger one is written from where it is.
 const COPY_MOST: usize = 4 * 1024;
 
 /// How much of a file is sent before other connections get their turn.
 const FILE_TURN: u64 = 1024 * 1024;
-
-/// How much of a file is read at once for TLS.
-const FILE_READ: usize = 64 * 1024;
 
 type Observer = Box<dyn FnOnce(&Completion)>;
 
@@ -172,11 +170,18 @@ impl Connection<'_> {
             } else {
                 self.copy_file_part(range, offset, left).await
             };
-            let moved = moved.map_err(client(sent))?;
-            if moved == 0 {
-                tracing::warn!("a file became shorter while it was sent");
-                return Err(Broken::Source { sent });
-            }
+            let moved = match moved {
+                Ok(0) => {
+                    tracing::warn!("a file became shorter while it was sent");
+                    return Err(Broken::Source { sent });
+                }
+                Ok(moved) => moved,
+                Err(PartError::File(error)) => {
+                    tracing::warn!(%error, "a file cannot be read on");
+                    return Err(Broken::Source { sent });
+                }
+                Err(PartError::Client(error)) => return Err(client(sent)(error)),
+            };
             sent += moved;
             turn += moved;
             if turn >= FILE_TURN {
@@ -218,18 +223,24 @@ impl Connection<'_> {
         range: &FileRange,
         offset: u64,
         left: u64,
-    ) -> io::Result<u64> {
+    ) -> Result<u64, PartError> {
         let left = left.min(FILE_TURN);
         // A call that finds the file cold would hold up every connection of this worker.
         if !is_cached(range, offset + left - 1) {
-            read_cold(range, offset, left).await?;
+            read_cold(range, offset, left)
+                .await
+                .map_err(PartError::File)?;
         }
         let mut timed = false;
         let moved = poll_fn(|cx| {
             let polled = self.transport.poll_send_file(cx, &range.file, offset, left);
             self.watch_writing(cx, polled, false, &mut timed)
         })
-        .await?;
+        .await
+        .map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::IO | Errno::INVAL | Errno::OVERFLOW) => PartError::File(error),
+            _ => PartError::Client(error),
+        })?;
         self.worker.counters.bytes_out.add(moved as u64);
         Ok(moved as u64)
     }
@@ -240,36 +251,42 @@ impl Connection<'_> {
         range: &FileRange,
         offset: u64,
         left: u64,
-    ) -> io::Result<u64> {
-        let len = usize::try_from(left).unwrap_or(usize::MAX).min(FILE_READ);
-        let mut buffer = self.worker.buffers.take();
-        buffer.resize(len, 0);
-        let read = match read_cached(range, &mut buffer, offset) {
-            Some(read) => read?,
+    ) -> Result<u64, PartError> {
+        let mut page = self.worker.buffers.take_page();
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(page.len());
+        let part = page.get_mut(..len).unwrap_or_default();
+        let read = match read_cached(range, part, offset) {
+            Some(read) => read,
             None => {
-                read_cold(range, offset, len as u64).await?;
-                match read_cached(range, &mut buffer, offset) {
-                    Some(read) => read?,
+                read_cold(range, offset, len as u64)
+                    .await
+                    .map_err(PartError::File)?;
+                match read_cached(range, part, offset) {
+                    Some(read) => read,
                     // It was thrown out again at once: the machine is short of memory.
                     None => {
                         let file = Arc::clone(&range.file);
-                        let (read, filled) = tokio::task::spawn_blocking(move || {
-                            let read = rustix::io::pread(&*file, &mut buffer, offset);
-                            (read, buffer)
-                        })
-                        .await
-                        .map_err(io::Error::other)?;
-                        buffer = filled;
-                        read?
+                        let reading = tokio::task::spawn_blocking(move || {
+                            let part = page.get_mut(..len).unwrap_or_default();
+                            let read = rustix::io::pread(&*file, part, offset);
+                            (read, page)
+                        });
+                        let (read, filled) = reading
+                            .await
+                            .map_err(|error| PartError::File(io::Error::other(error)))?;
+                        page = filled;
+                        read.map_err(Into::into)
                     }
                 }
             }
         };
+        let read = read.map_err(PartError::File)?;
         let result = self
-            .write_out_and(buffer.get(..read).unwrap_or_default())
+            .write_out_and(page.get(..read).unwrap_or_default())
             .await;
-        self.worker.buffers.put(buffer);
-        result.map(|()| read as u64)
+        self.worker.buffers.put_page(page);
+        result.map_err(PartError::Client)?;
+        Ok(read as u64)
     }
 
     /// Remembers who wants to know when the answer that was encoded last has left.
@@ -299,6 +316,14 @@ impl Connection<'_> {
             written.tell(duration);
         }
     }
+}
+
+/// Why a part of a file was not sent.
+enum PartError {
+    /// The file cannot be read: a faulty disk, a share that is gone.
+    File(io::Error),
+    /// The client is gone, or too slow.
+    Client(io::Error),
 }
 
 impl Written {
@@ -338,7 +363,7 @@ fn is_cached(range: &FileRange, offset: u64) -> bool {
 async fn read_cold(range: &FileRange, offset: u64, len: u64) -> io::Result<()> {
     let file = Arc::clone(&range.file);
     let read = move || -> io::Result<()> {
-        let mut buffer = vec![0; FILE_READ];
+        let mut buffer = vec![0; PAGE];
         let end = offset.saturating_add(len);
         let mut at = offset;
         while at < end {

@@ -10,7 +10,7 @@ use apus_http::{Answer, ServiceFactory};
 use apus_net::{Limits, Plan};
 
 use crate::harness::{
-    Client, PATIENCE, Server, connect, eventually, listener, local, ok, plan, service,
+    Client, PATIENCE, Server, connect, eventually, listener, local, ok, plan, service, tcp,
 };
 
 fn versioned(version: usize) -> Arc<dyn ServiceFactory> {
@@ -181,4 +181,19 @@ fn a_stop_cuts_what_does_not_end_in_time() {
     server.stop(Duration::from_millis(500));
     assert!(start.elapsed() < PATIENCE / 2);
     client.assert_cut();
+}
+
+#[test]
+fn a_port_moves_to_every_address_by_reload() {
+    let server = Server::run(plan(vec![listener(local(), versioned(1))]));
+    let address = server.address();
+    let everywhere = tcp(&format!("[::]:{}", address.port()));
+    server
+        .engine
+        .reload(plan(vec![listener(everywhere, versioned(2))]))
+        .unwrap();
+    // What connects before the old socket is closed is still served by the old plan.
+    eventually("the new plan answers", || {
+        Client::new(connect(address).unwrap()).get("/").text() == "2"
+    });
 }
