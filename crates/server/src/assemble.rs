@@ -513,6 +513,9 @@ mod tests {
             status(&open, "open.example", "other.example"),
             StatusCode::OK
         );
+        let plan = plan(folder.path(), &mixed);
+        let refused = get(&plan.listeners[0], "closed.example", "/");
+        assert!(!refused.body().is_empty(), "an error page is missing");
     }
 
     #[test]

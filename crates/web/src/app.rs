@@ -214,6 +214,10 @@ impl App {
         let control = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
+        let stop = {
+            let _entered = control.enter();
+            told_to_stop()?
+        };
         let engine = Engine::start(Plan {
             workers: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             limits,
@@ -233,22 +237,23 @@ impl App {
         })
         .map_err(io::Error::other)?;
         control.block_on(async {
-            told_to_stop().await?;
+            stop.await;
             engine.stop(stop_timeout).await;
-            Ok(())
-        })
+        });
+        Ok(())
     }
 }
 
-/// Waits for SIGTERM or SIGINT.
-async fn told_to_stop() -> io::Result<()> {
+/// SIGTERM or SIGINT from now on.
+fn told_to_stop() -> io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    Ok(())
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
 }
 
 fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {

@@ -47,6 +47,13 @@ impl ErrorFormat {
     }
 }
 
+/// An error response with the content that a site gives it by default.
+pub fn error_page(request: &Request, status: StatusCode) -> Response {
+    let mut response = Response::new(status);
+    fill(&mut response, ErrorFormat::of(request));
+    response
+}
+
 /// Whether a response is an error that says nothing.
 pub(crate) fn lacks_content(response: &Response) -> bool {
     let status = response.status();

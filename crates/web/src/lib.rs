@@ -30,6 +30,7 @@ pub mod trace;
 
 pub use app::App;
 pub use compress::Compressed;
+pub use error_pages::error_page;
 pub use extract::{
     Extension, Form, FromRequest, FromRequestHead, Matched, Path, Query, Rejection, State,
 };

@@ -6,7 +6,9 @@
 
 use std::rc::Rc;
 
-use apus_http::{Answer, Request, Response, Service, ServiceFactory, StatusCode};
+use apus::error_page;
+use apus::trace::{self, Step, StepKind};
+use apus_http::{Answer, Request, Service, ServiceFactory, StatusCode};
 
 /// Answers 421 to requests for another host than the handshake was for (RFC 9110 section 15.5.20).
 pub(super) struct SameName<F>(pub(super) F);
@@ -28,7 +30,14 @@ impl Service for Checked {
             .and_then(|tls| tls.server_name.as_deref());
         match (asked, request.host()) {
             (Some(name), Some(host)) if is_same(name, host) => self.0.call(request),
-            _ => Response::new(StatusCode::MISDIRECTED_REQUEST).into(),
+            _ => {
+                trace::note(&request, || {
+                    let why = "the handshake was for another name, and one of the sites here asks for \
+                               client certificates";
+                    Step::new(StepKind::Site, "none", why)
+                });
+                error_page(&request, StatusCode::MISDIRECTED_REQUEST).into()
+            }
         }
     }
 }

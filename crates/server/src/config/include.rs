@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, Error};
 
 use super::diagnostics::Finding;
-use super::keys::{Reader, Table, TableNode};
+use super::keys::{Reader, Table, TableNode, shown};
 use super::raw::File;
 use super::source::{At, Place, Source};
 use super::value::Text;
@@ -180,7 +180,7 @@ impl Loader<'_, '_> {
             Err(why) => {
                 self.reader.report(Finding::error(
                     &pattern.place,
-                    format!("`{}` is not a pattern of paths: {why}", pattern.0),
+                    format!("`{}` is not a pattern of paths: {why}", shown(&pattern.0)),
                     "expected a path, which may hold *, ? and [...]",
                 ));
                 Vec::new()

@@ -113,7 +113,7 @@ fn expand(text: &str, place: &Place, reader: &mut Reader<'_>) -> Option<String> 
             reader.report(
                 Finding::error(
                     place,
-                    format!("`{text}` names no environment variable"),
+                    format!("`{}` names no environment variable", shown(&text)),
                     "expected ${NAME} or ${NAME:-default}",
                 )
                 .help("write $${ for a plain ${"),
@@ -160,7 +160,7 @@ impl TableNode<'_> {
             };
             let finding = Finding::error(
                 &place,
-                format!("unknown key `{name}`"),
+                format!("unknown key `{}`", shown(name)),
                 "no such key in this table",
             );
             reader.report(match nearest(name, known.iter().copied()) {
@@ -276,7 +276,7 @@ pub(super) fn parse_word<T: Word>(text: &str, place: &Place, reader: &mut Reader
 }
 
 /// A value as a title can hold it: on one line, and not all of a long one.
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     const LONGEST: usize = 60;
     let mut shown = String::new();
     for (at, character) in text.chars().enumerate() {

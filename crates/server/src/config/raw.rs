@@ -5,7 +5,7 @@ use serde_json::json;
 use toml::de::DeValue;
 
 use super::diagnostics::Finding;
-use super::keys::{Kind, Node, Reader, Value, choices, keys};
+use super::keys::{Kind, Node, Reader, Value, choices, keys, shown};
 use super::source::{At, Place};
 use super::value::{FilePath, Int, Kilobytes, List, Map, Megabytes, Seconds, Several, Text};
 use super::word::{
@@ -258,7 +258,7 @@ impl Value for Charset {
         }
         reader.report(Finding::error(
             &node.place,
-            format!("`{text}` is not a charset"),
+            format!("`{}` is not a charset", shown(&text)),
             "expected a name as utf-8, or an empty string",
         ));
         None

@@ -14,7 +14,7 @@ use apus_net::Limits;
 use apus_net::tls::UnknownName;
 
 use super::diagnostics::{Diagnostics, Finding};
-use super::keys::{Reader, Table};
+use super::keys::{Reader, Table, shown};
 use super::plan::{AccessLog, Global, Location, Plan, Site};
 use super::raw;
 use super::source::{At, Place};
@@ -157,7 +157,7 @@ fn log_template(text: &str, place: &Place, reader: &mut Reader<'_>) -> Option<Fo
     if !text.contains('$') {
         reader.report(Finding::error(
             place,
-            format!("`{text}` is not a format of access logs"),
+            format!("`{}` is not a format of access logs", shown(text)),
             "expected `combined`, `json`, or a line with variables as $remote_addr",
         ));
         return None;
@@ -265,7 +265,7 @@ fn check_names(sites: &[(Site, Named)], reader: &mut Reader<'_>) {
             reader.report(
                 Finding::error(
                     &named.place,
-                    format!("two sites are called `{}`", site.name),
+                    format!("two sites are called `{}`", shown(&site.name)),
                     "expected a name that no other site has",
                 )
                 .related(&other.place, "the other one")

@@ -606,3 +606,18 @@ fn the_examples_of_the_guide_are_right() {
         assert!(others.is_empty(), "{text}\n{others:#?}");
     }
 }
+
+#[test]
+fn long_values_are_cut_in_messages() {
+    let folder = tempfile::tempdir().unwrap();
+    let long = "x".repeat(5000);
+    let text = format!(
+        "[[sites]]\nname = \"{long}\"\nlisten = \"{long}\"\nroot = \".\"\n{long} = 1\n\
+         charset = \"{long}=\"\n[[sites]]\nname = \"{long}\"\nlisten = 1\nroot = \".\"\n"
+    );
+    let mistakes = parse_in(folder.path(), &text).unwrap_err();
+    assert!(mistakes.errors() >= 3);
+    for line in mistakes.render(false).lines() {
+        assert!(line.chars().count() < 1000, "{line}");
+    }
+}

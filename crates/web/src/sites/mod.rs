@@ -19,7 +19,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use apus_http::{Answer, Request, Response, Service, ServiceFactory, StatusCode};
+use apus_http::{Answer, Request, Service, ServiceFactory, StatusCode};
 
 pub use fields::{FieldChange, Hsts, InvalidChange};
 pub use location::{InvalidPattern, Pattern};
@@ -32,7 +32,7 @@ pub use settings::{ErrorPage, Settings};
 pub use site::{ForceHttps, Location, Site};
 pub use template::{InvalidTemplate, Template};
 
-use crate::error_pages::{self, ErrorFormat};
+use crate::error_pages::error_page;
 use crate::trace::{self, Step, StepKind, Trace};
 use names::Names;
 use serve::SiteService;
@@ -181,12 +181,12 @@ impl Service for SitesService {
                     format!("the certificate of the connection is not for {host}"),
                 )
             });
-            return refuse(&request, StatusCode::MISDIRECTED_REQUEST);
+            return error_page(&request, StatusCode::MISDIRECTED_REQUEST).into();
         }
         let found = self.names.find(&host);
         let index = found.map_or(self.fallback, |(site, _)| site);
         let Some(site) = self.sites.get(index) else {
-            return refuse(&request, StatusCode::NOT_FOUND);
+            return error_page(&request, StatusCode::NOT_FOUND).into();
         };
         trace::note(&request, || {
             let why = match found {
@@ -197,10 +197,4 @@ impl Service for SitesService {
         });
         site.call(request)
     }
-}
-
-fn refuse(request: &Request, status: StatusCode) -> Answer {
-    let mut response = Response::new(status);
-    error_pages::fill(&mut response, ErrorFormat::of(request));
-    response.into()
 }

@@ -1,4 +1,4 @@
-//! Tests of the framework and the services of the server, without sockets.
+//! Tests of the framework and the services of the server; without sockets, but for `serve`.
 
 #[cfg(test)]
 mod app;
@@ -10,6 +10,8 @@ mod error_pages;
 mod files;
 #[cfg(test)]
 mod rewrite;
+#[cfg(test)]
+mod serve;
 #[cfg(test)]
 mod sites;
 #[cfg(test)]

@@ -10,7 +10,7 @@ use http::HeaderValue;
 use super::Inherited;
 use crate::config::diagnostics::Finding;
 use crate::config::include::reason;
-use crate::config::keys::Reader;
+use crate::config::keys::{Reader, shown};
 use crate::config::plan::{Content, ErrorPage, Files, Handler, Root};
 use crate::config::raw::{self, Then};
 use crate::config::source::{At, Place};
@@ -77,7 +77,7 @@ impl Resolver<'_> {
                 reader.report(
                     Finding::error(
                         &location.path.place,
-                        format!("two locations are for `{path}`"),
+                        format!("two locations are for `{}`", shown(&path)),
                         "expected a path that no other location has",
                     )
                     .related(&other.path.place, "the other one"),
@@ -197,7 +197,7 @@ impl Resolver<'_> {
         for name in index.0.iter().filter(|name| name.0.contains('/')) {
             reader.report(Finding::error(
                 &name.place,
-                format!("`{}` is not a file name", name.0),
+                format!("`{}` is not a file name", shown(&name.0)),
                 "expected a name without a slash",
             ));
         }

@@ -76,11 +76,11 @@ fn settings(site: &At<Site>, tls: &At<Tls>, reader: &mut Reader<'_>) -> Option<T
             TlsVersion::Tls13 => MinVersion::Tls13,
         },
         alpn: match tls.protocols.0.as_slice() {
-            [] => vec![b"http/1.1".to_vec()],
+            [] => http_1().to_vec(),
             protocols => protocols
                 .iter()
-                .map(|protocol| match protocol.value {
-                    raw::Protocol::Http11 => b"http/1.1".to_vec(),
+                .flat_map(|protocol| match protocol.value {
+                    raw::Protocol::Http11 => http_1(),
                 })
                 .collect(),
         },
@@ -96,6 +96,11 @@ fn settings(site: &At<Site>, tls: &At<Tls>, reader: &mut Reader<'_>) -> Option<T
             None
         }
     }
+}
+
+/// HTTP/1 by its names in ALPN: clients that are told to speak HTTP/1.0 offer that alone.
+fn http_1() -> [Vec<u8>; 2] {
+    [b"http/1.1".to_vec(), b"http/1.0".to_vec()]
 }
 
 fn certificates(

@@ -1,0 +1,67 @@
+//! `App::serve`, over a socket, and the application that the README shows.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use apus::{App, Path};
+use rustix::process::{Signal, getpid, kill_process};
+
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+}
+
+/// Waits until the server listens.
+fn connect(address: SocketAddr) -> TcpStream {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        match TcpStream::connect(address) {
+            Ok(stream) => return stream,
+            Err(error) => assert!(Instant::now() < end, "{error}"),
+        }
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn serves_until_it_is_told_to_stop() {
+    async fn hello(Path(name): Path<String>) -> String {
+        format!("Hello, {name}!\n")
+    }
+    let address = free_address();
+    let server = thread::spawn(move || App::new().get("/{name}", hello).serve(address));
+    let mut client = connect(address);
+    client
+        .write_all(b"GET /world HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(answer.ends_with("\r\n\r\nHello, world!\n"), "{answer}");
+
+    kill_process(getpid(), Signal::TERM).unwrap();
+    server.join().unwrap().unwrap();
+    assert!(TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn a_route_that_cannot_be_is_an_error_and_no_server() {
+    let app = App::new().get("no-slash", async || "never");
+    assert!(app.serve(free_address()).is_err());
+}
+
+#[test]
+fn the_readme_shows_the_example() {
+    let example = include_str!("../../examples/hello.rs");
+    let (_, code) = example.split_once('\n').unwrap();
+    for readme in [
+        include_str!("../../../../README.md"),
+        include_str!("../../../../README.zh-CN.md"),
+    ] {
+        assert!(readme.contains(&format!("```rust\n{code}```")), "{code}");
+    }
+}
