@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -243,10 +244,18 @@ impl Reply {
     }
 }
 
-/// A port that nobody uses now.
+/// A port that nobody uses now, and no other test gets: below those that the system picks for
+/// connections and for port 0.
 pub(crate) fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    loop {
+        let start = std::process::id().wrapping_mul(31) % 10_000;
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = 12_000 + (start as u16 + next) % 10_000;
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// Waits for a condition; the test fails if it takes too long.

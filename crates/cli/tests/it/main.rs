@@ -3,7 +3,11 @@
 #[cfg(test)]
 mod access_log;
 #[cfg(test)]
+mod attacks;
+#[cfg(test)]
 mod check;
+#[cfg(test)]
+mod clients;
 #[cfg(test)]
 mod control;
 #[cfg(test)]
@@ -16,3 +20,5 @@ mod pages;
 mod serve;
 #[cfg(test)]
 mod tls;
+#[cfg(test)]
+mod wire;

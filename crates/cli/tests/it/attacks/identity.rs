@@ -1,0 +1,241 @@
+//! TLS and identity: which site a client reaches, by which name, and who it is.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::process::Stdio;
+
+use super::{SECRET, Victim, fill};
+use crate::clients::{Curl, certificate, program};
+use crate::harness::{Home, address_of, wait_until};
+use crate::wire::Wire;
+
+/// `open` is for everybody, `private` for clients with certificates; both on one address.
+fn two_sites() -> Victim {
+    let home = Home::new();
+    fill(&home);
+    fs::create_dir(home.path("private")).unwrap();
+    home.write("private/index.html", SECRET);
+    for name in ["open.test", "private.test", "client"] {
+        certificate(&home, name, name);
+    }
+    home.write(
+        "apus.toml",
+        r#"
+        [global]
+        handshake_timeout = 1
+        access_log = "access.log"
+        [[sites]]
+        server_name = ["open.test", "_"]
+        listen = ["127.0.0.1:0"]
+        listen_tls = ["127.0.0.1:0"]
+        root = "site"
+        tls = { cert = "open.test.pem", key = "open.test.key" }
+        "#,
+    );
+    // The second site needs the port that the first one gets.
+    let port = crate::harness::free_port();
+    let text = home.read("apus.toml").replace(
+        "listen_tls = [\"127.0.0.1:0\"]",
+        &format!("listen_tls = [\"127.0.0.1:{port}\"]"),
+    );
+    home.write(
+        "apus.toml",
+        format!(
+            r#"{text}
+            [[sites]]
+            server_name = "private.test"
+            listen_tls = ["127.0.0.1:{port}"]
+            root = "private"
+            tls = {{ cert = "private.test.pem", key = "private.test.key", client_auth = "required", client_ca = "client.pem" }}
+            "#
+        ),
+    );
+    let apus = home.serve(&[]);
+    Victim::new(home, apus, "apus.toml")
+}
+
+fn tls_port(victim: &Victim) -> u16 {
+    let url = victim
+        .apus
+        .urls()
+        .iter()
+        .find(|url| url.starts_with("https"));
+    let (_, port) = url.unwrap().trim_end_matches('/').rsplit_once(':').unwrap();
+    port.parse().unwrap()
+}
+
+/// Asks the server under the name `sni` for `host`.
+fn ask(victim: &Victim, sni: &str, host: &str, more: &[&str]) -> Option<(u16, String)> {
+    let port = tls_port(victim);
+    let curl = Curl::new()
+        .args(&["--insecure", "--connect-to", &format!("::127.0.0.1:{port}")])
+        .args(&["--header", &format!("Host: {host}")])
+        .args(more)
+        .run(&format!("https://{sni}:{port}/"));
+    curl.ok().map(|reply| (reply.status, reply.text()))
+}
+
+#[test]
+fn a_host_that_the_handshake_was_not_for_is_misdirected() {
+    let victim = two_sites();
+    let page = || Some((200, "<h1>hello</h1>".to_owned()));
+    assert_eq!(ask(&victim, "open.test", "open.test", &[]), page());
+    for (sni, host) in [
+        ("open.test", "private.test"),
+        ("open.test", "PRIVATE.test"),
+        ("open.test", "private.test."),
+        ("other.test", "private.test"),
+    ] {
+        let (status, text) = ask(&victim, sni, host, &[]).unwrap();
+        assert_eq!(status, 421, "{sni} {host}");
+        assert!(!text.contains(SECRET));
+    }
+    // In clear text the private site is not there at all.
+    let received = victim.ask("GET / HTTP/1.1\r\nHost: private.test\r\n\r\n");
+    assert!(!received.text().contains(SECRET));
+    victim.assert_stands();
+}
+
+#[test]
+fn a_site_that_wants_certificates_gives_nothing_without_one() {
+    let victim = two_sites();
+    assert_eq!(ask(&victim, "private.test", "private.test", &[]), None);
+    let path = |name: &str| victim.home.path(name).to_str().unwrap().to_owned();
+    let identity = ["--cert", &path("client.pem"), "--key", &path("client.key")];
+    assert_eq!(
+        ask(&victim, "private.test", "private.test", &identity),
+        Some((200, SECRET.to_owned()))
+    );
+    // Signed by nobody whom the site trusts.
+    let stranger = [
+        "--cert",
+        &path("open.test.pem"),
+        "--key",
+        &path("open.test.key"),
+    ];
+    assert_eq!(
+        ask(&victim, "private.test", "private.test", &stranger),
+        None
+    );
+    wait_until("the refusals are counted", || {
+        victim.total("handshake_failures") >= 2
+    });
+    victim.assert_stands();
+}
+
+/// One session of `openssl s_client`: what the server answered to `GET /`.
+fn s_client(victim: &Victim, sni: &str, arguments: &[&str], session: (&str, &Path)) -> String {
+    let mut child = program("openssl")
+        .args(["s_client", "-ign_eof", "-servername", sni])
+        .args(["-connect", &format!("127.0.0.1:{}", tls_port(victim))])
+        .args(arguments)
+        .arg(session.0)
+        .arg(session.1)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let request = format!("GET / HTTP/1.1\r\nHost: {sni}\r\nConnection: close\r\n\r\n");
+    let _ = child.stdin.take().unwrap().write_all(request.as_bytes());
+    let mut text = String::new();
+    let _ = child.stdout.take().unwrap().read_to_string(&mut text);
+    child.wait().unwrap();
+    text
+}
+
+#[test]
+fn a_session_of_one_site_opens_no_other() {
+    let victim = two_sites();
+    let session = victim.home.path("session");
+    for version in ["-tls1_2", "-tls1_3"] {
+        let text = s_client(&victim, "open.test", &[version], ("-sess_out", &session));
+        assert!(text.contains("<h1>hello</h1>"), "{text}");
+        let text = s_client(&victim, "open.test", &[version], ("-sess_in", &session));
+        assert!(text.contains("Reused, TLS"), "{version}: {text}");
+        let text = s_client(&victim, "private.test", &[version], ("-sess_in", &session));
+        assert!(!text.contains("Reused, TLS"), "{version}: {text}");
+        assert!(!text.contains(SECRET), "{version}: {text}");
+    }
+    victim.assert_stands();
+}
+
+#[test]
+fn half_open_and_broken_handshakes_end_in_time() {
+    let victim = two_sites();
+    let url = victim
+        .apus
+        .urls()
+        .iter()
+        .find(|url| url.starts_with("https"));
+    let address = address_of(url.unwrap());
+    let mut clients: Vec<_> = (0..100).map(|_| Wire::connect(address)).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        // Nothing, the start of a record, the start of a ClientHello.
+        client.send(
+            [
+                &b""[..],
+                b"\x16\x03\x01",
+                b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+            ][number % 3],
+        );
+    }
+    victim.assert_serves();
+    wait_until("all are closed", || {
+        clients.iter().all(|client| {
+            client.is_readable() // an alert, or the end
+        })
+    });
+    for garbage in [
+        &b"\x16\x03\x01\xff\xff"[..],
+        b"\0\0\0\0\0\0\0\0",
+        b"SSH-2.0-x\r\n",
+    ] {
+        let mut client = Wire::connect(address);
+        client.send(garbage.repeat(100));
+        client.rest();
+    }
+    let mut client = Wire::connect(address);
+    client.send("GET / HTTP/1.1\r\nHost: open.test\r\n\r\n");
+    let text = String::from_utf8_lossy(&client.rest()).into_owned();
+    assert!(text.starts_with("HTTP/1.1 400 "), "{text}");
+    wait_until("they are counted", || {
+        victim.total("handshake_failures") + victim.total("timeouts") >= 100
+    });
+    assert!(ask(&victim, "open.test", "open.test", &[]).is_some());
+    victim.assert_stands();
+}
+
+#[test]
+fn the_control_socket_is_for_its_user_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let victim = Victim::configured("control_socket = \"apus.sock\"", "");
+    let mode = |name: &str| {
+        let path = victim.home.path(name);
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    };
+    assert_eq!(mode("apus.sock"), 0o600);
+    // It speaks no HTTP, so no page of a browser can have it reload or stop.
+    let mut socket =
+        std::os::unix::net::UnixStream::connect(victim.home.path("apus.sock")).unwrap();
+    let _ = socket.write_all(b"POST /stop HTTP/1.1\r\nHost: localhost\r\n\r\nstop\n");
+    let mut answer = String::new();
+    let _ = socket.read_to_string(&mut answer);
+    assert!(!answer.contains("stopp"), "{answer}");
+    victim.assert_stands();
+}
+
+#[test]
+fn a_private_key_that_others_can_read_is_told() {
+    use std::os::unix::fs::PermissionsExt;
+    let victim = two_sites();
+    let key = victim.home.path("open.test.key");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+    let output = victim.home.run(&["check"]);
+    let text = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+    assert!(
+        text.contains("open.test.key") && text.contains("warning"),
+        "{text}"
+    );
+}

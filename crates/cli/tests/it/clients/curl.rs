@@ -1,0 +1,225 @@
+//! curl: each way to ask, in clear text and over TLS.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+
+use super::{ExampleSite, LARGE, example_site, program};
+
+/// A command line of curl.
+pub(crate) struct Curl(Command);
+
+/// What curl got.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    version: String,
+    head: BTreeMap<String, Vec<String>>,
+    body: Vec<u8>,
+}
+
+impl Reply {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    fn field(&self, name: &str) -> &str {
+        self.head.get(name).map_or("", |values| &values[0])
+    }
+}
+
+impl Curl {
+    pub(crate) fn new() -> Self {
+        let mut command = program("curl");
+        command
+            .args([
+                "--silent",
+                "--show-error",
+                "--max-time",
+                "60",
+                "--path-as-is",
+            ])
+            .args([
+                "--write-out",
+                "%{stderr}@@%{http_code} %{http_version} %{header_json}",
+            ]);
+        Self(command)
+    }
+
+    pub(crate) fn args(mut self, arguments: &[&str]) -> Self {
+        self.0.args(arguments);
+        self
+    }
+
+    /// What curl got, or what it says went wrong.
+    pub(crate) fn run(mut self, url: &str) -> Result<Reply, String> {
+        let output = self.0.arg(url).output().unwrap();
+        let report = String::from_utf8_lossy(&output.stderr).into_owned();
+        if !output.status.success() {
+            return Err(report);
+        }
+        let (_, report) = report.split_once("@@").expect(&report);
+        let mut parts = report.splitn(3, ' ');
+        Ok(Reply {
+            status: parts.next().unwrap().parse().unwrap(),
+            version: parts.next().unwrap().to_owned(),
+            head: serde_json::from_str(parts.next().unwrap()).unwrap(),
+            body: output.stdout,
+        })
+    }
+
+    fn get(self, url: &str) -> Reply {
+        self.run(url)
+            .unwrap_or_else(|error| panic!("{url}: {error}"))
+    }
+}
+
+#[test]
+fn curl_loads_every_file_of_the_example_site() {
+    let site = ExampleSite::serve();
+    let root = example_site().join("public");
+    for file in [
+        "about.html",
+        "assets/site.css",
+        "assets/icon.png",
+        "fonts/eb-garamond-regular.woff2",
+        "gallery/index.html",
+        "gallery/dawn.webp",
+    ] {
+        for origin in site.origins() {
+            let reply = site.curl().get(&format!("{origin}/{file}"));
+            assert_eq!(
+                (reply.status, reply.version.as_str()),
+                (200, "1.1"),
+                "{file}"
+            );
+            assert!(reply.body == fs::read(root.join(file)).unwrap(), "{file}");
+        }
+    }
+    for origin in site.origins() {
+        let reply = site.curl().get(&format!("{origin}/nowhere"));
+        assert_eq!(reply.status, 404);
+        assert!(reply.body == fs::read(root.join("404.html")).unwrap());
+    }
+}
+
+#[test]
+fn curl_speaks_http_1_0() {
+    let site = ExampleSite::serve();
+    for origin in site.origins() {
+        let reply = site.curl().args(&["--http1.0"]).get(&format!("{origin}/"));
+        assert_eq!((reply.status, reply.field("connection")), (200, "close"));
+        assert!(reply.body == fs::read(example_site().join("public/index.html")).unwrap());
+    }
+}
+
+#[test]
+fn curl_takes_ranges_and_resumes() {
+    let site = ExampleSite::serve();
+    let url = format!("{}/large.csv", site.downloads);
+    let whole = fs::read(site.home.path("site/large.csv")).unwrap();
+    for (range, part) in [
+        ("0-0", &whole[..1]),
+        ("1000-1999", &whole[1000..2000]),
+        ("-100", &whole[LARGE - 100..]),
+        ("10000000-", &whole[10_000_000..]),
+    ] {
+        let reply = site.curl().args(&["--range", range]).get(&url);
+        assert_eq!(reply.status, 206);
+        assert!(reply.body == part, "{range}");
+    }
+    let reply = site.curl().args(&["--range", "0-9,20-29"]).get(&url);
+    assert!(
+        reply
+            .field("content-type")
+            .starts_with("multipart/byteranges")
+    );
+    let past = format!("{LARGE}-");
+    assert_eq!(site.curl().args(&["--range", &past]).get(&url).status, 416);
+
+    let part = site.home.write("part.csv", &whole[..7_654_321]);
+    let resume = ["--continue-at", "-", "--output", part.to_str().unwrap()];
+    assert_eq!(site.curl().args(&resume).get(&url).status, 206);
+    assert!(fs::read(part).unwrap() == whole);
+}
+
+#[test]
+fn curl_decodes_each_coding_and_revalidates_it() {
+    let site = ExampleSite::serve();
+    let whole = fs::read(example_site().join("public/assets/site.css")).unwrap();
+    for origin in site.origins() {
+        let url = format!("{origin}/assets/site.css");
+        let mut tags = Vec::new();
+        for coding in ["identity", "gzip", "br", "zstd"] {
+            let accept = format!("Accept-Encoding: {coding}");
+            let ask = || site.curl().args(&["--compressed", "--header", &accept]);
+            let mut reply = ask().get(&url);
+            assert!(reply.body == whole, "{coding}");
+            crate::harness::wait_until("the compressed form is kept", || {
+                reply = ask().get(&url);
+                coding == "identity" || reply.field("content-encoding") == coding
+            });
+            assert!(reply.body == whole, "{coding}");
+            assert!(reply.field("vary").eq_ignore_ascii_case("accept-encoding"));
+            let tag = reply.field("etag").to_owned();
+            let condition = format!("If-None-Match: {tag}");
+            let reply = ask().args(&["--header", &condition]).get(&url);
+            assert_eq!((reply.status, reply.body.len()), (304, 0), "{coding}");
+            assert_eq!(reply.field("etag"), tag);
+            tags.push(tag);
+        }
+        tags.sort();
+        tags.dedup();
+        assert_eq!(tags.len(), 4, "forms share a tag: {tags:?}");
+        let since = site.curl().get(&url).field("last-modified").to_owned();
+        let reply = site.curl().args(&["--time-cond", &since]).get(&url);
+        assert_eq!(reply.status, 304);
+    }
+}
+
+#[test]
+fn curl_that_waits_for_100_continue_sends_nothing_to_a_405() {
+    let site = ExampleSite::serve();
+    let upload = format!("@{}", site.home.path("site/large.csv").display());
+    for origin in site.origins() {
+        let arguments = ["--header", "Expect: 100-continue", "--data-binary", &upload];
+        let reply = site.curl().args(&arguments).get(&format!("{origin}/"));
+        assert_eq!(reply.status, 405);
+        assert!(reply.field("allow").contains("GET"));
+        // Without waiting, it gets the same answer, however much it sends.
+        let arguments = ["--header", "Expect:", "--data-binary", &upload];
+        let reply = site.curl().args(&arguments).get(&format!("{origin}/"));
+        assert_eq!(reply.status, 405);
+    }
+}
+
+#[test]
+fn curl_loads_many_in_parallel() {
+    let site = ExampleSite::serve();
+    for origin in site.origins() {
+        let output = program("curl")
+            .args(["--silent", "--show-error", "--fail", "--max-time", "60"])
+            .args(["--parallel", "--parallel-max", "50", "--parallel-immediate"])
+            .args([
+                "--insecure",
+                "--write-out",
+                "%{http_code} %{size_download}\n",
+            ])
+            .args(["--output", "/dev/null"])
+            .arg(format!("{origin}/gallery/dusk.webp?[1-300]"))
+            .output()
+            .unwrap();
+        let report = String::from_utf8_lossy(&output.stdout).into_owned();
+        let size = fs::metadata(example_site().join("public/gallery/dusk.webp"))
+            .unwrap()
+            .len();
+        let expected = format!("200 {size}");
+        let good = report.lines().filter(|line| **line == *expected).count();
+        assert_eq!(
+            good,
+            300,
+            "{report}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+}
