@@ -6,7 +6,7 @@ mod same_name;
 use std::io;
 use std::sync::Arc;
 
-use apus::files::Files;
+use apus::files::{Files, Variants};
 use apus::sites::{ErrorPage, ForceHttps, Location, Pattern, Settings, Site, Sites};
 use apus_http::{ServiceFactory, StatusCode};
 use apus_net::tls::{ClientAuth, TlsSettings, TlsSite};
@@ -19,11 +19,16 @@ use same_name::SameName;
 /// The least memory that a place of static files gets.
 const LEAST_CACHE: u64 = 1024 * 1024;
 
-/// Builds what `plan` says. Access logs are opened, sockets are not.
+/// Builds what `plan` says. Access logs are opened, sockets are not. Compressed forms of files come
+/// from `variants`, which outlives the plan.
 ///
 /// # Errors
 /// An access log cannot be opened.
-pub fn assemble(plan: &config::Plan, logs: &AccessLogs) -> io::Result<apus_net::Plan> {
+pub fn assemble(
+    plan: &config::Plan,
+    logs: &AccessLogs,
+    variants: &Arc<Variants>,
+) -> io::Result<apus_net::Plan> {
     let addresses: Vec<_> = distinct_listeners(plan)
         .into_iter()
         .map(|listener| (listener, members(plan, &listener.address)))
@@ -35,11 +40,14 @@ pub fn assemble(plan: &config::Plan, logs: &AccessLogs) -> io::Result<apus_net::
             shared.push(members);
         }
     }
-    let cache_bytes = cache_bytes(plan, &shared);
+    let kept = Kept {
+        cache_bytes: cache_bytes(plan, &shared),
+        variants,
+    };
     let sites = plan
         .sites
         .iter()
-        .map(|site| build(site, cache_bytes, logs))
+        .map(|site| build(site, &kept, logs))
         .collect::<io::Result<Vec<_>>>()?;
     let groups = shared
         .iter()
@@ -174,7 +182,15 @@ fn cache_bytes(plan: &config::Plan, groups: &[&[usize]]) -> u64 {
     }
 }
 
-fn build(said: &config::Site, cache_bytes: u64, logs: &AccessLogs) -> io::Result<Site> {
+/// What is kept in memory of files.
+struct Kept<'a> {
+    /// By each place of files, on each worker.
+    cache_bytes: u64,
+    /// By all.
+    variants: &'a Arc<Variants>,
+}
+
+fn build(said: &config::Site, kept: &Kept<'_>, logs: &AccessLogs) -> io::Result<Site> {
     let mut site = Site::new(&said.name)
         .settings(settings(&said.content))
         .compression(said.compression);
@@ -184,13 +200,12 @@ fn build(said: &config::Site, cache_bytes: u64, logs: &AccessLogs) -> io::Result
     // What the site itself does is its outermost location; one of its own for "/" replaces it.
     if let Some(handler) = &said.content.handler {
         let everywhere: Pattern = "/".parse().map_err(io::Error::other)?;
-        site = site.location(location(everywhere, handler, said, cache_bytes));
+        site = site.location(location(everywhere, handler, said, kept));
     }
     for own in &said.locations {
         if let Some(handler) = &own.content.handler {
             site = site.location(
-                location(own.pattern.clone(), handler, said, cache_bytes)
-                    .settings(settings(&own.content)),
+                location(own.pattern.clone(), handler, said, kept).settings(settings(&own.content)),
             );
         }
     }
@@ -230,7 +245,7 @@ fn location(
     pattern: Pattern,
     handler: &config::Handler,
     site: &config::Site,
-    cache_bytes: u64,
+    kept: &Kept<'_>,
 ) -> Location {
     match handler {
         config::Handler::Return(answer) => Location::respond(pattern, answer.clone()),
@@ -250,7 +265,8 @@ fn location(
             .symlinks(said.symlinks)
             .compression(site.compression)
             .precompressed(site.precompressed)
-            .cache(cache_bytes);
+            .cache(kept.cache_bytes)
+            .variants(Arc::clone(kept.variants));
             if let Some(list) = &said.try_files {
                 files = files.try_files(list.clone());
             }
@@ -316,7 +332,7 @@ mod tests {
     fn plan(folder: &Path, text: &str) -> apus_net::Plan {
         let plan = config::parse_str(text, "apus.toml", folder, &|_| None);
         let plan = plan.unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
-        assemble(&plan, &AccessLogs::new().0).unwrap()
+        assemble(&plan, &AccessLogs::new().0, &Arc::new(Variants::new(0))).unwrap()
     }
 
     fn get(listener: &Listener, host: &str, path: &str) -> Response {
@@ -523,7 +539,10 @@ mod tests {
         let folder = folder();
         let text = "[[sites]]\nlisten = 80\nroot = \"one\"\naccess_log = \"one\"\n";
         let plan = config::parse_str(text, "apus.toml", folder.path(), &|_| None).unwrap();
-        let error = assemble(&plan, &AccessLogs::new().0).err().unwrap();
+        let variants = Arc::new(Variants::new(0));
+        let error = assemble(&plan, &AccessLogs::new().0, &variants)
+            .err()
+            .unwrap();
         assert!(error.to_string().contains("access log"), "{error}");
     }
 }

@@ -4,8 +4,10 @@
 use std::cell::RefCell;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{fmt, fs, io};
 
+use apus::files::Variants;
 use serde_json::Value;
 
 use crate::access_log::AccessLogs;
@@ -22,6 +24,8 @@ pub(crate) struct Loader {
     folder: FolderSite,
     certificates: Certificates,
     workers: Option<NonZeroUsize>,
+    /// What was compressed; a reload does not change files.
+    variants: RefCell<Arc<Variants>>,
     /// The hosts of each local certificate that was served last.
     certified: RefCell<Vec<Vec<String>>>,
 }
@@ -61,6 +65,7 @@ impl Loader {
             folder,
             certificates,
             workers,
+            variants: RefCell::new(Arc::new(Variants::new(0))),
             certified: RefCell::default(),
         }
     }
@@ -96,13 +101,14 @@ impl Loader {
         if let Some(workers) = self.workers {
             config.global.workers = workers;
         }
+        let variants = self.variants(config.global.static_cache_bytes);
         let plan = match access_logs {
-            Some(logs) => assemble(&config, logs),
+            Some(logs) => assemble(&config, logs, &variants),
             None => {
                 for site in &mut config.sites {
                     site.access_log = None;
                 }
-                assemble(&config, &AccessLogs::new().0)
+                assemble(&config, &AccessLogs::new().0, &variants)
             }
         };
         let plan = plan.map_err(LoadError::Open)?;
@@ -115,6 +121,15 @@ impl Loader {
             local_certificates,
             warnings: config.warnings,
         })
+    }
+
+    /// The store of compressed forms, the same as long as its size is.
+    fn variants(&self, bytes: u64) -> Arc<Variants> {
+        let mut variants = self.variants.borrow_mut();
+        if variants.capacity() != bytes {
+            *variants = Arc::new(Variants::new(bytes));
+        }
+        Arc::clone(&variants)
     }
 
     fn read(

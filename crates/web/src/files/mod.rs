@@ -30,7 +30,7 @@ pub(crate) use service::Handled;
 pub use service::{FilesService, Kind};
 pub use tree::Symlinks;
 pub use try_files::{InvalidTryFiles, TryFiles};
-use variants::Variants;
+pub use variants::Variants;
 
 /// A tree of static files, as a service.
 ///
@@ -285,6 +285,13 @@ impl Files {
     pub fn cache(mut self, bytes: u64) -> Self {
         self.cache_bytes = bytes;
         self.variants = Arc::new(Variants::new(bytes));
+        self
+    }
+
+    /// Where compressed forms are kept, in place of a store of these files' own.
+    #[must_use]
+    pub fn variants(mut self, variants: Arc<Variants>) -> Self {
+        self.variants = variants;
         self
     }
 

@@ -2,6 +2,7 @@
 //! priority in the background.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
@@ -47,8 +48,9 @@ impl Variant {
     }
 }
 
-/// The variants of all files of one [`super::Files`], oldest dropped first.
-pub(super) struct Variants {
+/// Compressed forms of files, oldest dropped first. They are known by the version of the file, so any
+/// [`Files`](super::Files) may share one store: all of a server, and those of its next configuration.
+pub struct Variants {
     state: Mutex<State>,
     capacity: u64,
 }
@@ -64,11 +66,17 @@ struct State {
 }
 
 impl Variants {
-    pub(super) fn new(capacity: u64) -> Self {
+    /// A store of this many bytes.
+    pub fn new(capacity: u64) -> Self {
         Self {
             state: Mutex::default(),
             capacity,
         }
+    }
+
+    /// The bytes that it may hold.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
     }
 
     /// The variant, to be made if it is not known; `None` if too many are waiting already, or there
@@ -126,6 +134,14 @@ impl Variants {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Variants {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Variants")
+            .field("capacity", &self.capacity)
+            .finish_non_exhaustive()
     }
 }
 

@@ -700,6 +700,19 @@ async fn shares_variants_between_workers() {
     assert_eq!(got.etag(), made.etag());
 }
 
+#[tokio::test]
+async fn shares_a_store_of_variants_with_other_files() {
+    let variants = Arc::new(apus::files::Variants::new(1 << 20));
+    let site = site(&[("a.txt", &text())], |files| {
+        files.variants(variants.clone())
+    });
+    site.get_coded("/a.txt", "zstd").await;
+    let next = Files::new(site.path("")).variants(variants).build();
+    let request = request(Method::GET, "/a.txt", &[("accept-encoding", "zstd")]);
+    let got = Got::from(next.call(request)).await;
+    assert_eq!(got.header("content-encoding"), Some("zstd"));
+}
+
 // Folders.
 
 #[tokio::test]
