@@ -21,4 +21,6 @@ mod serve;
 #[cfg(test)]
 mod tls;
 #[cfg(test)]
+mod under_load;
+#[cfg(test)]
 mod wire;
