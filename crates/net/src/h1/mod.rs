@@ -3,7 +3,9 @@
 
 mod content;
 mod exchange;
+mod incoming;
 mod input;
+mod send;
 mod tunnel;
 mod write;
 

@@ -11,7 +11,7 @@ use apus_http::{Completion, FileRange, Headers, Outcome, StatusCode};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::Connection;
-use super::exchange::Broken;
+use super::send::Broken;
 use crate::buffers::PAGE;
 
 /// A body up to this size is copied behind its head; a larger one is written from where it is.

@@ -1,0 +1,176 @@
+//! The content of a response: sent from where it is, framed as the head said, and cut off visibly
+//! when its source fails.
+
+use std::future::poll_fn;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Poll, ready};
+
+use apus_http::h1::{BodyFraming, ServerConnection};
+use apus_http::{Body, BodyError, Frame};
+
+use super::Connection;
+use super::incoming::Incoming;
+
+/// Encoded bytes that are gathered before a write, while more can be had at once.
+pub(super) const GATHER: usize = 32 * 1024;
+
+impl Connection<'_> {
+    /// Sends content; gives its length.
+    pub(super) async fn send_body(
+        &mut self,
+        body: Body,
+        framing: BodyFraming,
+        incoming: &mut Option<Incoming>,
+    ) -> Result<u64, Broken> {
+        match body {
+            Body::Empty => {
+                self.codec.send_end(None, &mut self.out);
+                Ok(0)
+            }
+            Body::Bytes(bytes) => {
+                self.send_bytes(&bytes)
+                    .await
+                    .map_err(|error| Broken::Client { error, sent: 0 })?;
+                self.codec.send_end(None, &mut self.out);
+                Ok(bytes.len() as u64)
+            }
+            Body::File(range) => {
+                Box::pin(self.send_file(&range)).await?;
+                self.codec.send_end(None, &mut self.out);
+                Ok(range.len)
+            }
+            Body::Stream(_) => Box::pin(self.send_stream(body, framing, incoming)).await,
+        }
+    }
+
+    async fn send_stream(
+        &mut self,
+        mut body: Body,
+        framing: BodyFraming,
+        incoming: &mut Option<Incoming>,
+    ) -> Result<u64, Broken> {
+        let mut sent = 0;
+        let length = match framing {
+            BodyFraming::Length(length) => Some(length),
+            _ => None,
+        };
+        let mut trailers = None;
+        while let Some(frame) = self.next_frame(&mut body, incoming).await {
+            let frame = frame.map_err(|error| Broken::Client { error, sent })?;
+            let len = match &frame {
+                Ok(Frame::Data(bytes)) => bytes.len() as u64,
+                Ok(Frame::File(range)) => range.len,
+                Ok(Frame::Trailers(_)) => 0,
+                Err(error) => {
+                    tracing::warn!(%error, "the content of a response broke off");
+                    return Err(Broken::Source { sent });
+                }
+            };
+            if length.is_some_and(|length| sent + len > length) {
+                tracing::error!("the content of a response is longer than it said");
+                return Err(Broken::Source { sent });
+            }
+            match frame {
+                Ok(Frame::Data(bytes)) => {
+                    self.encode_framing(|codec, out| codec.send_chunk_start(bytes.len(), out));
+                    let result = self.send_bytes(&bytes).await;
+                    result.map_err(|error| Broken::Client { error, sent })?;
+                    self.encode_framing(ServerConnection::send_chunk_end);
+                    if self.out.len() >= GATHER {
+                        let result = self.flush().await;
+                        result.map_err(|error| Broken::Client { error, sent })?;
+                    }
+                }
+                Ok(Frame::File(range)) => {
+                    let len = usize::try_from(range.len).unwrap_or(usize::MAX);
+                    self.encode_framing(|codec, out| codec.send_chunk_start(len, out));
+                    self.send_file(&range)
+                        .await
+                        .map_err(|broken| broken.after(sent))?;
+                    self.encode_framing(ServerConnection::send_chunk_end);
+                }
+                Ok(Frame::Trailers(section)) => trailers = Some(section),
+                Err(_) => {}
+            }
+            sent += len;
+        }
+        if length.is_some_and(|length| sent < length) {
+            tracing::error!("the content of a response is shorter than it said");
+            return Err(Broken::Source { sent });
+        }
+        self.encode_framing(|codec, out| codec.send_end(trailers.as_ref(), out));
+        Ok(sent)
+    }
+
+    /// Encodes what stands around data, and counts it.
+    fn encode_framing(&mut self, encode: impl FnOnce(&mut ServerConnection, &mut Vec<u8>)) {
+        let before = self.out.len();
+        encode(&mut self.codec, &mut self.out);
+        self.framing_bytes += (self.out.len() - before) as u64;
+    }
+
+    /// The next frame of a response. What was encoded leaves before it is waited for.
+    async fn next_frame(
+        &mut self,
+        body: &mut Body,
+        incoming: &mut Option<Incoming>,
+    ) -> Option<io::Result<Result<Frame, BodyError>>> {
+        let mut flushed = self.out.is_empty();
+        let frame = poll_fn(|cx| {
+            self.place.register(cx);
+            loop {
+                let polled = catch_unwind(AssertUnwindSafe(|| body.poll_frame(cx)));
+                match polled {
+                    Ok(Poll::Ready(frame)) => return Poll::Ready(Ok(frame)),
+                    Ok(Poll::Pending) => {}
+                    Err(_) => {
+                        self.panicked();
+                        let error = BodyError::Source("its source panicked".into());
+                        return Poll::Ready(Ok(Some(Err(error))));
+                    }
+                }
+                if !flushed {
+                    if self.place.expired() {
+                        return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+                    }
+                    ready!(self.poll_flush_out(cx))?;
+                    flushed = true;
+                    self.place.untimed();
+                    self.rest();
+                }
+                if self.poll_meanwhile(cx, incoming)?.is_pending() {
+                    return Poll::Pending;
+                }
+            }
+        })
+        .await;
+        match frame {
+            Ok(frame) => frame.map(Ok),
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+/// Why an answer is not whole.
+pub(super) enum Broken {
+    /// Its source failed after so many bytes.
+    Source { sent: u64 },
+    /// The client is gone, or too slow.
+    Client { error: io::Error, sent: u64 },
+}
+
+impl Broken {
+    /// The same where so many bytes had been sent before.
+    fn after(self, before: u64) -> Self {
+        match self {
+            Self::Source { sent } => Self::Source {
+                sent: sent + before,
+            },
+            Self::Client { error, sent } => Self::Client {
+                error,
+                sent: sent + before,
+            },
+        }
+    }
+}
