@@ -1,17 +1,18 @@
-//! A site at work on one worker: the steps from a request to its response, in their order.
+//! A site at work on one worker: the steps from a request to its handler, in their order.
+
+mod complete;
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use apus_http::{
-    Answer, Body, ConnectionInfo, FileRange, HeaderName, HeaderValue, Headers, Method, Request,
-    RequestParts, Response, Service, StatusCode, Target, Version, header,
+    Answer, ConnectionInfo, HeaderValue, Headers, Method, Request, Response, Service,
+    ServiceFactory, StatusCode, Version, header,
 };
-
 use http::Extensions;
 
 use super::fields::{FieldChange, Hsts};
@@ -23,7 +24,7 @@ use super::settings::{ErrorPage, Settings};
 use super::site::{ForceHttps, Handler, Location, Site};
 use super::template::{Captures, Root, Scope};
 use crate::compress::Wish;
-use crate::error_pages::{self, ErrorFormat};
+use crate::error_pages::ErrorFormat;
 use crate::files::{Compression, Files, FilesService, Handled};
 use crate::path::{self, InvalidPath};
 use crate::trace::{self, Step, StepKind, Trace};
@@ -122,6 +123,12 @@ impl SiteService {
 
     pub(super) fn name(&self) -> &str {
         &self.0.name
+    }
+}
+
+impl ServiceFactory for Site {
+    fn service(&self) -> Rc<dyn Service> {
+        Rc::new(SiteService::new(self))
     }
 }
 
@@ -319,143 +326,6 @@ impl Inner {
             .and_then(|location| self.locations.get(location))
             .unwrap_or(&self.outside)
     }
-
-    /// From the answer of the handler to the response that leaves.
-    fn complete(self: &Rc<Self>, mut exchange: Exchange, mut response: Response) -> Answer {
-        if !error_pages::lacks_content(&response) {
-            return self.seal(exchange, response).into();
-        }
-        let page = self.place(&exchange).error_pages.get(&response.status());
-        if let (Some(trace), Some(page)) = (&exchange.trace, page) {
-            let why = format!("the status is {}", response.status());
-            trace.push(Step::new(
-                StepKind::Content,
-                format!("the error page {page}"),
-                why,
-            ));
-        }
-        match page {
-            None => {
-                if let Some(trace) = &exchange.trace {
-                    trace.push(Step::new(
-                        StepKind::Content,
-                        "the default error page",
-                        format!("the status is {}", response.status()),
-                    ));
-                }
-                error_pages::fill(&mut response, exchange.format);
-                self.seal(exchange, response).into()
-            }
-            Some(ErrorPage::Content {
-                content_type,
-                content,
-            }) => {
-                response
-                    .headers_mut()
-                    .insert(&header::CONTENT_TYPE, content_type);
-                set_content(&mut response, content.clone().into());
-                self.seal(exchange, response).into()
-            }
-            Some(ErrorPage::File(file)) => {
-                let (site, file) = (self.clone(), file.clone());
-                Answer::later(async move {
-                    match open(file.clone()).await {
-                        Ok(content) => {
-                            let media = mime_guess::from_path(&file).first_or_octet_stream();
-                            if let Ok(media) = HeaderValue::from_str(&match media.type_() {
-                                mime_guess::mime::TEXT => format!("{media}; charset=utf-8"),
-                                _ => media.to_string(),
-                            }) {
-                                response.headers_mut().insert(&header::CONTENT_TYPE, &media);
-                            }
-                            set_content(&mut response, content);
-                        }
-                        Err(error) => {
-                            tracing::error!(file = %file.display(), %error, "cannot read an error page");
-                            error_pages::fill(&mut response, exchange.format);
-                        }
-                    }
-                    site.seal(exchange, response)
-                })
-            }
-            Some(ErrorPage::Path(page)) => {
-                let (site, page) = (self.clone(), page.clone());
-                Answer::later(async move {
-                    let request = exchange.client.take().and_then(|client| client.get(&page));
-                    let found = match request {
-                        Some(request) => site.error_page(request, exchange.format).await,
-                        None => None,
-                    };
-                    match found {
-                        Some(page) => take_content(&mut response, page),
-                        None => error_pages::fill(&mut response, exchange.format),
-                    }
-                    site.seal(exchange, response)
-                })
-            }
-        }
-    }
-
-    /// What the site answers to a request for an error page, if it is a success.
-    async fn error_page(&self, request: Request, format: ErrorFormat) -> Option<Response> {
-        let page = request.target().as_str().to_owned();
-        let mut exchange = Exchange {
-            location: None,
-            format,
-            is_secure: request.is_secure(),
-            changes: None,
-            compression: None,
-            observer: None,
-            client: None,
-            trace: None,
-        };
-        let response = self.route(request, &mut exchange).wait().await;
-        if response.status() == StatusCode::OK {
-            return Some(response);
-        }
-        tracing::error!(
-            site = &*self.name,
-            page,
-            status = response.status().as_u16(),
-            "an error page is an error itself"
-        );
-        None
-    }
-
-    /// The last changes before the response leaves.
-    fn seal(&self, exchange: Exchange, mut response: Response) -> Response {
-        let place = self.place(&exchange);
-        let changes = exchange.changes.as_ref().unwrap_or(&place.response_fields);
-        for change in changes {
-            if !change.is_made(response.headers()) {
-                change.apply(response.headers_mut());
-            }
-        }
-        if exchange.is_secure
-            && let Some(hsts) = &self.hsts
-            && response.headers().get(header::STRICT_TRANSPORT_SECURITY) != Some(hsts.as_bytes())
-        {
-            response
-                .headers_mut()
-                .insert(&header::STRICT_TRANSPORT_SECURITY, hsts);
-        }
-        if let Some(wish) = exchange.compression {
-            wish.apply(&mut response);
-        }
-        if let Some(trace) = exchange.trace
-            && let Some(coding) = response.headers().get_str("content-encoding")
-        {
-            trace.push(Step::new(
-                StepKind::Content,
-                coding,
-                "the client accepts it",
-            ));
-        }
-        if let Some(observer) = exchange.observer {
-            observer.hand_over(&mut response);
-        }
-        response
-    }
 }
 
 impl Place {
@@ -551,70 +421,4 @@ fn refuse(request: &Request, error: InvalidPath) -> Response {
         Method::CONNECT => StatusCode::NOT_IMPLEMENTED,
         _ => StatusCode::BAD_REQUEST,
     })
-}
-
-impl Client {
-    fn of(request: &Request) -> Self {
-        let mut headers = Headers::with_capacity(256);
-        for name in ["host", "accept", "accept-encoding", "accept-language"] {
-            if let Some(value) = request.headers().get(name) {
-                // What was a field value stays one.
-                let _ = headers.try_append(name, value);
-            }
-        }
-        Self {
-            version: request.version(),
-            headers,
-            connection: request.connection().clone(),
-            extensions: request.extensions().clone(),
-        }
-    }
-
-    /// A GET by this client, for an error page.
-    fn get(self, path: &str) -> Option<Request> {
-        Some(Request::new(RequestParts {
-            method: Method::GET,
-            target: Target::parse(&Method::GET, path).ok()?,
-            version: self.version,
-            headers: self.headers,
-            body: Body::Empty,
-            connection: self.connection,
-            extensions: self.extensions,
-        }))
-    }
-}
-
-/// Gives an error response the content of another response.
-fn take_content(response: &mut Response, mut page: Response) {
-    const DESCRIPTION: [HeaderName; 4] = [
-        header::CONTENT_TYPE,
-        header::CONTENT_ENCODING,
-        header::CONTENT_LANGUAGE,
-        header::VARY,
-    ];
-    for name in &DESCRIPTION {
-        if let Some(value) = page.headers().get(name) {
-            // What was a field value stays one.
-            let _ = response.headers_mut().try_insert(name, value);
-        }
-    }
-    set_content(response, page.take_body());
-}
-
-fn set_content(response: &mut Response, content: Body) {
-    response.headers_mut().remove("content-length");
-    *response.body_mut() = content;
-}
-
-async fn open(path: PathBuf) -> std::io::Result<Body> {
-    let opened = tokio::task::spawn_blocking(move || {
-        let file = std::fs::File::open(path)?;
-        let len = file.metadata()?.len();
-        Ok(FileRange {
-            file: Arc::new(file),
-            offset: 0,
-            len,
-        })
-    });
-    opened.await.map_err(std::io::Error::other)?.map(Body::File)
 }

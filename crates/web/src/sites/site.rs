@@ -1,17 +1,15 @@
 //! A site: what is to be done with the requests of a virtual host.
 
 use std::fmt;
-use std::rc::Rc;
 use std::sync::Arc;
 
-use apus_http::{Service, ServiceFactory, StatusCode};
+use apus_http::{ServiceFactory, StatusCode};
 
 use super::fields::Hsts;
 use super::location::Pattern;
 use super::names::ServerName;
 use super::observe::Observer;
 use super::respond::Return;
-use super::serve::SiteService;
 use super::settings::Settings;
 use crate::files::{Compression, Files};
 
@@ -133,12 +131,6 @@ impl Site {
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = Some(observer);
         self
-    }
-}
-
-impl ServiceFactory for Site {
-    fn service(&self) -> Rc<dyn Service> {
-        Rc::new(SiteService::new(self))
     }
 }
 

@@ -1,6 +1,6 @@
 //! `App::serve`, over a socket, and the application that the README shows.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,11 +15,15 @@ fn free_address() -> SocketAddr {
         .unwrap()
 }
 
-/// Waits until the server listens.
-fn connect(address: SocketAddr) -> TcpStream {
+#[expect(clippy::disallowed_methods, reason = "a test may block")]
+fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    TcpStream::connect(address)
+}
+
+fn wait_for(address: SocketAddr) -> TcpStream {
     let end = Instant::now() + Duration::from_secs(20);
     loop {
-        match TcpStream::connect(address) {
+        match connect(address) {
             Ok(stream) => return stream,
             Err(error) => assert!(Instant::now() < end, "{error}"),
         }
@@ -34,7 +38,7 @@ fn serves_until_it_is_told_to_stop() {
     }
     let address = free_address();
     let server = thread::spawn(move || App::new().get("/{name}", hello).serve(address));
-    let mut client = connect(address);
+    let mut client = wait_for(address);
     client
         .write_all(b"GET /world HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
         .unwrap();
@@ -45,7 +49,7 @@ fn serves_until_it_is_told_to_stop() {
 
     kill_process(getpid(), Signal::TERM).unwrap();
     server.join().unwrap().unwrap();
-    assert!(TcpStream::connect(address).is_err());
+    assert!(connect(address).is_err());
 }
 
 #[test]
