@@ -37,9 +37,10 @@ fuzz: ## every fuzz target for FUZZ_SECONDS each (nightly Rust, cargo-fuzz)
 		cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
 
-conformance: ## HTTP/1.1 by the tables of its RFCs, by class of attack, and beside hyper
+conformance: tools ## HTTP/1.1 by the tables of its RFCs, beside hyper, by class of attack, with real clients
 	$(CARGO) test --locked -p apus-http --test it
 	$(CARGO) test --locked -p apus-net --test it -- framing limits persistence proxy_protocol
+	$(CARGO) test --locked -p apus-cli --test it -- attacks clients under_load
 
 tools: ## install what the tests need, as far as it is missing
 	@.ci/tools

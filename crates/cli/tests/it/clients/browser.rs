@@ -1,11 +1,12 @@
 //! A browser: every page of the example site loads whole, and a listing can be clicked through.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use super::{ExampleSite, program};
-use crate::harness::wait_until;
+use super::{Curl, ExampleSite, program};
+use crate::harness::{Home, wait_until};
 
 /// The page as the browser has it in the end, and what it wrote to its console.
 fn visit(profile: &Path, url: &str) -> (String, String) {
@@ -75,4 +76,47 @@ fn a_browser_loads_every_page_whole() {
         .filter(|line| !matches!(&line[..3], "200" | "206" | "304"))
         .collect();
     assert!(failed.is_empty(), "{failed:?}");
+}
+
+#[test]
+fn a_listing_shows_any_name_as_text_and_each_link_leads_to_its_file() {
+    let home = Home::new();
+    fs::create_dir(home.path("site/list")).unwrap();
+    let names = [
+        "with space.txt",
+        "quote\"double.txt",
+        "it's.txt",
+        "<script>console.error(1)<\u{2215}script>.txt",
+        "<img src=x onerror=console.error(2)>.txt",
+        "a&amp;b.txt",
+        "percent%20.txt",
+        "hash#query?.txt",
+        "colon:c.txt",
+        "back\\slash.txt",
+        "雨燕.txt",
+    ];
+    for name in names {
+        home.write(&format!("site/list/{name}"), name);
+    }
+    home.write(
+        "apus.toml",
+        "[[sites]]\nlisten = [\"127.0.0.1:0\"]\nroot = \"site\"\nlisting = true\n",
+    );
+    let apus = home.serve(&[]);
+    let url = format!("{}list/", apus.urls()[0]);
+    let (dom, console) = visit(&home.path("profile"), &url);
+    assert!(console.is_empty(), "{console}");
+    assert!(!dom.contains("<img") && !dom.contains("<script"), "{dom}");
+    let mut found = BTreeSet::new();
+    for part in dom.split("href=\"").skip(1) {
+        let (target, _) = part.split_once('"').unwrap();
+        if target.starts_with("./") {
+            let file = Curl::new()
+                .run(&(url.clone() + &target.replace("&amp;", "&")))
+                .unwrap();
+            assert_eq!(file.status, 200, "{target}");
+            found.insert(file.text());
+        }
+    }
+    assert_eq!(found, names.iter().map(|name| (*name).to_owned()).collect());
 }
