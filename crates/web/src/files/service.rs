@@ -157,6 +157,9 @@ impl Worker {
     fn handle(self: &Rc<Self>, request: Request) -> Handled {
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         if !is_read && self.fallback.is_none() && !self.leads_elsewhere {
+            note(&request, || {
+                Step::new(StepKind::File, "none", "files are for GET and HEAD")
+            });
             return not_read(&request).into();
         }
         let Ok(path) = normalise(request.path()) else {

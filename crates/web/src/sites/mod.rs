@@ -181,7 +181,12 @@ impl Service for SitesService {
                     format!("the certificate of the connection is not for {host}"),
                 )
             });
-            return error_page(&request, StatusCode::MISDIRECTED_REQUEST).into();
+            let status = StatusCode::MISDIRECTED_REQUEST;
+            // No site is meant; who looks for such requests, looks into the log of the first.
+            return match self.sites.get(self.fallback) {
+                Some(site) => site.refuse(&request, status).into(),
+                None => error_page(&request, status).into(),
+            };
         }
         let found = self.names.find(&host);
         let index = found.map_or(self.fallback, |(site, _)| site);

@@ -24,7 +24,7 @@ use super::settings::{ErrorPage, Settings};
 use super::site::{ForceHttps, Handler, Location, Site};
 use super::template::{Captures, Root, Scope};
 use crate::compress::Wish;
-use crate::error_pages::ErrorFormat;
+use crate::error_pages::{ErrorFormat, error_page};
 use crate::files::{Compression, Files, FilesService, Handled};
 use crate::path::{self, InvalidPath};
 use crate::trace::{self, Step, StepKind, Trace};
@@ -124,6 +124,15 @@ impl SiteService {
     pub(super) fn name(&self) -> &str {
         &self.0.name
     }
+
+    /// Answers with an error, and lets those who watch the site know.
+    pub(super) fn refuse(&self, request: &Request, status: StatusCode) -> Response {
+        let mut response = error_page(request, status);
+        if let Some(observed) = self.0.observe(request) {
+            observed.hand_over(&mut response);
+        }
+        response
+    }
 }
 
 impl ServiceFactory for Site {
@@ -135,17 +144,13 @@ impl ServiceFactory for Site {
 impl Service for SiteService {
     fn call(&self, request: Request) -> Answer {
         let site = &self.0;
-        let observer = site
-            .observer
-            .as_ref()
-            .and_then(|observer| Observed::begin(&**observer, &request));
         let mut exchange = Exchange {
             location: None,
             format: ErrorFormat::of(&request),
             is_secure: request.is_secure(),
             changes: None,
             compression: None,
-            observer,
+            observer: site.observe(&request),
             client: site.replays.then(|| Client::of(&request)),
             trace: Trace::of(&request),
         };
@@ -163,6 +168,10 @@ impl Service for SiteService {
 }
 
 impl Inner {
+    fn observe(&self, request: &Request) -> Option<Observed> {
+        Observed::begin(&**self.observer.as_ref()?, request)
+    }
+
     /// From the request to the answer of its handler.
     fn route(&self, mut request: Request, exchange: &mut Exchange) -> Answer {
         if let Some(force) = &self.force_https

@@ -524,6 +524,19 @@ fn a_request_whose_client_goes_away_is_observed_all_the_same() {
 }
 
 #[test]
+fn a_misdirected_request_is_observed_by_the_fallback_site() {
+    let seen = Statuses::default();
+    let sites = Sites::new()
+        .site(site("a", &["a.example"]))
+        .unwrap()
+        .fallback(site("b", &[]).observer(Arc::new(seen.clone())))
+        .unwrap();
+    let refused = get("/").tls(&["other.example"]).to(&sites);
+    assert_eq!(refused.status, 421);
+    assert_eq!(*seen.0.lock().unwrap(), [421]);
+}
+
+#[test]
 fn try_files_ends_in_another_location() {
     let folder = tempfile::tempdir().unwrap();
     for (path, content) in [("a.txt", "a"), ("index.html", "page")] {
