@@ -26,6 +26,19 @@ enum Value {
     Template(Template),
 }
 
+/// The changes without those that a later one undoes, so that lines which are shared are not copied
+/// for nothing.
+pub(super) fn in_force(changes: Vec<FieldChange>) -> Vec<FieldChange> {
+    let mut kept: Vec<FieldChange> = Vec::with_capacity(changes.len());
+    for change in changes {
+        if !matches!(change.action, Action::Add(_)) {
+            kept.retain(|earlier| earlier.name != change.name);
+        }
+        kept.push(change);
+    }
+    kept
+}
+
 impl FieldChange {
     /// Replaces what lines of the name there are. The value may hold variables; where it is empty
     /// for a request, the field is removed.
@@ -220,5 +233,32 @@ impl Hsts {
             value.push_str("; preload");
         }
         HeaderValue::from_str(&value).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_that_a_later_one_undoes_is_not_made() {
+        let changes = in_force(vec![
+            FieldChange::set("a", "1").unwrap(),
+            FieldChange::add("a", "2").unwrap(),
+            FieldChange::set("b", "1").unwrap(),
+            FieldChange::add("b", "2").unwrap(),
+            FieldChange::set("a", "3").unwrap(),
+            FieldChange::set("c", "1").unwrap(),
+            FieldChange::remove("c").unwrap(),
+        ]);
+        let names: Vec<_> = changes.iter().map(|change| change.name.as_str()).collect();
+        assert_eq!(names, ["b", "b", "a", "c"]);
+        let mut headers = Headers::new();
+        for change in &changes {
+            change.apply(&mut headers);
+        }
+        assert_eq!(headers.get_all("a").collect::<Vec<_>>(), [b"3"]);
+        assert_eq!(headers.get_all("b").count(), 2);
+        assert!(!headers.contains("c"));
     }
 }

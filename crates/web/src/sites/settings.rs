@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use apus_http::{HeaderValue, StatusCode};
 use bytes::Bytes;
 
-use super::fields::FieldChange;
+use super::fields::{FieldChange, in_force};
 use super::rewrite::Rewrite;
 
 /// What can be set for a whole site and for a location in it.
@@ -102,7 +102,9 @@ impl Settings {
         let mut all = self.clone();
         all.rewrites = own.rewrites.clone();
         all.request_fields.extend_from_slice(&own.request_fields);
+        all.request_fields = in_force(all.request_fields);
         all.response_fields.extend_from_slice(&own.response_fields);
+        all.response_fields = in_force(all.response_fields);
         all.body_limit = own.body_limit.or(all.body_limit);
         all.root = own.root.clone().or(all.root);
         all.error_pages.extend_from_slice(&own.error_pages);
