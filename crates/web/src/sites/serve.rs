@@ -103,7 +103,7 @@ impl SiteService {
             .iter()
             .map(|location| Place::of_location(location, site))
             .collect();
-        let outside = Place::new(&site.settings.refined(&Settings::new()));
+        let outside = Place::new(&site.settings);
         let replays = locations.iter().chain([&outside]).any(|place| {
             let mut pages = place.error_pages.values();
             pages.any(|page| matches!(page, ErrorPage::Path(_)))
