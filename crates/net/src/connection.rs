@@ -28,7 +28,7 @@ pub(crate) async fn serve(
     let mut early = Vec::new();
     let proxies = listener.proxy_protocol_from();
     if proxies.iter().any(|network| network.contains(&peer)) {
-        place.busy(&worker.clock, worker.limits().handshake_timeout);
+        place.begun(&worker.clock, worker.limits().handshake_timeout);
         match proxy::read_head(&mut socket, &place, &mut info).await {
             Ok(rest) => early = rest,
             Err(error) => {
@@ -49,7 +49,7 @@ pub(crate) async fn serve(
     let transport = match listener.tls() {
         None => Transport::Clear(socket),
         Some(settings) => {
-            place.busy(&worker.clock, worker.limits().handshake_timeout);
+            place.begun(&worker.clock, worker.limits().handshake_timeout);
             // Boxed: a connection in clear text has no room to keep for a handshake.
             let handshake = Box::pin(tls::accept(
                 &settings,

@@ -22,8 +22,12 @@ pub(crate) struct Slot {
     deadline: Cell<u32>,
     /// The tick since which it waits for a request; [`NEVER`] while it works.
     idle_since: Cell<u32>,
+    /// Whether a part of what it waits for has come.
+    begun: Cell<bool>,
     /// Whether the deadline passed, or it was chosen to make room.
     expired: Cell<bool>,
+    /// Whether it was chosen to make room.
+    evicted: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -32,7 +36,9 @@ impl Slot {
         Self {
             deadline: Cell::new(NEVER),
             idle_since: Cell::new(NEVER),
+            begun: Cell::new(false),
             expired: Cell::new(false),
+            evicted: Cell::new(false),
             waker: RefCell::new(None),
         }
     }
@@ -62,7 +68,15 @@ impl Slot {
     /// The connection waits for a request.
     pub(crate) fn idle(&self, clock: &Clock, within: Duration) {
         self.idle_since.set(clock.ticks());
+        self.begun.set(false);
         self.deadline.set(clock.deadline(within));
+    }
+
+    /// The connection waits for the rest of a handshake or of a request's head. It may be closed for
+    /// others after those that are idle: who sends a part and no more must not keep clients out.
+    pub(crate) fn begun(&self, clock: &Clock, within: Duration) {
+        self.idle(clock, within);
+        self.begun.set(true);
     }
 
     /// Whether the time is over.
@@ -85,7 +99,8 @@ impl Slot {
     /// Waits for `poll`, no longer than the deadline.
     ///
     /// # Errors
-    /// `TimedOut` past the deadline, or what `poll` fails with.
+    /// `TimedOut` past the deadline, `ConnectionAborted` if it has to make room, or what `poll` fails
+    /// with.
     pub(crate) async fn wait<T>(
         &self,
         mut poll: impl FnMut(&mut Context<'_>) -> Poll<io::Result<T>>,
@@ -93,7 +108,11 @@ impl Slot {
         poll_fn(|cx| {
             self.register(cx);
             if self.expired() {
-                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+                let kind = match self.evicted.get() {
+                    true => io::ErrorKind::ConnectionAborted,
+                    false => io::ErrorKind::TimedOut,
+                };
+                return Poll::Ready(Err(kind.into()));
             }
             poll(cx)
         })
@@ -204,8 +223,8 @@ impl Table {
         }
     }
 
-    /// Ends the connections that have been idle longest, one in sixty-four of all that are open;
-    /// tells how many.
+    /// Ends the connections that have been idle longest, and after them those whose request or
+    /// handshake has been coming longest, one in sixty-four of all that are open; tells how many.
     pub(crate) fn make_room(&self) -> u64 {
         let slots = self.slots.borrow();
         let mut idle: Vec<&Rc<Slot>> = slots
@@ -215,9 +234,12 @@ impl Table {
             .collect();
         let wanted = (self.open.get() / 64).max(1).min(idle.len());
         if let Some(last) = wanted.checked_sub(1) {
-            idle.select_nth_unstable_by_key(last, |slot| slot.idle_since.get());
+            idle.select_nth_unstable_by_key(last, |slot| (slot.begun.get(), slot.idle_since.get()));
         }
-        idle.iter().take(wanted).for_each(|slot| slot.expire());
+        for slot in idle.iter().take(wanted) {
+            slot.evicted.set(true);
+            slot.expire();
+        }
         wanted as u64
     }
 

@@ -176,7 +176,7 @@ impl<'a> Connection<'a> {
             if !idle {
                 if !timed {
                     self.place
-                        .busy(&self.worker.clock, self.limits.head_timeout);
+                        .begun(&self.worker.clock, self.limits.head_timeout);
                     timed = true;
                 }
             } else if self.requests == 0 {
@@ -193,10 +193,15 @@ impl<'a> Connection<'a> {
                         self.arrived = Instant::now();
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                    return if idle { Ok(None) } else { Err(Unread::Slow) };
+                Err(error) => {
+                    return match error.kind() {
+                        io::ErrorKind::TimedOut | io::ErrorKind::ConnectionAborted if idle => {
+                            Ok(None)
+                        }
+                        io::ErrorKind::TimedOut => Err(Unread::Slow),
+                        _ => Err(error.into()),
+                    };
                 }
-                Err(error) => return Err(error.into()),
             }
         }
     }

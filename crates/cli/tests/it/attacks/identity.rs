@@ -12,6 +12,10 @@ use crate::wire::Wire;
 
 /// `open` is for everybody, `private` for clients with certificates; both on one address.
 fn two_sites() -> Victim {
+    two_sites_with("handshake_timeout = 1")
+}
+
+fn two_sites_with(global: &str) -> Victim {
     let home = Home::new();
     fill(&home);
     fs::create_dir(home.path("private")).unwrap();
@@ -21,17 +25,19 @@ fn two_sites() -> Victim {
     }
     home.write(
         "apus.toml",
-        r#"
+        format!(
+            r#"
         [global]
-        handshake_timeout = 1
+        {global}
         access_log = "access.log"
         [[sites]]
         server_name = ["open.test", "_"]
         listen = ["127.0.0.1:0"]
         listen_tls = ["127.0.0.1:0"]
         root = "site"
-        tls = { cert = "open.test.pem", key = "open.test.key" }
-        "#,
+        tls = {{ cert = "open.test.pem", key = "open.test.key" }}
+        "#
+        ),
     );
     // The second site needs the port that the first one gets.
     let port = crate::harness::free_port();
@@ -204,6 +210,26 @@ fn half_open_and_broken_handshakes_end_in_time() {
         victim.total("handshake_failures") + victim.total("timeouts") >= 100
     });
     assert!(ask(&victim, "open.test", "open.test", &[]).is_some());
+    victim.assert_stands();
+}
+
+#[test]
+fn handshakes_that_never_end_keep_no_client_out() {
+    let victim = two_sites_with("worker_threads = 1\nworker_connections = 20");
+    let urls = victim.apus.urls();
+    let address = address_of(urls.iter().find(|url| url.starts_with("https")).unwrap());
+    let mut clients = Vec::new();
+    for number in 0..100 {
+        let mut client = Wire::connect(address);
+        client.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03");
+        clients.push(client);
+        if number % 20 == 0 {
+            assert!(ask(&victim, "open.test", "open.test", &[]).is_some());
+            victim.assert_serves();
+        }
+    }
+    assert_eq!(victim.total("refused"), 0);
+    assert!(victim.total("evicted") >= 80);
     victim.assert_stands();
 }
 

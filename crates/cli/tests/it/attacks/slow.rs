@@ -99,3 +99,20 @@ fn idle_connections_make_room_for_honest_ones() {
     wait_until("they are gone", || victim.total("connections") <= 20);
     victim.assert_stands();
 }
+
+#[test]
+fn heads_that_never_end_keep_no_client_out() {
+    let victim = Victim::configured("worker_threads = 1\nworker_connections = 20", "");
+    let mut clients = Vec::new();
+    for number in 0..CLIENTS {
+        let mut client = victim.connect();
+        client.send("GET / HTTP/1.1\r\nHost: localhost\r\nX: ");
+        clients.push(client);
+        if number % 10 == 0 {
+            victim.assert_serves();
+        }
+    }
+    assert!(victim.total("evicted") >= CLIENTS - 20);
+    assert_eq!(victim.total("refused"), 0);
+    victim.assert_stands();
+}
