@@ -15,6 +15,7 @@ use apus_http::{
 use bytes::{Bytes, BytesMut};
 
 use crate::files::Compression;
+use crate::media_type;
 
 /// Content that is not longer is compressed at once; what is longer, piece by piece as it is sent.
 const AT_ONCE: usize = 32 * 1024;
@@ -155,7 +156,9 @@ impl Wish {
                 .all(|name| !headers.contains(name))
             && !has_member(headers, "cache-control", "no-transform")
             && !has_member(headers, "vary", "accept-encoding")
-            && headers.get_str("content-type").is_some_and(is_text)
+            && headers
+                .get_str("content-type")
+                .is_some_and(media_type::is_compressible)
     }
 }
 
@@ -165,30 +168,6 @@ fn has_member(headers: &Headers, name: &str, member: &str) -> bool {
         .get_all(name)
         .flat_map(|value| value.split(|byte| *byte == b','))
         .any(|value| value.trim_ascii().eq_ignore_ascii_case(member.as_bytes()))
-}
-
-/// Whether content of this type gets smaller.
-fn is_text(content_type: &str) -> bool {
-    let media = content_type.split(';').next().unwrap_or("").trim();
-    let media = media.to_ascii_lowercase();
-    media.starts_with("text/")
-        || media.ends_with("+json")
-        || media.ends_with("+xml")
-        || matches!(
-            media.as_str(),
-            "application/javascript"
-                | "application/json"
-                | "application/ld+json"
-                | "application/manifest+json"
-                | "application/wasm"
-                | "application/x-javascript"
-                | "application/xml"
-                | "application/x-ndjson"
-                | "font/otf"
-                | "font/ttf"
-                | "image/bmp"
-                | "image/x-icon"
-        )
 }
 
 /// Makes the field lines those of the compressed form.

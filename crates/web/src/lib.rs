@@ -21,6 +21,7 @@ mod error_pages;
 mod extract;
 pub mod files;
 mod handler;
+mod media_type;
 mod middleware;
 pub mod path;
 mod respond;

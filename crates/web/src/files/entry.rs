@@ -12,10 +12,10 @@ use bytes::Bytes;
 use super::Options;
 use super::content::{Content, Wait};
 use super::lookup::FoundFile;
-use super::media_type;
 use super::representation::{About, Representation};
 use super::tree::Identity;
 use super::variants::{Key, MAX_SOURCE, Source, Variant, Variants};
+use crate::media_type;
 
 /// What was read of a file and its siblings.
 pub(super) struct Loaded {

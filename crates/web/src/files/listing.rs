@@ -14,8 +14,8 @@ use rustix::fs::{AtFlags, Dir, FileType};
 use serde::Serialize;
 
 use super::Options;
-use super::media_type;
 use super::tree::Root;
+use crate::media_type;
 use crate::path::encode;
 
 /// A folder with more than that is listed in part, and says so.

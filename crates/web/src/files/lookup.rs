@@ -6,9 +6,9 @@ use rustix::io::Errno;
 
 use super::Options;
 use super::content::Unread;
-use super::media_type;
 use super::tree::{Identity, Root};
 use super::try_files::Last;
+use crate::media_type;
 
 /// What a path leads to.
 pub(super) enum Found {

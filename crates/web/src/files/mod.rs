@@ -8,7 +8,6 @@ mod entry;
 mod glob;
 mod listing;
 mod lookup;
-mod media_type;
 mod representation;
 mod service;
 mod tree;

@@ -25,7 +25,8 @@ use super::representation::Representation;
 use super::tree::{REVALIDATE, Tree};
 use super::try_files::{Last, TryFiles};
 use super::variants::{Effort, Variants, compress};
-use super::{Files, Options, media_type};
+use super::{Files, Options};
+use crate::media_type;
 use crate::path::{encode, mounted_at, normalise};
 use crate::trace::{Step, StepKind, note};
 

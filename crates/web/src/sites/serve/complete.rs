@@ -1,16 +1,18 @@
 //! The way out of a site: error pages, changes of fields, compression, the observer.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use apus_http::{
-    Answer, Body, FileRange, HeaderName, HeaderValue, Headers, Method, Request, RequestParts,
-    Response, StatusCode, Target, header,
+    Answer, Body, FileRange, HeaderName, Headers, Method, Request, RequestParts, Response,
+    StatusCode, Target, header,
 };
 
 use super::{Client, Exchange, Inner};
 use crate::error_pages::{self, ErrorFormat};
+use crate::media_type;
 use crate::sites::settings::ErrorPage;
 use crate::trace::{Step, StepKind};
 
@@ -60,13 +62,13 @@ impl Inner {
                 Answer::later(async move {
                     match open(file.clone()).await {
                         Ok(content) => {
-                            let media = mime_guess::from_path(&file).first_or_octet_stream();
-                            if let Ok(media) = HeaderValue::from_str(&match media.type_() {
-                                mime_guess::mime::TEXT => format!("{media}; charset=utf-8"),
-                                _ => media.to_string(),
-                            }) {
-                                response.headers_mut().insert(&header::CONTENT_TYPE, &media);
+                            let extension = media_type::extension(file.as_os_str().as_bytes());
+                            let mut media = media_type::of_extension(&extension).to_owned();
+                            if media_type::has_charset(&media) {
+                                media += "; charset=utf-8";
                             }
+                            // No type holds what a field value must not.
+                            let _ = response.headers_mut().try_insert("content-type", media);
                             set_content(&mut response, content);
                         }
                         Err(error) => {

@@ -1,4 +1,4 @@
-//! The media type of a file by the extension of its name, and whether it is worth compressing.
+//! Media types: by the extension of a file's name, and which of them are worth compressing.
 
 /// Types that the common table lacks, or has in another way than browsers want them.
 const CORRECTIONS: [(&str, &str); 9] = [
@@ -16,7 +16,7 @@ const CORRECTIONS: [(&str, &str); 9] = [
 const UNKNOWN: &str = "application/octet-stream";
 
 /// The extension of the last segment of a path, in lower case; empty if there is none.
-pub(super) fn extension(path: &[u8]) -> String {
+pub(crate) fn extension(path: &[u8]) -> String {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     match memchr::memrchr(b'.', name) {
         // A dot at the start makes a name hidden, it does not make an extension.
@@ -29,7 +29,7 @@ pub(super) fn extension(path: &[u8]) -> String {
 }
 
 /// The media type for an extension.
-pub(super) fn of_extension(extension: &str) -> &'static str {
+pub(crate) fn of_extension(extension: &str) -> &'static str {
     CORRECTIONS
         .iter()
         .find(|(known, _)| *known == extension)
@@ -39,24 +39,27 @@ pub(super) fn of_extension(extension: &str) -> &'static str {
 }
 
 /// Whether content of this type is text whose charset clients have to be told.
-pub(super) fn has_charset(media_type: &str) -> bool {
+pub(crate) fn has_charset(media_type: &str) -> bool {
     !media_type.contains(';')
         && (media_type.starts_with("text/") || media_type == "application/javascript")
 }
 
 /// Whether content of this type gets notably smaller; what has its own compression does not.
-pub(super) fn is_compressible(media_type: &str) -> bool {
-    let essence = media_type.split(';').next().unwrap_or("").trim_end();
+pub(crate) fn is_compressible(media_type: &str) -> bool {
+    let essence = media_type.split(';').next().unwrap_or("").trim();
+    let essence = essence.to_ascii_lowercase();
     essence.starts_with("text/")
         || essence.ends_with("+json")
         || essence.ends_with("+xml")
         || matches!(
-            essence,
+            essence.as_str(),
             "application/javascript"
                 | "application/json"
                 | "application/rtf"
                 | "application/vnd.ms-fontobject"
                 | "application/wasm"
+                | "application/x-javascript"
+                | "application/x-ndjson"
                 | "application/x-sh"
                 | "application/xml"
                 | "application/yaml"
@@ -94,6 +97,7 @@ mod tests {
             assert_eq!(found, media_type, "{name}");
             assert_eq!(is_compressible(found), compressible, "{name}");
         }
+        assert!(is_compressible("Application/JSON; charset=utf-8"));
         assert!(has_charset("text/html") && !has_charset("image/svg+xml"));
     }
 }
