@@ -305,6 +305,6 @@ fn a_disk_that_is_full_costs_log_lines_alone_and_they_are_counted() {
         text.lines()
             .any(|line| line.starts_with("127.0.0.1 ") && line.contains("\"GET /?again HTTP/1.1\""))
     });
-    drop(victim);
+    // Before the folder that it is mounted in is removed.
     drop(disk);
 }
