@@ -94,12 +94,6 @@ impl Lookup<'_> {
         Found::Last(list.last(whole, query))
     }
 
-    /// As [`Lookup::find`], without `try_files`.
-    pub(super) fn find_plain(&self, path: &[u8]) -> Found {
-        self.below_prefix(path)
-            .map_or(Found::Missing, |path| self.find_below(path))
-    }
-
     /// The path without what this tree is mounted under; it starts with a slash or is empty.
     fn below_prefix<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
         path.strip_prefix(&*self.options.prefix)

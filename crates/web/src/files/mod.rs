@@ -25,8 +25,8 @@ use apus_http::{HeaderName, HeaderValue, Headers, Service, ServiceFactory};
 use apus_net::coarse_now;
 
 pub use glob::{Glob, InvalidGlob};
+pub use service::FilesService;
 pub(crate) use service::Handled;
-pub use service::{FilesService, Kind};
 pub use tree::Symlinks;
 pub use try_files::{InvalidTryFiles, TryFiles};
 pub use variants::Variants;
@@ -301,7 +301,7 @@ impl Files {
         self
     }
 
-    /// The service of the calling thread, with what only files can tell.
+    /// The service of the calling thread.
     pub fn build(&self) -> FilesService {
         FilesService::new(self)
     }

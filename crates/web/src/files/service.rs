@@ -49,17 +49,6 @@ impl From<Response> for Handled {
     }
 }
 
-/// What a path leads to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A file that would be sent.
-    File,
-    /// A folder.
-    Folder,
-    /// Nothing, or nothing that is to be seen.
-    Missing,
-}
-
 struct Worker {
     options: Options,
     tree: Tree,
@@ -127,21 +116,6 @@ impl FilesService {
     /// Answers a request, or gives it back for another location to answer.
     pub(crate) fn handle(&self, request: Request) -> Handled {
         self.worker.handle(request)
-    }
-
-    /// What is at a path of a request, percent-encoded as it was sent; for conditions on files.
-    /// Neither index nor `try_files` counts, nor does a slash at the end.
-    pub fn exists(&self, path: &str) -> Kind {
-        let Ok(path) = normalise(path) else {
-            return Kind::Missing;
-        };
-        let path = path.strip_suffix(b"/").unwrap_or(&path);
-        let now = (self.worker.clock)();
-        match self.worker.look(now, |lookup| lookup.find_plain(path)) {
-            Found::File(_) => Kind::File,
-            Found::Unslashed => Kind::Folder,
-            _ => Kind::Missing,
-        }
     }
 }
 

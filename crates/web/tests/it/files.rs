@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use apus::files::{Compression, Files, FilesService, Glob, Kind, Symlinks, TryFiles};
+use apus::files::{Compression, Files, FilesService, Glob, Symlinks, TryFiles};
 use apus::{
     Answer, Body, ConnectionInfo, Frame, HeaderValue, Headers, Method, Peer, Request, Response,
     Service, Target, Version, service_fn,
@@ -846,23 +846,6 @@ async fn strips_a_prefix_of_whole_segments_only() {
         "/IMG/a.txt",
     ] {
         assert_eq!(site.get(path).await.status, 404, "{path}");
-    }
-}
-
-#[tokio::test]
-async fn tells_what_exists() {
-    let site = site(&[("a/b.txt", ""), (".git/config", "")], |files| files);
-    for (path, kind) in [
-        ("/", Kind::Folder),
-        ("/a", Kind::Folder),
-        ("/a/", Kind::Folder),
-        ("/a/b.txt", Kind::File),
-        ("/a/%62.txt", Kind::File),
-        ("/c", Kind::Missing),
-        ("/.git/config", Kind::Missing),
-        ("/%", Kind::Missing),
-    ] {
-        assert_eq!(site.service.exists(path), kind, "{path}");
     }
 }
 
