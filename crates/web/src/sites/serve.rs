@@ -231,7 +231,7 @@ impl Inner {
         }
         tracing::error!(
             site = &*self.name,
-            "the rewrite rules send a request in a circle"
+            "rewrite rules or try_files send a request in a circle"
         );
         Response::new(StatusCode::INTERNAL_SERVER_ERROR).into()
     }
