@@ -104,6 +104,11 @@ impl Wire {
         }
     }
 
+    /// Waits until an answer has begun to come.
+    pub(crate) fn wait(&mut self) {
+        self.stream.fill_buf().unwrap();
+    }
+
     /// Everything up to the end of the connection, which has to come.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();

@@ -116,3 +116,38 @@ fn heads_that_never_end_keep_no_client_out() {
     assert_eq!(victim.total("refused"), 0);
     victim.assert_stands();
 }
+
+#[test]
+fn clients_that_vanish_leave_nothing_behind() {
+    let victim = Victim::with_defaults();
+    let descriptors = || {
+        let folder = format!("/proc/{}/fd", victim.apus.pid());
+        std::fs::read_dir(folder).unwrap().count()
+    };
+    let download = "GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let upload = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\nabc";
+    wait_until("the first connection is gone", || {
+        victim.total("connections") == 0
+    });
+    let before = descriptors();
+    let many = download.repeat(5);
+    for number in 0..500 {
+        let mut client = victim.connect();
+        let message = ["", "GET / HT", download, upload, &many][number % 5];
+        client.send(message);
+        if message.starts_with(download) {
+            client.wait();
+        }
+        // What was not read makes a reset of it.
+        drop(client);
+    }
+    wait_until("all connections are gone", || {
+        victim.total("connections") == 0
+    });
+    // Each worker keeps the root open from its first file on.
+    let roots = victim.status()["workers"].as_array().unwrap().len();
+    wait_until("their descriptors are back", || {
+        descriptors() <= before + roots
+    });
+    victim.assert_stands();
+}
