@@ -17,6 +17,9 @@ use tempfile::TempDir;
 /// How long anything may take before the test fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// How long a server may take to end with its test before it is killed.
+const LAST_PATIENCE: Duration = Duration::from_secs(3);
+
 /// A folder with files to serve, configurations, and the home of the user who does.
 pub(crate) struct Home {
     folder: TempDir,
@@ -93,7 +96,7 @@ impl Home {
     }
 }
 
-/// A server that runs. Killed when dropped.
+/// A server that runs. Ended when dropped.
 pub(crate) struct Apus {
     child: Child,
     /// Standard output after the first line, if nobody is to read it.
@@ -182,6 +185,12 @@ impl Apus {
 
 impl Drop for Apus {
     fn drop(&mut self) {
+        // A second signal ends it at once; it leaves no control socket behind then.
+        let start = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) && start.elapsed() < LAST_PATIENCE {
+            let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+            thread::park_timeout(Duration::from_millis(5));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
         if thread::panicking() {
