@@ -30,11 +30,12 @@ bench: ## Apus against nginx and the floor on this machine; BENCH="--case 1k-c64
 soak: ## Apus under load, reloaded every two seconds; SOAK="--seconds 600"
 	python3 bench/soak.py $(SOAK)
 
+# Coverage instrumentation does not link with LTO.
 fuzz: ## every fuzz target for FUZZ_SECONDS each (nightly Rust, cargo-fuzz)
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install --quiet --locked cargo-fuzz
 	@for target in $$(cargo +nightly fuzz list); do \
 		echo "== $$target"; \
-		cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
+		CARGO_PROFILE_RELEASE_LTO=off cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
 
 conformance: tools ## HTTP/1.1 by the tables of its RFCs, beside hyper, by class of attack, with real clients

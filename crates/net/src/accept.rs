@@ -1,7 +1,6 @@
 //! Accepting connections, which goes on whatever happens.
 
 use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use tokio::sync::Notify;
 
 use crate::connection;
 use crate::listen::BoundSocket;
-use crate::transport::Socket;
+use crate::transport::{Socket, canonical};
 use crate::worker::{LiveListener, Worker};
 
 /// How long accept rests when the process has no descriptors or memory left. Clients wait in the
@@ -152,9 +151,4 @@ fn is_of_one_connection(error: &io::Error) -> bool {
             | io::ErrorKind::HostUnreachable
             | io::ErrorKind::NetworkUnreachable
     )
-}
-
-/// IPv4 clients of an IPv6 socket by their IPv4 address.
-pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
 }

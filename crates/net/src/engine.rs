@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::counters::{Counters, Totals, WorkerStatus};
 use crate::listen::Bound;
 use crate::plan::{ListenAddress, Plan};
-use crate::worker::{self, Command, Ended, Setup};
+use crate::run::{self, Command, Ended, Setup};
+use crate::table::OpenConnections;
 
 /// The running engine. Dropping it stops the workers at once.
 pub struct Engine {
@@ -299,7 +300,7 @@ fn spawn(
                 .build_local(Default::default());
             let ended = match runtime {
                 Ok(runtime) => {
-                    let run = std::panic::AssertUnwindSafe(|| runtime.block_on(worker::run(setup)));
+                    let run = std::panic::AssertUnwindSafe(|| runtime.block_on(run::run(setup)));
                     let ended = std::panic::catch_unwind(run).unwrap_or(Ended::Broken);
                     runtime.shutdown_background();
                     ended
@@ -351,33 +352,6 @@ fn pin(core: usize) {
     set.set(core);
     if let Err(error) = sched_setaffinity(None, &set) {
         tracing::debug!(core, %error, "a worker is not pinned to its core");
-    }
-}
-
-/// The connections of all workers.
-#[derive(Default)]
-pub(crate) struct OpenConnections(AtomicUsize);
-
-/// One connection among all.
-pub(crate) struct Counted(Arc<OpenConnections>);
-
-impl OpenConnections {
-    /// Counts a connection unless there are `most` already (0: any number).
-    pub(crate) fn enter(self: &Arc<Self>, most: usize) -> Option<Counted> {
-        let entered = Counted(Arc::clone(self));
-        let before = self.0.fetch_add(1, Ordering::Relaxed);
-        (before < most || most == 0).then_some(entered)
-    }
-
-    /// How many there are.
-    pub(crate) fn open(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -16,6 +16,7 @@ mod limits;
 mod listen;
 mod plan;
 mod proxy;
+mod run;
 mod table;
 pub mod tls;
 mod transport;

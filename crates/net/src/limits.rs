@@ -43,7 +43,7 @@ impl Default for Limits {
         Self {
             worker_connections: 51_200,
             max_connections: 0,
-            connections_per_address: 0,
+            connections_per_address: 16_384,
             target_bytes: 8 * 1024,
             head_bytes: 32 * 1024,
             head_fields: 100,

@@ -10,6 +10,8 @@ use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -283,6 +285,33 @@ fn client_network(address: IpAddr) -> IpAddr {
             let [a, b, c, d, ..] = address.segments();
             IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
         }
+    }
+}
+
+/// The connections of all workers.
+#[derive(Default)]
+pub(crate) struct OpenConnections(AtomicUsize);
+
+/// One connection among all.
+pub(crate) struct Counted(Arc<OpenConnections>);
+
+impl OpenConnections {
+    /// Counts a connection unless there are `most` already (0: any number).
+    pub(crate) fn enter(self: &Arc<Self>, most: usize) -> Option<Counted> {
+        let entered = Counted(Arc::clone(self));
+        let before = self.0.fetch_add(1, Ordering::Relaxed);
+        (before < most || most == 0).then_some(entered)
+    }
+
+    /// How many there are.
+    pub(crate) fn open(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -25,9 +25,9 @@ impl Socket {
     /// Our address.
     pub(crate) fn local(&self) -> Peer {
         match self {
-            Self::Tcp(socket) => socket.local_addr().map_or(Peer::Unix, |address| {
-                Peer::Ip(SocketAddr::new(address.ip().to_canonical(), address.port()))
-            }),
+            Self::Tcp(socket) => socket
+                .local_addr()
+                .map_or(Peer::Unix, |address| Peer::Ip(canonical(address))),
             Self::Unix(_) => Peer::Unix,
         }
     }
@@ -227,4 +227,9 @@ impl Transport {
             }
         }
     }
+}
+
+/// IPv4 clients of an IPv6 socket by their IPv4 address.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }

@@ -161,6 +161,7 @@ fn status_line(status: StatusCode, out: &mut Vec<u8>) {
         400 => b"HTTP/1.1 400 Bad Request\r\n",
         403 => b"HTTP/1.1 403 Forbidden\r\n",
         404 => b"HTTP/1.1 404 Not Found\r\n",
+        413 => b"HTTP/1.1 413 Content Too Large\r\n",
         500 => b"HTTP/1.1 500 Internal Server Error\r\n",
         502 => b"HTTP/1.1 502 Bad Gateway\r\n",
         503 => b"HTTP/1.1 503 Service Unavailable\r\n",

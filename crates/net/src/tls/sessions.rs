@@ -6,11 +6,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
-use aws_lc_rs::digest::{Context, SHA256};
 use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::server::{ProducesTickets, ServerSessionMemoryCache, StoresServerSessions};
-
-use super::settings::{ClientAuth, TlsSite};
 
 /// Sessions that the cache of one site holds.
 const SESSIONS: usize = 4096;
@@ -25,9 +22,9 @@ pub(super) struct Sessions {
 static LIVE: LazyLock<Mutex<HashMap<[u8; 32], Weak<Sessions>>>> = LazyLock::new(Mutex::default);
 
 impl Sessions {
-    /// The sessions of `site`: those of the running plan where it has the same site.
-    pub(super) fn of(site: &TlsSite) -> Result<Arc<Self>, rustls::Error> {
-        let identity = identity(site);
+    /// The sessions of the site that is identified so: those of the running plan where it has the
+    /// same site.
+    pub(super) fn of(identity: [u8; 32]) -> Result<Arc<Self>, rustls::Error> {
         let mut live = LIVE.lock().unwrap_or_else(PoisonError::into_inner);
         live.retain(|_, sessions| sessions.strong_count() > 0);
         if let Some(sessions) = live.get(&identity).and_then(Weak::upgrade) {
@@ -40,33 +37,4 @@ impl Sessions {
         live.insert(identity, Arc::downgrade(&sessions));
         Ok(sessions)
     }
-}
-
-fn identity(site: &TlsSite) -> [u8; 32] {
-    let mut hash = Context::new(&SHA256);
-    let mut field = |bytes: &[u8]| {
-        hash.update(&(bytes.len() as u64).to_le_bytes());
-        hash.update(bytes);
-    };
-    for name in &site.names {
-        field(name.as_bytes());
-    }
-    for certificate in &site.certificates {
-        certificate.key().cert.iter().for_each(|der| field(der));
-    }
-    match &site.client_auth {
-        ClientAuth::None => field(b"none"),
-        ClientAuth::Optional { authorities } | ClientAuth::Required { authorities } => {
-            field(if matches!(site.client_auth, ClientAuth::Optional { .. }) {
-                b"optional"
-            } else {
-                b"required"
-            });
-            authorities.iter().for_each(|der| field(der));
-        }
-    }
-    field(&[site.min_version as u8]);
-    let mut identity = [0; 32];
-    identity.copy_from_slice(hash.finish().as_ref());
-    identity
 }

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use rustls::crypto::aws_lc_rs;
+use aws_lc_rs::digest::{Context, SHA256};
+use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::server::{ClientHello, NoClientAuth, ResolvesServerCert, WebPkiClientVerifier};
@@ -27,6 +28,38 @@ pub struct TlsSite {
     pub min_version: MinVersion,
     /// Protocols offered by ALPN (RFC 7301), most wanted first.
     pub alpn: Vec<Vec<u8>>,
+}
+
+impl TlsSite {
+    /// What tells this site from others: by what it proves and what it asks.
+    fn identity(&self) -> [u8; 32] {
+        let mut hash = Context::new(&SHA256);
+        let mut field = |bytes: &[u8]| {
+            hash.update(&(bytes.len() as u64).to_le_bytes());
+            hash.update(bytes);
+        };
+        for name in &self.names {
+            field(name.as_bytes());
+        }
+        for certificate in &self.certificates {
+            certificate.key().cert.iter().for_each(|der| field(der));
+        }
+        match &self.client_auth {
+            ClientAuth::None => field(b"none"),
+            ClientAuth::Optional { authorities } | ClientAuth::Required { authorities } => {
+                field(if matches!(self.client_auth, ClientAuth::Optional { .. }) {
+                    b"optional"
+                } else {
+                    b"required"
+                });
+                authorities.iter().for_each(|der| field(der));
+            }
+        }
+        field(&[self.min_version as u8]);
+        let mut identity = [0; 32];
+        identity.copy_from_slice(hash.finish().as_ref());
+        identity
+    }
 }
 
 /// Whether clients show certificates.
@@ -167,7 +200,7 @@ impl fmt::Debug for TlsSettings {
 
 impl ReadySite {
     fn new(site: &TlsSite) -> Result<Self, TlsError> {
-        let provider = Arc::new(aws_lc_rs::default_provider());
+        let provider = Arc::new(default_provider());
         let versions: &[_] = match site.min_version {
             MinVersion::Tls12 => &[&rustls::version::TLS13, &rustls::version::TLS12],
             MinVersion::Tls13 => &[&rustls::version::TLS13],
@@ -202,7 +235,8 @@ impl ReadySite {
             .map_err(|error| TlsError(error.to_string()))?
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(Choice::new(&site.certificates)));
-        let sessions = Sessions::of(site).map_err(|error| TlsError(error.to_string()))?;
+        let sessions =
+            Sessions::of(site.identity()).map_err(|error| TlsError(error.to_string()))?;
         config.alpn_protocols = site.alpn.clone();
         config.ticketer = Arc::clone(&sessions.ticketer);
         config.session_storage = Arc::clone(&sessions.storage);

@@ -41,7 +41,7 @@ fn the_defaults_are_those_of_the_documentation() {
         Limits {
             worker_connections: 51_200,
             max_connections: 0,
-            connections_per_address: 0,
+            connections_per_address: 16_384,
             target_bytes: 8 * 1024,
             head_bytes: 32 * 1024,
             head_fields: 100,

@@ -40,7 +40,7 @@ keys! {
         max_connections: Int<0, 100_000_000> = Int(0),
         /// Connections of one client address per worker; the addresses of an IPv6 /64 network count
         /// as one. 0: no limit.
-        connections_per_address: Int<0, 10_000_000> = Int(0),
+        connections_per_address: Int<0, 10_000_000> = Int(16_384),
         /// How long a connection may stay open between two requests, in seconds.
         keepalive_timeout: Seconds<1, YEAR> = Seconds::new(60),
         /// Requests that one connection may bring. 0: no limit.

@@ -1,0 +1,176 @@
+//! The life of a worker: takes plans over, keeps time, and stops. One pinned thread runs it, with a
+//! runtime, sockets, connections and services of its own.
+
+use std::collections::HashMap;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::accept::{self, AcceptSocket};
+use crate::clock::TICK;
+use crate::counters::Counters;
+use crate::listen::BoundSocket;
+use crate::plan::{ListenAddress, Plan};
+use crate::table::OpenConnections;
+use crate::worker::{LiveListener, Parts, Worker};
+
+/// What a worker is told.
+pub(crate) enum Command {
+    /// Take this plan over. The sockets are those of its listeners, in order.
+    Run {
+        plan: Arc<Plan>,
+        sockets: Vec<BoundSocket>,
+        done: oneshot::Sender<io::Result<()>>,
+    },
+    /// Accept nothing more, let open requests end within the time, then end.
+    Stop { within: Duration },
+    /// Panic, to see that the worker is replaced.
+    #[cfg(test)]
+    Die,
+}
+
+/// A listener that this worker accepts from.
+struct Accepting {
+    live: Rc<LiveListener>,
+    task: JoinHandle<()>,
+    finish: Rc<tokio::sync::Notify>,
+}
+
+/// What a worker is made of.
+pub(crate) struct Setup {
+    pub(crate) index: usize,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) all: Arc<OpenConnections>,
+    pub(crate) commands: mpsc::UnboundedReceiver<Command>,
+}
+
+/// Why a worker ended.
+pub(crate) enum Ended {
+    /// It was told to.
+    Stopped,
+    /// It cannot go on, and another has to take its place.
+    Broken,
+}
+
+/// Runs a worker on this thread until it is told to stop.
+pub(crate) async fn run(setup: Setup) -> Ended {
+    let Setup {
+        index,
+        counters,
+        all,
+        mut commands,
+    } = setup;
+    let worker = Rc::new(Worker::new(index, counters, all));
+    let mut accepting: HashMap<ListenAddress, Accepting> = HashMap::new();
+    let mut tick = tokio::time::interval(TICK);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            command = commands.recv() => match command {
+                Some(Command::Run { plan, sockets, done }) => {
+                    let result = take_over(&worker, &mut accepting, &plan, sockets);
+                    let _ = done.send(result);
+                }
+                Some(Command::Stop { within }) => {
+                    stop(&worker, accepting, within, &mut tick).await;
+                    return Ended::Stopped;
+                }
+                #[cfg(test)]
+                Some(Command::Die) => panic!("told to die"),
+                None => return Ended::Stopped,
+            },
+            _ = tick.tick() => {
+                worker.clock.advance();
+                worker.table.sweep(&worker.clock);
+                worker.counters.connections.set(worker.table.open() as u64);
+                if accepting.values().any(|accepting| accepting.task.is_finished()) {
+                    // Its panic was caught by the runtime; without it this worker is deaf.
+                    return Ended::Broken;
+                }
+            }
+        }
+    }
+}
+
+/// Puts a plan in force: all that can fail comes first.
+fn take_over(
+    worker: &Rc<Worker>,
+    accepting: &mut HashMap<ListenAddress, Accepting>,
+    plan: &Plan,
+    sockets: Vec<BoundSocket>,
+) -> io::Result<()> {
+    let mut fresh = Vec::new();
+    for (listener, socket) in plan.listeners.iter().zip(sockets) {
+        let socket = match accepting.contains_key(&listener.address) {
+            true => None,
+            false => Some(AcceptSocket::new(socket)?),
+        };
+        fresh.push((listener.address.clone(), Parts::of(listener), socket));
+    }
+    worker.take_over(plan);
+    let mut gone = std::mem::take(accepting);
+    for (address, parts, socket) in fresh {
+        let entry = match (gone.remove(&address), socket) {
+            (Some(entry), _) => {
+                entry.live.take_over(parts);
+                entry
+            }
+            (None, Some(socket)) => {
+                let live = Rc::new(LiveListener::new(parts));
+                let finish = Rc::new(tokio::sync::Notify::new());
+                let task = tokio::task::spawn_local(accept::accept(
+                    Rc::clone(worker),
+                    Rc::clone(&live),
+                    socket,
+                    Rc::clone(&finish),
+                ));
+                Accepting { live, task, finish }
+            }
+            (None, None) => continue,
+        };
+        accepting.insert(address, entry);
+    }
+    for entry in gone.into_values() {
+        entry.live.remove();
+        entry.finish.notify_one();
+    }
+    worker.table.wake_all();
+    Ok(())
+}
+
+/// Ends: takes what clients have already connected, lets it be answered, and waits for that.
+async fn stop(
+    worker: &Rc<Worker>,
+    accepting: HashMap<ListenAddress, Accepting>,
+    within: Duration,
+    tick: &mut tokio::time::Interval,
+) {
+    for entry in accepting.values() {
+        entry.finish.notify_one();
+    }
+    for entry in accepting.into_values() {
+        let _ = entry.task.await;
+    }
+    worker.stop();
+    worker.table.wake_all();
+    let deadline = worker.clock.deadline(within);
+    while worker.table.open() > 0 && worker.clock.ticks() < deadline {
+        tokio::select! {
+            () = worker.table.emptied() => {}
+            _ = tick.tick() => {
+                worker.clock.advance();
+                worker.table.sweep(&worker.clock);
+                worker.counters.connections.set(worker.table.open() as u64);
+            }
+        }
+    }
+    let cut = worker.table.open();
+    if cut > 0 {
+        tracing::warn!(connections = cut, "cut off what did not end in time");
+    }
+    worker.counters.connections.set(0);
+}
