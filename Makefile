@@ -16,6 +16,7 @@ run: ## build Apus and serve examples/site over HTTP and HTTPS
 test: tools lint ## everything that has to hold: lint, all tests, the release binary on the example site
 	$(CARGO) test --workspace --locked
 	examples/run .ci/smoke
+	conformance/h2spec
 
 lint: ## format, clippy, documentation, licences and sources of dependencies
 	$(CARGO) fmt --all --check
@@ -38,7 +39,8 @@ fuzz: ## every fuzz target for FUZZ_SECONDS each (nightly Rust, cargo-fuzz)
 		CARGO_PROFILE_RELEASE_LTO=off cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
 
-conformance: tools ## HTTP/1.1 by the tables of its RFCs, beside hyper, by class of attack, with real clients
+conformance: tools ## HTTP/2 by h2spec; HTTP/1.1 by the tables of its RFCs, beside hyper, by class of attack, with real clients
+	conformance/h2spec
 	$(CARGO) test --locked -p apus-http --test it
 	$(CARGO) test --locked -p apus-net --test it -- framing limits persistence proxy_protocol
 	$(CARGO) test --locked -p apus-cli --test it -- attacks clients under_load
