@@ -94,8 +94,9 @@ fn status(value: &Value) -> String {
     }
     if let Some(totals) = value.get("totals").and_then(Value::as_object) {
         out.push('\n');
+        let width = totals.keys().map(String::len).max().unwrap_or(0);
         for (name, count) in totals {
-            let _ = write!(out, "{:<20}{count:>14}", name.replace('_', " "));
+            let _ = write!(out, "{:<width$}{count:>14}", name.replace('_', " "));
             for worker in list("workers") {
                 let _ = write!(out, "{:>14}", number(worker, name));
             }
@@ -103,7 +104,12 @@ fn status(value: &Value) -> String {
         }
         let workers = list("workers")
             .map(|worker| format!("{:>14}", format!("worker {}", number(worker, "worker"))));
-        let heading = format!("\n{:<20}{:>14}{}", "", "all", workers.collect::<String>());
+        let heading = format!(
+            "\n{:<width$}{:>14}{}",
+            "",
+            "all",
+            workers.collect::<String>()
+        );
         if let Some(at) = out.find("\n\n") {
             out.insert_str(at + 1, &heading);
         }
