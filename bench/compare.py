@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Apus, nginx and the floor, side by side on one machine. BENCHMARKS.md explains the method."""
+"""Apus, nginx, H2O and the floor, side by side on one machine. BENCHMARKS.md explains the method."""
 
 import argparse
 import datetime
@@ -16,12 +16,12 @@ BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    names = [case.name for case in (*cases.CASES, *cases.MEMORY_CASES)]
+    names = [case.name for case in cases.ALL]
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each case (default 5)")
-    parser.add_argument("--seconds", type=int, default=4, help="seconds of load in a round (default 4)")
+    parser.add_argument("--seconds", type=int, default=3, help="seconds of load in a round (default 3)")
     parser.add_argument("--case", action="append", choices=names, help="only this case; may be repeated")
     parser.add_argument("--apus", type=Path, help="an apus binary, instead of building this checkout's")
-    parser.add_argument("--without-apus", action="store_true", help="nginx and the floor alone")
+    parser.add_argument("--without-apus", action="store_true", help="the others alone")
     parser.add_argument("--write", action="store_true", help="put the figures into BENCHMARKS.md")
     return parser.parse_args()
 
@@ -35,14 +35,16 @@ def main():
     servers.prepare(cases.FILES)
     cores = host.cores()
 
-    def start(floor_bytes):
+    def start(case):
         running = []
         try:
             if binary:
                 running.append(servers.start_apus(cores[0], binary.resolve()))
             running.append(servers.start_nginx(cores[0]))
-            if floor_bytes is not None:
-                running.append(servers.start_floor(cores[0], floor_bytes))
+            if case.is_http2:
+                running.append(servers.start_h2o(cores[0]))
+            if case.has_floor:
+                running.append(servers.start_floor(cores[0], case.size))
         except BaseException:
             for server in running:
                 server.stop()
@@ -60,11 +62,13 @@ def main():
         "seconds": options.seconds,
         "cases": {},
     }
-    for case in (*cases.CASES, *cases.MEMORY_CASES):
+    for case in cases.ALL:
         if options.case and case.name not in options.case:
             continue
         if isinstance(case, cases.MemoryCase):
             by_server = measure.run_memory_case(case, start, say)
+        elif isinstance(case, cases.PeakCase):
+            by_server = measure.run_peak_case(case, start, cores, options.seconds, say)
         else:
             by_server = measure.run_case(case, start, cores, options.rounds, options.seconds, say)
         results["cases"][case.name] = {"servers": by_server, "verdicts": report.verdicts(case, by_server)}

@@ -42,6 +42,10 @@ class Case:
     connections: int
     tls: bool = False
     close: bool = False
+    # Requests that each connection has open at once, over HTTP/2; 0 is HTTP/1.1.
+    streams: int = 0
+    # Whether the load generator is to note the time of every HTTP/2 request, which costs it half its speed.
+    percentiles: bool = False
     targets: tuple = ()
 
     @property
@@ -52,6 +56,10 @@ class Case:
     def has_floor(self):
         return not self.tls
 
+    @property
+    def is_http2(self):
+        return self.streams > 0
+
 
 def _cpu(versus, bound):
     return Target("cpu_us", versus, bound)
@@ -59,6 +67,34 @@ def _cpu(versus, bound):
 
 SMALL = (_cpu("nginx", 0.60), _cpu("floor", 1.30))
 NO_ERROR = Target("errors", "", 0)
+
+
+def _http2(name, title, path, connections, streams, *targets, percentiles=False):
+    return Case(name, "HTTP/2, " + title, path, connections, tls=True, streams=streams, percentiles=percentiles,
+                targets=(*targets, NO_ERROR))
+
+
+def _rate(versus):
+    return Target("requests_per_second", versus, 1.0, at_least=True)
+
+
+KEEPS_UP = (_rate("nginx"), _rate("h2o"))
+
+
+# Over TLS 1.3. Beyond 100 connections fewer streams, so that the queue is not all that is measured.
+HTTP2_CASES = (
+    _http2("h2-12b-c64", "12 B, 64 connections x 10", "/12b.html", 64, 10, _cpu("nginx", 0.30), _cpu("h2o", 1.0)),
+    _http2("h2-10k-c64", "10 KB, 64 connections x 10", "/10k.html", 64, 10, _cpu("h2o", 0.85)),
+    _http2("h2-100k-c64", "100 KB, 64 connections x 10", "/100k.bin", 64, 10, _cpu("nginx", 0.85), _cpu("h2o", 0.85)),
+    _http2("h2-1m-c64", "1 MB, 64 connections x 10", "/1m.bin", 64, 10, _cpu("nginx", 0.85), _cpu("h2o", 0.85)),
+    _http2("h2-10k-c1", "10 KB, 1 connection x 10", "/10k.html", 1, 10, *KEEPS_UP),
+    _http2("h2-10k-c10", "10 KB, 10 connections x 10", "/10k.html", 10, 10, *KEEPS_UP),
+    _http2("h2-10k-c100", "10 KB, 100 connections x 10", "/10k.html", 100, 10, *KEEPS_UP),
+    _http2("h2-10k-c1000", "10 KB, 1,000 connections x 2", "/10k.html", 1000, 2,
+           *KEEPS_UP, Target("p99_us", "nginx", 1 / 3), percentiles=True),
+    _http2("h2-10k-c5000", "10 KB, 5,000 connections x 1", "/10k.html", 5000, 1, *KEEPS_UP),
+    _http2("h2-10k-c8000", "10 KB, 8,000 connections x 1", "/10k.html", 8000, 1, *KEEPS_UP),
+)
 
 CASES = (
     Case("12b-c64", "12 B, 64 connections", "/12b.html", 64, targets=SMALL),
@@ -76,6 +112,7 @@ CASES = (
     Case("1k-c1000", "1 KB, 1,000 connections", "/1k.html", 1000,
          targets=(Target("p99_us", "nginx", 1.0), NO_ERROR)),
     Case("1k-c8000", "1 KB, 8,000 connections", "/1k.html", 8000, targets=(NO_ERROR,)),
+    *HTTP2_CASES,
 )
 
 
@@ -88,6 +125,7 @@ class MemoryCase:
     connections: int
     tls: bool = False
     targets: tuple = ()
+    is_http2 = has_floor = False
 
 
 MEMORY_CASES = (
@@ -97,3 +135,25 @@ MEMORY_CASES = (
     MemoryCase("idle-tls", "idle keep-alive connection, TLS (bytes)", 2000, tls=True,
                targets=(Target("bytes", "", 20 * KB),)),
 )
+
+
+@dataclass(frozen=True)
+class PeakCase:
+    """By how much the largest resident set of a new server grows under an HTTP/2 load."""
+
+    name: str
+    title: str
+    path: str
+    connections: int
+    streams: int
+    targets: tuple = ()
+    is_http2 = True
+    has_floor = False
+
+
+PEAK_CASES = (
+    PeakCase("h2-memory", "peak of HTTP/2, 1,000 connections x 10 of 100 KB (bytes)", "/100k.bin", 1000, 10,
+             targets=(Target("bytes", "nginx", 0.5), NO_ERROR)),
+)
+
+ALL = (*CASES, *MEMORY_CASES, *PEAK_CASES)

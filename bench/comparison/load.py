@@ -1,10 +1,11 @@
-"""The load: wrk for requests, and a holder of idle connections."""
+"""The load: wrk for HTTP/1.1, h2load for HTTP/2, and a holder of idle connections."""
 
 import re
 import socket
 import ssl
 import subprocess
 import sys
+import threading
 
 from . import host
 
@@ -41,6 +42,114 @@ def parse_wrk(text):
         "p99_us": microseconds(99),
         "errors": errors + int(number(r"Non-2xx or 3xx responses: (\d+)")),
     }
+
+
+# What all servers have to settle on with h2load, so that none is measured with less to do.
+CIPHER = "TLS_AES_128_GCM_SHA256"
+SETTLED = {"TLS Protocol": "TLSv1.3", "Cipher": CIPHER, "Server Temp Key": "X25519 253 bits",
+           "Application protocol": "h2"}
+
+
+class H2Load:
+    """A run of h2load with one thread on `core`: `seconds` of load after the time that opening the connections takes.
+
+    `on_start` and `on_end` are called when that load begins and ends.
+    """
+
+    def __init__(self, core, url, connections, streams, seconds, log=None):
+        warm_up = 1 + connections // 1000
+        self.url = url
+        self.connections = connections
+        self.seconds = seconds
+        self.log = log
+        self.command = [
+            "taskset", "-c", str(core), host.find("h2load"), "-t1", f"-c{connections}", f"-m{streams}",
+            f"-D{seconds}", f"--warm-up-time={warm_up}", f"--tls13-ciphers={CIPHER}", "--groups=X25519",
+            *([f"--log-file={log}"] if log else []), url,
+        ]
+
+    def run(self, on_start=lambda: None, on_end=lambda: None):
+        """What h2load saw."""
+        if self.log:
+            self.log.unlink(missing_ok=True)
+        lines = []
+        watch = ConnectionWatch(self.url, self.connections, self.seconds)
+        with subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
+            for line in child.stdout:
+                lines.append(line)
+                if line.startswith("Main benchmark duration is started"):
+                    on_start()
+                    watch.start()
+                elif line.startswith("Main benchmark duration is over"):
+                    on_end()
+        text = "".join(lines)
+        if child.returncode != 0:
+            sys.exit(f"bench: h2load failed: {text.strip()}")
+        sample = parse_h2load(text, self.url)
+        sample["lost_connections"] = watch.lost()
+        sample["errors"] += sample["lost_connections"]
+        if self.log:
+            sample |= percentiles(self.log)
+        return sample
+
+
+def parse_h2load(text, url):
+    def number(pattern):
+        match = re.search(pattern, text)
+        return float(match.group(1)) if match else 0.0
+
+    for name, wanted in SETTLED.items():
+        found = re.search(rf"^{name}: (.*)$", text, re.MULTILINE)
+        if not found or found.group(1).strip() != wanted:
+            sys.exit(f"bench: {url} should settle on {name} {wanted}, not {found and found.group(1)}:\n{text.strip()}")
+    requests = number(r"(\d+) succeeded")
+    if not requests:
+        sys.exit(f"bench: {url} answered no request:\n{text.strip()}")
+    return {
+        "requests": requests,
+        "requests_per_second": number(r"([\d.]+) req/s"),
+        # Those that broke off or timed out are among the failed.
+        "errors": int(number(r"(\d+) failed") + number(r"(\d+) 3xx")),
+    }
+
+
+def percentiles(log):
+    """From the log of h2load, a line for each request: when it began, its status, how long it took."""
+    times = sorted(int(line.rsplit(b"\t", 1)[1]) for line in log.read_bytes().splitlines())
+    if not times:
+        return {}
+    return {f"p{percent}_us": times[min(len(times) * percent // 100, len(times) - 1)] for percent in (50, 99)}
+
+
+class ConnectionWatch:
+    """Counts connections that are not there when the load begins, or that do not stay until shortly before its end,
+    because of a GOAWAY or for any other reason. h2load opens others in their place and tells nothing."""
+
+    # Looking at thousands of connections takes some time, and they have to be open still.
+    BEFORE_THE_END = 0.4
+
+    def __init__(self, url, connections, seconds):
+        self.port = int(url.split(":")[2].split("/")[0])
+        self.connections = connections
+        self.seconds = seconds
+        self.before = self.after = frozenset()
+
+    def start(self):
+        self.before = self._open()
+        self.timer = threading.Timer(self.seconds - self.BEFORE_THE_END, self._look_again)
+        self.timer.start()
+
+    def _look_again(self):
+        self.after = self._open()
+
+    def lost(self):
+        self.timer.join()
+        return self.connections - len(self.before & self.after)
+
+    def _open(self):
+        command = ["ss", "-Htn", "state", "established", f"sport = :{self.port}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return frozenset(line.split()[-1] for line in done.stdout.splitlines())
 
 
 class IdleConnections:

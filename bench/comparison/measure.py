@@ -5,15 +5,19 @@ import time
 
 from . import load, process, servers
 
+# How long the generator notes the time of every request, once a round.
+LOGGED_SECONDS = 2
+
 
 def run_case(case, start, cores, rounds, seconds, say):
     """Medians over the rounds, by server."""
     _, generator_core = cores
-    running = start(case.size if case.has_floor else None)
+    running = start(case)
     samples = {server.name: [] for server in running}
     try:
-        for server in running:
-            load.wrk(generator_core, server.url(case.path, case.tls), min(case.connections, 64), 1)
+        if not case.is_http2:  # h2load warms up in each round
+            for server in running:
+                load.wrk(generator_core, server.url(case.path, case.tls), min(case.connections, 64), 1)
         for number in range(rounds):
             # Nobody always goes first.
             for server in running[number % len(running):] + running[:number % len(running)]:
@@ -28,16 +32,50 @@ def run_case(case, start, cores, rounds, seconds, say):
 
 
 def _sample(server, case, generator_core, seconds):
-    before = process.cpu_seconds(server.pid)
-    sample = load.wrk(generator_core, server.url(case.path, case.tls), case.connections, seconds, case.close)
-    used = process.cpu_seconds(server.pid) - before
+    measured = Measured(server)
+    if case.is_http2:
+        sample = _http2_sample(server, case, generator_core, seconds, measured)
+    else:
+        measured.begin()
+        sample = load.wrk(generator_core, server.url(case.path, case.tls), case.connections, seconds, case.close)
+        measured.end()
     server.check()
     requests = sample["requests"] or 1
-    sample["cpu_us"] = used * 1e6 / requests
-    sample["per_core_second"] = requests / used if used else 0.0
+    sample["cpu_us"] = measured.cpu_seconds * 1e6 / requests
+    sample["busy"] = measured.cpu_seconds / measured.seconds
+    sample["per_core_second"] = requests / measured.cpu_seconds if measured.cpu_seconds else 0.0
     sample["memory_bytes"] = process.memory_bytes(server.pid)
     sample["peak_memory_bytes"] = process.peak_memory_bytes(server.pid)
     return sample
+
+
+def _http2_sample(server, case, generator_core, seconds, measured):
+    url = server.url(case.path, tls=True)
+
+    def run(seconds, log=None):
+        return load.H2Load(generator_core, url, case.connections, case.streams, seconds, log)
+
+    sample = run(seconds).run(measured.begin, measured.end)
+    if case.percentiles:
+        logged = run(LOGGED_SECONDS, servers.RUN / "h2load.log").run()
+        sample["errors"] += logged["errors"]
+        sample |= {name: logged[name] for name in ("p50_us", "p99_us")}
+    return sample
+
+
+class Measured:
+    """The CPU time of a server between two moments."""
+
+    def __init__(self, server):
+        self.pid = server.pid
+
+    def begin(self):
+        self.began = time.monotonic()
+        self.before = process.cpu_seconds(self.pid)
+
+    def end(self):
+        self.cpu_seconds = process.cpu_seconds(self.pid) - self.before
+        self.seconds = time.monotonic() - self.began
 
 
 def _median(samples):
@@ -50,7 +88,7 @@ def _median(samples):
 def run_memory_case(case, start, say):
     """Bytes, by server."""
     result = {}
-    for server in start(None):
+    for server in start(case):
         try:
             before = _settled_memory(server)
             if not case.connections:
@@ -64,6 +102,26 @@ def run_memory_case(case, start, say):
         finally:
             server.stop()
         result[server.name] = {"bytes": value}
+        say(f"  {case.name}  {server.name:<6}{value:>12.0f} bytes")
+    return result
+
+
+def run_peak_case(case, start, cores, seconds, say):
+    """By how much the largest resident set grows, by server."""
+    _, generator_core = cores
+    result = {}
+    for server in start(case):
+        try:
+            url = server.url(case.path, tls=True)
+            # What the first request makes a process allocate is not what many cost.
+            load.H2Load(generator_core, url, 1, 1, 1).run()
+            before = process.peak_memory_bytes(server.pid)
+            sample = load.H2Load(generator_core, url, case.connections, case.streams, seconds).run()
+            server.check()
+            value = process.peak_memory_bytes(server.pid) - before
+        finally:
+            server.stop()
+        result[server.name] = {"bytes": value, "errors": sample["errors"]}
         say(f"  {case.name}  {server.name:<6}{value:>12.0f} bytes")
     return result
 

@@ -1,10 +1,12 @@
 """What came out: a table for the terminal, Markdown and a plot for BENCHMARKS.md."""
 
-from .cases import CASES, MB, MEMORY_CASES
+from .cases import ALL, CASES, MB
 
-TITLES = {case.name: case.title for case in (*CASES, *MEMORY_CASES)}
+TITLES = {case.name: case.title for case in ALL}
+HTTP2 = {case.name for case in CASES if case.is_http2}
 METRICS = {
     "cpu_us": "CPU",
+    "requests_per_second": "requests per second",
     "per_core_second": "handshakes per second of a core",
     "p99_us": "p99",
     "errors": "errors",
@@ -43,19 +45,31 @@ def verdict_words(verdict):
 
 
 def terminal(results):
-    lines = [f"{'case':<14}{'server':<8}{'req/s':>10}{'CPU us':>10}{'p50 us':>10}{'p99 us':>10}"
-             f"{'peak':>10}{'errors':>8}"]
+    lines = [f"{'case':<14}{'server':<8}{'req/s':>10}{'CPU us':>10}{'/ nginx':>9}{'/ h2o':>8}{'busy':>6}"
+             f"{'p50 us':>10}{'p99 us':>10}{'peak':>10}{'errors':>8}"]
     for name, entry in results["cases"].items():
         for server, row in entry["servers"].items():
             if "bytes" in row:
-                lines.append(f"{name:<14}{server:<8}{row['bytes']:>20,.0f} bytes")
+                errors = f"{row['errors']:>8} errors" if "errors" in row else ""
+                lines.append(f"{name:<14}{server:<8}{row['bytes']:>20,.0f} bytes{errors}")
                 continue
             lines.append(
                 f"{name:<14}{server:<8}{row['requests_per_second']:>10.0f}{row['cpu_us']:>10.2f}"
-                f"{row['p50_us']:>10.0f}{row['p99_us']:>10.0f}"
+                f"{share(entry, row, 'nginx'):>9}{share(entry, row, 'h2o'):>8}{row['busy']:>6.0%}"
+                f"{microseconds(row, 'p50_us'):>10}{microseconds(row, 'p99_us'):>10}"
                 f"{megabytes(row['peak_memory_bytes']):>10}{row['errors']:>8}")
         lines += [f"{'':<14}-> {verdict_words(verdict)}" for verdict in entry["verdicts"]]
     return "\n".join(lines)
+
+
+def share(entry, row, versus):
+    """CPU per request, as a share of that of another server."""
+    other = entry["servers"].get(versus, {}).get("cpu_us")
+    return f"{row['cpu_us'] / other:.2f}" if other else ""
+
+
+def microseconds(row, metric, unit=""):
+    return f"{row[metric]:,.0f}{unit}" if metric in row else ""
 
 
 def megabytes(value):
@@ -66,33 +80,40 @@ def markdown(results):
     host = results["host"]
     lines = [
         f"Measured {results['date']} at commit {host['commit']} on {host['cpu']} ({host['cores']} cores, "
-        f"Linux {host['kernel']}), {host['nginx']}, {host['wrk']}: medians of {results['rounds']} "
-        f"interleaved rounds of {results['seconds']} s.",
-        "",
+        f"Linux {host['kernel']}), {host['nginx']}, {host['h2o']}, {host['wrk']}, {host['h2load']}: medians of "
+        f"{results['rounds']} interleaved rounds of {results['seconds']} s.",
+    ]
+    http1 = [
         "| load | server | requests/s | CPU per request | p50 | p99 | peak memory | errors |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    http2 = [
+        "| load, TLS 1.3 | server | requests/s | CPU per request | of nginx's | of H2O's | server's core busy | p50 | p99 "
+        "| peak memory | errors |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     memory = ["| memory | server | bytes |", "| --- | --- | ---: |"]
     goals = ["| load | goal | reached | |", "| --- | --- | ---: | --- |"]
     for name, entry in results["cases"].items():
         title = TITLES[name]
         for server, row in entry["servers"].items():
+            start = f"| {title} | {server} |"
             if "bytes" in row:
-                memory.append(f"| {title} | {server} | {row['bytes']:,.0f} |")
+                memory.append(f"{start} {row['bytes']:,.0f} |")
+                continue
+            start += f" {row['requests_per_second']:,.0f} | {row['cpu_us']:.2f} us |"
+            end = (f" {microseconds(row, 'p50_us', ' us')} | {microseconds(row, 'p99_us', ' us')} | "
+                   f"{megabytes(row['peak_memory_bytes'])} | {row['errors']} |")
+            if name in HTTP2:
+                shares = f" {share(entry, row, 'nginx')} | {share(entry, row, 'h2o')} | {row['busy']:.0%} |"
+                http2.append(start + shares + end)
             else:
-                lines.append(
-                    f"| {title} | {server} | {row['requests_per_second']:,.0f} | {row['cpu_us']:.2f} us | "
-                    f"{row['p50_us']:,.0f} us | {row['p99_us']:,.0f} us | "
-                    f"{megabytes(row['peak_memory_bytes'])} | {row['errors']} |")
+                http1.append(start + end)
         for verdict in entry["verdicts"]:
             versus = f" of {verdict['versus']}'s" if verdict["versus"] else ""
             goals.append(f"| {title} | {METRICS[verdict['metric']]} {verdict['target']}{versus} | "
                          f"{_round(verdict['reached'])} | {'met' if verdict['met'] else '**missed**'} |")
-    parts = [lines]
-    if len(memory) > 2:
-        parts.append(memory)
-    if len(goals) > 2:
-        parts.append(goals)
+    parts = [lines, *(table for table in (http1, http2, memory, goals) if len(table) > 2)]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
@@ -102,7 +123,7 @@ def _round(value):
 
 def svg(results):
     """CPU per request of each server as a share of nginx's, one group of bars for each load."""
-    colours = {"apus": "#0f766e", "nginx": "#8b8f98", "floor": "#d4a72c"}
+    colours = {"apus": "#0f766e", "nginx": "#8b8f98", "h2o": "#3b6fb6", "floor": "#d4a72c"}
     left, scale, bar, y = 270, 360, 12, 56
     body = []
     for name, entry in results["cases"].items():

@@ -1,4 +1,4 @@
-"""The three servers: how each is configured, started, pinned and stopped."""
+"""The servers: how each is configured, started, pinned and stopped."""
 
 import os
 import shutil
@@ -38,7 +38,7 @@ http {{
     ssl_protocols TLSv1.3;
     server {{
         listen 127.0.0.1:{clear} backlog=4096;
-        listen 127.0.0.1:{tls} ssl backlog=4096;
+        listen 127.0.0.1:{tls} ssl http2 backlog=4096;
         root files;
     }}
 }}
@@ -59,7 +59,30 @@ root = "files"
 [sites.tls]
 cert = "cert.pem"
 key = "key.pem"
-protocols = ["http/1.1"]
+"""
+
+# Names are resolved from RUN, where it is started. Compressing is off in all servers' answers to h2load, which
+# accepts no coding; casper is about pushes.
+H2O_CONFIGURATION = """\
+{user}num-threads: 1
+max-connections: 16384
+error-log: h2o.log
+http2-casper: OFF
+http2-idle-timeout: 300
+hosts:
+  default:
+    listen:
+      host: 127.0.0.1
+      port: {tls}
+      ssl:
+        certificate-file: cert.pem
+        key-file: key.pem
+        minimum-version: TLSv1.3
+        ocsp-update-interval: 0
+    paths:
+      /:
+        file.dir: files
+        file.send-compressed: OFF
 """
 
 
@@ -120,6 +143,13 @@ def start_nginx(core):
     (RUN / "nginx.conf").write_text(text)
     return Server("nginx", [host.find("nginx"), "-p", RUN, "-c", RUN / "nginx.conf", "-e", RUN / "nginx.log"],
                   clear, tls, core)
+
+
+def start_h2o(core):
+    tls = host.free_port()
+    user = "user: root\n" if os.geteuid() == 0 else ""
+    (RUN / "h2o.yaml").write_text(H2O_CONFIGURATION.format(tls=tls, user=user))
+    return Server("h2o", [host.find("h2o"), "-c", RUN / "h2o.yaml"], None, tls, core)
 
 
 def start_apus(core, binary):
