@@ -16,6 +16,13 @@ pub fn coarse_now() -> Instant {
     NOW.get().unwrap_or_else(Instant::now)
 }
 
+/// The first tick at which `after` has surely passed from the tick `since`.
+pub(crate) fn deadline_from(since: u32, after: Duration) -> u32 {
+    let ticks = after.as_millis().div_ceil(TICK.as_millis());
+    let ticks = u32::try_from(ticks).unwrap_or(u32::MAX);
+    since.saturating_add(ticks).saturating_add(1)
+}
+
 /// Time as a worker sees it: ticks for deadlines, and the `Date` field (RFC 9110 section 6.6.1).
 pub(crate) struct Clock {
     start: Instant,
@@ -61,9 +68,7 @@ impl Clock {
 
     /// The first tick at which `after` has surely passed from now.
     pub(crate) fn deadline(&self, after: Duration) -> u32 {
-        let ticks = after.as_millis().div_ceil(TICK.as_millis());
-        let ticks = u32::try_from(ticks).unwrap_or(u32::MAX);
-        self.ticks.get().saturating_add(ticks).saturating_add(1)
+        deadline_from(self.ticks.get(), after)
     }
 
     /// The value of `Date`.

@@ -1,10 +1,13 @@
 //! A connection from accept to its end: PROXY protocol head, TLS handshake, then HTTP.
 
 use std::io;
+use std::rc::Rc;
 
 use apus_http::{ConnectionInfo, Peer};
 
-use crate::h1;
+use crate::h1::{self, HandOver};
+use crate::h2;
+use crate::input::Input;
 use crate::proxy;
 use crate::table::Place;
 use crate::tls;
@@ -74,10 +77,23 @@ pub(crate) async fn serve(
             }
         }
     };
-    let mut connection = h1::Connection::new(worker, listener, &place, transport, info, early);
-    if let Some(tunnel) = connection.serve().await {
-        tunnel(connection.into_duplex()).await;
-    }
+    let http2 = matches!(&transport, Transport::Tls(stream) if stream.is_http2());
+    let parts = if http2 {
+        (transport, Rc::new(info), Input::new(early))
+    } else {
+        let mut connection = h1::Connection::new(worker, listener, &place, transport, info, early);
+        match connection.serve().await {
+            Some(HandOver::Tunnel(tunnel)) => {
+                tunnel(connection.into_duplex()).await;
+                return;
+            }
+            Some(HandOver::Http2) => connection.into_parts(),
+            None => return,
+        }
+    };
+    // Boxed: a connection that speaks HTTP/1.1 has no room to keep for it.
+    let connection = Box::pin(h2::Connection::new(worker, listener, &place, parts).serve());
+    connection.await;
 }
 
 fn count_failure(worker: &Worker, error: &io::Error) {

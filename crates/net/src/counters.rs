@@ -89,6 +89,20 @@ counters! {
     panics,
     /// Responses whose source failed midway, so that the connection was cut.
     broken_responses,
+    /// Connections that spoke HTTP/2.
+    h2_connections,
+    /// HTTP/2 requests cut off because the client's window stayed shut.
+    stalled_streams,
+    /// HTTP/2 connections closed because too many streams were reset.
+    stopped_reset_floods,
+    /// HTTP/2 connections closed because a field block did not end.
+    stopped_field_block_floods,
+    /// HTTP/2 connections closed because of too many frames that have to be answered.
+    stopped_answer_floods,
+    /// HTTP/2 connections closed because of too many frames that carry nothing.
+    stopped_idle_floods,
+    /// HTTP/2 connections closed because their windows were too small for any content.
+    stopped_crumb_floods,
 }
 
 /// One worker, seen from outside.

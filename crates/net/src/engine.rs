@@ -449,6 +449,7 @@ mod tests {
                     ipv6_only: false,
                 },
                 tls: None,
+                http2: true,
                 proxy_protocol_from: Vec::new(),
                 service: Arc::new(move || service_fn(id)),
             }],

@@ -34,6 +34,17 @@ pub struct Limits {
     pub drain_bytes: u64,
     /// Requests over one connection; 0 is no limit.
     pub requests_per_connection: u64,
+    /// Requests that one HTTP/2 client may have open at once; at most 32,768.
+    pub h2_max_concurrent_streams: u32,
+    /// Bytes of the largest HTTP/2 frame that is taken: 16,384 to 16,777,215.
+    pub h2_max_frame_size: u32,
+    /// Requests over one HTTP/2 connection; 0 is no limit.
+    pub h2_requests_per_connection: u64,
+    /// How long an HTTP/2 client with open requests may say nothing before it is asked whether it
+    /// is there; as long again without an answer, and the connection is closed. Zero: never.
+    pub h2_ping_interval: Duration,
+    /// The most bytes of content that one HTTP/2 client may have sent before they are used.
+    pub h2_receive_window: u32,
     /// How long open requests may take after a stop was asked for.
     pub stop_timeout: Duration,
 }
@@ -55,6 +66,11 @@ impl Default for Limits {
             send_timeout: Duration::from_secs(60),
             drain_bytes: 256 * 1024,
             requests_per_connection: 0,
+            h2_max_concurrent_streams: 256,
+            h2_max_frame_size: 64 * 1024,
+            h2_requests_per_connection: 0,
+            h2_ping_interval: Duration::from_secs(30),
+            h2_receive_window: 16 * 1024 * 1024,
             stop_timeout: Duration::from_secs(30),
         }
     }

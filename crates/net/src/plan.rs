@@ -32,6 +32,9 @@ pub struct Listener {
     pub address: ListenAddress,
     /// TLS; `None` is clear text.
     pub tls: Option<Arc<TlsSettings>>,
+    /// Whether HTTP/2 is spoken with clients that begin with it unasked (RFC 9113 section 3.3). By
+    /// ALPN it is where [`TlsSettings`] offer it.
+    pub http2: bool,
     /// Who may, and then must, open a connection with a PROXY protocol head. Empty: nobody.
     pub proxy_protocol_from: Vec<Network>,
     /// What answers.

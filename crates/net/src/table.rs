@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 
-const NEVER: u32 = u32::MAX;
+/// A tick that does not come.
+pub(crate) const NEVER: u32 = u32::MAX;
 
 /// One connection as the table knows it.
 pub(crate) struct Slot {
@@ -31,6 +32,17 @@ pub(crate) struct Slot {
     /// Whether it was chosen to make room.
     evicted: Cell<bool>,
     waker: RefCell<Option<Waker>>,
+}
+
+/// What a connection does until its deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// It answers requests.
+    Busy,
+    /// It waits for a request, since this tick.
+    Idle { since: u32 },
+    /// It waits for the rest of a handshake or of a request's head, since this tick.
+    Begun { since: u32 },
 }
 
 impl Slot {
@@ -79,6 +91,28 @@ impl Slot {
     pub(crate) fn begun(&self, clock: &Clock, within: Duration) {
         self.idle(clock, within);
         self.begun.set(true);
+    }
+
+    /// As [`Self::busy`], [`Self::idle`] or [`Self::begun`], where the connection keeps times of its
+    /// own.
+    pub(crate) fn until(&self, deadline: u32, waiting: Waiting) {
+        self.deadline.set(deadline);
+        match waiting {
+            Waiting::Busy => self.idle_since.set(NEVER),
+            Waiting::Idle { since } => {
+                self.idle_since.set(since);
+                self.begun.set(false);
+            }
+            Waiting::Begun { since } => {
+                self.idle_since.set(since);
+                self.begun.set(true);
+            }
+        }
+    }
+
+    /// Whether it was chosen to make room.
+    pub(crate) fn evicted(&self) -> bool {
+        self.evicted.get()
     }
 
     /// Whether the time is over.

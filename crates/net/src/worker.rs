@@ -91,6 +91,7 @@ pub(crate) struct LiveListener {
 pub(crate) struct Parts {
     service: Rc<dyn Service>,
     tls: Option<Arc<TlsSettings>>,
+    http2: bool,
     proxy_protocol_from: Rc<[Network]>,
 }
 
@@ -122,6 +123,11 @@ impl LiveListener {
         self.parts.borrow().tls.clone()
     }
 
+    /// Whether the next connection may begin with HTTP/2 unasked.
+    pub(crate) fn http2(&self) -> bool {
+        self.parts.borrow().http2
+    }
+
     /// Who opens connections with a PROXY protocol head.
     pub(crate) fn proxy_protocol_from(&self) -> Rc<[Network]> {
         Rc::clone(&self.parts.borrow().proxy_protocol_from)
@@ -138,6 +144,7 @@ impl Parts {
         Self {
             service: listener.service.service(),
             tls: listener.tls.clone(),
+            http2: listener.http2,
             proxy_protocol_from: listener.proxy_protocol_from.as_slice().into(),
         }
     }

@@ -14,7 +14,7 @@ use apus_http::{Answer, Body, Completion, Method, Outcome, Request, Response, St
 
 use super::incoming::Incoming;
 use super::send::{Broken, GATHER};
-use super::{Connection, End};
+use super::{Connection, End, HandOver};
 
 /// Pipelined bytes that are read ahead while a handler works, to notice a client that goes away.
 const READ_AHEAD: usize = 16 * 1024;
@@ -207,7 +207,7 @@ impl Connection<'_> {
         }
         if self.codec.is_tunnel() {
             self.flush().await?;
-            return Ok(tunnel.map(End::Tunnel));
+            return Ok(tunnel.map(|tunnel| End::HandOver(HandOver::Tunnel(tunnel))));
         }
         if !self.codec.request_body_done() && self.codec.keeps_alive() {
             Box::pin(self.drain(incoming)).await?;

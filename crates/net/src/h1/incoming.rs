@@ -8,8 +8,8 @@ use apus_http::h1::Event;
 use apus_http::{Body, BodyError};
 
 use super::Connection;
-use super::content::Content;
 use crate::clock::TICK;
+use crate::content::Content;
 
 /// The content of the current request, as the driver sees it.
 pub(super) struct Incoming {

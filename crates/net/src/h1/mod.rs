@@ -1,35 +1,27 @@
 //! Drives the HTTP/1.1 codec over a connection: one request after another, each read, answered and
 //! written before the next, with the answers to pipelined requests leaving in one write.
 
-mod content;
 mod exchange;
 mod incoming;
-mod input;
 mod send;
 mod tunnel;
 mod write;
 
 use std::io;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use apus_http::h1::{Event, HeadLimits, ProtocolError, RequestHead, ServerConnection};
 use apus_http::{ConnectionInfo, Duplex, Headers, StatusCode, Tunnel};
 
-use self::input::Input;
 use self::write::Written;
+use crate::input::Input;
 use crate::limits::Limits;
+use crate::linger::{LINGER_AT_END, LINGER_IDLE, linger};
 use crate::table::Place;
 use crate::transport::Transport;
 use crate::worker::{LiveListener, Worker};
-
-/// How long a closed connection is read so that the client gets what was sent to it, in all and
-/// between two reads: a reset caused by unread bytes would destroy it (RFC 9112 section 9.6).
-const LINGER: Duration = Duration::from_secs(30);
-const LINGER_IDLE: Duration = Duration::from_secs(5);
-/// The same between two reads while the server stops, which must not wait for slow clients.
-const LINGER_AT_END: Duration = Duration::from_secs(1);
 
 /// How long the first request of a connection may take to come when nothing more is accepted: who
 /// connected before may have sent it.
@@ -64,8 +56,16 @@ enum End {
     Close,
     /// The client may still be sending.
     Linger,
-    /// The connection goes on without HTTP.
+    /// The connection goes on as another protocol.
+    HandOver(HandOver),
+}
+
+/// What a connection goes on with.
+pub(crate) enum HandOver {
+    /// Without HTTP.
     Tunnel(Tunnel),
+    /// With HTTP/2, whose preface was found and is still to be read.
+    Http2,
 }
 
 impl<'a> Connection<'a> {
@@ -102,7 +102,7 @@ impl<'a> Connection<'a> {
     }
 
     /// Serves the connection to its end; tells what takes it over then, if anything does.
-    pub(crate) async fn serve(&mut self) -> Option<Tunnel> {
+    pub(crate) async fn serve(&mut self) -> Option<HandOver> {
         let end = self.serve_requests().await;
         // What is left in `out` could not be written.
         self.settle_written(false);
@@ -113,7 +113,7 @@ impl<'a> Connection<'a> {
             }
             // What is rare is boxed, so that an idle connection keeps no room for it.
             Ok(End::Linger) => Box::pin(self.linger()).await,
-            Ok(End::Tunnel(tunnel)) => return Some(tunnel),
+            Ok(End::HandOver(next)) => return Some(next),
             Err(error) => {
                 if error.kind() == io::ErrorKind::TimedOut {
                     self.worker.counters.timeouts.add(1);
@@ -130,11 +130,20 @@ impl<'a> Connection<'a> {
         Box::new(tunnel::Raw::new(self.transport, self.input))
     }
 
+    /// What HTTP/2 takes over.
+    pub(crate) fn into_parts(self) -> (Transport, Rc<ConnectionInfo>, Input) {
+        (self.transport, self.info, self.input)
+    }
+
     async fn serve_requests(&mut self) -> io::Result<End> {
         loop {
             let head = match self.read_head().await {
                 Ok(Some(head)) => head,
                 Ok(None) => return Ok(End::Close),
+                // A client with prior knowledge (RFC 9113 section 3.3).
+                Err(Unread::Protocol(ProtocolError::Http2Preface)) if self.listener.http2() => {
+                    return Ok(End::HandOver(HandOver::Http2));
+                }
                 Err(Unread::Protocol(error)) => {
                     self.worker.counters.bad_requests.add(1);
                     tracing::debug!(peer = %self.info.peer, %error, "refused a request");
@@ -272,33 +281,11 @@ impl<'a> Connection<'a> {
     /// Ends our side and reads on for a while.
     async fn linger(&mut self) {
         self.rest();
-        self.place.reprieve();
-        let (worker, place) = (self.worker, self.place);
         let idle = match self.is_ending() {
             true => LINGER_AT_END,
             false => LINGER_IDLE,
         };
-        place.busy(&worker.clock, idle);
-        let until = worker.clock.deadline(LINGER);
-        let transport = &mut self.transport;
-        let mut shut = false;
-        let _ = place
-            .wait(|cx| {
-                if !shut {
-                    ready!(transport.poll_shutdown(cx))?;
-                    shut = true;
-                }
-                loop {
-                    let mut buffer = worker.buffers.take();
-                    let polled = transport.poll_read(cx, &mut buffer);
-                    worker.buffers.put(buffer);
-                    if ready!(polled)? == 0 || worker.clock.ticks() >= until {
-                        return Poll::Ready(Ok(()));
-                    }
-                    place.busy(&worker.clock, idle);
-                }
-            })
-            .await;
+        linger(self.worker, self.place, &mut self.transport, idle).await;
     }
 }
 

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 
 use apus_http::Duplex;
 
-use super::input::Input;
+use crate::input::Input;
 use crate::transport::Transport;
 
 /// A connection after HTTP.

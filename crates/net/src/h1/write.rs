@@ -6,13 +6,13 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use apus_http::h1::{BodyFraming, ResponseHead};
-use apus_http::{Completion, FileRange, Headers, Outcome, StatusCode};
-use rustix::io::{Errno, ReadWriteFlags};
+use apus_http::h1::BodyFraming;
+use apus_http::{Completion, FileRange, Headers, Outcome, ResponseHead, StatusCode};
+use rustix::io::Errno;
 
 use super::Connection;
 use super::send::Broken;
-use crate::buffers::PAGE;
+use crate::file::{is_cached, read_away, read_cached, read_cold};
 
 /// A body up to this size is copied behind its head; a larger one is written from where it is.
 const COPY_MOST: usize = 4 * 1024;
@@ -255,35 +255,30 @@ impl Connection<'_> {
         let mut page = self.worker.buffers.take_page();
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(page.len());
         let part = page.get_mut(..len).unwrap_or_default();
-        let read = match read_cached(range, part, offset) {
-            Some(read) => read,
+        let mut read = read_cached(range, part, offset);
+        if read.is_none() {
+            read_cold(range, offset, len as u64)
+                .await
+                .map_err(PartError::File)?;
+            read = read_cached(range, part, offset);
+        }
+        let (result, read) = match read {
+            Some(read) => {
+                let read = read.map_err(PartError::File)?;
+                let part = page.get(..read).unwrap_or_default();
+                (self.write_out_and(part).await, read)
+            }
+            // It was thrown out again at once: the machine is short of memory.
             None => {
-                read_cold(range, offset, len as u64)
-                    .await
-                    .map_err(PartError::File)?;
-                match read_cached(range, part, offset) {
-                    Some(read) => read,
-                    // It was thrown out again at once: the machine is short of memory.
-                    None => {
-                        let file = Arc::clone(&range.file);
-                        let reading = tokio::task::spawn_blocking(move || {
-                            let part = page.get_mut(..len).unwrap_or_default();
-                            let read = rustix::io::pread(&*file, part, offset);
-                            (read, page)
-                        });
-                        let (read, filled) = reading
-                            .await
-                            .map_err(|error| PartError::File(io::Error::other(error)))?;
-                        page = filled;
-                        read.map_err(Into::into)
-                    }
-                }
+                let part = FileRange {
+                    file: Arc::clone(&range.file),
+                    offset,
+                    len: left,
+                };
+                let bytes = read_away(part).await.map_err(PartError::File)?;
+                (self.write_out_and(&bytes).await, bytes.len())
             }
         };
-        let read = read.map_err(PartError::File)?;
-        let result = self
-            .write_out_and(page.get(..read).unwrap_or_default())
-            .await;
         self.worker.buffers.put_page(page);
         result.map_err(PartError::Client)?;
         Ok(read as u64)
@@ -333,48 +328,4 @@ impl Written {
             observer(&self.completion);
         }
     }
-}
-
-/// Reads into `buffer` what can be had without waiting for a disk; `None` if nothing can.
-fn read_cached(range: &FileRange, buffer: &mut [u8], offset: u64) -> Option<io::Result<usize>> {
-    let mut buffers = [io::IoSliceMut::new(buffer)];
-    match rustix::io::preadv2(&*range.file, &mut buffers, offset, ReadWriteFlags::NOWAIT) {
-        Ok(read) => Some(Ok(read)),
-        Err(Errno::AGAIN) => None,
-        // A file system that cannot tell is one in memory, or is read as it is.
-        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
-            Some(rustix::io::preadv(&*range.file, &mut buffers, offset).map_err(Into::into))
-        }
-        Err(error) => Some(Err(error.into())),
-    }
-}
-
-/// Whether the byte at `offset`, and so in all likelihood what stands before it, is in memory.
-fn is_cached(range: &FileRange, offset: u64) -> bool {
-    let mut byte = [0];
-    let mut buffers = [io::IoSliceMut::new(&mut byte)];
-    !matches!(
-        rustix::io::preadv2(&*range.file, &mut buffers, offset, ReadWriteFlags::NOWAIT),
-        Err(Errno::AGAIN)
-    )
-}
-
-/// Brings a part of a file into memory, away from this thread.
-async fn read_cold(range: &FileRange, offset: u64, len: u64) -> io::Result<()> {
-    let file = Arc::clone(&range.file);
-    let read = move || -> io::Result<()> {
-        let mut buffer = vec![0; PAGE];
-        let end = offset.saturating_add(len);
-        let mut at = offset;
-        while at < end {
-            match rustix::io::pread(&*file, &mut buffer, at)? {
-                0 => break,
-                read => at = at.saturating_add(read as u64),
-            }
-        }
-        Ok(())
-    };
-    tokio::task::spawn_blocking(read)
-        .await
-        .map_err(io::Error::other)?
 }

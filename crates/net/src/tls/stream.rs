@@ -28,6 +28,11 @@ impl TlsStream {
         &self.session
     }
 
+    /// Whether ALPN (RFC 7301) settled on HTTP/2.
+    pub(crate) fn is_http2(&self) -> bool {
+        self.session.alpn_protocol() == Some(b"h2")
+    }
+
     pub(crate) fn socket_mut(&mut self) -> &mut Socket {
         &mut self.socket
     }

@@ -4,40 +4,40 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::buffers::Buffers;
+use crate::buffers::{BUFFER, Buffers};
 
 /// A part this large is handed on without a copy.
 const WITHOUT_COPY: usize = 16 * 1024;
 
 /// Bytes that were read and not consumed yet; holds no buffer while there are none.
 #[derive(Default)]
-pub(super) struct Input {
+pub(crate) struct Input {
     buffer: Vec<u8>,
     start: usize,
 }
 
 impl Input {
-    pub(super) fn new(early: Vec<u8>) -> Self {
+    pub(crate) fn new(early: Vec<u8>) -> Self {
         Self {
             buffer: early,
             start: 0,
         }
     }
 
-    pub(super) fn unread(&self) -> &[u8] {
+    pub(crate) fn unread(&self) -> &[u8] {
         self.buffer.get(self.start..).unwrap_or_default()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.start >= self.buffer.len()
     }
 
-    pub(super) fn consume(&mut self, bytes: usize) {
+    pub(crate) fn consume(&mut self, bytes: usize) {
         self.start = self.start.saturating_add(bytes);
     }
 
     /// Adds what was just read into `read`.
-    pub(super) fn add(&mut self, read: Vec<u8>, buffers: &Buffers) {
+    pub(crate) fn add(&mut self, read: Vec<u8>, buffers: &Buffers) {
         if self.is_empty() {
             buffers.put(std::mem::replace(&mut self.buffer, read));
             self.start = 0;
@@ -48,8 +48,30 @@ impl Input {
         }
     }
 
+    /// A buffer to read into, behind what is unread.
+    pub(crate) fn room(&mut self, buffers: &Buffers) -> &mut Vec<u8> {
+        if self.is_empty() {
+            self.start = 0;
+            if self.buffer.capacity() < BUFFER {
+                self.buffer = buffers.take();
+            } else {
+                self.buffer.clear();
+            }
+        } else {
+            self.drop_consumed();
+            if self.buffer.capacity() < BUFFER {
+                let unread = std::mem::replace(&mut self.buffer, buffers.take());
+                self.buffer.extend_from_slice(&unread);
+            }
+            if self.buffer.capacity() - self.buffer.len() < BUFFER / 4 {
+                self.buffer.reserve(BUFFER);
+            }
+        }
+        &mut self.buffer
+    }
+
     /// Gives the buffer back for the time of a wait, keeping a small copy of what is in it.
-    pub(super) fn rest(&mut self, buffers: &Buffers) {
+    pub(crate) fn rest(&mut self, buffers: &Buffers) {
         if self.start == 0 && self.buffer.capacity() == self.buffer.len() {
             return;
         }
@@ -63,7 +85,7 @@ impl Input {
     }
 
     /// Takes a part of the unread bytes, which ends where `consumed` does or before.
-    pub(super) fn take(&mut self, part: Range<usize>, consumed: usize) -> Bytes {
+    pub(crate) fn take(&mut self, part: Range<usize>, consumed: usize) -> Bytes {
         let unread = self.unread();
         if part.len() < WITHOUT_COPY {
             let bytes = Bytes::copy_from_slice(unread.get(part).unwrap_or_default());

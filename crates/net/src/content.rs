@@ -1,0 +1,297 @@
+//! The content of a request on its way from the connection's driver to whoever reads it.
+//!
+//! Over HTTP/1.1 the driver puts in one piece at a time and only when somebody waits for it, so that
+//! a slow reader slows its client and no content gathers in memory. Over HTTP/2 the other streams of
+//! the connection must not wait for that reader: pieces gather here, no more than the stream's window
+//! allows, and the window opens when they are read.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use apus_http::{BodyError, BodyStream, Frame, Headers};
+use bytes::Bytes;
+
+/// Pieces that have to wait are joined up to this size, so that a client which sends many small
+/// ones costs little more memory than they have bytes.
+const JOINED: usize = 64 * 1024;
+
+/// The driver's end. When it is dropped, content that is not whole breaks off for its reader, who
+/// may have outlived the answer.
+pub(crate) struct Content(Rc<RefCell<State>>);
+
+/// The reader's end: the stream behind the request's body.
+pub(crate) struct ContentStream(Rc<RefCell<State>>);
+
+struct State {
+    next: Option<Bytes>,
+    /// What came behind `next`.
+    more: VecDeque<Vec<u8>>,
+    end: Option<Result<Option<Headers>, BodyError>>,
+    /// Bytes that were not read yet, where the request tells how many there are.
+    remaining: Option<u64>,
+    /// Bytes that were read or thrown away and not told to the driver yet.
+    used: usize,
+    wanted: bool,
+    /// Whether the reader's end is gone.
+    abandoned: bool,
+    driver: Option<Waker>,
+    reader: Option<Waker>,
+}
+
+/// What the reader did since the driver asked last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// How many bytes were read or thrown away.
+    pub(crate) used: usize,
+    /// Whether the reader waits for more.
+    pub(crate) wanted: bool,
+}
+
+impl Content {
+    pub(crate) fn new(length: Option<u64>) -> (Self, ContentStream) {
+        let state = Rc::new(RefCell::new(State {
+            next: None,
+            more: VecDeque::new(),
+            end: None,
+            remaining: length,
+            used: 0,
+            wanted: false,
+            abandoned: false,
+            driver: None,
+            reader: None,
+        }));
+        (Self(Rc::clone(&state)), ContentStream(state))
+    }
+
+    /// Whether the reader waits for more. If not, `cx` is woken when it does.
+    pub(crate) fn poll_wanted(&self, cx: &Context<'_>) -> bool {
+        let mut state = self.0.borrow_mut();
+        if state.is_wanted() {
+            return true;
+        }
+        state.watch(cx);
+        false
+    }
+
+    /// What the reader did; `cx` is woken when it does more.
+    pub(crate) fn progress(&self, cx: &Context<'_>) -> Progress {
+        let mut state = self.0.borrow_mut();
+        state.watch(cx);
+        Progress {
+            used: std::mem::take(&mut state.used),
+            wanted: state.is_wanted(),
+        }
+    }
+
+    /// Whether nobody can read it any more.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.0.borrow().abandoned
+    }
+
+    /// Hands over a piece. The caller polls the reader next if it is of the task of `cx`.
+    pub(crate) fn push(&self, bytes: Bytes, cx: &Context<'_>) {
+        let mut state = self.0.borrow_mut();
+        if !state.abandoned {
+            state.next = Some(bytes);
+        }
+        state.wake_reader(cx);
+    }
+
+    /// Hands over a copy of a piece, behind those that were not read yet. Tells whether the reader
+    /// waits for it with `cx`, so that the caller has to poll it.
+    pub(crate) fn push_behind(&self, piece: &[u8], cx: &Context<'_>) -> bool {
+        let mut state = self.0.borrow_mut();
+        if state.abandoned {
+            state.used = state.used.saturating_add(piece.len());
+            return false;
+        }
+        if piece.is_empty() {
+            return false;
+        }
+        if state.next.is_none() {
+            state.next = Some(Bytes::copy_from_slice(piece));
+        } else {
+            match state.more.back_mut() {
+                Some(last) if last.len() + piece.len() <= JOINED => last.extend_from_slice(piece),
+                _ => state.more.push_back(piece.to_vec()),
+            }
+        }
+        state.wake_reader(cx)
+    }
+
+    /// Hands over the end, as [`Content::push_behind`] a piece.
+    pub(crate) fn end(&self, end: Result<Option<Headers>, BodyError>, cx: &Context<'_>) -> bool {
+        let mut state = self.0.borrow_mut();
+        if state.end.is_none() {
+            state.end = Some(end);
+        }
+        state.wake_reader(cx)
+    }
+}
+
+impl State {
+    fn is_wanted(&self) -> bool {
+        self.wanted && self.next.is_none() && self.end.is_none()
+    }
+
+    fn watch(&mut self, cx: &Context<'_>) {
+        match &self.driver {
+            Some(known) if known.will_wake(cx.waker()) => {}
+            _ => self.driver = Some(cx.waker().clone()),
+        }
+    }
+
+    /// Wakes the reader, unless it waits with `cx`, which is told.
+    fn wake_reader(&mut self, cx: &Context<'_>) -> bool {
+        self.wanted = false;
+        match self.reader.take() {
+            Some(reader) if reader.will_wake(cx.waker()) => true,
+            Some(reader) => {
+                reader.wake();
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Wakes the driver, unless it is the one that polls. It watches anew each time.
+    fn wake_driver(&mut self, cx: Option<&Context<'_>>) {
+        if let Some(driver) = self.driver.take()
+            && !cx.is_some_and(|cx| driver.will_wake(cx.waker()))
+        {
+            driver.wake();
+        }
+    }
+
+    fn waiting(&self) -> usize {
+        let more = self.more.iter().map(Vec::len).sum::<usize>();
+        self.next.as_ref().map_or(0, Bytes::len) + more
+    }
+}
+
+impl BodyStream for ContentStream {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        let mut state = self.0.borrow_mut();
+        if let Some(bytes) = state.next.take() {
+            state.next = state.more.pop_front().map(Bytes::from);
+            if let Some(remaining) = &mut state.remaining {
+                *remaining = remaining.saturating_sub(bytes.len() as u64);
+            }
+            state.used = state.used.saturating_add(bytes.len());
+            state.wake_driver(Some(cx));
+            return Poll::Ready(Some(Ok(Frame::Data(bytes))));
+        }
+        match state.end.take() {
+            Some(Ok(trailers)) => {
+                // Polled once more after the trailers, it says that there is nothing.
+                state.end = Some(Ok(None));
+                return Poll::Ready(trailers.map(|trailers| Ok(Frame::Trailers(trailers))));
+            }
+            Some(Err(error)) => {
+                state.end = Some(Ok(None));
+                return Poll::Ready(Some(Err(error)));
+            }
+            None => {}
+        }
+        // The driver polls the handler from its own task, in which case it sees `wanted` at once
+        // and has no other waker than this one.
+        if !state.wanted {
+            state.wanted = true;
+            state.wake_driver(Some(cx));
+        }
+        match &state.reader {
+            Some(known) if known.will_wake(cx.waker()) => {}
+            _ => state.reader = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        self.0.borrow().remaining
+    }
+}
+
+impl Drop for Content {
+    fn drop(&mut self) {
+        let mut state = self.0.borrow_mut();
+        if state.end.is_none() {
+            let whole = state.remaining == Some(state.waiting() as u64);
+            state.end = Some(match whole {
+                true => Ok(None),
+                false => Err(BodyError::Disconnected),
+            });
+        }
+        if let Some(reader) = state.reader.take() {
+            reader.wake();
+        }
+    }
+}
+
+impl Drop for ContentStream {
+    fn drop(&mut self) {
+        let mut state = self.0.borrow_mut();
+        state.abandoned = true;
+        let unread = state.waiting();
+        state.used = state.used.saturating_add(unread);
+        state.next = None;
+        state.more = VecDeque::new();
+        state.wanted = false;
+        if unread > 0 {
+            state.wake_driver(None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(polled: Poll<Option<Result<Frame, BodyError>>>) -> Bytes {
+        match polled {
+            Poll::Ready(Some(Ok(Frame::Data(bytes)))) => bytes,
+            other => panic!("no data: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn small_pieces_that_wait_are_joined_and_count_as_used_when_read() {
+        let cx = &mut Context::from_waker(Waker::noop());
+        let (content, mut stream) = Content::new(None);
+        for byte in 0..=255 {
+            content.push_behind(&[byte], cx);
+        }
+        content.end(Ok(None), cx);
+        assert_eq!(content.progress(cx).used, 0);
+        assert_eq!(data(stream.poll_frame(cx)).len(), 1);
+        assert_eq!(content.progress(cx).used, 1);
+        assert_eq!(data(stream.poll_frame(cx)).len(), 255);
+        assert_eq!(content.progress(cx).used, 255);
+        assert!(matches!(stream.poll_frame(cx), Poll::Ready(None)));
+    }
+
+    #[test]
+    fn what_an_abandoned_reader_left_counts_as_used() {
+        let cx = &mut Context::from_waker(Waker::noop());
+        let (content, stream) = Content::new(None);
+        content.push_behind(&[0; 100], cx);
+        content.push_behind(&[0; 100], cx);
+        drop(stream);
+        content.push_behind(&[0; 100], cx);
+        assert!(content.is_abandoned());
+        assert_eq!(content.progress(cx).used, 300);
+    }
+
+    #[test]
+    fn content_that_is_whole_when_its_connection_ends_can_be_read_to_its_end() {
+        let cx = &mut Context::from_waker(Waker::noop());
+        let (content, mut stream) = Content::new(Some(5));
+        content.push_behind(b"ab", cx);
+        content.push_behind(b"cde", cx);
+        drop(content);
+        assert_eq!(data(stream.poll_frame(cx)), "ab");
+        assert_eq!(data(stream.poll_frame(cx)), "cde");
+        assert!(matches!(stream.poll_frame(cx), Poll::Ready(None)));
+    }
+}

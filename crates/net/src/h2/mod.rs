@@ -1,0 +1,285 @@
+//! Drives the HTTP/2 codec over a connection (RFC 9113): one task for all its streams, without locks.
+//!
+//! A turn of the task reads what is there and handles all frames in it. The service is called for
+//! each request where it is found; an answer that is there at once is encoded at once, one that has
+//! to be waited for stays in the stream's place. Then those streams are polled that were woken, and
+//! the heads and content of all streams that have any leave in one write, in the order that
+//! priorities ask for. This repeats while the socket takes it, with a look at the input between two
+//! writes, until the connection has had its share of the worker.
+//!
+//! # Memory
+//!
+//! While it works, a connection holds an input buffer of 64 KiB, or as much more as its largest
+//! frame needs; a batch of at most [`BATCH`] bytes of content, not copied where it is in memory, with
+//! heads of answers up to [`OUT_MOST`] and one head for each open stream; and in TLS as much again,
+//! encrypted. A client that does not take its answers is not read.
+//!
+//! A stream has a place of about 200 bytes, what its handler keeps, content of the request that was
+//! not read yet, and one frame of the answer's content. All unread content of a connection is at most
+//! `h2_receive_window`, and twice that in memory.
+//!
+//! A connection without an open stream holds no buffer, and soon no tables either: what it costs is
+//! its task, the codec with its compression tables, and TLS.
+
+mod incoming;
+mod requests;
+mod responses;
+mod send;
+mod stream;
+mod timers;
+mod tunnel;
+mod wakers;
+mod write;
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use apus_http::ConnectionInfo;
+use apus_http::h2::{Config, Connection as Codec, StreamKey};
+
+use self::responses::Written;
+use self::stream::Streams;
+use self::timers::Timers;
+use self::wakers::Wakers;
+use self::write::Batch;
+use crate::input::Input;
+use crate::limits::Limits;
+use crate::linger::{LINGER_AT_END, LINGER_IDLE, linger};
+use crate::table::Place;
+use crate::transport::Transport;
+use crate::worker::{LiveListener, Worker};
+
+/// Bytes that one write takes: four full TLS records. A small answer waits for no more than this of
+/// a large one on its connection.
+const BATCH: usize = 64 * 1024;
+
+/// Bytes that are to be written past which nothing more is read.
+const OUT_MOST: usize = 2 * BATCH;
+
+/// What is written or done before other connections get their turn.
+const TURN_BYTES: usize = 4 * BATCH;
+const TURN_REQUESTS: usize = 128;
+const TURN_ROUNDS: usize = 16;
+
+/// A connection that speaks HTTP/2.
+pub(crate) struct Connection<'a> {
+    worker: &'a Worker,
+    listener: &'a LiveListener,
+    place: &'a Place,
+    limits: Rc<Limits>,
+    transport: Transport,
+    info: Rc<ConnectionInfo>,
+    codec: Codec,
+    input: Input,
+    /// Whether there may be whole frames in the input.
+    unhandled: bool,
+    /// What is to be written.
+    out: Batch,
+    streams: Streams,
+    /// How many streams the client may have open.
+    slots: usize,
+    wakers: Wakers,
+    /// The slots that are polled now; kept for its memory.
+    woken: Vec<usize>,
+    /// Streams that were answered before their request was whole.
+    unfinished: Vec<StreamKey>,
+    /// Whose answers are in `out`, waiting to be told how it went.
+    written: VecDeque<Written>,
+    timers: Timers,
+    turn: Turn,
+    /// When something was read last.
+    arrived: Instant,
+    requests: u64,
+    /// Whether a graceful end was begun.
+    ending: bool,
+    /// Whether the client sends nothing more.
+    client_left: bool,
+    /// How it ends, once `out` is written.
+    end: Option<End>,
+}
+
+/// How a connection ends.
+#[derive(Clone, Copy)]
+enum End {
+    /// The client is gone.
+    Close,
+    /// The client may still be sending.
+    Linger,
+}
+
+/// What was done in this turn of the task.
+#[derive(Default)]
+struct Turn {
+    rounds: usize,
+    requests: usize,
+    bytes: usize,
+}
+
+impl Turn {
+    fn is_full_of_requests(&self) -> bool {
+        self.requests >= TURN_REQUESTS
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_full_of_requests() || self.bytes >= TURN_BYTES || self.rounds >= TURN_ROUNDS
+    }
+}
+
+impl<'a> Connection<'a> {
+    /// A connection before the client's preface, some of which may have been read already.
+    pub(crate) fn new(
+        worker: &'a Worker,
+        listener: &'a LiveListener,
+        place: &'a Place,
+        (transport, info, input): (Transport, Rc<ConnectionInfo>, Input),
+    ) -> Self {
+        worker.counters.h2_connections.add(1);
+        let limits = worker.limits();
+        let config = Config {
+            max_concurrent_streams: limits.h2_max_concurrent_streams,
+            max_frame_size: limits.h2_max_frame_size,
+            target_bytes: limits.target_bytes,
+            head_bytes: limits.head_bytes,
+            fields: limits.head_fields,
+            receive_window: limits.h2_receive_window,
+            extended_connect: true,
+        };
+        let mut out = Batch::default();
+        let codec = Codec::server(config, out.frames(&worker.buffers));
+        Self {
+            worker,
+            listener,
+            place,
+            transport,
+            info,
+            codec,
+            unhandled: !input.is_empty(),
+            input,
+            out,
+            streams: Streams::default(),
+            slots: usize::try_from(limits.h2_max_concurrent_streams).unwrap_or(1),
+            limits,
+            wakers: Wakers::default(),
+            woken: Vec::new(),
+            unfinished: Vec::new(),
+            written: VecDeque::new(),
+            timers: Timers::new(worker.clock.ticks()),
+            turn: Turn::default(),
+            arrived: Instant::now(),
+            requests: 0,
+            ending: false,
+            client_left: false,
+            end: None,
+        }
+    }
+
+    /// Serves the connection to its end.
+    pub(crate) async fn serve(mut self) {
+        let end = poll_fn(|cx| self.poll(cx)).await;
+        // What is left could not be sent.
+        self.lose_all();
+        self.settle_lost();
+        match end {
+            Ok(End::Close) => {}
+            Ok(End::Linger) => {
+                self.rest();
+                self.shrink();
+                let idle = match self.is_told_to_end() {
+                    true => LINGER_AT_END,
+                    false => LINGER_IDLE,
+                };
+                linger(self.worker, self.place, &mut self.transport, idle).await;
+            }
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                self.worker.counters.timeouts.add(1);
+                tracing::debug!(peer = %self.info.peer, "closed on a client that was too slow");
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// One turn of the task.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<End>> {
+        self.place.register(cx);
+        self.wakers.bind(cx.waker());
+        // A reload may have changed them.
+        self.limits = self.worker.limits();
+        self.turn = Turn::default();
+        self.keep_time();
+        if self.place.expired() {
+            self.on_deadline()?;
+        }
+        loop {
+            self.turn.rounds += 1;
+            self.end_if_told();
+            let mut progress = self.poll_input(cx)?;
+            progress |= self.poll_streams();
+            self.stop_unfinished();
+            progress |= self.poll_output(cx)?;
+            if let Some(end) = self.ended() {
+                return Poll::Ready(Ok(end));
+            }
+            if !progress {
+                self.rest();
+                self.set_deadline();
+                return Poll::Pending;
+            }
+            if self.turn.is_over() {
+                self.set_deadline();
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// How the connection ends, if it is at its end.
+    fn ended(&self) -> Option<End> {
+        if self.client_left {
+            return Some(End::Close);
+        }
+        if !self.out.is_empty() || self.timers.is_blocked() {
+            return None;
+        }
+        if self.end.is_none() && self.codec.is_ending() && self.codec.is_finished() {
+            return Some(End::Linger);
+        }
+        self.end
+    }
+
+    /// Begins a graceful end when the server, the listener or the limit of requests asks for it.
+    fn end_if_told(&mut self) {
+        let limit = self.limits.h2_requests_per_connection;
+        if !self.ending && (self.is_told_to_end() || (limit > 0 && self.requests >= limit)) {
+            self.ending = true;
+            self.timers.ending_since = self.worker.clock.ticks();
+            let frames = self.out.frames(&self.worker.buffers);
+            self.codec.shut_down(frames);
+        }
+    }
+
+    /// Whether no further request is wanted on this connection.
+    fn is_told_to_end(&self) -> bool {
+        self.worker.is_stopping() || self.listener.is_removed()
+    }
+
+    /// Gives back the buffers for the time of a wait.
+    fn rest(&mut self) {
+        self.input.rest(&self.worker.buffers);
+        self.out.rest(&self.worker.buffers);
+    }
+
+    /// Gives back the tables, where no stream is open.
+    fn shrink(&mut self) {
+        self.codec.rest();
+        self.streams.shrink();
+        self.wakers.shrink();
+        self.out.shrink();
+        self.woken = Vec::new();
+        self.unfinished = Vec::new();
+        self.written.shrink_to_fit();
+    }
+}

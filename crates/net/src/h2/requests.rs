@@ -1,0 +1,213 @@
+//! What comes from the client: requests, which the service is called for at once, and what else the
+//! codec finds.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use apus_http::h2::{ConnectionError, Event, Flood, HeadRefusal, RequestHead, StreamKey};
+use apus_http::{Answer, Body, BodyError, Method, Outcome, Request, Response, StatusCode};
+
+use super::incoming::Incoming;
+use super::stream::{Kind, Work};
+use super::{Connection, End, OUT_MOST};
+
+/// Bytes that are read before they are looked at.
+const READ_MOST: usize = 16 * 1024;
+
+impl Connection<'_> {
+    /// Reads what is there and does what it asks for; tells whether there was anything.
+    pub(super) fn poll_input(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        // What cannot be answered now is not read: the answers would gather here.
+        if self.end.is_some() || self.out.len() >= OUT_MOST {
+            return Ok(false);
+        }
+        if !self.unhandled && self.poll_fill(cx)? == 0 && !self.client_left {
+            return Ok(false);
+        }
+        self.handle_input();
+        Ok(true)
+    }
+
+    /// Reads what is there, up to a buffer.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> io::Result<usize> {
+        let mut read = 0;
+        while read < READ_MOST {
+            let room = self.input.room(&self.worker.buffers);
+            match self.transport.poll_read(cx, room) {
+                Poll::Ready(Ok(0)) => {
+                    self.client_left = true;
+                    break;
+                }
+                Poll::Ready(Ok(more)) => read += more,
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => break,
+            }
+        }
+        if read > 0 {
+            self.worker.counters.bytes_in.add(read as u64);
+            self.timers.read_at = self.worker.clock.ticks();
+            self.arrived = Instant::now();
+        }
+        Ok(read)
+    }
+
+    /// Handles the frames in the input, up to the share of this turn.
+    fn handle_input(&mut self) {
+        let mut moved = false;
+        let mut ended_head = false;
+        self.unhandled = true;
+        while self.end.is_none() && self.out.len() < OUT_MOST && !self.turn.is_full_of_requests() {
+            let frames = self.out.frames(&self.worker.buffers);
+            let (consumed, event) = match self.codec.handle_input(self.input.unread(), frames) {
+                Ok(found) => found,
+                Err(error) => return self.fail(error),
+            };
+            moved |= consumed > 0;
+            match event {
+                Event::Data { stream, range, end } => self.take_content(stream, range, end),
+                Event::Incomplete => {
+                    self.input.consume(consumed);
+                    self.unhandled = false;
+                    break;
+                }
+                event => {
+                    ended_head = true;
+                    self.handle(event);
+                }
+            }
+            self.input.consume(consumed);
+        }
+        let inside_head = self.codec.is_inside_head();
+        let begun = inside_head || !self.input.is_empty();
+        let anew = ended_head || (moved && !inside_head);
+        self.timers
+            .note_begun(begun, anew, self.worker.clock.ticks());
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Request(head) => self.call(head),
+            Event::Refused { stream, why } => self.refuse(stream, why),
+            Event::Malformed { stream, fault } => {
+                self.worker.counters.bad_requests.add(1);
+                tracing::debug!(peer = %self.info.peer, error = %fault, "refused a request");
+                if let Some(stream) = stream {
+                    self.fail_content(stream, BodyError::Malformed);
+                    self.lose(stream);
+                }
+            }
+            Event::Trailers { stream, trailers } => self.take_trailers(stream, *trailers),
+            Event::Reset { stream, code } => {
+                tracing::debug!(peer = %self.info.peer, %code, "a client reset a stream");
+                self.lose(stream);
+            }
+            Event::GoAway { code, .. } => {
+                tracing::debug!(peer = %self.info.peer, %code, "a client ends its connection");
+            }
+            // Handled by the caller, or of a client's end.
+            Event::Data { .. }
+            | Event::Incomplete
+            | Event::Informational { .. }
+            | Event::Response { .. } => {}
+        }
+    }
+
+    /// Has the service answer a request.
+    fn call(&mut self, request: RequestHead) {
+        self.worker.counters.requests.add(1);
+        self.requests += 1;
+        self.turn.requests += 1;
+        let key = request.stream;
+        let kind = match request.head.method {
+            _ if request.is_tunnel => Kind::ExtendedConnect,
+            Method::CONNECT => Kind::Connect,
+            _ => Kind::Answer,
+        };
+        let (incoming, body) = if kind != Kind::Answer {
+            (Some(Incoming::for_tunnel(request.end)), Body::Empty)
+        } else if request.end {
+            (None, Body::Empty)
+        } else {
+            let (incoming, body) = Incoming::new(request.content_length, request.expects_continue);
+            (Some(incoming), body)
+        };
+        let stream = self.streams.enter(key);
+        stream.kind = kind;
+        stream.incoming = incoming;
+        stream.moved_at = self.worker.clock.ticks();
+        let request = Request::from_head(request.head, body, Rc::clone(&self.info));
+        let service = self.listener.service();
+        match catch_unwind(AssertUnwindSafe(|| service.call(request))) {
+            Ok(Answer::Now(response)) => self.respond(key, response),
+            Ok(Answer::Later(future)) => {
+                if let Some(stream) = self.streams.get(key) {
+                    stream.work = Work::Answer(future);
+                    self.wakers.mark(key.slot(), self.slots);
+                }
+            }
+            Err(_) => {
+                let response = self.panicked();
+                self.respond(key, response);
+            }
+        }
+    }
+
+    /// Answers a request that was not read.
+    fn refuse(&mut self, key: StreamKey, why: HeadRefusal) {
+        self.worker.counters.bad_requests.add(1);
+        tracing::debug!(peer = %self.info.peer, error = %why, "refused a request");
+        self.streams.enter(key).moved_at = self.worker.clock.ticks();
+        let status = why.status();
+        let reason = status.canonical_reason().unwrap_or_default();
+        let text = format!("{} {reason}: {why}\n", status.as_u16());
+        self.respond(key, Response::text(status, text));
+    }
+
+    pub(super) fn panicked(&self) -> Response {
+        self.worker.counters.panics.add(1);
+        tracing::error!(peer = %self.info.peer, "a handler panicked; its client got a 500");
+        Response::text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "500 Internal Server Error\n",
+        )
+    }
+
+    /// Ends the connection on a client that broke the protocol or spent a budget. The GOAWAY that
+    /// says so is encoded.
+    pub(super) fn fail(&mut self, error: ConnectionError) {
+        let counters = &self.worker.counters;
+        let counter = match error {
+            ConnectionError::Flood(Flood::Resets) => &counters.stopped_reset_floods,
+            ConnectionError::Flood(Flood::FieldBlock) => &counters.stopped_field_block_floods,
+            ConnectionError::Flood(Flood::Answers) => &counters.stopped_answer_floods,
+            ConnectionError::Flood(Flood::Idle) => &counters.stopped_idle_floods,
+            ConnectionError::Flood(Flood::Crumbs) => &counters.stopped_crumb_floods,
+            _ => &counters.bad_requests,
+        };
+        counter.add(1);
+        tracing::debug!(peer = %self.info.peer, %error, "closed an HTTP/2 connection");
+        self.unhandled = false;
+        self.lose_all();
+        self.end = Some(End::Linger);
+    }
+
+    /// Lets go of a stream that the client ended.
+    pub(super) fn lose(&mut self, key: StreamKey) {
+        if let Some(mut stream) = self.streams.remove(key)
+            && let Some(observed) = stream.observed.take()
+        {
+            observed.tell(Outcome::ClientGone);
+        }
+    }
+
+    /// Lets go of all streams.
+    pub(super) fn lose_all(&mut self) {
+        let keys: Vec<StreamKey> = self.streams.keys().collect();
+        for key in keys {
+            self.lose(key);
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! The content of answers: gathered from all streams in the order that the codec gives them turns in,
+//! to leave in one write.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Context, Poll};
+
+use apus_http::h2::StreamKey;
+use apus_http::{FileRange, Frame, Headers};
+use bytes::Bytes;
+
+use super::stream::{Chunk, Work, behind};
+use super::{BATCH, Connection};
+use crate::file::{read_away, read_cached};
+
+/// Bytes of a frame's header.
+const FRAME_HEADER: usize = 9;
+
+/// A batch with less room than this is full: content must not leave in crumbs.
+const ROOM_LEAST: usize = 1024;
+
+/// What stands behind the content at hand.
+enum Tail {
+    /// More, or nobody knows.
+    More,
+    /// Nothing.
+    End,
+    /// Trailers.
+    Trailers(Headers),
+    /// A source that failed.
+    Broken,
+}
+
+impl Connection<'_> {
+    /// Writes what is to be written, joined by as much content as fits; tells whether any left.
+    pub(super) fn poll_output(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        match self.transport.poll_flush(cx) {
+            Poll::Ready(result) => result?,
+            Poll::Pending => {
+                self.timers.blocked(self.worker.clock.ticks());
+                return Ok(false);
+            }
+        }
+        self.settle_written();
+        // What could not be written goes first, so that the order of what follows it is the best
+        // for what is there then.
+        if self.end.is_none() && !self.out.is_partial() {
+            self.fill();
+        }
+        if self.out.is_empty() {
+            self.timers.unblocked();
+            return Ok(false);
+        }
+        let buffers = &self.worker.buffers;
+        match self.out.poll_write(cx, &mut self.transport, buffers) {
+            Poll::Ready(Ok(written)) => {
+                self.worker.counters.bytes_out.add(written as u64);
+                self.turn.bytes += written;
+                self.timers.unblocked();
+                match self.transport.poll_flush(cx) {
+                    Poll::Ready(result) => {
+                        result?;
+                        self.settle_written();
+                    }
+                    Poll::Pending => self.timers.blocked(self.worker.clock.ticks()),
+                }
+                Ok(true)
+            }
+            Poll::Ready(Err(error)) => Err(error),
+            Poll::Pending => {
+                self.timers.blocked(self.worker.clock.ticks());
+                Ok(false)
+            }
+        }
+    }
+
+    /// Gathers content up to the size of a batch.
+    fn fill(&mut self) {
+        while let Some(room) = BATCH.checked_sub(self.out.len() + FRAME_HEADER)
+            && room >= ROOM_LEAST
+        {
+            let Some((key, most)) = self.codec.next_send() else {
+                return;
+            };
+            self.send_some(key, most.min(room));
+        }
+    }
+
+    /// Adds up to `most` bytes of a stream's content to the batch.
+    fn send_some(&mut self, key: StreamKey, most: usize) {
+        let Some(stream) = self.streams.get(key) else {
+            return;
+        };
+        stream.moved_at = self.worker.clock.ticks();
+        match std::mem::take(&mut stream.next) {
+            Chunk::Empty => {}
+            Chunk::Bytes(mut bytes) => {
+                let part = bytes.split_to(bytes.len().min(most));
+                if !bytes.is_empty() {
+                    stream.next = Chunk::Bytes(bytes);
+                }
+                self.send_bytes(key, part);
+            }
+            Chunk::Read(mut read) => {
+                let (bytes, rest) = &mut *read;
+                let part = bytes.split_to(bytes.len().min(most));
+                stream.next = match bytes.is_empty() {
+                    true => Chunk::file(rest.clone()),
+                    false => Chunk::Read(read),
+                };
+                self.send_bytes(key, part);
+            }
+            Chunk::File(range) => self.send_file(key, range, most),
+        }
+    }
+
+    fn send_bytes(&mut self, key: StreamKey, part: Bytes) {
+        let len = part.len();
+        let Some(tail) = self.send_data(key, len) else {
+            return;
+        };
+        self.out.add(part, &self.worker.buffers);
+        self.sent(key, tail);
+    }
+
+    /// Sends what is in memory of a file, or has it read from its disk while others have their turn.
+    fn send_file(&mut self, key: StreamKey, range: FileRange, most: usize) {
+        let most = usize::try_from(range.len).unwrap_or(usize::MAX).min(most);
+        let room = self.out.room(most, &self.worker.buffers);
+        match read_cached(&range, room, range.offset) {
+            None => {
+                if let Some(stream) = self.streams.get(key) {
+                    stream.next = Chunk::File(range.clone());
+                    stream.work = Work::Reading(Box::pin(read_away(range)));
+                    self.wakers.mark(key.slot(), self.slots);
+                }
+            }
+            Some(Ok(read)) if read > 0 => {
+                if let Some(stream) = self.streams.get(key) {
+                    stream.next = Chunk::file(behind(&range, read as u64));
+                }
+                let Some(tail) = self.send_data(key, read) else {
+                    return;
+                };
+                self.out.add_read(read);
+                self.sent(key, tail);
+            }
+            Some(result) => {
+                warn_of_file(result.err());
+                self.break_off(key);
+            }
+        }
+    }
+
+    /// Takes what was read of a file from its disk.
+    pub(super) fn take_read(&mut self, key: StreamKey, read: io::Result<Bytes>) {
+        let Some(stream) = self.streams.get(key) else {
+            return;
+        };
+        match (std::mem::take(&mut stream.next), read) {
+            (Chunk::File(range), Ok(bytes)) if !bytes.is_empty() => {
+                let rest = behind(&range, bytes.len() as u64);
+                stream.next = Chunk::Read(Box::new((bytes, rest)));
+                stream.moved_at = self.worker.clock.ticks();
+                self.codec.want_send(key);
+            }
+            (_, result) => {
+                warn_of_file(result.err());
+                self.break_off(key);
+            }
+        }
+    }
+
+    /// Encodes the header of a frame with the next `len` bytes of a stream; tells what is behind them,
+    /// nothing if the stream broke off.
+    fn send_data(&mut self, key: StreamKey, len: usize) -> Option<Tail> {
+        let tail = self.tail(key);
+        if matches!(tail, Tail::Broken) {
+            self.break_off(key);
+            return None;
+        }
+        let frames = self.out.frames(&self.worker.buffers);
+        let end = matches!(tail, Tail::End);
+        if let Err(error) = self.codec.send_data(key, len, end, frames) {
+            self.fail(error);
+            return None;
+        }
+        let stream = self.streams.get(key)?;
+        if let Some(observed) = &mut stream.observed {
+            observed.sent(len as u64, FRAME_HEADER as u64);
+        }
+        Some(tail)
+    }
+
+    /// What is behind the bytes that were just taken from a stream. A source that says that it has
+    /// no more data is asked, so that the last frame of data can be the last frame.
+    fn tail(&mut self, key: StreamKey) -> Tail {
+        let waker;
+        let Some(stream) = self.streams.get(key) else {
+            return Tail::Broken;
+        };
+        if !stream.next.is_empty() {
+            return Tail::More;
+        }
+        let Some(source) = &mut stream.source else {
+            return Tail::End;
+        };
+        if source.remaining() != Some(0) || stream.left.is_some_and(|left| left > 0) {
+            return Tail::More;
+        }
+        waker = self.wakers.waker(key.slot(), self.slots);
+        let mut cx = Context::from_waker(&waker);
+        match catch_unwind(AssertUnwindSafe(|| source.poll_frame(&mut cx))) {
+            Ok(Poll::Pending) => Tail::More,
+            Ok(Poll::Ready(None)) => Tail::End,
+            Ok(Poll::Ready(Some(Ok(Frame::Trailers(trailers))))) => Tail::Trailers(trailers),
+            Ok(Poll::Ready(Some(Ok(_)))) => {
+                tracing::error!("the content of a response is longer than it said");
+                Tail::Broken
+            }
+            Ok(Poll::Ready(Some(Err(error)))) => {
+                tracing::warn!(%error, "the content of a response broke off");
+                Tail::Broken
+            }
+            Err(_) => {
+                self.panicked();
+                Tail::Broken
+            }
+        }
+    }
+
+    /// Goes on with a stream behind a frame of data.
+    fn sent(&mut self, key: StreamKey, tail: Tail) {
+        match tail {
+            Tail::End => self.finish(key),
+            Tail::Trailers(trailers) => self.send_trailers(key, &trailers),
+            Tail::More | Tail::Broken => {
+                let stream = self.streams.get(key);
+                if stream.is_some_and(|stream| stream.next.is_empty()) {
+                    let waker = self.wakers.waker(key.slot(), self.slots);
+                    let mut cx = Context::from_waker(&waker);
+                    self.poll_source(key, &mut cx);
+                    self.note_progress(key, &cx);
+                } else {
+                    self.codec.want_send(key);
+                }
+            }
+        }
+    }
+
+    /// Asks the source of a stream for content, where none is at hand.
+    pub(super) fn poll_source(&mut self, key: StreamKey, cx: &mut Context<'_>) {
+        let Some(stream) = self.streams.get(key) else {
+            return;
+        };
+        let Some(source) = stream.source.as_mut().filter(|_| stream.next.is_empty()) else {
+            return;
+        };
+        let frame = match catch_unwind(AssertUnwindSafe(|| source.poll_frame(cx))) {
+            Ok(Poll::Pending) => return,
+            Ok(Poll::Ready(Some(Ok(frame)))) => Some(frame),
+            Ok(Poll::Ready(Some(Err(error)))) => {
+                tracing::warn!(%error, "the content of a response broke off");
+                return self.break_off(key);
+            }
+            Ok(Poll::Ready(None)) => None,
+            Err(_) => {
+                self.panicked();
+                return self.break_off(key);
+            }
+        };
+        let (chunk, len) = match frame {
+            Some(Frame::Data(bytes)) => {
+                let len = bytes.len() as u64;
+                (
+                    if len > 0 {
+                        Chunk::Bytes(bytes)
+                    } else {
+                        Chunk::Empty
+                    },
+                    len,
+                )
+            }
+            Some(Frame::File(range)) => {
+                let len = range.len;
+                (Chunk::file(range), len)
+            }
+            end => {
+                if stream.left.is_some_and(|left| left > 0) {
+                    tracing::error!("the content of a response is shorter than it said");
+                    return self.break_off(key);
+                }
+                return match end {
+                    Some(Frame::Trailers(trailers)) => self.send_trailers(key, &trailers),
+                    _ => self.send_end(key),
+                };
+            }
+        };
+        if let Some(left) = &mut stream.left {
+            let Some(rest) = left.checked_sub(len) else {
+                tracing::error!("the content of a response is longer than it said");
+                return self.break_off(key);
+            };
+            *left = rest;
+        }
+        if chunk.is_empty() {
+            // It has its next turn after others.
+            return self.wakers.mark(key.slot(), self.slots);
+        }
+        stream.next = chunk;
+        stream.moved_at = self.worker.clock.ticks();
+        self.codec.want_send(key);
+    }
+
+    /// Ends a stream without more data.
+    pub(super) fn send_end(&mut self, key: StreamKey) {
+        self.send_last(key, |connection| {
+            let frames = connection.out.frames(&connection.worker.buffers);
+            if let Err(error) = connection.codec.send_data(key, 0, true, frames) {
+                connection.fail(error);
+            }
+        });
+    }
+
+    fn send_trailers(&mut self, key: StreamKey, trailers: &Headers) {
+        self.send_last(key, |connection| {
+            let frames = connection.out.frames(&connection.worker.buffers);
+            connection.codec.send_trailers(key, trailers, frames);
+        });
+    }
+
+    fn send_last(&mut self, key: StreamKey, encode: impl FnOnce(&mut Self)) {
+        let before = self.out.added();
+        encode(self);
+        let framing = self.out.added() - before;
+        let stream = self.streams.get(key);
+        if let Some(observed) = stream.and_then(|stream| stream.observed.as_mut()) {
+            observed.sent(0, framing);
+        }
+        self.finish(key);
+    }
+}
+
+fn warn_of_file(error: Option<io::Error>) {
+    match error {
+        Some(error) => tracing::warn!(%error, "a file cannot be read on"),
+        None => tracing::warn!("a file became shorter while it was sent"),
+    }
+}

@@ -1,0 +1,195 @@
+//! What a connection keeps of each open stream, in a table by the stream's slot.
+
+use std::fs::File;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use apus_http::h2::StreamKey;
+use apus_http::{Body, BodyStream, Completion, FileRange, Outcome, Response, StatusCode};
+use bytes::Bytes;
+
+use super::incoming::Incoming;
+
+/// The streams of a connection, by their slots.
+#[derive(Default)]
+pub(super) struct Streams(Vec<Stream>);
+
+/// One stream, or a free place for one.
+#[derive(Default)]
+pub(super) struct Stream {
+    key: Option<StreamKey>,
+    pub(super) kind: Kind,
+    pub(super) work: Work,
+    pub(super) next: Chunk,
+    /// Where content comes from behind `next`.
+    pub(super) source: Option<Box<dyn BodyStream>>,
+    /// Bytes that `source` still has to give, where the head said how many.
+    pub(super) left: Option<u64>,
+    pub(super) incoming: Option<Box<Incoming>>,
+    pub(super) observed: Option<Box<Observed>>,
+    /// The tick at which it last got or sent content.
+    pub(super) moved_at: u32,
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// An answer.
+    #[default]
+    Answer,
+    /// A tunnel by CONNECT, which a 2xx opens (RFC 9113 section 8.5).
+    Connect,
+    /// A tunnel by extended CONNECT (RFC 8441), which a 101 opens.
+    ExtendedConnect,
+}
+
+/// What a stream waits for.
+#[derive(Default)]
+pub(super) enum Work {
+    #[default]
+    None,
+    /// The answer.
+    Answer(Pin<Box<dyn Future<Output = Response>>>),
+    /// A part of a file, for a disk.
+    Reading(Pin<Box<dyn Future<Output = io::Result<Bytes>>>>),
+    /// The end of a tunnel.
+    Tunnel(Pin<Box<dyn Future<Output = ()>>>),
+}
+
+/// Content at hand.
+#[derive(Default)]
+pub(super) enum Chunk {
+    #[default]
+    Empty,
+    Bytes(Bytes),
+    File(FileRange),
+    /// A part of a file that was read from a disk, and what follows it there.
+    Read(Box<(Bytes, FileRange)>),
+}
+
+/// Who wants to know how an answer ends, and what is known of that.
+pub(super) struct Observed {
+    observers: Vec<Box<dyn FnOnce(&Completion)>>,
+    completion: Completion,
+    arrived: Instant,
+}
+
+impl Streams {
+    /// The stream, if it is here.
+    pub(super) fn get(&mut self, key: StreamKey) -> Option<&mut Stream> {
+        let stream = self.0.get_mut(key.slot())?;
+        (stream.key == Some(key)).then_some(stream)
+    }
+
+    /// Which stream is in a slot.
+    pub(super) fn key(&self, slot: usize) -> Option<StreamKey> {
+        self.0.get(slot)?.key
+    }
+
+    /// Makes a place for a stream.
+    pub(super) fn enter(&mut self, key: StreamKey) -> &mut Stream {
+        let slot = key.slot();
+        if self.0.len() <= slot {
+            self.0.resize_with(slot + 1, Stream::default);
+        }
+        // The place is there now.
+        #[expect(clippy::indexing_slicing)]
+        let stream = &mut self.0[slot];
+        stream.key = Some(key);
+        stream
+    }
+
+    /// Takes a stream out.
+    pub(super) fn remove(&mut self, key: StreamKey) -> Option<Stream> {
+        self.get(key).map(std::mem::take)
+    }
+
+    /// How many slots there are.
+    pub(super) fn slots(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = StreamKey> {
+        self.0.iter().filter_map(|stream| stream.key)
+    }
+
+    /// Gives back all memory, where there is no stream.
+    pub(super) fn shrink(&mut self) {
+        self.0 = Vec::new();
+    }
+}
+
+impl Chunk {
+    pub(super) fn file(range: FileRange) -> Self {
+        match range.len {
+            0 => Self::Empty,
+            _ => Self::File(range),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        matches!(self, Self::Empty)
+    }
+}
+
+impl From<Body> for Chunk {
+    /// Content that is at hand as a whole: nothing of a stream.
+    fn from(body: Body) -> Self {
+        match body {
+            Body::Bytes(bytes) if !bytes.is_empty() => Self::Bytes(bytes),
+            Body::File(range) => Self::file(range),
+            _ => Self::Empty,
+        }
+    }
+}
+
+/// A range of a file without its first `bytes` bytes.
+pub(super) fn behind(range: &FileRange, bytes: u64) -> FileRange {
+    FileRange {
+        file: Arc::<File>::clone(&range.file),
+        offset: range.offset.saturating_add(bytes),
+        len: range.len.saturating_sub(bytes),
+    }
+}
+
+impl Observed {
+    /// Takes over who wants to know how `response` ends; none is the usual case.
+    pub(super) fn of(response: &mut Response, arrived: Instant) -> Option<Box<Self>> {
+        response.is_observed().then(|| {
+            Box::new(Self {
+                observers: response.take_observers(),
+                completion: Completion {
+                    status: StatusCode::OK,
+                    body_bytes: 0,
+                    bytes: 0,
+                    duration: std::time::Duration::ZERO,
+                    outcome: Outcome::Complete,
+                },
+                arrived,
+            })
+        })
+    }
+
+    pub(super) fn sent_head(&mut self, status: StatusCode, bytes: u64) {
+        self.completion.status = status;
+        self.completion.bytes += bytes;
+    }
+
+    /// Counts content, and the frames around it.
+    pub(super) fn sent(&mut self, body_bytes: u64, framing_bytes: u64) {
+        self.completion.body_bytes += body_bytes;
+        self.completion.bytes += body_bytes + framing_bytes;
+    }
+
+    /// Tells how the answer ended.
+    pub(super) fn tell(mut self, outcome: Outcome) {
+        self.completion.outcome = outcome;
+        self.completion.duration = self.arrived.elapsed();
+        for observer in self.observers {
+            observer(&self.completion);
+        }
+    }
+}

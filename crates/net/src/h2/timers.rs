@@ -1,0 +1,256 @@
+//! How long a connection waits for what: times of its own, the nearest of which is the deadline in
+//! the worker's table while it waits.
+
+use std::io;
+
+use apus_http::h2::{ErrorCode, StreamKey};
+
+use super::incoming::shortest;
+use super::{Connection, End};
+use crate::clock::{TICK, deadline_from};
+use crate::linger::LINGER_AT_END;
+use crate::table::{NEVER, Waiting};
+
+/// Ticks without an open stream after which the tables of streams are given back.
+const SHRINK_AFTER: u32 = 4;
+
+/// Times as ticks of the worker's clock; [`NEVER`] where nothing runs.
+pub(super) struct Timers {
+    /// The time that the codec knows.
+    codec: u32,
+    /// Since when no stream is open, and how many requests there had been.
+    idle_since: u32,
+    idle_requests: u64,
+    /// Since when a frame or a field block is incomplete.
+    begun_since: u32,
+    /// When something was read last.
+    pub(super) read_at: u32,
+    /// When a PING was sent last.
+    pinged_at: u32,
+    /// Since when the client takes nothing of what is to be written.
+    blocked_since: u32,
+    /// When the streams have to be looked at.
+    examine_at: u32,
+    /// Since when the connection ends.
+    pub(super) ending_since: u32,
+    /// Whether memory was given back since a stream was open.
+    shrunk: bool,
+}
+
+impl Timers {
+    pub(super) fn new(now: u32) -> Self {
+        Self {
+            codec: NEVER,
+            idle_since: now,
+            idle_requests: 0,
+            begun_since: NEVER,
+            read_at: now,
+            pinged_at: 0,
+            blocked_since: NEVER,
+            examine_at: NEVER,
+            ending_since: NEVER,
+            shrunk: true,
+        }
+    }
+
+    /// Notes whether something is incomplete, and whether that begun `anew`.
+    pub(super) fn note_begun(&mut self, begun: bool, anew: bool, now: u32) {
+        if !begun {
+            self.begun_since = NEVER;
+        } else if anew || self.begun_since == NEVER {
+            self.begun_since = now;
+        }
+    }
+
+    pub(super) fn blocked(&mut self, now: u32) {
+        self.blocked_since = self.blocked_since.min(now);
+    }
+
+    pub(super) fn is_blocked(&self) -> bool {
+        self.blocked_since != NEVER
+    }
+
+    pub(super) fn unblocked(&mut self) {
+        self.blocked_since = NEVER;
+    }
+}
+
+impl Connection<'_> {
+    /// Does what is due by the time.
+    pub(super) fn keep_time(&mut self) {
+        let now = self.worker.clock.ticks();
+        if self.timers.codec != now {
+            self.timers.codec = now;
+            self.codec.advance(TICK.saturating_mul(now));
+        }
+    }
+
+    /// Sets the deadline of a connection that waits.
+    pub(super) fn set_deadline(&mut self) {
+        let now = self.worker.clock.ticks();
+        let open = self.codec.open_streams() > 0;
+        let (timers, limits) = (&mut self.timers, &self.limits);
+        let mut waiting = Waiting::Busy;
+        if open {
+            timers.idle_since = NEVER;
+            let latest = deadline_from(now, shortest(limits));
+            timers.examine_at = timers.examine_at.min(latest);
+        } else {
+            timers.examine_at = NEVER;
+            if timers.idle_since == NEVER || timers.idle_requests != self.requests {
+                timers.idle_requests = self.requests;
+                timers.idle_since = now;
+                timers.shrunk = false;
+            }
+            waiting = Waiting::Idle {
+                since: timers.idle_since,
+            };
+        }
+        if timers.begun_since != NEVER && !open {
+            waiting = Waiting::Begun {
+                since: timers.begun_since,
+            };
+        }
+        if timers.blocked_since != NEVER {
+            waiting = Waiting::Busy;
+        }
+        let deadline = self
+            .idle_deadline(open)
+            .min(self.begun_deadline())
+            .min(self.blocked_deadline())
+            .min(self.ping_deadline(open))
+            .min(self.timers.examine_at)
+            .min(self.shrink_deadline());
+        self.place.until(deadline, waiting);
+    }
+
+    fn idle_deadline(&self, open: bool) -> u32 {
+        let (timers, limits) = (&self.timers, &self.limits);
+        match () {
+            () if open => NEVER,
+            () if timers.ending_since != NEVER => deadline_from(timers.ending_since, LINGER_AT_END)
+                .max(deadline_from(timers.idle_since, LINGER_AT_END)),
+            () if self.requests == 0 => deadline_from(timers.idle_since, limits.head_timeout),
+            () => deadline_from(timers.idle_since, limits.idle_timeout),
+        }
+    }
+
+    fn begun_deadline(&self) -> u32 {
+        after(self.timers.begun_since, self.limits.head_timeout)
+    }
+
+    fn blocked_deadline(&self) -> u32 {
+        after(self.timers.blocked_since, self.limits.send_timeout)
+    }
+
+    fn ping_deadline(&self, open: bool) -> u32 {
+        let interval = self.limits.h2_ping_interval;
+        if !open || interval.is_zero() {
+            return NEVER;
+        }
+        let since = match self.codec.awaits_pong() {
+            true => self.timers.read_at.max(self.timers.pinged_at),
+            false => self.timers.read_at,
+        };
+        deadline_from(since, interval)
+    }
+
+    fn shrink_deadline(&self) -> u32 {
+        match self.timers.shrunk {
+            true => NEVER,
+            false => self.timers.idle_since.saturating_add(SHRINK_AFTER),
+        }
+    }
+
+    /// Does what has to be done when a deadline is over.
+    pub(super) fn on_deadline(&mut self) -> io::Result<()> {
+        let now = self.worker.clock.ticks();
+        let open = self.codec.open_streams() > 0;
+        if self.place.evicted() {
+            // There is no time to wait for the client, but it may know.
+            self.go_away(ErrorCode::NO_ERROR, End::Close);
+            self.client_left = true;
+            return Ok(());
+        }
+        self.place.reprieve();
+        if self.blocked_deadline() <= now {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        if self.end.is_some() {
+            return Ok(());
+        }
+        if self.begun_deadline() <= now {
+            self.worker.counters.timeouts.add(1);
+            tracing::debug!(peer = %self.info.peer, "a frame or field section came too slowly");
+            self.go_away(ErrorCode::ENHANCE_YOUR_CALM, End::Linger);
+        } else if self.idle_deadline(open) <= now {
+            self.go_away(ErrorCode::NO_ERROR, End::Linger);
+        } else if self.ping_deadline(open) <= now {
+            if self.codec.awaits_pong() {
+                tracing::debug!(peer = %self.info.peer, "a client answers no PING");
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.timers.pinged_at = now;
+            let frames = self.out.frames(&self.worker.buffers);
+            self.codec.ping(frames);
+        }
+        if self.shrink_deadline() <= now {
+            self.timers.shrunk = true;
+            if !open {
+                self.shrink();
+            }
+        }
+        if self.timers.examine_at <= now {
+            self.examine(now);
+        }
+        Ok(())
+    }
+
+    /// Says that it ends now, and why.
+    pub(super) fn go_away(&mut self, code: ErrorCode, end: End) {
+        let frames = self.out.frames(&self.worker.buffers);
+        self.codec.go_away(code, frames);
+        self.lose_all();
+        self.end = Some(end);
+    }
+
+    /// Ends what streams have waited for too long.
+    fn examine(&mut self, now: u32) {
+        let keys: Vec<StreamKey> = self.streams.keys().collect();
+        let mut next = deadline_from(now, shortest(&self.limits));
+        for key in keys {
+            next = next
+                .min(self.examine_content(key, now))
+                .min(self.examine_sending(key, now));
+        }
+        self.timers.examine_at = next;
+    }
+
+    /// Resets a stream whose window stays shut; gives the tick at which it has to be open.
+    fn examine_sending(&mut self, key: StreamKey, now: u32) -> u32 {
+        let is_stalled = self.codec.is_stalled(key);
+        let Some(stream) = self.streams.get(key) else {
+            return NEVER;
+        };
+        if stream.next.is_empty() || !is_stalled {
+            return NEVER;
+        }
+        let deadline = deadline_from(stream.moved_at, self.limits.send_timeout);
+        if deadline > now {
+            return deadline;
+        }
+        tracing::debug!(peer = %self.info.peer, "a stream's window stayed shut");
+        self.worker.counters.stalled_streams.add(1);
+        let frames = self.out.frames(&self.worker.buffers);
+        self.codec.reset(key, ErrorCode::CANCEL, frames);
+        self.lose(key);
+        NEVER
+    }
+}
+
+fn after(since: u32, timeout: std::time::Duration) -> u32 {
+    match since {
+        NEVER => NEVER,
+        since => deadline_from(since, timeout),
+    }
+}

@@ -1,0 +1,220 @@
+//! Which streams of a connection have to be polled: a bit for each, set by its waker, so that a
+//! wake-up costs the polling of one stream and not of all.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Wake, Waker};
+
+/// The wakers of a connection's streams. There are none before a stream has to wait.
+#[derive(Default)]
+pub(super) struct Wakers {
+    task: Option<Waker>,
+    shared: Option<Arc<Shared>>,
+    slots: Vec<Option<Waker>>,
+}
+
+struct Shared {
+    task: Waker,
+    any: AtomicBool,
+    /// A bit for each slot. Slots past the last bit share the bits from the first on: to be polled
+    /// with another does no harm.
+    bits: Box<[AtomicU64]>,
+}
+
+struct SlotWaker {
+    shared: Arc<Shared>,
+    slot: usize,
+}
+
+impl Wakers {
+    /// Remembers the task to wake. If it is another one than before, all streams that wait have to
+    /// be polled, since they know the wakers of that.
+    pub(super) fn bind(&mut self, task: &Waker) {
+        if self
+            .task
+            .as_ref()
+            .is_some_and(|known| known.will_wake(task))
+        {
+            return;
+        }
+        self.task = Some(task.clone());
+        if let Some(old) = self.shared.take() {
+            let shared = Shared::new(task.clone(), old.bits.len());
+            for bits in &shared.bits {
+                bits.store(u64::MAX, Ordering::Relaxed);
+            }
+            shared.any.store(true, Ordering::Relaxed);
+            self.shared = Some(Arc::new(shared));
+            self.slots.clear();
+        }
+    }
+
+    /// The waker of a slot, one of `slots`.
+    pub(super) fn waker(&mut self, slot: usize, slots: usize) -> Waker {
+        if let Some(Some(waker)) = self.slots.get(slot) {
+            return waker.clone();
+        }
+        let waker = Waker::from(Arc::new(SlotWaker {
+            shared: Arc::clone(self.shared(slots)),
+            slot,
+        }));
+        if self.slots.len() <= slot {
+            self.slots.resize(slot + 1, None);
+        }
+        if let Some(known) = self.slots.get_mut(slot) {
+            *known = Some(waker.clone());
+        }
+        waker
+    }
+
+    /// Has a stream polled without waking the task.
+    pub(super) fn mark(&mut self, slot: usize, slots: usize) {
+        self.shared(slots).mark(slot);
+    }
+
+    /// Whether there are streams to be polled.
+    pub(super) fn is_any_woken(&self) -> bool {
+        let shared = self.shared.as_ref();
+        shared.is_some_and(|shared| shared.any.load(Ordering::Acquire))
+    }
+
+    /// Takes out the slots below `slots` that have to be polled.
+    pub(super) fn take_woken(&self, slots: usize, woken: &mut Vec<usize>) {
+        let Some(shared) = &self.shared else { return };
+        if !shared.any.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let capacity = shared.bits.len() * 64;
+        for (word, bits) in shared.bits.iter().enumerate() {
+            if bits.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let mut bits = bits.swap(0, Ordering::AcqRel);
+            while bits != 0 {
+                let first = word * 64 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                woken.extend((first..slots).step_by(capacity));
+            }
+        }
+    }
+
+    /// Gives back what no stream needs while there is none.
+    pub(super) fn shrink(&mut self) {
+        self.shared = None;
+        self.slots = Vec::new();
+    }
+
+    fn shared(&mut self, slots: usize) -> &Arc<Shared> {
+        let task = self.task.as_ref();
+        self.shared.get_or_insert_with(|| {
+            let task = task.map_or_else(|| Waker::noop().clone(), Waker::clone);
+            Arc::new(Shared::new(task, slots.div_ceil(64).max(1)))
+        })
+    }
+}
+
+impl Shared {
+    fn new(task: Waker, words: usize) -> Self {
+        Self {
+            task,
+            any: AtomicBool::new(false),
+            bits: (0..words).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// Sets the bit of a slot.
+    fn mark(&self, slot: usize) {
+        if let Some(bits) = self.bits.get((slot / 64) % self.bits.len()) {
+            bits.fetch_or(1 << (slot % 64), Ordering::AcqRel);
+            self.any.store(true, Ordering::Release);
+        }
+    }
+}
+
+impl Wake for SlotWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.shared.mark(self.slot);
+        self.shared.task.wake_by_ref();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn woken(wakers: &Wakers, slots: usize) -> Vec<usize> {
+        let mut woken = Vec::new();
+        wakers.take_woken(slots, &mut woken);
+        woken
+    }
+
+    #[test]
+    fn wakes_the_task_and_names_the_streams_once() {
+        let count = Arc::new(Count::default());
+        let mut wakers = Wakers::default();
+        wakers.bind(&Waker::from(Arc::clone(&count)));
+        let (three, hundred) = (wakers.waker(3, 256), wakers.waker(100, 256));
+        assert_eq!(woken(&wakers, 256), []);
+        three.wake_by_ref();
+        three.wake_by_ref();
+        hundred.wake_by_ref();
+        assert_eq!(count.0.load(Ordering::Relaxed), 3);
+        assert_eq!(woken(&wakers, 256), [3, 100]);
+        assert_eq!(woken(&wakers, 256), []);
+    }
+
+    #[test]
+    fn a_marked_stream_is_polled_without_waking_the_task() {
+        let count = Arc::new(Count::default());
+        let mut wakers = Wakers::default();
+        wakers.bind(&Waker::from(Arc::clone(&count)));
+        wakers.mark(7, 100);
+        assert!(wakers.is_any_woken());
+        assert_eq!(woken(&wakers, 100), [7]);
+        assert_eq!(count.0.load(Ordering::Relaxed), 0);
+        assert!(!wakers.is_any_woken());
+    }
+
+    #[test]
+    fn one_waker_serves_all_streams_that_use_a_slot_one_after_another() {
+        let mut wakers = Wakers::default();
+        assert!(wakers.waker(1, 64).will_wake(&wakers.waker(1, 64)));
+        assert!(!wakers.waker(1, 64).will_wake(&wakers.waker(2, 64)));
+    }
+
+    #[test]
+    fn slots_past_the_last_bit_are_polled_with_those_whose_bit_they_share() {
+        let mut wakers = Wakers::default();
+        wakers.waker(70, 64).wake();
+        assert_eq!(woken(&wakers, 72), [6, 70]);
+    }
+
+    #[test]
+    fn a_change_of_the_task_has_all_streams_polled() {
+        let (old, new) = (Arc::new(Count::default()), Arc::new(Count::default()));
+        let mut wakers = Wakers::default();
+        wakers.bind(&Waker::from(Arc::clone(&old)));
+        let stale = wakers.waker(2, 64);
+        wakers.bind(&Waker::from(Arc::clone(&new)));
+        assert_eq!(woken(&wakers, 5), [0, 1, 2, 3, 4]);
+        wakers.waker(2, 64).wake();
+        assert_eq!(new.0.load(Ordering::Relaxed), 1);
+        assert_eq!(woken(&wakers, 5), [2]);
+        stale.wake();
+        assert_eq!(woken(&wakers, 5), []);
+    }
+}

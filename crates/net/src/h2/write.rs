@@ -1,0 +1,366 @@
+//! What is to be written: frames and small content in one buffer, large content where it is, files in
+//! pages, all of it in the order in which it was added and leaving in one vectored write.
+
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use crate::buffers::{BUFFER, Buffers, PAGE};
+use crate::transport::Transport;
+
+/// Content up to this size is copied behind its frame's header; larger content is written from where
+/// it is.
+const COPY_MOST: usize = 1024;
+
+/// How many slices one write takes at most; more wait for the next.
+const SLICES: usize = 64;
+
+/// Bytes on their way to the client.
+#[derive(Default)]
+pub(super) struct Batch {
+    /// Frames and small content.
+    bytes: Vec<u8>,
+    /// What stands between them.
+    parts: Vec<Part>,
+    pages: Vec<Page>,
+    /// Bytes of `parts` that were not written.
+    apart: usize,
+    /// Where the next write starts.
+    start: Start,
+    /// Bytes that ever were written.
+    written: u64,
+}
+
+/// Content that is written from where it is.
+struct Part {
+    /// It stands behind so many of the batch's own bytes.
+    at: usize,
+    source: Source,
+}
+
+enum Source {
+    Bytes(Bytes),
+    Page { index: usize, range: Range<usize> },
+}
+
+/// A page that parts of files were read into, one behind another.
+struct Page {
+    bytes: Box<[u8]>,
+    filled: usize,
+}
+
+/// How much was written.
+#[derive(Clone, Copy, Default)]
+struct Start {
+    /// Of the batch's own bytes.
+    bytes: usize,
+    /// Whole parts.
+    parts: usize,
+    /// Bytes of the next part.
+    of_part: usize,
+}
+
+impl Batch {
+    /// Where frames are appended.
+    pub(super) fn frames(&mut self, buffers: &Buffers) -> &mut Vec<u8> {
+        if self.bytes.capacity() == 0 {
+            self.bytes = buffers.take();
+        }
+        &mut self.bytes
+    }
+
+    /// Adds content, behind its frame's header.
+    pub(super) fn add(&mut self, content: Bytes, buffers: &Buffers) {
+        if content.len() <= COPY_MOST {
+            self.frames(buffers).extend_from_slice(&content);
+        } else {
+            self.add_part(content.len(), Source::Bytes(content));
+        }
+    }
+
+    /// Room of at most `most` bytes to read a file into, for [`Self::add_read`].
+    pub(super) fn room(&mut self, most: usize, buffers: &Buffers) -> &mut [u8] {
+        let is_full = |page: &Page| PAGE - page.filled < most.min(PAGE);
+        if self.pages.last().is_none_or(is_full) {
+            self.pages.push(Page {
+                bytes: buffers.take_page(),
+                filled: 0,
+            });
+        }
+        let page = self.pages.last_mut();
+        page.and_then(|page| {
+            let end = page.filled.saturating_add(most).min(page.bytes.len());
+            page.bytes.get_mut(page.filled..end)
+        })
+        .unwrap_or_default()
+    }
+
+    /// Adds as content the first `len` bytes of [`Self::room`], behind their frame's header.
+    pub(super) fn add_read(&mut self, len: usize) {
+        let Some(page) = self.pages.last_mut().filter(|_| len > 0) else {
+            return;
+        };
+        let range = page.filled..page.filled + len;
+        page.filled = range.end;
+        let index = self.pages.len() - 1;
+        self.add_part(len, Source::Page { index, range });
+    }
+
+    fn add_part(&mut self, len: usize, source: Source) {
+        self.apart += len;
+        self.parts.push(Part {
+            at: self.bytes.len(),
+            source,
+        });
+    }
+
+    /// Bytes that were added and not written.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len() - self.start.bytes + self.apart
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.parts.is_empty()
+    }
+
+    /// Whether some was written and some was not.
+    pub(super) fn is_partial(&self) -> bool {
+        self.start.bytes > 0
+    }
+
+    /// Bytes that ever were written.
+    pub(super) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Bytes that ever were added.
+    pub(super) fn added(&self) -> u64 {
+        self.written + self.len() as u64
+    }
+
+    /// Writes once; tells how many bytes. All that was written whole is let go.
+    pub(super) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        transport: &mut Transport,
+        buffers: &Buffers,
+    ) -> Poll<io::Result<usize>> {
+        let written = match self.parts.is_empty() {
+            true => {
+                let bytes = self.bytes.get(self.start.bytes..).unwrap_or_default();
+                ready!(transport.poll_write(cx, &[IoSlice::new(bytes)]))?
+            }
+            false => ready!(transport.poll_write(cx, &self.slices()))?,
+        };
+        if written == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        self.advance(written, buffers);
+        Poll::Ready(Ok(written))
+    }
+
+    /// What the next write has.
+    fn slices(&self) -> SmallVec<[IoSlice<'_>; SLICES]> {
+        let mut slices = Slices::default();
+        let mut at = self.start.bytes;
+        let mut of_part = self.start.of_part;
+        let left = self.parts.get(self.start.parts..).unwrap_or_default();
+        for part in left.iter().take(SLICES / 2 - 1) {
+            slices.push(self.bytes.get(at..part.at));
+            at = part.at;
+            slices.push(self.part(&part.source).get(of_part..));
+            of_part = 0;
+        }
+        if left.len() < SLICES / 2 {
+            slices.push(self.bytes.get(at..));
+        }
+        slices.0
+    }
+
+    fn part<'a>(&'a self, source: &'a Source) -> &'a [u8] {
+        match source {
+            Source::Bytes(bytes) => bytes,
+            Source::Page { index, range } => {
+                let page = self.pages.get(*index);
+                page.and_then(|page| page.bytes.get(range.clone()))
+                    .unwrap_or_default()
+            }
+        }
+    }
+
+    fn advance(&mut self, written: usize, buffers: &Buffers) {
+        self.written += written as u64;
+        let mut left = written;
+        while left > 0 {
+            let Some(part) = self.parts.get(self.start.parts) else {
+                self.start.bytes += left;
+                break;
+            };
+            let before = (part.at - self.start.bytes).min(left);
+            self.start.bytes += before;
+            left -= before;
+            let of_part = (part.source.len() - self.start.of_part).min(left);
+            self.start.of_part += of_part;
+            self.apart -= of_part;
+            left -= of_part;
+            if self.start.of_part == part.source.len() {
+                self.start.parts += 1;
+                self.start.of_part = 0;
+            }
+        }
+        if self.len() == 0 {
+            self.bytes.clear();
+            self.parts.clear();
+            self.start = Start::default();
+            for page in self.pages.drain(..) {
+                buffers.put_page(page.bytes);
+            }
+        } else if self.start.bytes >= BUFFER {
+            self.drop_written();
+        }
+    }
+
+    /// Lets go of what was written, where more is added before the rest can be.
+    fn drop_written(&mut self) {
+        self.bytes.drain(..self.start.bytes);
+        self.parts.drain(..self.start.parts);
+        for part in &mut self.parts {
+            part.at -= self.start.bytes;
+        }
+        self.start.bytes = 0;
+        self.start.parts = 0;
+    }
+
+    /// Gives the buffer back for the time of a wait.
+    pub(super) fn rest(&mut self, buffers: &Buffers) {
+        if self.is_empty() && self.bytes.capacity() > 0 {
+            buffers.put(std::mem::take(&mut self.bytes));
+        }
+    }
+
+    /// Gives back all memory, where nothing is to be written.
+    pub(super) fn shrink(&mut self) {
+        if self.is_empty() {
+            self.parts = Vec::new();
+            self.pages = Vec::new();
+        }
+    }
+}
+
+/// The slices of a write, none of them empty.
+#[derive(Default)]
+struct Slices<'a>(SmallVec<[IoSlice<'a>; SLICES]>);
+
+impl<'a> Slices<'a> {
+    fn push(&mut self, bytes: Option<&'a [u8]>) {
+        if let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) {
+            self.0.push(IoSlice::new(bytes));
+        }
+    }
+}
+
+impl Source {
+    fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Page { range, .. } => range.len(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A batch with parts of all kinds, and the bytes that it stands for.
+    fn sample(buffers: &Buffers) -> (Batch, Vec<u8>) {
+        let mut batch = Batch::default();
+        let mut expected = Vec::new();
+        for round in 0..40_u8 {
+            let header = [round; 9];
+            batch.frames(buffers).extend_from_slice(&header);
+            expected.extend_from_slice(&header);
+            let content = vec![round ^ 0x80; 700 * usize::from(round % 5)];
+            match round % 3 {
+                0 => batch.add(content.clone().into(), buffers),
+                _ => {
+                    batch.room(content.len(), buffers)[..content.len()].copy_from_slice(&content);
+                    batch.add_read(content.len());
+                }
+            }
+            expected.extend_from_slice(&content);
+        }
+        (batch, expected)
+    }
+
+    fn joined(batch: &Batch) -> Vec<u8> {
+        batch
+            .slices()
+            .iter()
+            .flat_map(|slice| slice.to_vec())
+            .collect()
+    }
+
+    #[test]
+    fn bytes_leave_in_the_order_in_which_they_were_added_however_little_is_taken() {
+        let buffers = Buffers::default();
+        for step in [1, 7, 9, 500, 16_384, usize::MAX] {
+            let (mut batch, expected) = sample(&buffers);
+            assert_eq!(batch.added(), expected.len() as u64);
+            let mut written = Vec::new();
+            while !batch.is_empty() {
+                let before = batch.len();
+                let mut taken = 0;
+                for slice in batch.slices() {
+                    let part = slice.len().min(step - taken);
+                    written.extend_from_slice(&slice[..part]);
+                    taken += part;
+                }
+                batch.advance(taken, &buffers);
+                assert_eq!(batch.len(), before - taken);
+            }
+            assert!(written == expected, "in steps of {step}");
+            assert_eq!(batch.written(), expected.len() as u64);
+            assert_eq!((batch.parts.len(), batch.pages.len()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn a_batch_that_is_never_written_whole_does_not_grow() {
+        let buffers = Buffers::default();
+        let mut batch = Batch::default();
+        batch.frames(&buffers).extend_from_slice(&[0; 1000]);
+        for round in 0..1000 {
+            let frame = [u8::try_from(round % 251).unwrap(); 1000];
+            batch.frames(&buffers).extend_from_slice(&frame);
+            batch.advance(1000, &buffers);
+            assert_eq!(joined(&batch), frame);
+        }
+        assert!(batch.bytes.capacity() <= 4 * BUFFER);
+    }
+
+    #[test]
+    fn a_write_takes_no_more_slices_than_fit() {
+        let buffers = Buffers::default();
+        let mut batch = Batch::default();
+        for _ in 0..200 {
+            batch.frames(&buffers).push(1);
+            batch.add(vec![2; COPY_MOST + 1].into(), &buffers);
+        }
+        assert!(batch.slices().len() <= SLICES && !batch.slices().spilled());
+    }
+
+    #[test]
+    fn small_content_is_copied_and_large_content_is_not() {
+        let buffers = Buffers::default();
+        let mut batch = Batch::default();
+        batch.add(vec![0; COPY_MOST].into(), &buffers);
+        assert_eq!(batch.slices().len(), 1);
+        let large = Bytes::from(vec![0; COPY_MOST + 1]);
+        batch.add(large.clone(), &buffers);
+        assert_eq!(batch.slices()[1].as_ptr(), large.as_ptr());
+    }
+}

@@ -1,0 +1,45 @@
+//! The end of a connection on which the client may still be sending.
+
+use std::task::{Poll, ready};
+use std::time::Duration;
+
+use crate::table::Place;
+use crate::transport::Transport;
+use crate::worker::Worker;
+
+/// How long a closed connection is read so that the client gets what was sent to it, in all and
+/// between two reads: a reset caused by unread bytes would destroy it (RFC 9112 section 9.6).
+const LINGER: Duration = Duration::from_secs(30);
+pub(crate) const LINGER_IDLE: Duration = Duration::from_secs(5);
+/// The same between two reads while the server stops, which must not wait for slow clients.
+pub(crate) const LINGER_AT_END: Duration = Duration::from_secs(1);
+
+/// Ends our side and reads on for a while, no longer than `idle` between two reads.
+pub(crate) async fn linger(
+    worker: &Worker,
+    place: &Place,
+    transport: &mut Transport,
+    idle: Duration,
+) {
+    place.reprieve();
+    place.busy(&worker.clock, idle);
+    let until = worker.clock.deadline(LINGER);
+    let mut shut = false;
+    let _ = place
+        .wait(|cx| {
+            if !shut {
+                ready!(transport.poll_shutdown(cx))?;
+                shut = true;
+            }
+            loop {
+                let mut buffer = worker.buffers.take();
+                let polled = transport.poll_read(cx, &mut buffer);
+                worker.buffers.put(buffer);
+                if ready!(polled)? == 0 || worker.clock.ticks() >= until {
+                    return Poll::Ready(Ok(()));
+                }
+                place.busy(&worker.clock, idle);
+            }
+        })
+        .await;
+}
