@@ -1,9 +1,7 @@
 //! A server connection that is fed, and what it read.
 
-use apus_http::h1::{
-    Event, HeadLimits, ProtocolError, RequestHead, ResponseHead, ServerConnection,
-};
-use apus_http::{Headers, StatusCode};
+use apus_http::h1::{Event, HeadLimits, ProtocolError, RequestHead, ServerConnection};
+use apus_http::{Headers, ResponseHead, StatusCode};
 
 pub(crate) const LIMITS: HeadLimits = HeadLimits {
     target_bytes: 256,

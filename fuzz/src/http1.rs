@@ -1,7 +1,7 @@
 //! Targets of the HTTP/1.1 codec.
 
-use apus_http::h1::{BodyFraming, ContentFraming, Event, ResponseHead, ServerConnection};
-use apus_http::{Headers, Method, StatusCode, Version};
+use apus_http::h1::{BodyFraming, ContentFraming, Event, ServerConnection};
+use apus_http::{Headers, Method, ResponseHead, StatusCode, Version};
 
 use crate::connection::{DATE, LIMITS, Read, Transcript};
 

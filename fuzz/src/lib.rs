@@ -4,6 +4,8 @@ mod configuration;
 mod connection;
 mod fields;
 mod http1;
+mod http2;
+mod http2_connection;
 mod paths;
 mod proxy;
 
@@ -12,6 +14,8 @@ use std::process::ExitCode;
 pub use configuration::configuration;
 pub use fields::{accept_encoding, range};
 pub use http1::{chunked, request_head, response_head};
+pub use http2::hpack;
+pub use http2_connection::{http2_client, http2_connection, http2_frames};
 pub use paths::path_resolution;
 pub use proxy::proxy_protocol;
 
@@ -23,6 +27,10 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("accept_encoding", accept_encoding),
     ("chunked", chunked),
     ("configuration", configuration),
+    ("http2_client", http2_client),
+    ("http2_connection", http2_connection),
+    ("http2_frames", http2_frames),
+    ("hpack", hpack),
     ("path_resolution", path_resolution),
     ("proxy_protocol", proxy_protocol),
     ("range", range),

@@ -100,6 +100,17 @@ pub(crate) fn trim(mut value: &[u8]) -> &[u8] {
     value
 }
 
+/// A decimal number of at most 20 digits, without a sign.
+pub(crate) fn parse_decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || digits.len() > 20 {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |number, digit| {
+        let digit = digit.checked_sub(b'0').filter(|digit| *digit <= 9)?;
+        number.checked_mul(10)?.checked_add(digit.into())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

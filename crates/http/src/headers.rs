@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
 use crate::grammar::{is_field_content, is_token, trim};
+use crate::h2::hpack::{Preparation, Prepared};
 
 /// The field lines of a head or a trailer section, in order.
 ///
@@ -17,6 +18,7 @@ use crate::grammar::{is_field_content, is_token, trim};
 pub struct Headers {
     wire: Vec<u8>,
     lines: SmallVec<[Line; 12]>,
+    preparation: Preparation,
 }
 
 #[derive(Clone, Copy)]
@@ -56,6 +58,7 @@ impl Headers {
         Self {
             wire: Vec::with_capacity(bytes),
             lines: SmallVec::new(),
+            preparation: Preparation::default(),
         }
     }
 
@@ -199,6 +202,7 @@ impl Headers {
 
     /// Removes all lines and keeps the room.
     pub fn clear(&mut self) {
+        self.preparation.clear();
         self.wire.clear();
         self.lines.clear();
     }
@@ -226,6 +230,11 @@ impl Headers {
         })
     }
 
+    /// The lines as HTTP/2 writes them, if they were written before.
+    pub(crate) fn prepared(&self) -> Option<&Prepared> {
+        self.preparation.of(self)
+    }
+
     fn name(&self, line: Line) -> &str {
         // Names are tokens, which are ASCII.
         std::str::from_utf8(self.bytes(line.name())).unwrap_or("")
@@ -241,6 +250,7 @@ impl Headers {
 
     /// Adds a line whose parts are known to be valid.
     pub(crate) fn push(&mut self, name: &[u8], value: &[u8]) {
+        self.preparation.clear();
         let (Ok(start), Ok(name_len), Ok(value_len)) = (
             u32::try_from(self.wire.len()),
             u16::try_from(name.len()),
@@ -271,6 +281,7 @@ impl Headers {
     }
 
     fn remove_line(&mut self, at: usize) {
+        self.preparation.clear();
         let removed = self.lines.remove(at).whole();
         let bytes = u32::try_from(removed.len()).unwrap_or(u32::MAX);
         self.wire.drain(removed);

@@ -13,10 +13,12 @@ mod duplex;
 pub mod fields;
 mod grammar;
 pub mod h1;
+pub mod h2;
 mod headers;
 pub mod proxy_protocol;
 mod request;
 mod response;
+mod response_head;
 mod service;
 mod target;
 
@@ -26,6 +28,7 @@ pub use duplex::{Duplex, Tunnel};
 pub use headers::{Headers, InvalidField};
 pub use request::{Head, Request, RequestParts};
 pub use response::{Completion, Outcome, Response};
+pub use response_head::ResponseHead;
 pub use service::{Answer, Service, ServiceFactory, service_fn};
 pub use target::{InvalidTarget, Target};
 

@@ -2,25 +2,8 @@
 
 use http::StatusCode;
 
-use super::field;
-use crate::Headers;
-
-/// The head of a response, as a connection's driver has it.
-#[derive(Clone, Copy, Debug)]
-pub struct ResponseHead<'a> {
-    /// The status.
-    pub status: StatusCode,
-    /// The field lines of the response. Those that are the connection's to write are left out:
-    /// `Connection`, `Transfer-Encoding` and their like, and a `Content-Length` that is not
-    /// `content_length`.
-    pub headers: &'a Headers,
-    /// Bytes of the content, if that is known before it is sent.
-    pub content_length: Option<u64>,
-    /// The current date (RFC 9110 section 5.6.7), written if `headers` has none.
-    pub date: &'a [u8; 29],
-    /// The `Server` field, written if `headers` has none.
-    pub server: Option<&'a str>,
-}
+use crate::response_head::{Survey, decimal, is_connection_field};
+use crate::{Headers, ResponseHead};
 
 /// How the content of a response has to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,53 +29,6 @@ pub(super) struct Framed {
     pub(super) connection: &'static [u8],
     /// Whether the `Upgrade` field is sent on (RFC 9110 section 7.8).
     pub(super) upgrade: bool,
-}
-
-/// What has to be known of a response's fields before they are written.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Survey {
-    /// The value of the only `Content-Length`; `None` if there is none, several, or no number.
-    pub(super) content_length: Option<u64>,
-    has_content_length: bool,
-    /// Whether its line can be sent as it is, if the value is the right one.
-    is_length_line_kept: bool,
-    has_date: bool,
-    has_server: bool,
-    has_connection_fields: bool,
-}
-
-impl Survey {
-    pub(super) fn of(headers: &Headers) -> Self {
-        let mut survey = Self::default();
-        for (name, value, _) in headers.wire_lines() {
-            match name {
-                b"date" => survey.has_date = true,
-                b"server" => survey.has_server = true,
-                b"content-length" => {
-                    let is_repeated = std::mem::replace(&mut survey.has_content_length, true);
-                    survey.content_length = field::decimal(value).filter(|_| !is_repeated);
-                    // Leading zeros are allowed, but not everybody reads them as decimal.
-                    survey.is_length_line_kept =
-                        survey.content_length.is_some() && !matches!(value, [b'0', _, ..]);
-                }
-                name => survey.has_connection_fields |= is_connection_field(name),
-            }
-        }
-        survey
-    }
-}
-
-/// Fields that are about one connection (RFC 9110 section 7.6.1), which only its driver can write.
-fn is_connection_field(name: &[u8]) -> bool {
-    matches!(
-        name,
-        b"te"
-            | b"upgrade"
-            | b"connection"
-            | b"keep-alive"
-            | b"proxy-connection"
-            | b"transfer-encoding"
-    )
 }
 
 /// Appends a final response's head.
@@ -175,19 +111,4 @@ fn status_line(status: StatusCode, out: &mut Vec<u8>) {
         }
     };
     out.extend_from_slice(usual);
-}
-
-fn decimal(mut number: u64, out: &mut Vec<u8>) {
-    let mut digits = [b'0'; 20];
-    let mut used = 0_usize;
-    for digit in digits.iter_mut().rev() {
-        *digit = u8::try_from(number % 10).map_or(b'0', |rest| rest | b'0');
-        number /= 10;
-        used = used.saturating_add(1);
-        if number == 0 {
-            break;
-        }
-    }
-    let start = digits.len().saturating_sub(used);
-    out.extend_from_slice(digits.get(start..).unwrap_or_default());
 }

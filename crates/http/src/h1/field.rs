@@ -1,7 +1,7 @@
 //! One field line (RFC 9112 section 5), and the values that framing depends on (section 6).
 
 use super::ProtocolError;
-use crate::grammar::{is_field_content, is_token, trim};
+use crate::grammar::{is_field_content, is_token, parse_decimal, trim};
 
 /// Splits a line without its CRLF into name and value.
 pub(super) fn split(line: &[u8]) -> Result<(&[u8], &[u8]), ProtocolError> {
@@ -28,18 +28,7 @@ pub(super) fn split(line: &[u8]) -> Result<(&[u8], &[u8]), ProtocolError> {
 /// The value of `Content-Length`: decimal digits and nothing else. A tab around them is white space
 /// by the grammar, but no client sends one, and not everybody else takes it for that.
 pub(super) fn content_length(value: &[u8]) -> Result<u64, ProtocolError> {
-    decimal(trim_spaces(value)).ok_or(ProtocolError::ContentLength)
-}
-
-/// A decimal number of at most 20 digits, without a sign.
-pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() || digits.len() > 20 {
-        return None;
-    }
-    digits.iter().try_fold(0_u64, |number, digit| {
-        let digit = digit.checked_sub(b'0').filter(|digit| *digit <= 9)?;
-        number.checked_mul(10)?.checked_add(digit.into())
-    })
+    parse_decimal(trim_spaces(value)).ok_or(ProtocolError::ContentLength)
 }
 
 /// Checks that the value of a request's `Transfer-Encoding` is `chunked`.

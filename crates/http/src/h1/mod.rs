@@ -11,7 +11,7 @@ mod head;
 mod line;
 mod server;
 
-pub use encode::{BodyFraming, ResponseHead};
+pub use encode::BodyFraming;
 pub use error::ProtocolError;
 pub use head::{ContentFraming, HeadLimits, RequestHead};
 pub use server::{Event, ServerConnection};

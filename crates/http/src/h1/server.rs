@@ -5,10 +5,11 @@ use std::ops::Range;
 use http::{Method, StatusCode, Version};
 
 use super::chunked::{self, ChunkedDecoder, Decoded};
-use super::encode::{self, BodyFraming, Framed, ResponseHead, Survey};
+use super::encode::{self, BodyFraming, Framed};
 use super::head::HeadReader;
 use super::{ContentFraming, HeadLimits, ProtocolError, RequestHead};
-use crate::Headers;
+use crate::response_head::Survey;
+use crate::{Headers, ResponseHead};
 
 /// One connection as the server sees it: requests come out of the bytes of the client, answers
 /// become bytes for it.

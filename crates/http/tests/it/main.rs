@@ -3,6 +3,10 @@
 #[cfg(test)]
 mod framing;
 #[cfg(test)]
+mod h2;
+#[cfg(test)]
+mod hpack;
+#[cfg(test)]
 mod oracle;
 #[cfg(test)]
 mod properties;

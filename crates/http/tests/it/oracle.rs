@@ -6,8 +6,8 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
-use apus_http::h1::{BodyFraming, Event, ResponseHead, ServerConnection};
-use apus_http::{Headers, StatusCode};
+use apus_http::h1::{BodyFraming, Event, ServerConnection};
+use apus_http::{Headers, ResponseHead, StatusCode};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming};
 use hyper::rt::ReadBufCursor;

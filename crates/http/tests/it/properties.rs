@@ -1,7 +1,7 @@
 //! Properties that hold for any input.
 
-use apus_http::h1::{ContentFraming, ResponseHead, ServerConnection};
-use apus_http::{Headers, StatusCode, Version};
+use apus_http::h1::{ContentFraming, ServerConnection};
+use apus_http::{Headers, ResponseHead, StatusCode, Version};
 use proptest::prelude::*;
 
 use crate::transcript::{DATE, LIMITS, Transcript, cut};

@@ -1,7 +1,7 @@
 //! Answers as bytes, and what they do to the connection.
 
-use apus_http::h1::{BodyFraming, Event, ProtocolError, ResponseHead, ServerConnection};
-use apus_http::{Headers, StatusCode};
+use apus_http::h1::{BodyFraming, Event, ProtocolError, ServerConnection};
+use apus_http::{Headers, ResponseHead, StatusCode};
 
 use crate::transcript::{DATE, LIMITS};
 

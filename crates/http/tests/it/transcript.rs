@@ -1,9 +1,7 @@
 //! What a server reads from a connection, put down for comparison.
 
-use apus_http::h1::{
-    Event, HeadLimits, ProtocolError, RequestHead, ResponseHead, ServerConnection,
-};
-use apus_http::{Headers, StatusCode};
+use apus_http::h1::{Event, HeadLimits, ProtocolError, RequestHead, ServerConnection};
+use apus_http::{Headers, ResponseHead, StatusCode};
 
 pub(crate) const LIMITS: HeadLimits = HeadLimits {
     target_bytes: 8 * 1024,

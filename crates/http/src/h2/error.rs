@@ -1,0 +1,238 @@
+//! What goes wrong on an HTTP/2 connection, and how it is told to the peer (RFC 9113 section 5.4).
+
+use std::fmt;
+
+use http::StatusCode;
+
+use super::Flood;
+
+/// A reason to close a stream or a connection, as RST_STREAM and GOAWAY carry it (RFC 9113 section 7).
+///
+/// Any number can come; those that nobody defined mean the same as `INTERNAL_ERROR`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ErrorCode(pub u32);
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $code:literal,)*) => {
+        impl ErrorCode {
+            $($(#[$doc])* pub const $name: Self = Self($code);)*
+
+            fn name(self) -> Option<&'static str> {
+                match self {
+                    $(Self::$name => Some(stringify!($name)),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// Nothing went wrong: a connection that ends in order, or content that is not wanted.
+    NO_ERROR = 0x0,
+    /// The peer broke the protocol in a way that no other code names.
+    PROTOCOL_ERROR = 0x1,
+    /// The sender failed.
+    INTERNAL_ERROR = 0x2,
+    /// The peer sent more than the windows allow.
+    FLOW_CONTROL_ERROR = 0x3,
+    /// Settings were not acknowledged in time.
+    SETTINGS_TIMEOUT = 0x4,
+    /// A frame came for a stream that was half-closed.
+    STREAM_CLOSED = 0x5,
+    /// A frame has a size that its type does not allow.
+    FRAME_SIZE_ERROR = 0x6,
+    /// The stream was refused before anything was done for it; it may be tried again.
+    REFUSED_STREAM = 0x7,
+    /// The stream is not needed any more.
+    CANCEL = 0x8,
+    /// The header compression state is broken.
+    COMPRESSION_ERROR = 0x9,
+    /// The connection of a CONNECT was reset.
+    CONNECT_ERROR = 0xa,
+    /// The peer behaves as an attack does.
+    ENHANCE_YOUR_CALM = 0xb,
+    /// The transport is not secure enough.
+    INADEQUATE_SECURITY = 0xc,
+    /// HTTP/1.1 is needed for this request.
+    HTTP_1_1_REQUIRED = 0xd,
+}
+
+impl fmt::Debug for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "error {:#x}", self.0),
+        }
+    }
+}
+
+/// Why a connection had to end. The GOAWAY that says so was encoded already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConnectionError {
+    /// The peer broke the protocol: a faulty peer, or one that speaks something else.
+    Protocol(Fault),
+    /// The peer spent a budget that honest peers never come near: an attack.
+    Flood(Flood),
+}
+
+impl ConnectionError {
+    /// The code of the GOAWAY.
+    pub fn code(self) -> ErrorCode {
+        match self {
+            Self::Protocol(fault) => fault.code(),
+            Self::Flood(_) => ErrorCode::ENHANCE_YOUR_CALM,
+        }
+    }
+}
+
+impl fmt::Display for ConnectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Protocol(fault) => fault.fmt(f),
+            Self::Flood(flood) => flood.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ConnectionError {}
+
+impl From<Fault> for ConnectionError {
+    fn from(fault: Fault) -> Self {
+        Self::Protocol(fault)
+    }
+}
+
+impl From<Flood> for ConnectionError {
+    fn from(flood: Flood) -> Self {
+        Self::Flood(flood)
+    }
+}
+
+macro_rules! faults {
+    ($($(#[$doc:meta])* $name:ident: $code:ident, $text:literal,)*) => {
+        /// How a peer broke the protocol.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub enum Fault {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Fault {
+            /// The code that tells the peer.
+            pub fn code(self) -> ErrorCode {
+                match self {
+                    $(Self::$name => ErrorCode::$code,)*
+                }
+            }
+        }
+
+        impl fmt::Display for Fault {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $(Self::$name => $text,)*
+                })
+            }
+        }
+
+        impl std::error::Error for Fault {}
+    };
+}
+
+faults! {
+    /// The connection does not begin as section 3.4 has it.
+    Preface: PROTOCOL_ERROR, "the connection preface is not HTTP/2's",
+    /// The first frame is not SETTINGS (section 3.4).
+    FirstFrame: PROTOCOL_ERROR, "the first frame is not SETTINGS",
+    /// A frame is larger than announced, or has a length that its type cannot have (section 4.2).
+    FrameSize: FRAME_SIZE_ERROR, "a frame has a size that it cannot have",
+    /// A frame came with a stream identifier that its type cannot have.
+    StreamZero: PROTOCOL_ERROR, "a frame stands on a stream that it cannot stand on",
+    /// A frame for a stream that nobody opened (section 5.1).
+    IdleStream: PROTOCOL_ERROR, "a frame names a stream that was never opened",
+    /// A stream identifier is even, or lower than one before (section 5.1.1).
+    StreamIdentifier: PROTOCOL_ERROR, "a stream identifier is out of order",
+    /// A frame for a stream that the peer has ended (section 5.1).
+    StreamClosed: STREAM_CLOSED, "a frame came on a stream that had ended",
+    /// Another frame inside a field block (section 4.3).
+    Interleaved: PROTOCOL_ERROR, "a field block is interrupted by another frame",
+    /// CONTINUATION without a field block before it (section 6.10).
+    Continuation: PROTOCOL_ERROR, "CONTINUATION without a field block",
+    /// The padding is longer than the frame (section 6.1).
+    Padding: PROTOCOL_ERROR, "padding is longer than its frame",
+    /// A field block cannot be decompressed (RFC 7541).
+    Compression: COMPRESSION_ERROR, "a field block cannot be decompressed",
+    /// A stream depends on itself (RFC 7540 section 5.3.1).
+    SelfDependency: PROTOCOL_ERROR, "a stream depends on itself",
+    /// A setting has a value that it cannot have (section 6.5.2).
+    SettingValue: PROTOCOL_ERROR, "a setting has an impossible value",
+    /// SETTINGS_INITIAL_WINDOW_SIZE past 2^31-1, or a window grown past it (section 6.9.1).
+    WindowOverflow: FLOW_CONTROL_ERROR, "a flow-control window grew past 2^31-1",
+    /// A WINDOW_UPDATE of zero (section 6.9).
+    WindowIncrement: PROTOCOL_ERROR, "WINDOW_UPDATE with an increment of zero",
+    /// More data than the windows allow (section 6.9.1).
+    WindowExceeded: FLOW_CONTROL_ERROR, "more data came than the window allows",
+    /// PUSH_PROMISE, which a client may not send and we do not allow a server to (section 8.4).
+    Push: PROTOCOL_ERROR, "PUSH_PROMISE is not allowed",
+    /// An acknowledgement of settings that were not sent (section 6.5.3).
+    SettingsAck: PROTOCOL_ERROR, "settings were acknowledged that nobody sent",
+    /// A PRIORITY_UPDATE that names an impossible stream (RFC 9218 section 7.1).
+    PriorityUpdate: PROTOCOL_ERROR, "PRIORITY_UPDATE names an impossible stream",
+    /// A field name or value that HTTP/2 does not allow (section 8.2.1).
+    FieldSyntax: PROTOCOL_ERROR, "a field name or value holds a byte that it must not",
+    /// A field that is about one HTTP/1.1 connection (section 8.2.2).
+    ConnectionField: PROTOCOL_ERROR, "a connection-specific field has no meaning in HTTP/2",
+    /// A pseudo-header field is unknown, repeated, missing or out of place (section 8.3).
+    PseudoField: PROTOCOL_ERROR, "a pseudo-header field is unknown, repeated, missing or misplaced",
+    /// The target, the authority or the method is not one (section 8.3.1).
+    Target: PROTOCOL_ERROR, "the request's target is not one",
+    /// `Host` and `:authority` disagree (section 8.3.1).
+    Host: PROTOCOL_ERROR, "host and :authority are not the same",
+    /// Content-Length is no number, or is not what came (section 8.1.1).
+    ContentLength: PROTOCOL_ERROR, "content-length is not the length of the content",
+    /// A field block after the content that does not end the stream, or has pseudo-header fields (section 8.1).
+    Trailers: PROTOCOL_ERROR, "a trailer section must end its stream and hold no pseudo-header fields",
+}
+
+/// Why a request is answered with an error before it is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HeadRefusal {
+    /// The target is longer than the limit.
+    TargetTooLong,
+    /// The field section is larger than the limit.
+    HeadTooLarge,
+    /// There are more field lines than the limit.
+    TooManyFields,
+    /// An `Expect` that is not `100-continue` (RFC 9110 section 10.1.1).
+    Expectation,
+}
+
+impl HeadRefusal {
+    /// The status that tells the client.
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::TargetTooLong => StatusCode::URI_TOO_LONG,
+            Self::HeadTooLarge | Self::TooManyFields => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::Expectation => StatusCode::EXPECTATION_FAILED,
+        }
+    }
+}
+
+impl fmt::Display for HeadRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TargetTooLong => "the request target is too long",
+            Self::HeadTooLarge => "the request's fields are too large",
+            Self::TooManyFields => "the request has too many fields",
+            Self::Expectation => "the expectation cannot be met",
+        })
+    }
+}

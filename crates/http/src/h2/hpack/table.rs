@@ -1,0 +1,313 @@
+//! The dynamic table (RFC 7541 sections 2.3.2 and 4).
+
+/// What was sent before on a connection, the newest first.
+///
+/// Names and values stand one behind the other in one buffer, which grows with them: a connection
+/// that sent little holds little. What is evicted is skipped until enough of it can be given up for
+/// one move of the rest. So the buffer is never longer than one and a half times the table's size, and
+/// the list of where entries are never takes more than that size: entries count for 32 bytes more
+/// than they have, and take 16 there.
+#[derive(Debug)]
+pub(super) struct Table {
+    bytes: Vec<u8>,
+    /// Where the entries are, the oldest first. Those before `first` were evicted.
+    spans: Vec<Span>,
+    /// One number for each of `spans`, which the owner of the table chose.
+    marks: Vec<u32>,
+    first: usize,
+    size: usize,
+    max_size: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    at: u32,
+    name: u32,
+    value: u32,
+}
+
+impl Span {
+    fn start(self) -> usize {
+        self.at as usize
+    }
+
+    fn middle(self) -> usize {
+        self.start().saturating_add(self.name as usize)
+    }
+
+    fn end(self) -> usize {
+        self.middle().saturating_add(self.value as usize)
+    }
+
+    fn size(self) -> usize {
+        size_of_entry(self.name as usize, self.value as usize)
+    }
+}
+
+/// What an entry counts (section 4.1).
+pub(super) fn size_of_entry(name: usize, value: usize) -> usize {
+    name.saturating_add(value).saturating_add(32)
+}
+
+/// An entry of the table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) value: &'a [u8],
+    pub(super) mark: u32,
+}
+
+impl Table {
+    /// An empty table, which holds no memory.
+    pub(super) fn new(max_size: usize) -> Self {
+        Self {
+            bytes: Vec::new(),
+            spans: Vec::new(),
+            marks: Vec::new(),
+            first: 0,
+            size: 0,
+            max_size,
+        }
+    }
+
+    pub(super) fn max_size(&self) -> usize {
+        self.max_size
+    }
+
+    /// Changes the size, and evicts what is too much (section 4.3).
+    pub(super) fn set_max_size(&mut self, max_size: usize) {
+        self.max_size = max_size;
+        self.evict(0);
+        if self.spans.is_empty() {
+            *self = Self::new(max_size);
+        }
+    }
+
+    /// The entry at an index, 0 for the newest.
+    #[inline]
+    pub(super) fn get(&self, index: usize) -> Option<Entry<'_>> {
+        let at = self.spans.len().checked_sub(index)?.checked_sub(1)?;
+        if at < self.first {
+            return None;
+        }
+        self.at(at)
+    }
+
+    #[inline]
+    fn at(&self, at: usize) -> Option<Entry<'_>> {
+        let (span, mark) = (*self.spans.get(at)?, *self.marks.get(at)?);
+        Some(Entry {
+            name: self.bytes.get(span.start()..span.middle())?,
+            value: self.bytes.get(span.middle()..span.end())?,
+            mark,
+        })
+    }
+
+    /// The index of an entry with this mark, name and value.
+    #[inline]
+    pub(super) fn find(&self, mark: u32, name: &[u8], value: &[u8]) -> Option<usize> {
+        /// So many are compared at once.
+        const LANES: usize = 8;
+        let mut from = self.first;
+        let (chunks, rest) = self.marks.get(from..)?.as_chunks::<LANES>();
+        for chunk in chunks {
+            if chunk.iter().fold(false, |is, other| is | (*other == mark))
+                && let Some(found) = self.find_in(chunk, from, mark, name, value)
+            {
+                return Some(found);
+            }
+            from = from.saturating_add(LANES);
+        }
+        self.find_in(rest, from, mark, name, value)
+    }
+
+    #[inline]
+    fn find_in(
+        &self,
+        marks: &[u32],
+        from: usize,
+        mark: u32,
+        name: &[u8],
+        value: &[u8],
+    ) -> Option<usize> {
+        let mut places = (from..).zip(marks);
+        let (at, _) = places.find(|(at, other)| {
+            **other == mark
+                && self
+                    .at(*at)
+                    .is_some_and(|entry| entry.value == value && entry.name == name)
+        })?;
+        self.index(at)
+    }
+
+    /// The index of the newest entry with this name.
+    pub(super) fn find_name(&self, name: &[u8]) -> Option<usize> {
+        let spans = self.spans.get(self.first..)?;
+        let at = spans.iter().rposition(|span| {
+            span.name as usize == name.len()
+                && self.bytes.get(span.start()..span.middle()) == Some(name)
+        })?;
+        self.index(at.saturating_add(self.first))
+    }
+
+    fn index(&self, at: usize) -> Option<usize> {
+        self.spans.len().checked_sub(at)?.checked_sub(1)
+    }
+
+    /// Adds an entry, for which the oldest make room (section 4.4). An entry that is larger than the
+    /// table only empties it.
+    pub(super) fn insert(&mut self, name: &[u8], value: &[u8], mark: u32) {
+        let size = size_of_entry(name.len(), value.len());
+        self.evict(size);
+        let (Ok(name_len), Ok(value_len)) = (u32::try_from(name.len()), u32::try_from(value.len()))
+        else {
+            return;
+        };
+        if size > self.max_size {
+            return;
+        }
+        self.make_room(name.len().saturating_add(value.len()));
+        let Ok(at) = u32::try_from(self.bytes.len()) else {
+            return;
+        };
+        self.bytes.extend_from_slice(name);
+        self.bytes.extend_from_slice(value);
+        self.spans.push(Span {
+            at,
+            name: name_len,
+            value: value_len,
+        });
+        self.marks.push(mark);
+        self.size = self.size.saturating_add(size);
+    }
+
+    /// Evicts the oldest until there is room for `size` more, or nothing is left.
+    fn evict(&mut self, size: usize) {
+        while self.size.saturating_add(size) > self.max_size {
+            let Some(span) = self.spans.get(self.first) else {
+                break;
+            };
+            self.size = self.size.saturating_sub(span.size());
+            self.first = self.first.saturating_add(1);
+        }
+        if self.first == self.spans.len() {
+            self.bytes.clear();
+            self.spans.clear();
+            self.marks.clear();
+            self.first = 0;
+        }
+    }
+
+    /// Makes room for an entry of so many bytes. Once there is more that was evicted than can be put
+    /// up with, it is given up.
+    fn make_room(&mut self, bytes: usize) {
+        const SMALLEST: usize = 256;
+        const FEWEST: usize = 8;
+        let end = self.bytes.len().saturating_add(bytes);
+        if end <= self.bytes.capacity() && self.spans.len() < self.spans.capacity() {
+            return;
+        }
+        let most = self.max_size.saturating_add(self.max_size / 2);
+        let dead = self.spans.get(self.first).map_or(0, |span| span.start());
+        if end > most || dead > end / 2 || self.first >= self.spans.len().div_ceil(2) {
+            self.drop_evicted(dead);
+        }
+        if self.spans.capacity() == 0 {
+            self.spans.reserve_exact(FEWEST);
+            self.marks.reserve_exact(FEWEST);
+        }
+        let end = self.bytes.len().saturating_add(bytes);
+        if end > self.bytes.capacity() {
+            let room = end.saturating_mul(2).max(SMALLEST).min(most).max(end);
+            self.bytes
+                .reserve_exact(room.saturating_sub(self.bytes.len()));
+        }
+    }
+
+    /// Moves what is left to the front, over `dead` bytes of what was evicted.
+    fn drop_evicted(&mut self, dead: usize) {
+        self.bytes.drain(..dead.min(self.bytes.len()));
+        self.spans.drain(..self.first.min(self.spans.len()));
+        self.marks.drain(..self.first.min(self.marks.len()));
+        self.first = 0;
+        let dead = u32::try_from(dead).unwrap_or(u32::MAX);
+        for span in &mut self.spans {
+            span.at = span.at.saturating_sub(dead);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: usize = 4096;
+
+    fn memory(table: &Table) -> (usize, usize) {
+        let lists = table.spans.capacity() * size_of::<Span>() + table.marks.capacity() * 4;
+        (table.bytes.capacity(), lists)
+    }
+
+    #[test]
+    fn takes_memory_as_it_fills() {
+        let mut table = Table::new(SIZE);
+        assert_eq!(memory(&table), (0, 0));
+        table.insert(b"content-type", b"text/html", 1);
+        let (bytes, lists) = memory(&table);
+        assert!(bytes + lists <= 512, "{bytes} {lists}");
+        table.set_max_size(0);
+        assert_eq!(memory(&table), (0, 0));
+    }
+
+    #[test]
+    fn never_takes_more_than_its_bound() {
+        for len in [0, 1, 10, 100, 1000, 1400, 2000, 4000] {
+            let mut table = Table::new(SIZE);
+            let value = vec![b'x'; len];
+            for mark in 0..1000 {
+                table.insert(b"name", &value[..len - (mark as usize % 7).min(len)], mark);
+                let (bytes, lists) = memory(&table);
+                assert!(bytes <= SIZE + SIZE / 2, "{bytes} at {len}");
+                assert!(lists <= SIZE, "{lists} at {len}");
+                assert!(table.size <= SIZE);
+            }
+        }
+    }
+
+    #[test]
+    fn keeps_the_newest_in_order_whatever_was_evicted() {
+        let mut table = Table::new(SIZE);
+        for mark in 0..5000_u32 {
+            let value = mark.to_string().repeat(1 + mark as usize % 40);
+            table.insert(b"name", value.as_bytes(), mark);
+            let mut size = 0;
+            for index in 0.. {
+                let Some(entry) = table.get(index) else {
+                    break;
+                };
+                let expected = mark - u32::try_from(index).unwrap();
+                let value = expected.to_string().repeat(1 + expected as usize % 40);
+                assert_eq!((entry.name, entry.mark), (&b"name"[..], expected));
+                assert_eq!(entry.value, value.as_bytes());
+                assert_eq!(table.find(expected, b"name", entry.value), Some(index));
+                size += size_of_entry(4, value.len());
+            }
+            assert_eq!(table.size, size);
+            assert_eq!(table.find_name(b"name"), Some(0));
+        }
+    }
+
+    /// Equal marks of other lines, as somebody may find them who knows how they are made.
+    #[test]
+    fn compares_lines_whose_marks_are_equal() {
+        let mut table = Table::new(SIZE);
+        for value in [&b"1"[..], b"2", b"3"] {
+            table.insert(b"a", value, 7);
+        }
+        assert_eq!(table.find(7, b"a", b"1"), Some(2));
+        assert_eq!(table.find(7, b"a", b"3"), Some(0));
+        assert_eq!(table.find(7, b"a", b"4"), None);
+        assert_eq!(table.find(7, b"b", b"1"), None);
+        assert_eq!(table.find_name(b"b"), None);
+    }
+}

@@ -1,0 +1,239 @@
+//! HTTP/2 connections that are fed whatever comes.
+
+use apus_http::h2::{Config, Connection, ConnectionError, Content, Event, PREFACE, StreamKey};
+use apus_http::{Head, Headers, Method, ResponseHead, StatusCode, Target, Version};
+
+use crate::connection::DATE;
+
+const CONFIG: Config = Config {
+    max_concurrent_streams: 8,
+    max_frame_size: 16_384,
+    target_bytes: 256,
+    head_bytes: 1024,
+    fields: 16,
+    receive_window: 1 << 20,
+    extended_connect: true,
+};
+
+/// Content of an answer: more than one frame, less than a window.
+const ANSWER: usize = 20_000;
+
+/// The bytes of a client after its preface: they read the same however they are split, what is
+/// said to them is made of whole frames, and not much more than they are.
+pub fn http2_connection(data: &[u8]) {
+    let input = [PREFACE, data].concat();
+    however_split(&input, || Peer::server());
+}
+
+/// As [`http2_connection`], with frames that are framed right: the bytes say which.
+pub fn http2_frames(data: &[u8]) {
+    let mut input = PREFACE.to_vec();
+    frame(0x4, 0, 0, b"", &mut input);
+    frames(data, &mut input);
+    however_split(&input, || Peer::server());
+}
+
+/// The bytes of a server to a client that has three requests open.
+pub fn http2_client(data: &[u8]) {
+    let mut input = Vec::new();
+    frame(0x4, 0, 0, b"", &mut input);
+    frames(data, &mut input);
+    however_split(&input, || Peer::client());
+}
+
+fn however_split(input: &[u8], peer: impl Fn() -> Peer) {
+    let at_once = peer().read(input, &[input.len().max(1)]);
+    let size = input.len() / 3;
+    for sizes in [&[1][..], &[size, 1, size / 2]] {
+        assert_eq!(at_once, peer().read(input, sizes));
+    }
+}
+
+/// Frames out of bytes: type, flags, stream and length of each, then its payload.
+fn frames(mut data: &[u8], out: &mut Vec<u8>) {
+    while let Some(([kind, flags, stream, len], rest)) = data.split_first_chunk() {
+        let (payload, rest) = rest.split_at(usize::from(*len).min(rest.len()));
+        // Types that nobody knows are of little interest, and streams past a few as well.
+        frame(kind % 18, *flags, u32::from(stream % 16), payload, out);
+        data = rest;
+    }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
+    let [_, a, b, c] = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    out.extend_from_slice(&[a, b, c, kind, flags]);
+    out.extend_from_slice(&stream.to_be_bytes());
+    out.extend_from_slice(payload);
+}
+
+/// One end, which answers every request and reads everything.
+struct Peer {
+    connection: Connection,
+    out: Vec<u8>,
+    /// Bytes of content that were sent, whose frames stand in `out`.
+    sent: usize,
+    left: Vec<(StreamKey, usize)>,
+    said: Vec<String>,
+}
+
+impl Peer {
+    fn server() -> Self {
+        let mut out = Vec::new();
+        Self {
+            connection: Connection::server(CONFIG, &mut out),
+            out,
+            sent: 0,
+            left: Vec::new(),
+            said: Vec::new(),
+        }
+    }
+
+    fn client() -> Self {
+        let mut out = Vec::new();
+        let mut connection = Connection::client(CONFIG, &mut out);
+        for method in [Method::GET, Method::HEAD, Method::POST] {
+            let mut headers = Headers::new();
+            headers.try_append("host", "a").unwrap();
+            let head = Head {
+                target: Target::parse(&method, "/").unwrap(),
+                method,
+                version: Version::HTTP_2,
+                headers,
+            };
+            connection.send_request(&head, "https", true, &mut out);
+        }
+        Self {
+            connection,
+            out,
+            sent: 0,
+            left: Vec::new(),
+            said: Vec::new(),
+        }
+    }
+
+    /// All that was found in the input, which comes in pieces of these sizes, over and over.
+    fn read(mut self, input: &[u8], sizes: &[usize]) -> Vec<String> {
+        let mut sizes = sizes.iter().cycle();
+        let (mut start, mut end) = (0, 0);
+        while end < input.len() {
+            let size = sizes.next().copied().unwrap_or(1).max(1);
+            end = input.len().min(end + size);
+            match self.take(&input[start..end]) {
+                Ok(consumed) => start += consumed,
+                Err(error) => {
+                    let again = self.connection.handle_input(b"", &mut self.out);
+                    assert_eq!(again.unwrap_err(), error);
+                    self.said.push(format!("{error:?}"));
+                    break;
+                }
+            }
+        }
+        self.check_output(input.len());
+        self.said
+    }
+
+    fn take(&mut self, input: &[u8]) -> Result<usize, ConnectionError> {
+        let mut start = 0;
+        loop {
+            let rest = &input[start..];
+            let (consumed, event) = self.connection.handle_input(rest, &mut self.out)?;
+            start += consumed;
+            match event {
+                Event::Incomplete => return Ok(start),
+                Event::Data { stream, range, end } => {
+                    assert!(!range.is_empty() || end);
+                    let content = &rest[range];
+                    self.connection
+                        .consumed(stream, content.len(), &mut self.out);
+                    self.note_content(stream, content, end);
+                }
+                Event::Request(request) => {
+                    assert!(self.connection.open_streams() <= 8);
+                    let headers = &request.head.headers;
+                    assert!(headers.get_all("host").count() == 1);
+                    assert!(headers.get_all("cookie").count() <= 1);
+                    assert!(headers.get("transfer-encoding").is_none());
+                    self.said
+                        .push(format!("{:?} {}", request.head, request.end));
+                    self.answer(request.stream, StatusCode::OK)?;
+                }
+                Event::Refused { stream, why } => {
+                    self.said.push(format!("{why:?}"));
+                    self.answer(stream, why.status())?;
+                }
+                event => self.said.push(format!("{event:?}")),
+            }
+            self.pour()?;
+        }
+    }
+
+    /// Notes content so that it does not matter in which pieces it came.
+    fn note_content(&mut self, stream: StreamKey, content: &[u8], end: bool) {
+        let begun = format!("{} ", stream.id());
+        let more = content.escape_ascii().to_string();
+        match self.said.last_mut() {
+            Some(last) if last.starts_with(&begun) => last.push_str(&more),
+            _ => self.said.push(begun + &more),
+        }
+        if end {
+            self.said.push(format!("end of {}", stream.id()));
+        }
+    }
+
+    fn answer(&mut self, stream: StreamKey, status: StatusCode) -> Result<(), ConnectionError> {
+        let head = ResponseHead {
+            status,
+            headers: &Headers::new(),
+            content_length: Some(ANSWER as u64),
+            date: DATE,
+            server: None,
+        };
+        match self.connection.send_head(stream, head, &mut self.out) {
+            Content::None => {}
+            Content::Expected(Some(_)) => self.left.push((stream, ANSWER)),
+            // A tunnel, which is closed at once.
+            Content::Expected(None) => {
+                self.connection.send_data(stream, 0, true, &mut self.out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends as much as windows allow.
+    fn pour(&mut self) -> Result<(), ConnectionError> {
+        for (stream, _) in &self.left {
+            self.connection.want_send(*stream);
+        }
+        while let Some((stream, most)) = self.connection.next_send() {
+            assert!(most > 0);
+            let at = self.left.iter().position(|(other, _)| *other == stream);
+            let (_, left) = &mut self.left[at.expect("a stream that wants to send")];
+            let len = most.min(*left);
+            *left -= len;
+            let end = *left == 0;
+            self.connection.send_data(stream, len, end, &mut self.out)?;
+            self.out.resize(self.out.len() + len, 0);
+            self.sent += len;
+            if end {
+                self.left.retain(|(other, _)| *other != stream);
+            } else {
+                self.connection.want_send(stream);
+            }
+        }
+        self.left
+            .retain(|(stream, _)| self.connection.is_open(*stream));
+        Ok(())
+    }
+
+    /// What was said is made of whole frames, and in proportion to what was heard.
+    fn check_output(&self, heard: usize) {
+        let mut rest = self.out.strip_prefix(PREFACE).unwrap_or(&self.out);
+        while !rest.is_empty() {
+            let len = u32::from_be_bytes([0, rest[0], rest[1], rest[2]]) as usize;
+            assert!(len <= 16_384);
+            rest = &rest[9 + len..];
+        }
+        let control = self.out.len() - self.sent;
+        assert!(control <= 1024 + heard * 16, "{control} bytes to {heard}");
+    }
+}
