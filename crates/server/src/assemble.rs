@@ -68,6 +68,7 @@ pub fn assemble(
                 true => Some(tls_settings(plan, members)?),
                 false => None,
             },
+            http2: plan.global.h2c && !listener.tls,
             proxy_protocol_from: listener.proxy_protocol_from.clone(),
             service: if listener.tls && is_mixed(plan, members) {
                 Arc::new(SameName(service.clone())) as Arc<dyn ServiceFactory>
@@ -340,12 +341,22 @@ mod tests {
     }
 
     fn get_over(listener: &Listener, host: &str, path: &str, tls: Option<TlsInfo>) -> Response {
+        get_in(Version::HTTP_11, listener, host, path, tls)
+    }
+
+    fn get_in(
+        version: Version,
+        listener: &Listener,
+        host: &str,
+        path: &str,
+        tls: Option<TlsInfo>,
+    ) -> Response {
         let mut headers = Headers::new();
         headers.try_append("host", host).unwrap();
         let request = Request::new(RequestParts {
             method: Method::GET,
             target: Target::parse(&Method::GET, path).unwrap(),
-            version: Version::HTTP_11,
+            version,
             headers,
             body: Body::Empty,
             connection: Rc::new(ConnectionInfo {
@@ -514,7 +525,13 @@ mod tests {
                 certificate_names: Arc::new(["*.example".into()]),
                 client_certificate: None,
             };
-            get_over(&plan.listeners[0], host, "/", Some(tls)).status()
+            // A browser may bring requests for all names of a certificate over one connection
+            // (RFC 9113 section 9.1.1).
+            let [one, two] = [Version::HTTP_11, Version::HTTP_2].map(|version| {
+                get_in(version, &plan.listeners[0], host, "/", Some(tls.clone())).status()
+            });
+            assert_eq!(one, two, "{name} {host}");
+            two
         };
         let mixed = open.clone() + &closed;
         assert_eq!(
@@ -529,9 +546,24 @@ mod tests {
             status(&open, "open.example", "other.example"),
             StatusCode::OK
         );
+        assert_eq!(
+            status(&open, "open.example", "elsewhere.test"),
+            StatusCode::MISDIRECTED_REQUEST
+        );
         let plan = plan(folder.path(), &mixed);
         let refused = get(&plan.listeners[0], "closed.example", "/");
         assert!(!refused.body().is_empty(), "an error page is missing");
+    }
+
+    #[test]
+    fn http_2_in_clear_text_is_spoken_unless_it_is_turned_off() {
+        let folder = folder();
+        let http2 = |global: &str| {
+            let site = "[[sites]]\nlisten = 80\nroot = \"one\"\n";
+            plan(folder.path(), &format!("{global}{site}")).listeners[0].http2
+        };
+        assert!(http2(""));
+        assert!(!http2("[global]\nh2c = false\n"));
     }
 
     #[test]

@@ -8,12 +8,16 @@ use apus_http::{
 use super::*;
 
 fn request(target: &str, agent: &str) -> Request {
+    request_in(Version::HTTP_11, target, agent)
+}
+
+fn request_in(version: Version, target: &str, agent: &str) -> Request {
     let mut headers = Headers::new();
     headers.try_append("user-agent", agent).unwrap();
     Request::new(RequestParts {
         target: Target::parse(&Method::GET, target).unwrap(),
         method: Method::GET,
-        version: Version::HTTP_11,
+        version,
         headers,
         body: Body::Empty,
         connection: Rc::new(ConnectionInfo {
@@ -69,6 +73,27 @@ async fn writes_a_combined_line_and_a_json_object() {
     assert_eq!(object["user_agent"], "x\"y");
     assert_eq!(object["complete"], true);
     assert!(object["referer"].is_null() && object["ssl_protocol"].is_null());
+}
+
+#[tokio::test]
+async fn a_line_names_the_protocol_that_brought_the_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let (logs, writer) = AccessLogs::new();
+    let writer = writer.spawn();
+    let path = folder.path().join("log");
+    in_worker(async {
+        let format = Format::template("$request, $server_protocol").unwrap();
+        let log = logs.open(&path, format, "").unwrap();
+        for version in [Version::HTTP_10, Version::HTTP_11, Version::HTTP_2] {
+            log.worker().begin(&request_in(version, "/a", "")).unwrap()(&completion());
+        }
+        writer.finish().await;
+    })
+    .await;
+    assert_eq!(
+        fs::read_to_string(&path).unwrap(),
+        "GET /a HTTP/1.0, HTTP/1.0\nGET /a HTTP/1.1, HTTP/1.1\nGET /a HTTP/2.0, HTTP/2.0\n"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -32,6 +32,8 @@ pub struct Global {
     pub workers: NonZeroUsize,
     /// What one client may cost.
     pub limits: Limits,
+    /// Whether HTTP/2 is spoken in clear text with clients that begin with it unasked.
+    pub h2c: bool,
     /// Where the control socket is, if not in the place for it.
     pub control_socket: Option<PathBuf>,
     /// Bytes of memory for small static files, per worker, of all sites together.

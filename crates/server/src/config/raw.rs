@@ -43,8 +43,23 @@ keys! {
         connections_per_address: Int<0, 10_000_000> = Int(16_384),
         /// How long a connection may stay open between two requests, in seconds.
         keepalive_timeout: Seconds<1, YEAR> = Seconds::new(60),
-        /// Requests that one connection may bring. 0: no limit.
+        /// Requests that one connection may bring over HTTP/1.1. 0: no limit.
         keepalive_requests: Int<0, { i64::MAX as u64 }> = Int(0),
+        /// Whether HTTP/2 is spoken in clear text with clients that begin with it unasked. Over TLS,
+        /// `protocols` of the site says what is spoken.
+        h2c: bool = true,
+        /// Requests that one HTTP/2 client may have open at the same time.
+        h2_max_concurrent_streams: Int<1, 32_768> = Int(256),
+        /// The largest HTTP/2 frame that is taken, in bytes.
+        h2_max_frame_size: Int<16_384, 16_777_215> = Int(65_536),
+        /// Requests that one HTTP/2 connection may bring. 0: no limit.
+        h2_max_requests_per_conn: Int<0, { i64::MAX as u64 }> = Int(0),
+        /// How long an HTTP/2 client with open requests may be silent until it is asked whether it is
+        /// still there; without an answer in as long again, its connection is closed. In seconds; 0:
+        /// it is not asked.
+        h2_ping_interval: Seconds<0, YEAR> = Seconds::new(30),
+        /// The most content that one HTTP/2 client may have sent before it is used, in KB.
+        h2_receive_window: Kilobytes<256, 2_097_151> = Kilobytes::new(16_384),
         /// The largest content of a request, in MB; answered 413 beyond. 0: no limit.
         client_max_body_size: Megabytes<0, 1_000_000_000> = Megabytes::new(50),
         /// The largest head of a request, in KB; answered 431 beyond.
@@ -223,14 +238,19 @@ keys! {
 }
 
 fn default_index() -> Vec<At<Text>> {
-    vec![At {
-        value: Text("index.html".to_owned()),
+    vec![not_given(Text("index.html".to_owned()))]
+}
+
+/// An item of a list that stands in no file.
+fn not_given<T>(value: T) -> At<T> {
+    At {
+        value,
         place: Place {
             file: 0,
             span: 0..0,
         },
         given: false,
-    }]
+    }
 }
 
 choices! {
@@ -379,7 +399,7 @@ keys! {
         /// Certificates, if there are several, as ECDSA beside RSA; clients get the one they can use.
         certificates: List<CertificatePair> = List::default(),
         /// Protocols to offer, the most wanted first.
-        protocols: Several<Protocol> = Several(Vec::new()),
+        protocols: Several<Protocol> = Several(default_protocols()),
         /// The oldest version of TLS that is spoken.
         min_version: TlsVersion = TlsVersion::Tls12,
         /// Whether clients show certificates. Where several sites share an address and one of them
@@ -400,9 +420,15 @@ keys! {
     }
 }
 
+fn default_protocols() -> Vec<At<Protocol>> {
+    vec![not_given(Protocol::Http2), not_given(Protocol::Http11)]
+}
+
 choices! {
     /// A protocol that is offered by ALPN.
     pub(super) Protocol: "a protocol that is supported" {
+        /// HTTP/2.
+        Http2 = "h2",
         /// HTTP/1.1.
         Http11 = "http/1.1",
     }

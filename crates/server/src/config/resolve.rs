@@ -108,8 +108,14 @@ fn global(raw: raw::Global, reader: &mut Reader<'_>) -> Global {
             send_timeout: raw.send_timeout.0,
             drain_bytes: raw.discard_body_size.0,
             requests_per_connection: raw.keepalive_requests.0,
+            h2_max_concurrent_streams: small(raw.h2_max_concurrent_streams.0),
+            h2_max_frame_size: small(raw.h2_max_frame_size.0),
+            h2_requests_per_connection: raw.h2_max_requests_per_conn.0,
+            h2_ping_interval: raw.h2_ping_interval.0,
+            h2_receive_window: small(raw.h2_receive_window.value.0),
             stop_timeout: raw.stop_timeout.0,
         },
+        h2c: *raw.h2c,
         control_socket: raw.control_socket.map(|path| path.value.0),
         static_cache_bytes: raw.static_cache_size.value.0,
         server_header: *raw.server_header,
@@ -120,6 +126,11 @@ fn global(raw: raw::Global, reader: &mut Reader<'_>) -> Global {
         },
         log_level: *raw.log_level,
     }
+}
+
+/// A number whose key allows none that is larger than the type.
+fn small(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 fn access_log(raw: &At<raw::AccessLogChoice>, reader: &mut Reader<'_>) -> Option<AccessLog> {

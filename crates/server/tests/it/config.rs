@@ -257,8 +257,12 @@ const MISTAKES: &[(&str, &str)] = &[
         "5:34 the private key cannot be read: ",
     ),
     (
-        "SITE\nlisten_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", protocols = [\"h2\"] }\n",
-        "5:58 `h2` is not a protocol that is supported; expected \"http/1.1\"",
+        "SITE\nlisten_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", protocols = [\"h3\"] }\n",
+        "5:58 `h3` is not a protocol that is supported; expected \"h2\" or \"http/1.1\"",
+    ),
+    (
+        "SITE\nlisten_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", protocols = [] }\n",
+        "5:57 no protocol is offered; expected \"h2\", \"http/1.1\", or both",
     ),
     (
         "SITE\nlisten_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", client_auth = \"required\" }\n",
@@ -559,6 +563,70 @@ fn a_file_that_includes_itself_is_refused() {
         mistakes.to_string().contains("sites/a.toml:1:11"),
         "{mistakes}"
     );
+}
+
+#[test]
+fn http_2_is_offered_before_http_1_1() {
+    let folder = folder();
+    let offered = |keys: &str| {
+        let tls = format!("tls = {{ cert = \"cert.pem\", key = \"key.pem\"{keys} }}");
+        let text = format!("[[sites]]\nlisten_tls = 443\nroot = \"public\"\n{tls}\n");
+        let plan = parse_in(folder.path(), &text).unwrap();
+        let alpn = plan.sites[0].tls.clone().unwrap().alpn;
+        let names = alpn
+            .into_iter()
+            .map(|name| String::from_utf8(name).unwrap());
+        names.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(offered(""), "h2 http/1.1 http/1.0");
+    assert_eq!(offered(", protocols = \"http/1.1\""), "http/1.1 http/1.0");
+    assert_eq!(offered(", protocols = [\"h2\"]"), "h2");
+    assert_eq!(
+        offered(", protocols = [\"http/1.1\", \"h2\"]"),
+        "http/1.1 http/1.0 h2"
+    );
+}
+
+#[test]
+fn the_limits_of_http_2_have_their_defaults_and_bounds() {
+    let folder = folder();
+    let limits = |global: &str| {
+        let site = "[[sites]]\nlisten = 80\nroot = \"public\"\n";
+        parse_in(folder.path(), &format!("[global]\n{global}\n{site}"))
+            .map(|plan| plan.global.limits)
+    };
+    let default = limits("").unwrap();
+    let engine = Limits::default();
+    assert_eq!(
+        default.h2_max_concurrent_streams,
+        engine.h2_max_concurrent_streams
+    );
+    assert_eq!(default.h2_max_frame_size, engine.h2_max_frame_size);
+    assert_eq!(
+        default.h2_requests_per_connection,
+        engine.h2_requests_per_connection
+    );
+    assert_eq!(default.h2_ping_interval, engine.h2_ping_interval);
+    assert_eq!(default.h2_receive_window, engine.h2_receive_window);
+    let widest = limits(
+        "h2_max_concurrent_streams = 32768\nh2_max_frame_size = 16777215\n\
+         h2_ping_interval = 0\nh2_receive_window = 2097151",
+    )
+    .unwrap();
+    assert_eq!(widest.h2_max_concurrent_streams, 32_768);
+    assert_eq!(widest.h2_max_frame_size, 16_777_215);
+    assert!(widest.h2_ping_interval.is_zero());
+    assert!(widest.h2_receive_window <= i32::MAX as u32);
+    for beyond in [
+        "h2_max_concurrent_streams = 0",
+        "h2_max_concurrent_streams = 32769",
+        "h2_max_frame_size = 16383",
+        "h2_max_frame_size = 16777216",
+        "h2_receive_window = 255",
+        "h2_receive_window = 2097152",
+    ] {
+        assert!(limits(beyond).is_err(), "{beyond}");
+    }
 }
 
 #[test]

@@ -26,6 +26,24 @@ const KEYS: &[(&str, &str, &str)] = &[
         "keepalive_timeout = \"1m30s\"",
     ),
     ("global.keepalive_requests", "", "keepalive_requests = 7"),
+    ("global.h2c", "", "h2c = false"),
+    (
+        "global.h2_max_concurrent_streams",
+        "",
+        "h2_max_concurrent_streams = 7",
+    ),
+    ("global.h2_max_frame_size", "", "h2_max_frame_size = 16384"),
+    (
+        "global.h2_max_requests_per_conn",
+        "",
+        "h2_max_requests_per_conn = 7",
+    ),
+    (
+        "global.h2_ping_interval",
+        "",
+        "h2_ping_interval = \"500ms\"",
+    ),
+    ("global.h2_receive_window", "", "h2_receive_window = 256"),
     (
         "global.client_max_body_size",
         "",
@@ -117,8 +135,7 @@ const KEYS: &[(&str, &str, &str)] = &[
     ("sites.tls.certificates", TLS, PAIRS),
     ("sites.tls.certificates.cert", TLS, PAIRS),
     ("sites.tls.certificates.key", TLS, PAIRS),
-    // The only protocol there is, is what is offered without the key.
-    ("sites.tls.protocols", "", TLS_PROTOCOLS),
+    ("sites.tls.protocols", TLS, TLS_PROTOCOLS),
     ("sites.tls.min_version", TLS, TLS_13),
     ("sites.tls.client_auth", TLS_CLIENT, TLS_OPTIONAL),
     ("sites.tls.client_ca", TLS, TLS_CLIENT),

@@ -75,15 +75,7 @@ fn settings(site: &At<Site>, tls: &At<Tls>, reader: &mut Reader<'_>) -> Option<T
             TlsVersion::Tls12 => MinVersion::Tls12,
             TlsVersion::Tls13 => MinVersion::Tls13,
         },
-        alpn: match tls.protocols.0.as_slice() {
-            [] => http_1().to_vec(),
-            protocols => protocols
-                .iter()
-                .flat_map(|protocol| match protocol.value {
-                    raw::Protocol::Http11 => http_1(),
-                })
-                .collect(),
-        },
+        alpn: alpn(tls, reader)?,
     };
     match TlsSettings::new(std::slice::from_ref(&settings), UnknownName::FirstSite) {
         Ok(_) => Some(settings),
@@ -98,9 +90,25 @@ fn settings(site: &At<Site>, tls: &At<Tls>, reader: &mut Reader<'_>) -> Option<T
     }
 }
 
-/// HTTP/1 by its names in ALPN: clients that are told to speak HTTP/1.0 offer that alone.
-fn http_1() -> [Vec<u8>; 2] {
-    [b"http/1.1".to_vec(), b"http/1.0".to_vec()]
+/// What the site offers by ALPN (RFC 7301).
+fn alpn(tls: &At<Tls>, reader: &mut Reader<'_>) -> Option<Vec<Vec<u8>>> {
+    if tls.protocols.0.is_empty() {
+        reader.report(Finding::error(
+            &tls.protocols.place,
+            "no protocol is offered",
+            "expected \"h2\", \"http/1.1\", or both",
+        ));
+        return None;
+    }
+    let names = tls.protocols.0.iter().flat_map(|protocol| {
+        let names: &[&str] = match protocol.value {
+            raw::Protocol::Http2 => &["h2"],
+            // Clients that are told to speak HTTP/1.0 offer that alone.
+            raw::Protocol::Http11 => &["http/1.1", "http/1.0"],
+        };
+        names
+    });
+    Some(names.map(|name| name.as_bytes().to_vec()).collect())
 }
 
 fn certificates(
