@@ -67,7 +67,7 @@ impl Default for Limits {
             drain_bytes: 256 * 1024,
             requests_per_connection: 0,
             h2_max_concurrent_streams: 256,
-            h2_max_frame_size: 64 * 1024,
+            h2_max_frame_size: 16 * 1024,
             h2_requests_per_connection: 0,
             h2_ping_interval: Duration::from_secs(30),
             h2_receive_window: 16 * 1024 * 1024,

@@ -15,6 +15,9 @@ pub enum ProtocolError {
     /// The first line is no request line (RFC 9112 section 3): another protocol on this port, such
     /// as TLS, or leftovers of an earlier message that was framed differently.
     RequestLine,
+    /// The first line is a request line of another protocol, such as RTSP or SIP: its client would
+    /// not understand an answer of this one.
+    OtherProtocol,
     /// The protocol version is neither 1.0 nor 1.1.
     Version,
     /// The request target is in no form that the method allows (RFC 9112 section 3.2).
@@ -89,6 +92,7 @@ impl fmt::Display for ProtocolError {
         f.write_str(match self {
             Self::Http2Preface => "an HTTP/2 preface came where HTTP/1.1 is spoken",
             Self::RequestLine => "the first line is not `method target HTTP/1.1`",
+            Self::OtherProtocol => "the first line is of another protocol than HTTP",
             Self::Version => "the protocol version must be HTTP/1.1 or HTTP/1.0",
             Self::Target => {
                 "the request target must be /path, http://host/path, host:port for CONNECT, or *"

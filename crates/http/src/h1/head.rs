@@ -277,6 +277,20 @@ fn other_version(line: &[u8]) -> ProtocolError {
         {
             ProtocolError::Version
         }
+        line if is_of_another_protocol(line) => ProtocolError::OtherProtocol,
         _ => ProtocolError::RequestLine,
     }
+}
+
+/// Whether the line has three words, the last of which does not begin as a version of HTTP does.
+fn is_of_another_protocol(line: &[u8]) -> bool {
+    let mut words = line.split(|byte| *byte == b' ');
+    let (method, target, version) = (words.next(), words.next(), words.next());
+    let is_word = |word: Option<&[u8]>| {
+        word.is_some_and(|word| !word.is_empty() && word.iter().all(u8::is_ascii_graphic))
+    };
+    let is_http = version
+        .and_then(|version| version.first_chunk::<4>())
+        .is_some_and(|name| name.eq_ignore_ascii_case(b"http"));
+    is_word(method) && is_word(target) && is_word(version) && words.next().is_none() && !is_http
 }

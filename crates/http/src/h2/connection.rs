@@ -31,6 +31,10 @@ const BLOCK_EXCESS: usize = 2;
 const CRUMB: usize = 256;
 const NO_CRUMB: usize = 1024;
 
+/// How much of what nobody wants is taken, and what is left of its stream's window then.
+const ABANDONED_MOST: u64 = 32 * 1024;
+const ABANDONED_LEFT: i32 = 32 * 1024;
+
 /// Clients that give a window back in smaller parts than this are not honest.
 const SMALLEST_UPDATE: usize = 512;
 
@@ -468,8 +472,11 @@ impl Connection {
                 known.unannounced = known.unannounced.saturating_add(overhead);
                 if known.receiving == Receiving::Discarded {
                     // It is thrown away, and nobody hears of it.
+                    let is_too_much = known.receive_window < ABANDONED_LEFT;
                     if end {
                         self.end_receiving(key, out);
+                    } else if is_too_much && known.sending == Sending::Ended {
+                        self.reset(key, ErrorCode::NO_ERROR, out);
                     }
                     stream = None;
                 }
@@ -668,34 +675,31 @@ impl Connection {
                 let trailers = reader.into_trailers();
                 self.trailers(key, opening, trailers, out)
             }
-            _ => self.closed_section(opening, out).map(|()| None),
+            _ => {
+                self.closed_section(opening)?;
+                Ok(None)
+            }
         };
         self.scratch = scratch;
         event
     }
 
     /// A field block for a stream that is not open.
-    fn closed_section(
-        &mut self,
-        opening: Opening,
-        out: &mut Vec<u8>,
-    ) -> Result<(), ConnectionError> {
+    fn closed_section(&self, opening: Opening) -> Result<(), Fault> {
         let is_ours = !opening.stream.is_multiple_of(2) && self.role == Role::Client;
         if is_ours && opening.stream >= self.next_local {
-            return Err(Fault::IdleStream.into());
+            return Err(Fault::IdleStream);
         }
         if self.role == Role::Client && !is_ours {
-            return Err(Fault::StreamIdentifier.into());
+            return Err(Fault::StreamIdentifier);
         }
         if self.forgotten.holds(opening.stream) {
             return Ok(());
         }
-        if opening.stream.is_multiple_of(2) || !self.forgotten.ended(opening.stream) {
-            return Err(Fault::StreamIdentifier.into());
-        }
-        self.budgets.resets.spend()?;
-        frame::rst_stream(opening.stream, ErrorCode::STREAM_CLOSED, out);
-        Ok(())
+        Err(match self.forgotten.ended(opening.stream) {
+            true => Fault::StreamClosed,
+            false => Fault::StreamIdentifier,
+        })
     }
 
     fn request(
@@ -1422,6 +1426,25 @@ impl Connection {
             self.forgotten.add(stream.id());
             self.remove(stream, out);
             frame::rst_stream(stream.id(), code, out);
+        }
+    }
+
+    /// Tells that nobody wants the rest of what the peer sends on a stream that was answered whole.
+    /// Little of it is taken and thrown away; a peer that has more is told to stop (section 8.1).
+    pub fn abandon(&mut self, stream: StreamKey, out: &mut Vec<u8>) {
+        let Some(known) = self.streams.get_mut(stream) else {
+            return;
+        };
+        if known.receiving == Receiving::Ended {
+            return;
+        }
+        known.receiving = Receiving::Discarded;
+        let unread = std::mem::take(&mut known.unread);
+        let is_too_much = known.receive_window < ABANDONED_LEFT
+            || known.content_left.is_some_and(|left| left > ABANDONED_MOST);
+        self.receive.used(unread, out);
+        if is_too_much {
+            self.reset(stream, ErrorCode::NO_ERROR, out);
         }
     }
 

@@ -387,12 +387,23 @@ fn rejects_other_versions() {
         "http/1.1",
         "HTTP/01.1",
         "HTTP/1.1 ",
-        "XTTP/1.1",
         "",
     ] {
         refuses(format!("GET / {version}\r\n"), ProtocolError::RequestLine);
     }
     refuses("GET /\r\n", ProtocolError::RequestLine);
+}
+
+#[test]
+fn tells_other_protocols_apart() {
+    for line in [
+        "DESCRIBE rtsp://a/b RTSP/1.0",
+        "OPTIONS sip:a@b SIP/2.0",
+        "GET / XTTP/1.1",
+        "INVALID CONNECTION PREFACE",
+    ] {
+        refuses(format!("{line}\r\n"), ProtocolError::OtherProtocol);
+    }
 }
 
 #[test]

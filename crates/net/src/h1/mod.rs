@@ -144,6 +144,11 @@ impl<'a> Connection<'a> {
                 Err(Unread::Protocol(ProtocolError::Http2Preface)) if self.listener.http2() => {
                     return Ok(End::HandOver(HandOver::Http2));
                 }
+                Err(Unread::Protocol(ProtocolError::OtherProtocol)) => {
+                    self.worker.counters.bad_requests.add(1);
+                    tracing::debug!(peer = %self.info.peer, "closed on another protocol");
+                    return Ok(End::Linger);
+                }
                 Err(Unread::Protocol(error)) => {
                     self.worker.counters.bad_requests.add(1);
                     tracing::debug!(peer = %self.info.peer, %error, "refused a request");

@@ -117,7 +117,8 @@ impl Connection<'_> {
             self.note_progress(key, &cx);
         } else if !end && self.is_too_slow(key) {
             self.fail_content(key, BodyError::TimedOut);
-        } else if poll {
+        }
+        if poll {
             self.wakers.mark(key.slot(), self.slots);
         }
         if end {

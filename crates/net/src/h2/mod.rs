@@ -87,6 +87,8 @@ pub(crate) struct Connection<'a> {
     woken: Vec<usize>,
     /// Streams that were answered before their request was whole.
     unfinished: Vec<StreamKey>,
+    /// Those of them whose clients still send, and since when.
+    abandoned: Vec<(StreamKey, u32)>,
     /// Whose answers are in `out`, waiting to be told how it went.
     written: VecDeque<Written>,
     timers: Timers,
@@ -166,6 +168,7 @@ impl<'a> Connection<'a> {
             wakers: Wakers::default(),
             woken: Vec::new(),
             unfinished: Vec::new(),
+            abandoned: Vec::new(),
             written: VecDeque::new(),
             timers: Timers::new(worker.clock.ticks()),
             turn: Turn::default(),
@@ -218,7 +221,7 @@ impl<'a> Connection<'a> {
             self.end_if_told();
             let mut progress = self.poll_input(cx)?;
             progress |= self.poll_streams();
-            self.stop_unfinished();
+            self.abandon_unfinished();
             progress |= self.poll_output(cx)?;
             if let Some(end) = self.ended() {
                 return Poll::Ready(Ok(end));
@@ -280,6 +283,7 @@ impl<'a> Connection<'a> {
         self.out.shrink();
         self.woken = Vec::new();
         self.unfinished = Vec::new();
+        self.abandoned = Vec::new();
         self.written.shrink_to_fit();
     }
 }

@@ -196,10 +196,16 @@ impl Connection<'_> {
 
     /// Lets go of a stream that the client ended.
     pub(super) fn lose(&mut self, key: StreamKey) {
-        if let Some(mut stream) = self.streams.remove(key)
-            && let Some(observed) = stream.observed.take()
-        {
+        let Some(stream) = self.streams.remove(key) else {
+            return;
+        };
+        if let Some(observed) = stream.observed {
             observed.tell(Outcome::ClientGone);
+        }
+        // What it reads and writes fails now.
+        drop((stream.incoming, stream.source));
+        if let Work::Tunnel(tunnel) = stream.work {
+            tokio::task::spawn_local(tunnel);
         }
     }
 

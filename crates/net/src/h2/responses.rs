@@ -9,6 +9,11 @@ use apus_http::{Body, Outcome, Response, ResponseHead, StatusCode};
 
 use super::stream::{Chunk, Kind, Observed, Work};
 use super::{Connection, tunnel};
+use crate::clock::deadline_from;
+use crate::table::NEVER;
+
+/// Streams that are remembered as abandoned before those that have ended are forgotten.
+const ABANDONED_MOST: usize = 64;
 
 /// An answer whose last bytes are encoded, and who wants to know when they left.
 pub(super) struct Written {
@@ -217,17 +222,41 @@ impl Connection<'_> {
         }
     }
 
-    /// Asks clients to send no more of content that nobody will read (RFC 9113 section 8.1).
-    pub(super) fn stop_unfinished(&mut self) {
+    /// Throws away content that nobody will read, or asks clients to send no more of it.
+    pub(super) fn abandon_unfinished(&mut self) {
         if self.unfinished.is_empty() || self.unhandled {
             return;
         }
+        if self.abandoned.len() > ABANDONED_MOST {
+            let codec = &self.codec;
+            self.abandoned.retain(|(key, _)| codec.is_open(*key));
+        }
         for key in self.unfinished.drain(..) {
+            let frames = self.out.frames(&self.worker.buffers);
+            self.codec.abandon(key, frames);
             if self.codec.is_open(key) {
-                let frames = self.out.frames(&self.worker.buffers);
-                self.codec.reset(key, ErrorCode::NO_ERROR, frames);
+                let now = self.worker.clock.ticks();
+                self.abandoned.push((key, now));
             }
         }
+    }
+
+    /// Resets streams whose clients take too long to end what nobody reads; gives the tick at which
+    /// the next has to be over.
+    pub(super) fn examine_abandoned(&mut self, now: u32) -> u32 {
+        let Self { codec, out, .. } = self;
+        let frames = out.frames(&self.worker.buffers);
+        let mut next = NEVER;
+        self.abandoned.retain(|(key, since)| {
+            let deadline = deadline_from(*since, self.limits.body_timeout);
+            if deadline <= now {
+                codec.reset(*key, ErrorCode::NO_ERROR, frames);
+            } else if codec.is_open(*key) {
+                next = next.min(deadline);
+            }
+            codec.is_open(*key)
+        });
+        next
     }
 
     /// Cuts an answer off whose source failed.

@@ -195,7 +195,6 @@ impl Connection<'_> {
     /// What is behind the bytes that were just taken from a stream. A source that says that it has
     /// no more data is asked, so that the last frame of data can be the last frame.
     fn tail(&mut self, key: StreamKey) -> Tail {
-        let waker;
         let Some(stream) = self.streams.get(key) else {
             return Tail::Broken;
         };
@@ -208,7 +207,7 @@ impl Connection<'_> {
         if source.remaining() != Some(0) || stream.left.is_some_and(|left| left > 0) {
             return Tail::More;
         }
-        waker = self.wakers.waker(key.slot(), self.slots);
+        let waker = self.wakers.waker(key.slot(), self.slots);
         let mut cx = Context::from_waker(&waker);
         match catch_unwind(AssertUnwindSafe(|| source.poll_frame(&mut cx))) {
             Ok(Poll::Pending) => Tail::More,

@@ -70,9 +70,11 @@ pub(super) enum Chunk {
     Read(Box<(Bytes, FileRange)>),
 }
 
+type Observer = Box<dyn FnOnce(&Completion)>;
+
 /// Who wants to know how an answer ends, and what is known of that.
 pub(super) struct Observed {
-    observers: Vec<Box<dyn FnOnce(&Completion)>>,
+    observers: Vec<Observer>,
     completion: Completion,
     arrived: Instant,
 }

@@ -217,7 +217,7 @@ impl Connection<'_> {
     /// Ends what streams have waited for too long.
     fn examine(&mut self, now: u32) {
         let keys: Vec<StreamKey> = self.streams.keys().collect();
-        let mut next = deadline_from(now, shortest(&self.limits));
+        let mut next = deadline_from(now, shortest(&self.limits)).min(self.examine_abandoned(now));
         for key in keys {
             next = next
                 .min(self.examine_content(key, now))

@@ -211,7 +211,7 @@ impl Batch {
                 self.start.of_part = 0;
             }
         }
-        if self.len() == 0 {
+        if self.start.bytes == self.bytes.len() && self.apart == 0 {
             self.bytes.clear();
             self.parts.clear();
             self.start = Start::default();

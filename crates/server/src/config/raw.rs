@@ -51,7 +51,7 @@ keys! {
         /// Requests that one HTTP/2 client may have open at the same time.
         h2_max_concurrent_streams: Int<1, 32_768> = Int(256),
         /// The largest HTTP/2 frame that is taken, in bytes.
-        h2_max_frame_size: Int<16_384, 16_777_215> = Int(65_536),
+        h2_max_frame_size: Int<16_384, 16_777_215> = Int(16_384),
         /// Requests that one HTTP/2 connection may bring. 0: no limit.
         h2_max_requests_per_conn: Int<0, { i64::MAX as u64 }> = Int(0),
         /// How long an HTTP/2 client with open requests may be silent until it is asked whether it is

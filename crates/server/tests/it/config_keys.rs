@@ -32,7 +32,7 @@ const KEYS: &[(&str, &str, &str)] = &[
         "",
         "h2_max_concurrent_streams = 7",
     ),
-    ("global.h2_max_frame_size", "", "h2_max_frame_size = 16384"),
+    ("global.h2_max_frame_size", "", "h2_max_frame_size = 32768"),
     (
         "global.h2_max_requests_per_conn",
         "",

@@ -148,7 +148,13 @@ impl Encoder {
     /// Appends a line that is in the table, or goes into it now.
     #[inline]
     fn indexed(&mut self, line: Line<'_>, strings: Strings<'_>, out: &mut Vec<u8>) {
-        match self.table.find(line.mark, line.name, line.value) {
+        // The mark tells a known name already.
+        let name = if line.known == 0 {
+            Some(line.name)
+        } else {
+            None
+        };
+        match self.table.find(line.mark, name, line.value) {
             Some(index) => integer::encode(0x80, 7, dynamic(index), out),
             None => self.insert(line, strings, out),
         }
@@ -260,14 +266,14 @@ impl Plan {
         } else {
             match policy {
                 Policy::Index => Form::Indexed {
-                    mark: mark(name, value),
+                    mark: mark(known, name, value),
                 },
                 Policy::Skip => Form::NotIndexed,
                 Policy::Never => Form::NeverIndexed,
                 // A short one could be guessed, byte by byte, by who sees lengths (section 7.1.3).
                 Policy::NeverIfShort if value.len() < 20 => Form::NeverIndexed,
                 Policy::NeverIfShort => Form::Indexed {
-                    mark: mark(name, value),
+                    mark: mark(known, name, value),
                 },
             }
         };
@@ -363,10 +369,15 @@ fn manner(name: &[u8]) -> (u8, Policy) {
     }
 }
 
-/// A number by which a line is found in the table. Lines that share one cost a comparison.
-fn mark(name: &[u8], value: &[u8]) -> u32 {
-    let mark = mix(mix(0, name), value);
-    u32::try_from(mark >> 32).unwrap_or(0)
+/// Bits of a mark that tell the static index of the name.
+const KNOWN_BITS: u32 = 6;
+
+/// A number by which a line is found in the table. It tells names of the static table for certain;
+/// lines that share one otherwise cost a comparison.
+fn mark(known: usize, name: &[u8], value: &[u8]) -> u32 {
+    let start = if known == 0 { mix(0, name) } else { 0 };
+    let hash = u32::try_from(mix(start, value) >> 32).unwrap_or(0);
+    hash.wrapping_shl(KNOWN_BITS) | u32::try_from(known).unwrap_or(0)
 }
 
 fn mix(start: u64, bytes: &[u8]) -> u64 {
@@ -401,5 +412,6 @@ mod tests {
             assert_eq!(static_table::find(first, value), Some(index));
         }
         assert_eq!(manner(b"x-custom"), (0, Policy::Index));
+        assert!(static_table::LEN < 1 << KNOWN_BITS);
     }
 }

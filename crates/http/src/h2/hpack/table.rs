@@ -103,41 +103,18 @@ impl Table {
         })
     }
 
-    /// The index of an entry with this mark, name and value.
+    /// The index of an entry with this mark and value, and this name unless the mark tells it.
     #[inline]
-    pub(super) fn find(&self, mark: u32, name: &[u8], value: &[u8]) -> Option<usize> {
-        /// So many are compared at once.
-        const LANES: usize = 8;
+    pub(super) fn find(&self, mark: u32, name: Option<&[u8]>, value: &[u8]) -> Option<usize> {
         let mut from = self.first;
-        let (chunks, rest) = self.marks.get(from..)?.as_chunks::<LANES>();
-        for chunk in chunks {
-            if chunk.iter().fold(false, |is, other| is | (*other == mark))
-                && let Some(found) = self.find_in(chunk, from, mark, name, value)
-            {
-                return Some(found);
+        loop {
+            let at = position(self.marks.get(from..)?, mark)?.checked_add(from)?;
+            let entry = self.at(at)?;
+            if entry.value == value && name.is_none_or(|name| entry.name == name) {
+                return self.index(at);
             }
-            from = from.saturating_add(LANES);
+            from = at.saturating_add(1);
         }
-        self.find_in(rest, from, mark, name, value)
-    }
-
-    #[inline]
-    fn find_in(
-        &self,
-        marks: &[u32],
-        from: usize,
-        mark: u32,
-        name: &[u8],
-        value: &[u8],
-    ) -> Option<usize> {
-        let mut places = (from..).zip(marks);
-        let (at, _) = places.find(|(at, other)| {
-            **other == mark
-                && self
-                    .at(*at)
-                    .is_some_and(|entry| entry.value == value && entry.name == name)
-        })?;
-        self.index(at)
     }
 
     /// The index of the newest entry with this name.
@@ -237,6 +214,23 @@ impl Table {
     }
 }
 
+/// Where the first of these is that is equal to `mark`.
+#[inline]
+fn position(marks: &[u32], mark: u32) -> Option<usize> {
+    /// So many are compared at once.
+    const LANES: usize = 8;
+    let (chunks, _) = marks.as_chunks::<LANES>();
+    let skipped = chunks
+        .iter()
+        .take_while(|chunk| chunk.iter().fold(true, |is, other| is & (*other != mark)))
+        .count()
+        .saturating_mul(LANES);
+    let rest = marks.get(skipped..)?;
+    rest.iter()
+        .position(|other| *other == mark)?
+        .checked_add(skipped)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -289,7 +283,10 @@ mod tests {
                 let value = expected.to_string().repeat(1 + expected as usize % 40);
                 assert_eq!((entry.name, entry.mark), (&b"name"[..], expected));
                 assert_eq!(entry.value, value.as_bytes());
-                assert_eq!(table.find(expected, b"name", entry.value), Some(index));
+                assert_eq!(
+                    table.find(expected, Some(b"name"), entry.value),
+                    Some(index)
+                );
                 size += size_of_entry(4, value.len());
             }
             assert_eq!(table.size, size);
@@ -304,10 +301,10 @@ mod tests {
         for value in [&b"1"[..], b"2", b"3"] {
             table.insert(b"a", value, 7);
         }
-        assert_eq!(table.find(7, b"a", b"1"), Some(2));
-        assert_eq!(table.find(7, b"a", b"3"), Some(0));
-        assert_eq!(table.find(7, b"a", b"4"), None);
-        assert_eq!(table.find(7, b"b", b"1"), None);
+        assert_eq!(table.find(7, Some(b"a"), b"1"), Some(2));
+        assert_eq!(table.find(7, Some(b"a"), b"3"), Some(0));
+        assert_eq!(table.find(7, Some(b"a"), b"4"), None);
+        assert_eq!(table.find(7, Some(b"b"), b"1"), None);
         assert_eq!(table.find_name(b"b"), None);
     }
 }

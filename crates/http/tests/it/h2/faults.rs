@@ -304,7 +304,7 @@ fn content_has_to_be_as_long_as_announced() {
 }
 
 #[test]
-fn frames_on_closed_streams_are_errors_of_the_stream() {
+fn frames_on_closed_streams_are_errors() {
     let get = headers_frame(1, true, &GET);
     let closed = 5;
     for (name, frame) in [
@@ -316,19 +316,24 @@ fn frames_on_closed_streams_are_errors_of_the_stream() {
         server.takes(&get).unwrap();
         server.takes(&frame).unwrap();
         assert_eq!(resets(&server.out), [(1, closed)], "{name}, half-closed");
-        // Closed by both.
-        let mut server = End::greeted(config());
-        let key = stream_of(&server.takes(&get).unwrap());
-        server.answers(key, 204, "", b"");
-        server.out.clear();
-        server.takes(&frame).unwrap();
-        assert_eq!(resets(&server.out), [(1, closed)], "{name}, closed");
-        // Reset by the client.
-        let mut server = End::greeted(config());
-        server.takes(&get).unwrap();
-        server.takes(&one(3, 0, 1, &[0; 4])).unwrap();
-        server.takes(&frame).unwrap();
-        assert_eq!(resets(&server.out), [(1, closed)], "{name}, reset");
+        // Closed by both, and reset by the client.
+        for is_reset in [false, true] {
+            let mut server = End::greeted(config());
+            let key = stream_of(&server.takes(&get).unwrap());
+            if is_reset {
+                server.takes(&one(3, 0, 1, &[0; 4])).unwrap();
+            } else {
+                server.answers(key, 204, "", b"");
+            }
+            server.out.clear();
+            match server.takes(&frame) {
+                Ok(_) => assert_eq!((name, resets(&server.out)), ("DATA", vec![(1, closed)])),
+                Err(error) => {
+                    assert_eq!(name, "HEADERS");
+                    assert_eq!(error, ConnectionError::Protocol(Fault::StreamClosed));
+                }
+            }
+        }
         // Reset by us: the client may not know yet.
         let mut server = End::greeted(config());
         let key = stream_of(&server.takes(&headers_frame(1, false, &POST)).unwrap());
@@ -424,4 +429,53 @@ fn a_client_takes_nothing_on_streams_it_did_not_open() {
         let error = client.takes(&bytes).unwrap_err();
         assert_eq!(error, ConnectionError::Protocol(fault));
     }
+}
+
+#[test]
+fn what_nobody_wants_is_taken_while_it_is_little() {
+    let no_error = 0;
+    for (length, sent, is_stopped) in [
+        (None, 30_000, false),
+        (None, 40_000, true),
+        (Some("30000"), 0, false),
+        (Some("40000"), 0, true),
+    ] {
+        let mut server = End::greeted(config());
+        let mut fields = POST.to_vec();
+        fields.extend(length.map(|length| ("content-length", length)));
+        let seen = server.takes(&headers_frame(1, false, &fields)).unwrap();
+        let key = stream_of(&seen);
+        server.answers(key, 405, "", b"no");
+        server.out.clear();
+        server.connection.abandon(key, &mut server.out);
+        for _ in 0..sent / 10_000 {
+            assert!(
+                server
+                    .takes(&one(0, 0, 1, &[0; 10_000]))
+                    .unwrap()
+                    .is_empty()
+            );
+        }
+        let expected = if is_stopped {
+            vec![(1, no_error)]
+        } else {
+            vec![]
+        };
+        assert_eq!(resets(&server.out), expected, "{length:?} {sent}");
+        assert_eq!(server.connection.is_open(key), !is_stopped);
+    }
+}
+
+#[test]
+fn what_nobody_wants_is_held_to_the_rules() {
+    let mut server = End::greeted(config());
+    let key = stream_of(&server.takes(&headers_frame(1, false, &POST)).unwrap());
+    server.answers(key, 405, "", b"no");
+    server.connection.abandon(key, &mut server.out);
+    server.out.clear();
+    let seen = server
+        .takes(&headers_frame(1, true, &[(":path", "/")]))
+        .unwrap();
+    assert!(matches!(seen[0].event, Event::Malformed { .. }));
+    assert_eq!(resets(&server.out), [(1, 1)]);
 }
