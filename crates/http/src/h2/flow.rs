@@ -96,7 +96,11 @@ impl Receive {
     pub(super) fn end_sample(&mut self, out: &mut Vec<u8>) -> Option<u32> {
         self.sampling = false;
         let product = std::mem::take(&mut self.received);
-        if product <= self.stream_target / 2 {
+        // What a reader leaves is no bandwidth: with larger windows it would leave more.
+        let held = i64::from(self.target())
+            .saturating_sub(self.window)
+            .saturating_sub(i64::from(self.unannounced));
+        if product <= self.stream_target / 2 || held > i64::from(self.stream_target / 2) {
             return None;
         }
         let (stream, connection) = (self.stream_target, self.target());
@@ -173,5 +177,18 @@ mod tests {
             (receive.stream_target(), receive.target()),
             (1 << 20, 1 << 20)
         );
+    }
+
+    #[test]
+    fn stays_as_it_is_while_nobody_reads() {
+        let mut out = Vec::new();
+        let mut receive = Receive::new(1 << 20, &mut out);
+        for used in [0, 30_000] {
+            assert!(receive.take(60_000) && receive.count(60_000));
+            assert!(receive.take(60_000) && !receive.count(60_000));
+            receive.used(used, &mut out);
+            assert_eq!(receive.end_sample(&mut out), None);
+        }
+        assert_eq!(receive.stream_target(), STREAM_WINDOW);
     }
 }
