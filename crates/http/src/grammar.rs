@@ -40,32 +40,52 @@ pub(crate) fn is_token(byte: u8) -> bool {
 /// Whether `text` is `host [":" port]` (RFC 3986 section 3.2) without user information. Names have no
 /// percent-encoding: none that anybody serves needs it, and hosts that differ by it would be
 /// compared as different.
-pub(crate) fn is_authority(text: &str) -> bool {
-    let (host, port) = match text.strip_prefix('[') {
-        Some(rest) => match rest.split_once(']') {
-            Some((address, port)) if address.parse::<Ipv6Addr>().is_ok() => (address, port),
-            _ => return false,
-        },
-        None => {
-            let end = text
-                .bytes()
-                .position(|byte| !is(byte, REG_NAME))
-                .unwrap_or(text.len());
-            text.split_at(end)
+pub(crate) fn is_authority(text: &[u8]) -> bool {
+    let port = match text {
+        [b'[', rest @ ..] => {
+            let end = rest.iter().position(|byte| *byte == b']');
+            let (address, port) = rest.split_at(end.unwrap_or(0));
+            let address = std::str::from_utf8(address).unwrap_or_default();
+            if address.parse::<Ipv6Addr>().is_err() {
+                return false;
+            }
+            port.split_first().map_or(port, |(_bracket, port)| port)
+        }
+        _ => {
+            let mut rest = text;
+            while let [byte, after @ ..] = rest
+                && is(*byte, REG_NAME)
+            {
+                rest = after;
+            }
+            if rest.len() == text.len() {
+                return false;
+            }
+            rest
         }
     };
-    let port = match port.strip_prefix(':') {
-        Some(port) => port,
-        None if port.is_empty() => "0",
-        None => return false,
-    };
-    !host.is_empty()
-        && (port.is_empty()
-            || (port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok()))
+    match port {
+        [] => true,
+        [b':', digits @ ..] => is_port(digits),
+        _ => false,
+    }
+}
+
+/// Whether these digits, if any, are at most 65,535.
+fn is_port(digits: &[u8]) -> bool {
+    let mut port = 0_u32;
+    for digit in digits {
+        if !digit.is_ascii_digit() || port > u32::from(u16::MAX) {
+            return false;
+        }
+        let digit = u32::from(digit.wrapping_sub(b'0'));
+        port = port.wrapping_mul(10).wrapping_add(digit);
+    }
+    port <= u32::from(u16::MAX)
 }
 
 /// Whether `text` is the value of a `Host` field (RFC 9110 section 7.2): an authority, or empty.
-pub(crate) fn is_host(text: &str) -> bool {
+pub(crate) fn is_host(text: &[u8]) -> bool {
     text.is_empty() || is_authority(text)
 }
 
@@ -114,6 +134,45 @@ pub(crate) fn parse_decimal(digits: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tells_authorities_apart() {
+        for text in [
+            "a",
+            "a.b:80",
+            "a:",
+            "a:0",
+            "a:65535",
+            "a:00080",
+            "[::1]",
+            "[::1]:443",
+            "A-_~!$'()*+,;=",
+        ] {
+            assert!(is_authority(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "",
+            ":80",
+            "a:65536",
+            "a:4294967376",
+            "a:8x",
+            "a:-1",
+            "a:+1",
+            "a:80:80",
+            "a@b",
+            "a/b",
+            "a%62",
+            "a b",
+            "[::1",
+            "[]",
+            "[::1]x",
+            "[a]",
+            "::1",
+            "\u{e9}",
+        ] {
+            assert!(!is_authority(text.as_bytes()), "{text}");
+        }
+    }
 
     #[test]
     fn looks_at_every_byte_of_a_value() {

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use crate::grammar::{is_field_content, is_token, trim};
 use crate::h2::hpack::{Preparation, Prepared};
+use crate::response_head::Survey;
 
 /// The field lines of a head or a trailer section, in order.
 ///
@@ -228,6 +229,14 @@ impl Headers {
             let part = |range| self.wire.get(range).unwrap_or_default();
             (part(line.name()), part(line.value()), part(line.whole()))
         })
+    }
+
+    /// What has to be known of the lines before they are sent.
+    pub(crate) fn survey(&self) -> Survey {
+        match self.preparation.known() {
+            Some(prepared) => prepared.survey,
+            None => Survey::of(self),
+        }
     }
 
     /// The lines as HTTP/2 writes them, if they were written before.

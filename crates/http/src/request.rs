@@ -194,11 +194,11 @@ impl Request {
     /// `host [":" port]` that the request is for: from the target if it names one, else from the
     /// `Host` field (RFC 9112 section 3.3).
     pub fn authority(&self) -> Option<&str> {
-        self.head
-            .target
-            .authority()
-            .or_else(|| self.head.headers.get_str("host"))
+        let named = self.head.target.authority().map(str::as_bytes);
+        named
+            .or_else(|| self.head.headers.get("host"))
             .filter(|host| !host.is_empty() && is_host(host))
+            .and_then(|host| std::str::from_utf8(host).ok())
     }
 
     /// The host of [`Request::authority`] without its port. As it was sent: case is the client's.

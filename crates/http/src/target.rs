@@ -45,7 +45,7 @@ impl Target {
             })
         };
         if *method == Method::CONNECT {
-            if !is_authority(text) || !text.contains(':') {
+            if !is_authority(text.as_bytes()) || !text.contains(':') {
                 return Err(InvalidTarget);
             }
             return whole(0, (0, len), len);
@@ -64,7 +64,7 @@ impl Target {
         let start = scheme.saturating_add(3);
         let rest = text.get(start..).unwrap_or("");
         let authority = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        if !is_authority(rest.get(..authority).unwrap_or("")) {
+        if !is_authority(rest.get(..authority).unwrap_or("").as_bytes()) {
             return Err(InvalidTarget);
         }
         let end = start.saturating_add(authority);

@@ -189,7 +189,7 @@ impl Framing {
                 if std::mem::replace(&mut self.host, true) {
                     return Err(ProtocolError::HostRepeated);
                 }
-                if !std::str::from_utf8(trim(value)).is_ok_and(is_host) {
+                if !is_host(trim(value)) {
                     return Err(ProtocolError::HostInvalid);
                 }
             }

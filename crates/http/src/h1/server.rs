@@ -254,7 +254,7 @@ impl ServerConnection {
         let connect = self.method == Method::CONNECT;
         self.tunnel = upgraded || (connect && head.status.is_success());
 
-        let survey = Survey::of(head.headers);
+        let survey = head.headers.survey();
         let (framing, content_length) = self.framing(&head, &survey);
         let request_is_whole = matches!(self.reading, Reading::Done);
         if framing == BodyFraming::UntilClose

@@ -15,7 +15,7 @@ use super::schedule::Schedule;
 use super::settings::{self, PeerSettings};
 use super::streams::{Forgotten, Receiving, RequestKind, Sending, Stream, Streams, Turn};
 use super::{Config, ConnectionError, ErrorCode, Fault, Flood, HeadRefusal, StreamKey};
-use crate::response_head::{Survey, decimal};
+use crate::response_head::decimal;
 use crate::{Head, Headers, ResponseHead};
 
 /// The size of the dynamic table that our decoder offers (RFC 7541 section 4.2), which is the
@@ -1276,7 +1276,7 @@ impl Connection {
         };
         let is_tunnel =
             is_upgrade || (known.request == RequestKind::Connect && status.is_success());
-        let survey = Survey::of(head.headers);
+        let survey = head.headers.survey();
         let (content, content_length) = match status {
             _ if is_tunnel => (Content::Expected(None), None),
             StatusCode::NO_CONTENT => (Content::None, None),
@@ -1306,10 +1306,10 @@ impl Connection {
                 encoder.field(b"content-length", &digits, out);
             }
             if let Some(server) = head.server.filter(|_| !survey.has_server) {
-                encoder.field(b"server", server.as_bytes(), out);
+                encoder.server(server.as_bytes(), out);
             }
             if !survey.has_date {
-                encoder.field(b"date", head.date, out);
+                encoder.date(head.date, out);
             }
         });
         known.sending = Sending::Content;

@@ -169,13 +169,16 @@ impl<'a> FieldReader<'a> {
                 is_first && !value.is_empty()
             }
             (b":scheme", Section::Request) => {
-                if !value.eq_ignore_ascii_case(b"https") && !value.eq_ignore_ascii_case(b"http") {
+                let is_known = matches!(value, b"https" | b"http")
+                    || value.eq_ignore_ascii_case(b"https")
+                    || value.eq_ignore_ascii_case(b"http");
+                if !is_known {
                     return Err(Fault::Target);
                 }
                 !std::mem::replace(&mut self.scheme, true)
             }
             (b":authority", Section::Request) => {
-                if value.is_empty() || !std::str::from_utf8(value).is_ok_and(is_host) {
+                if value.is_empty() || !is_host(value) {
                     return Err(Fault::Target);
                 }
                 let is_first = !std::mem::replace(&mut self.has_authority, true);
@@ -230,7 +233,7 @@ impl<'a> FieldReader<'a> {
                         false => Err(Fault::Host),
                     };
                 }
-                if value.is_empty() || !std::str::from_utf8(value).is_ok_and(is_host) {
+                if value.is_empty() || !is_host(value) {
                     return Err(Fault::Host);
                 }
             }

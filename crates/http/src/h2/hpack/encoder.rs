@@ -102,6 +102,27 @@ impl Encoder {
         }
     }
 
+    /// Appends a `Date`, which comes with most responses.
+    pub fn date(&mut self, value: &[u8], out: &mut Vec<u8>) {
+        self.repeated(33, b"date", value, out);
+    }
+
+    /// Appends a `Server`, which comes with most responses.
+    pub fn server(&mut self, value: &[u8], out: &mut Vec<u8>) {
+        self.repeated(54, b"server", value, out);
+    }
+
+    /// Appends a field that is of no entry of the static table, but its name is.
+    fn repeated(&mut self, known: usize, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+        let line = Line {
+            known,
+            mark: mark(known, name, value),
+            name,
+            value,
+        };
+        self.indexed(line, Strings::Raw, out);
+    }
+
     /// Appends the field lines in order. Connection-specific ones are left out (RFC 9113 section
     /// 8.2.2), and `Content-Length` unless `keeps_length`.
     pub fn headers(&mut self, headers: &Headers, keeps_length: bool, out: &mut Vec<u8>) {
@@ -398,6 +419,19 @@ fn mix(start: u64, bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fields_with_a_door_of_their_own_are_the_same_as_by_the_common_one() {
+        let (mut own, mut common) = (Encoder::new(), Encoder::new());
+        for _ in 0..2 {
+            let (mut by_own, mut by_common) = (Vec::new(), Vec::new());
+            own.date(b"Sat, 21 Nov 2026 10:00:00 GMT", &mut by_own);
+            own.server(b"apus", &mut by_own);
+            common.field(b"date", b"Sat, 21 Nov 2026 10:00:00 GMT", &mut by_common);
+            common.field(b"server", b"apus", &mut by_common);
+            assert_eq!(by_own, by_common);
+        }
+    }
 
     #[test]
     fn knows_every_name_of_the_static_table() {

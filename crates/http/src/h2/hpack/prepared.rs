@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::encoder::{Form, Plan, string};
 use crate::Headers;
-use crate::response_head::is_connection_field;
+use crate::response_head::{Survey, is_connection_field};
 
 /// What a [`Headers`] keeps to be encoded faster: nothing until it is encoded for the second time,
 /// because most are encoded only once. It may be read by several threads, as the lines may.
@@ -31,6 +31,11 @@ impl Preparation {
         )
     }
 
+    /// The prepared form, if it was made.
+    pub(crate) fn known(&self) -> Option<&Prepared> {
+        self.prepared.get().map(|prepared| &**prepared)
+    }
+
     /// Forgets it, because the lines change.
     #[inline]
     pub(crate) fn clear(&mut self) {
@@ -52,6 +57,7 @@ impl Clone for Preparation {
 /// dynamic table.
 #[derive(Debug)]
 pub(crate) struct Prepared {
+    pub(crate) survey: Survey,
     bytes: Vec<u8>,
     pieces: Vec<Piece>,
 }
@@ -84,6 +90,7 @@ pub(super) enum PieceKind {
 impl Prepared {
     fn new(headers: &Headers) -> Self {
         let mut prepared = Self {
+            survey: Survey::of(headers),
             bytes: Vec::new(),
             pieces: Vec::new(),
         };
