@@ -68,7 +68,7 @@ def main():
         if isinstance(case, cases.MemoryCase):
             by_server = measure.run_memory_case(case, start, say)
         elif isinstance(case, cases.PeakCase):
-            by_server = measure.run_peak_case(case, start, cores, options.seconds, say)
+            by_server = measure.run_peak_case(case, start, cores, say)
         else:
             by_server = measure.run_case(case, start, cores, options.rounds, options.seconds, say)
         results["cases"][case.name] = {"servers": by_server, "verdicts": report.verdicts(case, by_server)}

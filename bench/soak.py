@@ -39,6 +39,9 @@ def soak(server, binary, core, seconds):
     def run(path, tls, close):
         return load.wrk(core, server.url(path, tls), 32, seconds, close)
 
+    def run_http2(path, streams):
+        return load.H2Load(core, server.url(path, tls=True), 32, streams, seconds, alone=False).run()
+
     loads = {
         "clear, kept alive": ("/1k.html", False, False),
         "clear, closed": ("/10k.html", False, True),
@@ -48,6 +51,7 @@ def soak(server, binary, core, seconds):
     reloads, failures, samples = 0, [], []
     with concurrent.futures.ThreadPoolExecutor() as pool:
         running = {name: pool.submit(run, *what) for name, what in loads.items()}
+        running["HTTP/2"] = pool.submit(run_http2, "/100k.bin", 10)
         started = time.monotonic()
         while not all(one.done() for one in running.values()):
             time.sleep(2)

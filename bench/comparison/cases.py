@@ -146,13 +146,15 @@ class PeakCase:
     path: str
     connections: int
     streams: int
+    # Requests over each connection.
+    each: int
     targets: tuple = ()
     is_http2 = True
     has_floor = False
 
 
 PEAK_CASES = (
-    PeakCase("h2-memory", "peak of HTTP/2, 1,000 connections x 10 of 100 KB (bytes)", "/100k.bin", 1000, 10,
+    PeakCase("h2-memory", "peak of HTTP/2, 1,000 connections x 10 of 100 KB (bytes)", "/100k.bin", 1000, 10, 20,
              targets=(Target("bytes", "nginx", 0.5), NO_ERROR)),
 )
 

@@ -1,6 +1,7 @@
 """The load: wrk for HTTP/1.1, h2load for HTTP/2, and a holder of idle connections."""
 
 import re
+import signal
 import socket
 import ssl
 import subprocess
@@ -50,44 +51,76 @@ SETTLED = {"TLS Protocol": "TLSv1.3", "Cipher": CIPHER, "Server Temp Key": "X255
            "Application protocol": "h2"}
 
 
+def _h2load(core, url, connections, streams, *options):
+    return ["taskset", "-c", str(core), host.find("h2load"), "-t1", f"-c{connections}", f"-m{streams}",
+            f"--tls13-ciphers={CIPHER}", "--groups=X25519", *options, url]
+
+
+def h2load_burst(core, url, connections, streams, each):
+    """What h2load saw that makes `each` requests over each connection, all of them opened at once."""
+    command = _h2load(core, url, connections, streams, f"-n{connections * each}")
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"bench: h2load failed: {done.stderr.strip() or done.stdout.strip()}")
+    return parse_h2load(done.stdout, url)
+
+
 class H2Load:
     """A run of h2load with one thread on `core`: `seconds` of load after the time that opening the connections takes.
 
-    `on_start` and `on_end` are called when that load begins and ends.
+    Connections that do not last count as errors, unless others than h2load connect to the same port.
     """
 
-    def __init__(self, core, url, connections, streams, seconds, log=None):
+    # A server that writes to one connection as long as that takes anything, and h2load, which reads one as long as
+    # that has anything, can come to look at nothing else, not even at the clock.
+    ATTEMPTS = 3
+
+    def __init__(self, core, url, connections, streams, seconds, log=None, alone=True):
         warm_up = 1 + connections // 1000
         self.url = url
         self.connections = connections
         self.seconds = seconds
+        self.too_long = 30 + 3 * (warm_up + seconds)
         self.log = log
-        self.command = [
-            "taskset", "-c", str(core), host.find("h2load"), "-t1", f"-c{connections}", f"-m{streams}",
-            f"-D{seconds}", f"--warm-up-time={warm_up}", f"--tls13-ciphers={CIPHER}", "--groups=X25519",
-            *([f"--log-file={log}"] if log else []), url,
-        ]
+        self.alone = alone
+        self.command = _h2load(core, url, connections, streams, f"-D{seconds}", f"--warm-up-time={warm_up}",
+                               *([f"--log-file={log}"] if log else []))
 
     def run(self, on_start=lambda: None, on_end=lambda: None):
-        """What h2load saw."""
+        """What h2load saw; the functions are called when the load begins and ends."""
+        for _ in range(self.ATTEMPTS):
+            sample = self._run_once(on_start, on_end)
+            if sample:
+                return sample
+            print(f"bench: h2load did not end; once more: {self.url}", file=sys.stderr)
+        sys.exit(f"bench: h2load did not end {self.ATTEMPTS} times: {self.url}")
+
+    def _run_once(self, on_start, on_end):
         if self.log:
             self.log.unlink(missing_ok=True)
         lines = []
-        watch = ConnectionWatch(self.url, self.connections, self.seconds)
+        watch = ConnectionWatch(self.url, self.connections, self.seconds) if self.alone else None
         with subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
+            killer = threading.Timer(self.too_long, child.kill)
+            killer.start()
             for line in child.stdout:
                 lines.append(line)
                 if line.startswith("Main benchmark duration is started"):
                     on_start()
-                    watch.start()
+                    if watch:
+                        watch.start()
                 elif line.startswith("Main benchmark duration is over"):
                     on_end()
+        killer.cancel()
         text = "".join(lines)
+        if child.returncode == -signal.SIGKILL:
+            return None
         if child.returncode != 0:
             sys.exit(f"bench: h2load failed: {text.strip()}")
         sample = parse_h2load(text, self.url)
-        sample["lost_connections"] = watch.lost()
-        sample["errors"] += sample["lost_connections"]
+        if watch:
+            sample["lost_connections"] = watch.lost()
+            sample["errors"] += sample["lost_connections"]
         if self.log:
             sample |= percentiles(self.log)
         return sample
@@ -122,8 +155,9 @@ def percentiles(log):
 
 
 class ConnectionWatch:
-    """Counts connections that are not there when the load begins, or that do not stay until shortly before its end,
-    because of a GOAWAY or for any other reason. h2load opens others in their place and tells nothing."""
+    """Counts connections that never come to be, or that are there when the load begins and do not stay until shortly
+    before its end, because of a GOAWAY or for any other reason. h2load opens others in their place and tells nothing.
+    """
 
     # Looking at thousands of connections takes some time, and they have to be open still.
     BEFORE_THE_END = 0.4
@@ -144,7 +178,8 @@ class ConnectionWatch:
 
     def lost(self):
         self.timer.join()
-        return self.connections - len(self.before & self.after)
+        never_open = max(0, self.connections - len(self.before | self.after))
+        return never_open + len(self.before - self.after)
 
     def _open(self):
         command = ["ss", "-Htn", "state", "established", f"sport = :{self.port}"]

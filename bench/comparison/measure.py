@@ -106,7 +106,7 @@ def run_memory_case(case, start, say):
     return result
 
 
-def run_peak_case(case, start, cores, seconds, say):
+def run_peak_case(case, start, cores, say):
     """By how much the largest resident set grows, by server."""
     _, generator_core = cores
     result = {}
@@ -114,9 +114,9 @@ def run_peak_case(case, start, cores, seconds, say):
         try:
             url = server.url(case.path, tls=True)
             # What the first request makes a process allocate is not what many cost.
-            load.H2Load(generator_core, url, 1, 1, 1).run()
+            load.h2load_burst(generator_core, url, 1, 1, 1)
             before = process.peak_memory_bytes(server.pid)
-            sample = load.H2Load(generator_core, url, case.connections, case.streams, seconds).run()
+            sample = load.h2load_burst(generator_core, url, case.connections, case.streams, case.each)
             server.check()
             value = process.peak_memory_bytes(server.pid) - before
         finally:
