@@ -14,12 +14,21 @@ pub(crate) const LINGER_IDLE: Duration = Duration::from_secs(5);
 /// The same between two reads while the server stops, which must not wait for slow clients.
 pub(crate) const LINGER_AT_END: Duration = Duration::from_secs(1);
 
-/// Ends our side and reads on for a while, no longer than `idle` between two reads.
+/// How long, and how much, a closed connection is read.
+#[derive(Clone, Copy)]
+pub(crate) struct Patience {
+    /// Between two reads.
+    pub(crate) idle: Duration,
+    /// Bytes in all.
+    pub(crate) bytes: usize,
+}
+
+/// Ends our side and reads on for a while.
 pub(crate) async fn linger(
     worker: &Worker,
     place: &Place,
     transport: &mut Transport,
-    idle: Duration,
+    Patience { idle, mut bytes }: Patience,
 ) {
     place.reprieve();
     place.busy(&worker.clock, idle);
@@ -35,7 +44,9 @@ pub(crate) async fn linger(
                 let mut buffer = worker.buffers.take();
                 let polled = transport.poll_read(cx, &mut buffer);
                 worker.buffers.put(buffer);
-                if ready!(polled)? == 0 || worker.clock.ticks() >= until {
+                let read = ready!(polled)?;
+                bytes = bytes.saturating_sub(read);
+                if read == 0 || bytes == 0 || worker.clock.ticks() >= until {
                     return Poll::Ready(Ok(()));
                 }
                 place.busy(&worker.clock, idle);

@@ -1429,8 +1429,9 @@ impl Connection {
         }
     }
 
-    /// Tells that nobody wants the rest of what the peer sends on a stream that was answered whole.
-    /// Little of it is taken and thrown away; a peer that has more is told to stop (section 8.1).
+    /// Tells that nobody wants the rest of what the peer sends on a stream. Little of it is taken and
+    /// thrown away. Told when the stream was answered whole, a peer that has more is told to stop
+    /// (section 8.1).
     pub fn abandon(&mut self, stream: StreamKey, out: &mut Vec<u8>) {
         let Some(known) = self.streams.get_mut(stream) else {
             return;
@@ -1442,8 +1443,9 @@ impl Connection {
         let unread = std::mem::take(&mut known.unread);
         let is_too_much = known.receive_window < ABANDONED_LEFT
             || known.content_left.is_some_and(|left| left > ABANDONED_MOST);
+        let is_answered = known.sending == Sending::Ended;
         self.receive.used(unread, out);
-        if is_too_much {
+        if is_too_much && is_answered {
             self.reset(stream, ErrorCode::NO_ERROR, out);
         }
     }

@@ -18,7 +18,7 @@ use apus_http::{ConnectionInfo, Duplex, Headers, StatusCode, Tunnel};
 use self::write::Written;
 use crate::input::Input;
 use crate::limits::Limits;
-use crate::linger::{LINGER_AT_END, LINGER_IDLE, linger};
+use crate::linger::{LINGER_AT_END, LINGER_IDLE, Patience, linger};
 use crate::table::Place;
 use crate::transport::Transport;
 use crate::worker::{LiveListener, Worker};
@@ -290,7 +290,12 @@ impl<'a> Connection<'a> {
             true => LINGER_AT_END,
             false => LINGER_IDLE,
         };
-        linger(self.worker, self.place, &mut self.transport, idle).await;
+        // A client may get its answer while it still uploads a file.
+        let patience = Patience {
+            idle,
+            bytes: usize::MAX,
+        };
+        linger(self.worker, self.place, &mut self.transport, patience).await;
     }
 }
 

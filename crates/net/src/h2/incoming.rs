@@ -178,6 +178,12 @@ impl Connection<'_> {
                 incoming.waiting_since = Some(self.worker.clock.ticks());
             }
         }
+        if incoming.content.is_abandoned() && !incoming.failed {
+            // More of it would not be read either; the window stays as it is.
+            incoming.failed = true;
+            let frames = self.out.frames(&self.worker.buffers);
+            self.codec.abandon(key, frames);
+        }
         self.consume(key, progress.used);
         if proceed {
             let frames = self.out.frames(&self.worker.buffers);

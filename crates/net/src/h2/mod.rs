@@ -48,7 +48,7 @@ use self::wakers::Wakers;
 use self::write::Batch;
 use crate::input::Input;
 use crate::limits::Limits;
-use crate::linger::{LINGER_AT_END, LINGER_IDLE, linger};
+use crate::linger::{LINGER_AT_END, LINGER_IDLE, Patience, linger};
 use crate::table::Place;
 use crate::transport::Transport;
 use crate::worker::{LiveListener, Worker};
@@ -59,6 +59,10 @@ const BATCH: usize = 64 * 1024;
 
 /// Bytes that are to be written past which nothing more is read.
 const OUT_MOST: usize = 2 * BATCH;
+
+/// Bytes that are read and thrown away of a client whose connection has ended: what may have been on
+/// its way, and not what it goes on to send.
+const LINGER_MOST: usize = 1024 * 1024;
 
 /// What is written or done before other connections get their turn.
 const TURN_BYTES: usize = 4 * BATCH;
@@ -195,7 +199,11 @@ impl<'a> Connection<'a> {
                     true => LINGER_AT_END,
                     false => LINGER_IDLE,
                 };
-                linger(self.worker, self.place, &mut self.transport, idle).await;
+                let patience = Patience {
+                    idle,
+                    bytes: LINGER_MOST,
+                };
+                linger(self.worker, self.place, &mut self.transport, patience).await;
             }
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 self.worker.counters.timeouts.add(1);

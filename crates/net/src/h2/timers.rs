@@ -130,6 +130,8 @@ impl Connection<'_> {
             () if open => NEVER,
             () if timers.ending_since != NEVER => deadline_from(timers.ending_since, LINGER_AT_END)
                 .max(deadline_from(timers.idle_since, LINGER_AT_END)),
+            // What was begun meanwhile has a deadline of its own, which counts as slowness.
+            () if self.requests == 0 && timers.begun_since != NEVER => NEVER,
             () if self.requests == 0 => deadline_from(timers.idle_since, limits.head_timeout),
             () => deadline_from(timers.idle_since, limits.idle_timeout),
         }
@@ -184,6 +186,9 @@ impl Connection<'_> {
             tracing::debug!(peer = %self.info.peer, "a frame or field section came too slowly");
             self.go_away(ErrorCode::ENHANCE_YOUR_CALM, End::Linger);
         } else if self.idle_deadline(open) <= now {
+            if self.timers.begun_since != NEVER {
+                self.worker.counters.timeouts.add(1);
+            }
             self.go_away(ErrorCode::NO_ERROR, End::Linger);
         } else if self.ping_deadline(open) <= now {
             if self.codec.awaits_pong() {
