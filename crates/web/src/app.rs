@@ -230,6 +230,7 @@ impl App {
                         ipv6_only: true,
                     },
                     tls: None,
+                    http2: true,
                     proxy_protocol_from: Vec::new(),
                     service: service.clone(),
                 })
