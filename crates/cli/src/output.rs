@@ -96,6 +96,7 @@ fn status(value: &Value) -> String {
         out.push('\n');
         let width = totals.keys().map(String::len).max().unwrap_or(0);
         for (name, count) in totals {
+            let count = count.as_u64().unwrap_or(0);
             let _ = write!(out, "{:<width$}{count:>14}", name.replace('_', " "));
             for worker in list("workers") {
                 let _ = write!(out, "{:>14}", number(worker, name));
@@ -161,7 +162,7 @@ mod tests {
         let text = status(&json!({
             "source": "/srv", "pid": 7, "version": "0.1.0", "uptime_seconds": 3700, "reloads": 0,
             "listening": ["127.0.0.1:80"], "last_reload_failure": null,
-            "totals": {"bytes_in": 3}, "access_logs": [],
+            "totals": {"bytes_in": 3, "stopped_field_block_floods": 0}, "access_logs": [],
             "workers": [{"worker": 0, "bytes_in": 1}, {"worker": 1, "bytes_in": 2}],
         }));
         let lines: Vec<_> = text
@@ -171,5 +172,14 @@ mod tests {
         assert_eq!(lines[2], ["up", "for", "1", "h", "1", "min"]);
         assert_eq!(lines[6], ["all", "worker", "0", "worker", "1"]);
         assert_eq!(lines[7], ["bytes", "in", "3", "1", "2"]);
+        assert_eq!(
+            lines[8],
+            ["stopped", "field", "block", "floods", "0", "0", "0"]
+        );
+        let table = text.lines().skip(6).map(str::len).collect::<Vec<_>>();
+        assert_eq!(
+            table, [table[0]; 3],
+            "the columns do not stand below each other:\n{text}"
+        );
     }
 }
