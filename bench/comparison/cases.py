@@ -29,7 +29,7 @@ class Target:
         return value >= self.bound if self.at_least else value <= self.bound
 
     def words(self):
-        return ("at least " if self.at_least else "at most ") + f"{self.bound:g}"
+        return ("at least " if self.at_least else "at most ") + f"{self.bound:.3g}"
 
 
 @dataclass(frozen=True)
