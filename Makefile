@@ -42,7 +42,7 @@ fuzz: ## every fuzz target for FUZZ_SECONDS each (nightly Rust, cargo-fuzz)
 conformance: tools ## HTTP/2 by h2spec; HTTP/1.1 by the tables of its RFCs, beside hyper, by class of attack, with real clients
 	conformance/h2spec
 	$(CARGO) test --locked -p apus-http --test it
-	$(CARGO) test --locked -p apus-net --test it -- framing limits persistence proxy_protocol
+	$(CARGO) test --locked -p apus-net --test it -- framing h2 limits persistence proxy_protocol
 	$(CARGO) test --locked -p apus-cli --test it -- attacks clients under_load
 
 tools: ## install what the tests need, as far as it is missing
