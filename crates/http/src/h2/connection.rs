@@ -469,7 +469,7 @@ impl Connection {
                 known.content_left = known
                     .content_left
                     .map(|expected| expected.saturating_sub(content));
-                known.unannounced = known.unannounced.saturating_add(overhead);
+                known.give_back(key.id(), overhead, self.receive.stream_target(), out);
                 if known.receiving == Receiving::Discarded {
                     // It is thrown away, and nobody hears of it.
                     let is_too_much = known.receive_window < ABANDONED_LEFT;
@@ -1460,14 +1460,7 @@ impl Connection {
         };
         let bytes = bytes.min(known.unread);
         known.unread = known.unread.saturating_sub(bytes);
-        known.unannounced = known.unannounced.saturating_add(bytes);
-        if known.unannounced >= target / 2 && known.receiving == Receiving::Content {
-            let increment = std::mem::take(&mut known.unannounced);
-            known.receive_window = known
-                .receive_window
-                .saturating_add(i32::try_from(increment).unwrap_or(i32::MAX));
-            frame::window_update(stream.id(), increment, out);
-        }
+        known.give_back(stream.id(), bytes, target, out);
         self.receive.used(bytes, out);
     }
 

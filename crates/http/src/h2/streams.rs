@@ -1,5 +1,6 @@
 //! The open streams of a connection (RFC 9113 section 5.1).
 
+use super::frame;
 use super::priority::Priority;
 
 /// A stream, as long as it is open.
@@ -44,6 +45,20 @@ pub(super) struct Stream {
     pub(super) sending: Sending,
     pub(super) turn: Turn,
     pub(super) request: RequestKind,
+}
+
+impl Stream {
+    /// Gives back content that was used, or padding, once it is worth a frame: `target` is the size
+    /// of the window.
+    pub(super) fn give_back(&mut self, id: u32, bytes: u32, target: u32, out: &mut Vec<u8>) {
+        self.unannounced = self.unannounced.saturating_add(bytes);
+        if self.unannounced >= target / 2 && self.receiving == Receiving::Content {
+            let increment = std::mem::take(&mut self.unannounced);
+            let more = i32::try_from(increment).unwrap_or(i32::MAX);
+            self.receive_window = self.receive_window.saturating_add(more);
+            frame::window_update(id, increment, out);
+        }
+    }
 }
 
 /// How far the peer is.

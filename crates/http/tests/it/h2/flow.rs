@@ -164,6 +164,23 @@ fn padding_is_given_back_without_anybodys_doing() {
 }
 
 #[test]
+fn padding_alone_is_given_back_too() {
+    let mut server = End::greeted(config());
+    server.takes(&headers_frame(1, false, &POST)).unwrap();
+    let mut padding = vec![255];
+    padding.resize(256, 0);
+    for _ in 0..1000 {
+        server.takes(&one(0, 8, 1, &padding)).unwrap();
+    }
+    let given: u32 = updates(&server.out)
+        .into_iter()
+        .filter(|(stream, _)| *stream == 1)
+        .map(|(_, increment)| increment)
+        .sum();
+    assert!(given >= 1000 * 256 - 65_535, "{given}");
+}
+
+#[test]
 fn windows_grow_for_a_reader_that_keeps_up() {
     let (mut client, mut server) = pair();
     let head = request("POST", "/", "host: a");
