@@ -134,6 +134,7 @@ pub(crate) fn listener(address: ListenAddress, service: Arc<dyn ServiceFactory>)
     Listener {
         address,
         tls: None,
+        http2: true,
         proxy_protocol_from: Vec::new(),
         service,
     }

@@ -53,6 +53,11 @@ fn the_defaults_are_those_of_the_documentation() {
             send_timeout: seconds(60),
             drain_bytes: 256 * 1024,
             requests_per_connection: 0,
+            h2_max_concurrent_streams: 256,
+            h2_max_frame_size: 16 * 1024,
+            h2_requests_per_connection: 0,
+            h2_ping_interval: seconds(30),
+            h2_receive_window: 16 * 1024 * 1024,
             stop_timeout: seconds(30),
         }
     );

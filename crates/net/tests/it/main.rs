@@ -9,6 +9,8 @@ mod descriptors;
 #[cfg(test)]
 mod framing;
 #[cfg(test)]
+mod h2;
+#[cfg(test)]
 mod harness;
 #[cfg(test)]
 mod limits;

@@ -23,6 +23,7 @@ fn trusting(networks: &[&str], limits: Limits) -> Server {
         .map(|network| network.parse().unwrap())
         .collect();
     let listener = Listener {
+        http2: true,
         proxy_protocol_from,
         ..listener(local(), ends())
     };

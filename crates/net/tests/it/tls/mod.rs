@@ -30,20 +30,20 @@ use crate::harness::{Client, Server, connect, listener, local, ok, plan, service
 const BOTH: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS13, &rustls::version::TLS12];
 
 /// One who signs certificates.
-struct Authority {
+pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
     der: CertificateDer<'static>,
 }
 
 /// A certificate and its key, in PEM form.
-struct Issued {
+pub(crate) struct Issued {
     certificate: String,
     key: String,
 }
 
 impl Authority {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -71,7 +71,7 @@ impl Authority {
         }
     }
 
-    fn ecdsa(&self, names: &[&str]) -> Issued {
+    pub(crate) fn ecdsa(&self, names: &[&str]) -> Issued {
         self.issue(names, &PKCS_ECDSA_P256_SHA256)
     }
 
@@ -80,7 +80,7 @@ impl Authority {
     }
 
     /// What a client uses who trusts this authority.
-    fn client(&self) -> ClientConfig {
+    pub(crate) fn client(&self) -> ClientConfig {
         self.client_with(&BOTH, None)
     }
 
@@ -121,7 +121,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 
-fn site(names: &[&str], certificates: &[&Issued]) -> TlsSite {
+pub(crate) fn site(names: &[&str], certificates: &[&Issued]) -> TlsSite {
     TlsSite {
         names: names.iter().map(|name| (*name).to_owned()).collect(),
         certificates: certificates
@@ -134,7 +134,7 @@ fn site(names: &[&str], certificates: &[&Issued]) -> TlsSite {
     }
 }
 
-fn tls_listener(
+pub(crate) fn tls_listener(
     sites: &[TlsSite],
     unknown: UnknownName,
     service: Arc<dyn ServiceFactory>,
@@ -183,9 +183,13 @@ fn described() -> Arc<dyn ServiceFactory> {
     })
 }
 
-type TlsClient = Client<StreamOwned<ClientConnection, TcpStream>>;
+pub(crate) type TlsClient = Client<StreamOwned<ClientConnection, TcpStream>>;
 
-fn connect_tls(address: SocketAddr, config: &ClientConfig, name: &str) -> io::Result<TlsClient> {
+pub(crate) fn connect_tls(
+    address: SocketAddr,
+    config: &ClientConfig,
+    name: &str,
+) -> io::Result<TlsClient> {
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let session = ClientConnection::new(Arc::new(config.clone()), name).unwrap();
     let mut stream = StreamOwned::new(session, connect(address)?);

@@ -263,6 +263,7 @@ fn tls_and_plain_http_behind_a_proxy_protocol_head() {
     let server = Server::run(plan(vec![Listener {
         address: local(),
         tls: Some(Arc::new(settings)),
+        http2: true,
         proxy_protocol_from: vec!["127.0.0.1".parse().unwrap()],
         service: peers,
     }]));

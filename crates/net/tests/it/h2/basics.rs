@@ -1,0 +1,539 @@
+//! Requests and their answers (RFC 9113 sections 3 and 8): what HTTP/1.1 gives, HTTP/2 gives too.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use apus_http::{Answer, Frame, Headers, Response, ServiceFactory, StatusCode};
+use apus_net::Limits;
+use bytes::Bytes;
+
+use super::client::{
+    self, FRAME, PREFACE, Peer, block, data, flag, head, kind, request, request_with, setting,
+    settings,
+};
+use super::{content, described, large, open, open_tls, open_with, with_tls};
+use crate::harness::{Server, collector, connect, ok, paths, ready_frames, service};
+use crate::tls::connect_tls;
+
+#[test]
+fn speaks_http_2_to_those_who_know_it_does_rfc_9113_section_3_3() {
+    let server = Server::start(paths());
+    let mut peer = open(&server);
+    let first = peer.read().unwrap();
+    assert_eq!((first.kind, first.stream), (kind::SETTINGS, 0));
+    assert!(!first.has(flag::ACK));
+    let answer = peer.fetch("/a");
+    assert_eq!((answer.status, answer.text().as_str()), (200, "/a"));
+    assert_eq!(answer.field("content-length"), Some("2"));
+    assert!(answer.field("date").is_some());
+    assert_eq!(peer.fetch("/b").text(), "/b");
+    let totals = server.totals();
+    assert_eq!((totals.requests, totals.bad_requests), (2, 0));
+}
+
+#[test]
+fn http_1_1_and_http_2_share_a_port() {
+    let server = Server::start(paths());
+    let mut two = open(&server);
+    let mut one = server.connect();
+    assert_eq!(two.fetch("/a").text(), "/a");
+    assert_eq!(one.get("/b").text(), "/b");
+    // What begins as the preface does may be HTTP/1.1.
+    for start in ["P", "PR", "PRI"] {
+        let mut other = server.connect();
+        other.send(start);
+        server.wait_for("the bytes", |totals| totals.bytes_in > 0);
+        other.send("X / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(other.read_response().text(), "/", "{start}");
+    }
+    assert_eq!(two.fetch("/c").text(), "/c");
+}
+
+#[test]
+fn alpn_picks_the_version_rfc_9113_section_3_2() {
+    let (authority, server) = with_tls(Limits::default(), paths());
+    let mut peer = open_tls(&authority, &server);
+    assert_eq!(peer.fetch("/two").text(), "/two");
+    for (offered, chosen) in [
+        (&[&b"http/1.1"[..]][..], Some(&b"http/1.1"[..])),
+        (&[b"h3", b"http/1.1"], Some(b"http/1.1")),
+        (&[], None),
+    ] {
+        let mut config = authority.client();
+        config.alpn_protocols = offered.iter().map(|name| name.to_vec()).collect();
+        let mut client = connect_tls(server.address(), &config, "example.com").unwrap();
+        assert_eq!(client.get("/one").text(), "/one");
+        assert_eq!(client.stream.conn.alpn_protocol(), chosen);
+    }
+    let mut config = authority.client();
+    config.alpn_protocols = vec![b"http/1.1".to_vec(), b"h2".to_vec()];
+    let client = connect_tls(server.address(), &config, "example.com").unwrap();
+    // The server's preference counts (RFC 7301 section 3.2).
+    assert_eq!(client.stream.conn.alpn_protocol(), Some(&b"h2"[..]));
+}
+
+#[test]
+fn frames_may_come_byte_by_byte() {
+    let server = Server::start(collector());
+    let mut peer = Peer::new(connect(server.address()).unwrap());
+    let post = head(1, &block(&request("POST", "/")), false);
+    let all = [
+        PREFACE,
+        &settings(&[(3, 7)]),
+        &post,
+        &data(1, "hello", true),
+    ]
+    .concat();
+    for byte in all {
+        peer.send([byte]);
+        std::thread::yield_now();
+    }
+    assert_eq!(peer.answer(1).text(), "hello");
+}
+
+#[test]
+fn everything_may_come_in_one_write() {
+    let server = Server::start(paths());
+    let mut peer = Peer::new(connect(server.address()).unwrap());
+    let requests = (0..50).flat_map(|index| client::get(index * 2 + 1, &format!("/{index}")));
+    peer.send([PREFACE, &settings(&[]), &requests.collect::<Vec<u8>>()].concat());
+    for index in 0..50 {
+        assert_eq!(peer.answer(index * 2 + 1).text(), format!("/{index}"));
+    }
+}
+
+/// Answers with the status that the path names and some content.
+fn statuses() -> Arc<dyn ServiceFactory> {
+    service(|request| {
+        let status = StatusCode::from_bytes(&request.path().as_bytes()[1..]).unwrap();
+        Response::text(status, "content").into()
+    })
+}
+
+#[test]
+fn answers_that_have_no_content_end_with_their_head() {
+    let server = Server::start(statuses());
+    let mut peer = open(&server);
+    for (method, path, length) in [
+        ("HEAD", "/200", Some("7")),
+        ("GET", "/204", None),
+        ("HEAD", "/404", Some("7")),
+    ] {
+        let stream = peer.request(&request(method, path), true);
+        let frame = loop {
+            let frame = peer.read().unwrap();
+            if frame.stream == stream {
+                break frame;
+            }
+        };
+        assert_eq!(frame.kind, kind::HEADERS);
+        assert!(frame.has(flag::END_STREAM), "{method} {path}");
+        let answer = peer.answer(stream);
+        assert_eq!(answer.status, path[1..].parse::<u16>().unwrap());
+        assert_eq!(answer.field("content-length"), length, "{method} {path}");
+    }
+    let stream = peer.request(&request("GET", "/304"), true);
+    assert!(peer.answer(stream).body.is_empty());
+    assert_eq!(peer.fetch("/500").text(), "content");
+}
+
+#[test]
+fn content_and_trailers_reach_the_service() {
+    let server = Server::start(collector());
+    let mut peer = open(&server);
+    let trailers = block(&[("x-sum", "7"), ("x-more", "8")]);
+    for length in [None, Some("11")] {
+        let length: Vec<_> = length
+            .map(|length| ("content-length", length))
+            .into_iter()
+            .collect();
+        let stream = peer.request(&request_with("POST", "/", &length), false);
+        peer.send(data(stream, "hello", false));
+        peer.send(data(stream, " world", false));
+        peer.send(head(stream, &trailers, true));
+        assert_eq!(peer.answer(stream).text(), "hello world[x-sum=7][x-more=8]");
+    }
+    // Without trailers, with an end of its own, and with no content at all.
+    let stream = peer.request(&request("POST", "/"), false);
+    peer.send(data(stream, "x", false));
+    peer.send(data(stream, "", true));
+    assert_eq!(peer.answer(stream).text(), "x");
+    let stream = peer.request(&request("POST", "/"), true);
+    assert_eq!(peer.answer(stream).text(), "");
+}
+
+#[test]
+fn padding_is_not_content_rfc_9113_section_6_1() {
+    let server = Server::start(collector());
+    let mut peer = open(&server);
+    let stream = peer.next_stream();
+    let mut payload = vec![20, 0, 0, 0, 0, 16];
+    payload.extend(block(&request("POST", "/")));
+    payload.extend([0; 20]);
+    let flags = flag::END_HEADERS | flag::PADDED | flag::PRIORITY;
+    peer.send(client::frame(kind::HEADERS, flags, stream, payload));
+    for (content, padding) in [("hello", 255), (" ", 0), ("", 30), ("world", 1)] {
+        let mut payload = vec![padding];
+        payload.extend_from_slice(content.as_bytes());
+        payload.extend(vec![0; usize::from(padding)]);
+        peer.send(client::frame(kind::DATA, flag::PADDED, stream, payload));
+    }
+    peer.send(data(stream, "", true));
+    assert_eq!(peer.answer(stream).text(), "hello world");
+}
+
+#[test]
+fn padding_counts_for_the_windows_and_is_given_back_rfc_9113_section_6_9_1() {
+    let server = Server::start(collector());
+    let mut peer = open(&server);
+    let stream = peer.request(&request("POST", "/"), false);
+    // Several times the windows at the beginning, most of it padding.
+    let payload = [&[255][..], &[b'x'; 100], &[0; 255]].concat();
+    let frame = client::frame(kind::DATA, flag::PADDED, stream, &payload);
+    for _ in 0..1000 {
+        peer.wait_for_window(stream, payload.len());
+        peer.send(&frame);
+        peer.spend(stream, payload.len());
+    }
+    peer.send(data(stream, "", true));
+    let answer = peer.answer(stream);
+    assert_eq!((answer.status, answer.body.len()), (200, 100_000));
+}
+
+#[test]
+fn padding_alone_is_given_back_too_rfc_9113_section_6_9_1() {
+    let server = Server::start(collector());
+    let mut peer = open(&server);
+    let stream = peer.request(&request("POST", "/"), false);
+    let payload = [&[255][..], &[0; 255]].concat();
+    let frame = client::frame(kind::DATA, flag::PADDED, stream, &payload);
+    for _ in 0..600 {
+        peer.wait_for_window(stream, payload.len());
+        peer.send(&frame);
+        peer.spend(stream, payload.len());
+    }
+    peer.upload(stream, b"content", true);
+    assert_eq!(peer.answer(stream).text(), "content");
+}
+
+#[test]
+fn answers_carry_trailers() {
+    let server = Server::start(service(|request| {
+        let mut trailers = Headers::new();
+        trailers.try_append("x-sum", "7").unwrap();
+        let mut frames = vec![Ok(Frame::Trailers(trailers))];
+        if request.path() != "/empty" {
+            frames.insert(0, Ok(Frame::Data(Bytes::from_static(b"content"))));
+        }
+        ok(ready_frames(None, frames)).into()
+    }));
+    let mut peer = open(&server);
+    for (path, expected) in [("/", "content"), ("/empty", "")] {
+        let answer = peer.fetch(path);
+        assert_eq!(answer.text(), expected);
+        assert_eq!(answer.trailers, [("x-sum".to_owned(), "7".to_owned())]);
+        assert_eq!(answer.field("transfer-encoding"), None);
+    }
+    let stream = peer.request(&request("HEAD", "/"), true);
+    let answer = peer.answer(stream);
+    assert!(answer.body.is_empty() && answer.trailers.is_empty());
+}
+
+#[test]
+fn echoes_content_while_it_still_comes() {
+    let server = Server::start(service(|mut request| ok(request.take_body()).into()));
+    let mut peer = open(&server);
+    let stream = peer.request(&request("POST", "/"), false);
+    for (part, so_far) in [("first", "first"), (" second", "first second")] {
+        peer.send(data(stream, part, false));
+        peer.until("the part", |peer| peer.so_far(stream).text() == so_far);
+    }
+    peer.send(head(stream, &block(&[("x-t", "1")]), true));
+    let answer = peer.answer(stream);
+    assert_eq!(answer.text(), "first second");
+    assert_eq!(answer.trailers, [("x-t".to_owned(), "1".to_owned())]);
+}
+
+#[test]
+fn asks_for_expected_content_when_it_is_read() {
+    let server = Server::start(service(|mut request| {
+        Answer::later(async move {
+            match request.path() {
+                "/read" => match crate::harness::collect(request.body_mut()).await {
+                    Ok(content) => ok(content),
+                    Err(error) => Response::text(StatusCode::BAD_REQUEST, error.to_string()),
+                },
+                _ => ok("unread"),
+            }
+        })
+    }));
+    let mut peer = open(&server);
+    let expecting = [("expect", "100-continue"), ("content-length", "5")];
+    let stream = peer.request(&request_with("POST", "/read", &expecting), false);
+    peer.until("the interim response", |peer| {
+        peer.so_far(stream).interim == [100]
+    });
+    assert_eq!(peer.so_far(stream).status, 0);
+    peer.send(data(stream, "hello", true));
+    assert_eq!(peer.answer(stream).text(), "hello");
+    // Who does not read does not ask.
+    let stream = peer.request(&request_with("POST", "/", &expecting), false);
+    let answer = peer.answer(stream);
+    assert_eq!(
+        (answer.text().as_str(), answer.interim.len()),
+        ("unread", 0)
+    );
+    // An expectation that nobody can meet (RFC 9110 section 10.1.1).
+    let stream = peer.request(&request_with("GET", "/", &[("expect", "wonders")]), true);
+    assert_eq!(peer.answer(stream).status, 417);
+    assert_eq!(peer.fetch("/").text(), "unread");
+}
+
+#[test]
+fn streams_are_answered_as_they_get_ready_not_as_they_came() {
+    let go = Arc::new(AtomicBool::new(false));
+    let waits = Arc::clone(&go);
+    let server = Server::start(service(move |request| {
+        let go = Arc::clone(&waits);
+        match request.path() {
+            "/wait" => Answer::later(async move {
+                while !go.load(Ordering::Relaxed) {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+                ok("waited")
+            }),
+            path => ok(path.to_owned()).into(),
+        }
+    }));
+    let mut peer = open(&server);
+    let waiting: Vec<u32> = (0..40).map(|_| peer.get("/wait")).collect();
+    let ready: Vec<u32> = (0..40)
+        .map(|index| peer.get(&format!("/{index}")))
+        .collect();
+    for (index, stream) in ready.into_iter().enumerate() {
+        assert_eq!(peer.answer(stream).text(), format!("/{index}"));
+    }
+    assert!(
+        waiting
+            .iter()
+            .all(|stream| peer.so_far(*stream).status == 0)
+    );
+    go.store(true, Ordering::Relaxed);
+    for stream in waiting {
+        assert_eq!(peer.answer(stream).text(), "waited");
+    }
+}
+
+#[test]
+fn a_service_cannot_tell_the_versions_apart() {
+    let server = Server::start(described());
+    let fields = [
+        ("accept", "text/html, */*;q=0.1"),
+        ("cookie", "a=1"),
+        ("user-agent", "test"),
+        ("x-empty", ""),
+        ("x-many", "1"),
+        ("x-many", "2"),
+        ("x-obs", "\u{e9}"),
+    ];
+    for (method, path) in [
+        ("GET", "/a/b?c=d&e"),
+        ("OPTIONS", "*"),
+        ("DELETE", "/%20%2f"),
+    ] {
+        let mut one = server.connect();
+        let lines: String = fields
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .collect();
+        one.send(format!(
+            "{method} {path} HTTP/1.1\r\nHost: a\r\n{lines}\r\n"
+        ));
+        let expected = one.read_response();
+        assert_eq!(expected.status, 200);
+        assert!(expected.text().contains("host: a\n"), "{}", expected.text());
+
+        let mut two = open(&server);
+        let stream = two.request(&request_with(method, path, &fields), true);
+        let answer = two.answer(stream);
+        assert_eq!(answer.text(), expected.text());
+        for name in ["content-type", "content-length"] {
+            assert_eq!(answer.field(name), expected.field(name), "{name}");
+        }
+    }
+}
+
+#[test]
+fn cookies_that_came_apart_are_joined_rfc_9113_section_8_2_3() {
+    let server = Server::start(described());
+    let mut peer = open(&server);
+    let cookies = [
+        ("cookie", "a=1"),
+        ("x", "y"),
+        ("cookie", "b=2; c=3"),
+        ("cookie", "d=4"),
+    ];
+    let stream = peer.request(&request_with("GET", "/", &cookies), true);
+    assert_eq!(
+        peer.answer(stream).text(),
+        "GET a /\ncookie: a=1; b=2; c=3; d=4\nhost: a\nx: y\n"
+    );
+}
+
+#[test]
+fn the_authority_becomes_the_host_rfc_9113_section_8_3_1() {
+    let server = Server::start(described());
+    let mut peer = open(&server);
+    let with = |fields: &[(&'static str, &'static str)]| {
+        let mut all = vec![(":method", "GET"), (":scheme", "http"), (":path", "/")];
+        all.extend_from_slice(fields);
+        all
+    };
+    for fields in [
+        &[(":authority", "b.example:8080")][..],
+        &[("host", "b.example:8080")],
+        &[(":authority", "b.example:8080"), ("host", "b.example:8080")],
+    ] {
+        let stream = peer.request(&with(fields), true);
+        assert_eq!(
+            peer.answer(stream).text(),
+            "GET b.example:8080 /\nhost: b.example:8080\n"
+        );
+    }
+}
+
+#[test]
+fn limits_are_answered_with_a_status() {
+    let server = Server::start(paths());
+    let mut peer = open(&server);
+    let long = format!("/{}", "a".repeat(8 * 1024));
+    let stream = peer.request(&request("GET", &long), true);
+    assert_eq!(peer.answer(stream).status, 414);
+
+    let names: Vec<String> = (0..101).map(|index| format!("x-{index}")).collect();
+    let many: Vec<_> = names.iter().map(|name| (name.as_str(), "y")).collect();
+    let stream = peer.request(&request_with("GET", "/", &many), true);
+    assert_eq!(peer.answer(stream).status, 431);
+
+    let value = "x".repeat(33 * 1024);
+    let stream = peer.request(&request_with("GET", "/", &[("x", &value)]), true);
+    assert_eq!(peer.answer(stream).status, 431);
+
+    // The content that comes with it is thrown away, and the connection goes on.
+    let stream = peer.request(&request_with("POST", "/", &[("x", &value)]), false);
+    peer.send(data(stream, content(30_000), true));
+    assert_eq!(peer.answer(stream).status, 431);
+    assert_eq!(peer.fetch("/well").text(), "/well");
+    let totals = server.totals();
+    assert_eq!((totals.requests, totals.bad_requests), (1, 4));
+
+    // Just below them all is well.
+    let longest = format!("/{}", "a".repeat(8 * 1024 - 1));
+    assert_eq!(peer.fetch(&longest).status, 200);
+    let value = "x".repeat(30 * 1024);
+    let stream = peer.request(&request_with("GET", "/", &[("x", &value)]), true);
+    assert_eq!(peer.answer(stream).status, 200);
+}
+
+#[test]
+fn fields_of_http_1_connections_are_left_out_of_answers_rfc_9113_section_8_2_2() {
+    let server = Server::start(service(|_| {
+        let mut response = ok("content");
+        for (name, value) in [
+            ("connection", "close, x-hop"),
+            ("keep-alive", "timeout=5"),
+            ("proxy-connection", "close"),
+            ("upgrade", "h2c"),
+            ("x-kept", "yes"),
+        ] {
+            response.headers_mut().try_append(name, value).unwrap();
+        }
+        response.into()
+    }));
+    let mut peer = open(&server);
+    for _ in 0..2 {
+        let answer = peer.fetch("/");
+        assert_eq!((answer.status, answer.field("x-kept")), (200, Some("yes")));
+        for name in ["connection", "keep-alive", "proxy-connection", "upgrade"] {
+            assert_eq!(answer.field(name), None, "{name}");
+        }
+    }
+}
+
+#[test]
+fn long_heads_of_answers_are_continued_rfc_9113_section_6_10() {
+    let value = "v".repeat(4000);
+    let expected = value.clone();
+    let server = Server::start(service(move |_| {
+        let mut response = ok("content");
+        for index in 0..20 {
+            let name = format!("x-{index}");
+            response.headers_mut().try_append(&name, &value).unwrap();
+        }
+        response.into()
+    }));
+    let mut peer = open(&server);
+    let first = peer.get("/");
+    let second = peer.get("/");
+    for stream in [first, second] {
+        let answer = peer.answer(stream);
+        assert_eq!(answer.text(), "content");
+        for index in 0..20 {
+            let value = answer.field(&format!("x-{index}"));
+            assert!(value == Some(expected.as_str()), "{index}");
+        }
+    }
+}
+
+#[test]
+fn a_client_sets_the_size_of_the_table_rfc_7541_section_4_2() {
+    let server = Server::start(described());
+    for size in [0, 100, 4096, 1 << 20] {
+        let mut peer = open_with(&server, &[(setting::HEADER_TABLE_SIZE, size)]);
+        peer.limit_table(size as usize);
+        for _ in 0..3 {
+            let answer = peer.fetch("/");
+            assert_eq!((answer.status, answer.body.len()), (200, 16));
+        }
+    }
+}
+
+#[test]
+fn frames_are_no_larger_than_the_client_allows_rfc_9113_section_4_2() {
+    let server = Server::start(large(1 << 20));
+    for size in [None, Some(FRAME as u32), Some(20_000), Some(16_777_215)] {
+        let size: Vec<_> = size
+            .map(|size| (setting::MAX_FRAME_SIZE, size))
+            .into_iter()
+            .collect();
+        let most = size.first().map_or(FRAME, |(_, size)| *size as usize);
+        let mut peer = open_with(&server, &size);
+        let stream = peer.get("/");
+        while !peer.so_far(stream).ended {
+            let frame = peer.read().unwrap();
+            assert!(frame.payload.len() <= most, "{}", frame.payload.len());
+        }
+        assert!(peer.answer(stream).body == content(1 << 20));
+    }
+}
+
+#[test]
+fn a_trailer_section_has_the_limits_of_a_head() {
+    let server = Server::start(collector());
+    let mut peer = open(&server);
+    let names: Vec<String> = (0..101).map(|index| format!("x-{index}")).collect();
+    let many: Vec<_> = names.iter().map(|name| (name.as_str(), "y")).collect();
+    let stream = peer.request(&request("POST", "/"), false);
+    peer.send(data(stream, "content", false));
+    peer.send(head(stream, &block(&many), true));
+    peer.until("an answer or a reset", |peer| {
+        let answer = peer.so_far(stream);
+        answer.ended || answer.reset.is_some()
+    });
+    let answer = peer.so_far(stream);
+    assert!(answer.reset.is_some() || answer.status >= 400, "{answer:?}");
+    let stream = peer.request(&request("POST", "/"), false);
+    peer.send(data(stream, "well", true));
+    assert_eq!(peer.answer(stream).text(), "well");
+}

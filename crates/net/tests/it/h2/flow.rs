@@ -1,0 +1,428 @@
+//! Flow control (RFC 9113 section 5.2): windows are honoured to the byte, what a service does not
+//! read the client keeps, and large content gets through whole.
+
+use std::fs::File;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use apus_http::{Answer, Body, FileRange, Response, ServiceFactory, StatusCode};
+use apus_net::Limits;
+
+use super::client::{
+    FRAME, Peer, WINDOW, block, code, data, head, request, reset, setting, settings, window_update,
+};
+use super::{content, large, open, open_narrow, open_tls, open_with, with_tls};
+use crate::harness::{Server, collect, collector, ok, service};
+
+/// Tells how much the client got of a stream, once the server has sent all that it may.
+fn got(peer: &mut Peer<std::net::TcpStream>, stream: u32) -> usize {
+    peer.fence();
+    peer.so_far(stream).body.len()
+}
+
+#[test]
+fn a_stream_gets_as_much_as_its_window_holds_rfc_9113_section_6_9_1() {
+    let server = Server::start(large(100_000));
+    let mut peer = open_with(&server, &[(setting::INITIAL_WINDOW_SIZE, 1000)]);
+    peer.opens_windows = false;
+    let stream = peer.get("/");
+    assert_eq!(got(&mut peer, stream), 1000);
+    let mut so_far = 1000;
+    for more in [1, 17, 5000, 16_384, 16_385] {
+        peer.send(window_update(stream, more));
+        so_far += more as usize;
+        assert_eq!(got(&mut peer, stream), so_far);
+    }
+    // Another stream has a window of its own.
+    let other = peer.get("/");
+    assert_eq!(got(&mut peer, other), 1000);
+    peer.send(window_update(stream, 1 << 20));
+    // What is left of the connection's window.
+    assert_eq!(got(&mut peer, stream), WINDOW - 1000);
+    peer.send(window_update(0, 1 << 20));
+    assert!(peer.answer(stream).body == content(100_000));
+    assert_eq!(got(&mut peer, other), 1000);
+}
+
+#[test]
+fn all_streams_share_the_window_of_the_connection_rfc_9113_section_6_9_1() {
+    let server = Server::start(large(100_000));
+    let mut peer = open_with(&server, &[(setting::INITIAL_WINDOW_SIZE, 1 << 20)]);
+    peer.opens_windows = false;
+    let streams: Vec<u32> = (0..5).map(|_| peer.get("/")).collect();
+    let all = |peer: &mut Peer<_>| -> usize {
+        streams
+            .iter()
+            .map(|stream| peer.so_far(*stream).body.len())
+            .sum()
+    };
+    peer.fence();
+    assert_eq!(all(&mut peer), WINDOW);
+    let mut so_far = WINDOW;
+    for more in [1, 1000, 16_384, 40_000] {
+        peer.send(window_update(0, more));
+        so_far += more as usize;
+        peer.fence();
+        assert_eq!(all(&mut peer), so_far);
+    }
+    peer.send(window_update(0, 1 << 20));
+    for stream in streams {
+        assert!(peer.answer(stream).body == content(100_000));
+    }
+}
+
+#[test]
+fn settings_move_the_windows_of_open_streams_below_zero_too_rfc_9113_section_6_9_2() {
+    let initial = |size| settings(&[(setting::INITIAL_WINDOW_SIZE, size)]);
+    let server = Server::start(large(40_000));
+    let mut peer = open_with(&server, &[(setting::INITIAL_WINDOW_SIZE, 1000)]);
+    peer.opens_windows = false;
+    let stream = peer.get("/");
+    assert_eq!(got(&mut peer, stream), 1000);
+    peer.send(initial(0));
+    // The window is at -1000 now.
+    peer.send(window_update(stream, 1000));
+    assert_eq!(got(&mut peer, stream), 1000);
+    peer.send(window_update(stream, 1));
+    assert_eq!(got(&mut peer, stream), 1001);
+    peer.send(initial(500));
+    assert_eq!(got(&mut peer, stream), 1501);
+    peer.send(initial(400));
+    peer.send(initial(600));
+    assert_eq!(got(&mut peer, stream), 1601);
+    // A stream that is opened now begins with what is in force now.
+    let other = peer.get("/");
+    assert_eq!(got(&mut peer, other), 600);
+    peer.send(initial(1 << 20));
+    // What is left of the connection's window they share.
+    let all = got(&mut peer, stream) + got(&mut peer, other);
+    assert_eq!(all, WINDOW);
+    peer.send(window_update(0, 1 << 20));
+    for stream in [stream, other] {
+        assert!(peer.answer(stream).body == content(40_000));
+    }
+}
+
+#[test]
+fn a_client_may_begin_with_no_window_at_all() {
+    let server = Server::start(large(10_000));
+    let mut peer = open_with(&server, &[(setting::INITIAL_WINDOW_SIZE, 0)]);
+    let streams: Vec<u32> = (0..10).map(|_| peer.get("/")).collect();
+    for stream in &streams {
+        assert_eq!(peer.head(*stream).field("content-length"), Some("10000"));
+        assert_eq!(got(&mut peer, *stream), 0);
+    }
+    // Content that has no bytes needs no window.
+    let stream = peer.request(&request("HEAD", "/"), true);
+    assert_eq!(peer.answer(stream).status, 200);
+    peer.send(settings(&[(setting::INITIAL_WINDOW_SIZE, 10_000)]));
+    for stream in streams {
+        assert!(peer.answer(stream).body == content(10_000));
+    }
+}
+
+#[test]
+fn takes_content_that_is_larger_than_its_windows() {
+    let sent = content(10_000_000);
+    let server = Server::start(collector());
+    let mut peer = open(&server);
+    let (authority, tls_server) = with_tls(Limits::default(), collector());
+    let mut tls_peer = open_tls(&authority, &tls_server);
+    for _ in 0..2 {
+        let stream = peer.request(&request("POST", "/"), false);
+        peer.upload(stream, &sent, true);
+        assert!(peer.answer(stream).body == sent);
+        let stream = tls_peer.request(&request("POST", "/"), false);
+        tls_peer.upload(stream, &sent, true);
+        assert!(tls_peer.answer(stream).body == sent);
+    }
+    assert_eq!(peer.fetch("/").status, 200);
+}
+
+#[test]
+fn echoes_large_content_both_ways_at_once() {
+    let server = Server::start(service(|mut request| ok(request.take_body()).into()));
+    let mut peer = open(&server);
+    let sent = content(3_000_000);
+    let streams: Vec<u32> = (0..3)
+        .map(|_| peer.request(&request("POST", "/"), false))
+        .collect();
+    for (index, part) in sent.chunks(10_000).enumerate() {
+        let is_last = (index + 1) * 10_000 >= sent.len();
+        for stream in &streams {
+            peer.upload(*stream, part, is_last);
+        }
+    }
+    for stream in streams {
+        assert!(peer.answer(stream).body == sent);
+    }
+}
+
+/// Reads the content once the flag is up.
+fn late_reader(go: &Arc<AtomicBool>) -> Arc<dyn ServiceFactory> {
+    let go = Arc::clone(go);
+    service(move |mut request| {
+        let go = Arc::clone(&go);
+        Answer::later(async move {
+            while !go.load(Ordering::Relaxed) {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            match collect(request.body_mut()).await {
+                Ok(content) => ok(content.len().to_string()),
+                Err(error) => Response::text(StatusCode::BAD_REQUEST, error.to_string()),
+            }
+        })
+    })
+}
+
+#[test]
+fn what_a_service_does_not_read_the_client_keeps() {
+    let go = Arc::new(AtomicBool::new(false));
+    let server = Server::start(late_reader(&go));
+    let mut peer = open(&server);
+    peer.fence();
+    let stream = peer.request(&request("POST", "/"), false);
+    let window = usize::try_from(peer.window_of(stream)).unwrap();
+    peer.upload(stream, &vec![b'x'; window], false);
+    for _ in 0..5 {
+        peer.fence();
+        assert_eq!(peer.window_of(stream), 0, "a window was opened for nobody");
+    }
+    go.store(true, Ordering::Relaxed);
+    peer.upload(stream, &vec![b'x'; 10 * window], true);
+    assert_eq!(peer.answer(stream).text(), (11 * window).to_string());
+}
+
+#[test]
+fn what_many_services_do_not_read_is_bounded_together() {
+    let go = Arc::new(AtomicBool::new(false));
+    let server = Server::start(late_reader(&go));
+    let mut peer = open(&server);
+    peer.fence();
+    let window = peer.window();
+    assert!((1..=1 << 20).contains(&window), "{window}");
+    let mut streams = Vec::new();
+    while peer.window() > 0 {
+        let stream = peer.request(&request("POST", "/"), false);
+        let part = peer.window().min(10_000);
+        peer.upload(stream, &vec![b'x'; part as usize], false);
+        streams.push((stream, part));
+    }
+    for _ in 0..5 {
+        peer.fence();
+        assert_eq!(peer.window(), 0, "a window was opened for nobody");
+    }
+    go.store(true, Ordering::Relaxed);
+    for (stream, part) in streams {
+        peer.upload(stream, b"end", true);
+        assert_eq!(peer.answer(stream).text(), (part + 3).to_string());
+    }
+}
+
+#[test]
+fn windows_grow_for_a_fast_reader_up_to_a_bound() {
+    let server = Server::start(service(|mut request| {
+        Answer::later(async move {
+            let mut length = 0;
+            while let Some(frame) = request.body_mut().frame().await {
+                if let Ok(apus_http::Frame::Data(bytes)) = frame {
+                    length += bytes.len();
+                }
+            }
+            ok(length.to_string())
+        })
+    }));
+    let mut peer = open(&server);
+    peer.fence();
+    let first = peer.window();
+    let stream = peer.request(&request("POST", "/"), false);
+    let block = vec![b'x'; 1 << 20];
+    let (mut largest, mut largest_of_stream) = (first, peer.window_of(stream));
+    for _ in 0..60 {
+        peer.upload(stream, &block, false);
+        peer.fence();
+        largest = largest.max(peer.window());
+        largest_of_stream = largest_of_stream.max(peer.window_of(stream));
+    }
+    peer.upload(stream, b"", true);
+    assert_eq!(peer.answer(stream).text(), (60 << 20).to_string());
+    assert!(largest > first && largest_of_stream > 4 * WINDOW as i64);
+    assert!(largest <= 32 << 20, "{largest}");
+}
+
+#[test]
+fn windows_stay_as_they_are_for_a_reader_that_is_slower_than_its_client() {
+    let server = Server::start(service(|mut request| {
+        Answer::later(async move {
+            let mut length = 0;
+            while let Some(frame) = request.body_mut().frame().await {
+                if let Ok(apus_http::Frame::Data(bytes)) = frame {
+                    length += bytes.len();
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            ok(length.to_string())
+        })
+    }));
+    let mut peer = open(&server);
+    peer.fence();
+    let first = peer.window();
+    let stream = peer.request(&request("POST", "/"), false);
+    peer.upload(stream, &vec![b'x'; 2 << 20], true);
+    assert_eq!(peer.answer(stream).text(), (2 << 20).to_string());
+    peer.fence();
+    assert!(
+        peer.window() <= 4 * first,
+        "{} after {first}",
+        peer.window()
+    );
+}
+
+/// Uploads a window's content to a stream and gives it up, again and again: what nobody will read any
+/// more is given back.
+fn assert_no_window_is_lost(give_up: impl Fn(&mut Peer<std::net::TcpStream>, u32)) {
+    let server = Server::start(service(|request| match request.path() {
+        "/wait" => Answer::later(std::future::pending()),
+        path => ok(path.to_owned()).into(),
+    }));
+    let mut peer = open(&server);
+    peer.fence();
+    let window = peer.window();
+    for _ in 0..40 {
+        let stream = peer.next_stream();
+        give_up(&mut peer, stream);
+    }
+    peer.fence();
+    assert_eq!(peer.goaways, []);
+    // Some may be told later, in one frame.
+    assert!(peer.window() >= window / 2, "{} of {window}", peer.window());
+}
+
+#[test]
+fn unread_content_of_a_stream_that_the_client_resets_is_given_back_rfc_9113_section_6_9() {
+    assert_no_window_is_lost(|peer, stream| {
+        peer.send(head(stream, &block(&request("POST", "/wait")), false));
+        peer.upload(stream, &[b'x'; 50_000], false);
+        peer.send(reset(stream, code::CANCEL));
+    });
+}
+
+#[test]
+fn content_of_a_request_that_was_answered_without_it_is_given_back() {
+    assert_no_window_is_lost(|peer, stream| {
+        peer.send(head(stream, &block(&request("POST", "/early")), false));
+        peer.upload(stream, &[b'x'; 50_000], false);
+        assert_eq!(peer.head(stream).status, 200);
+    });
+}
+
+#[test]
+fn content_of_a_refused_request_is_given_back() {
+    let long = format!("/{}", "a".repeat(9000));
+    assert_no_window_is_lost(|peer, stream| {
+        peer.send(head(stream, &block(&request("POST", &long)), false));
+        peer.upload(stream, &[b'x'; 50_000], false);
+        assert_eq!(peer.head(stream).status, 414);
+    });
+}
+
+#[test]
+fn content_on_its_way_to_a_stream_that_was_reset_is_given_back() {
+    assert_no_window_is_lost(|peer, stream| {
+        // The server resets it for its name, and the content follows in the same write.
+        let bad = block(&[&request("POST", "/")[..], &[("X", "y")]].concat());
+        let content = vec![b'x'; 3 * FRAME];
+        peer.wait_for_window(stream, 3 * FRAME);
+        peer.send([head(stream, &bad, false), data(stream, &content, true)].concat());
+        peer.spend(stream, 3 * FRAME);
+        assert_eq!(peer.reset_of(stream), code::PROTOCOL_ERROR);
+    });
+}
+
+/// Answers with the part of a file that the path names.
+fn file(whole: &[u8]) -> Arc<dyn ServiceFactory> {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(whole).unwrap();
+    let shared: Arc<File> = Arc::new(file);
+    service(move |request| {
+        let (offset, len) = request.path()[1..].split_once('-').unwrap();
+        let range = FileRange {
+            file: Arc::clone(&shared),
+            offset: offset.parse().unwrap(),
+            len: len.parse().unwrap(),
+        };
+        Response::new(StatusCode::OK)
+            .with_body(Body::File(range))
+            .into()
+    })
+}
+
+const RANGES: [(usize, usize); 9] = [
+    (0, 0),
+    (0, 1),
+    (0, FRAME - 1),
+    (0, FRAME),
+    (0, FRAME + 1),
+    (12_345, 200_000),
+    (0, 512 * 1024),
+    (1, 512 * 1024 + 1),
+    (0, 5_000_000),
+];
+
+#[test]
+fn sends_files_byte_by_byte() {
+    let whole = content(5_000_000);
+    let server = Server::start(file(&whole));
+    let mut peer = open(&server);
+    let (authority, tls_server) = with_tls(Limits::default(), file(&whole));
+    let mut tls_peer = open_tls(&authority, &tls_server);
+    for (offset, len) in RANGES {
+        let path = format!("/{offset}-{len}");
+        let part = &whole[offset..offset + len];
+        assert!(peer.fetch(&path).body == part, "{path}");
+        assert!(tls_peer.fetch(&path).body == part, "{path} over TLS");
+    }
+    // All at once.
+    let streams: Vec<u32> = RANGES
+        .iter()
+        .map(|(offset, len)| tls_peer.get(&format!("/{offset}-{len}")))
+        .collect();
+    for (stream, (offset, len)) in streams.into_iter().zip(RANGES) {
+        assert!(
+            tls_peer.answer(stream).body == whole[offset..offset + len],
+            "{offset}-{len}"
+        );
+    }
+}
+
+#[test]
+fn a_reader_whose_socket_is_always_full_gets_everything() {
+    let whole = content(2_000_000);
+    let server = Server::start(file(&whole));
+    let mut peer = open_narrow(&server, &[(setting::INITIAL_WINDOW_SIZE, 1 << 24)]);
+    peer.send(window_update(0, 1 << 24));
+    let streams = [
+        peer.get("/0-2000000"),
+        peer.get("/7-1500000"),
+        peer.get("/0-5"),
+    ];
+    for (stream, part) in streams
+        .iter()
+        .zip([&whole[..], &whole[7..1_500_007], &whole[..5]])
+    {
+        assert!(peer.answer(*stream).body == part);
+    }
+}
+
+#[test]
+fn small_windows_that_are_opened_again_and_again_carry_everything() {
+    let whole = content(500_000);
+    let server = Server::start(file(&whole));
+    let mut peer = open_with(&server, &[(setting::INITIAL_WINDOW_SIZE, 2000)]);
+    let streams = [peer.get("/0-500000"), peer.get("/1-400000")];
+    assert!(peer.answer(streams[0]).body == whole);
+    assert!(peer.answer(streams[1]).body == whole[1..400_001]);
+    assert_eq!(peer.goaways, []);
+}

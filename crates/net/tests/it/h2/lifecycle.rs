@@ -1,0 +1,613 @@
+//! How connections and streams end (RFC 9113 sections 5.4 and 6.8): in order, by a fault of the
+//! service, by the client's will.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::task::Poll;
+use std::thread;
+use std::time::Duration;
+
+use apus_http::{Answer, Body, Frame, Outcome, Response, ServiceFactory, StatusCode};
+use apus_net::{Limits, Plan};
+use bytes::Bytes;
+
+use super::client::{
+    Peer, block, code, data, flag, frame, get, head, is_end, kind, request, request_with, reset,
+    setting, window_update,
+};
+use super::{content, open, open_tls, open_with, with_tls};
+use crate::harness::{
+    PATIENCE, Server, collect, connect, eventually, frames, listener, local, ok, paths, plan,
+    ready_frames, service, tcp,
+};
+
+/// No stream has a higher identifier.
+const LAST: u32 = 0x7fff_ffff;
+
+/// Answers `/wait` once the flag is up, the rest at once.
+fn waiting(go: &Arc<AtomicBool>) -> Arc<dyn ServiceFactory> {
+    let go = Arc::clone(go);
+    service(move |request| {
+        let go = Arc::clone(&go);
+        match request.path() {
+            "/wait" => Answer::later(async move {
+                while !go.load(Ordering::Relaxed) {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+                ok("finished")
+            }),
+            path => ok(path.to_owned()).into(),
+        }
+    })
+}
+
+/// Reads until the server has said that it goes away, and checks that it does it in two steps; what the
+/// client sends between them is still taken.
+fn goes_away_in_two_steps(peer: &mut Peer<std::net::TcpStream>) {
+    peer.acknowledges = false;
+    peer.until("the first GOAWAY", |peer| !peer.goaways.is_empty());
+    assert_eq!(peer.goaways, [(LAST, code::NO_ERROR)]);
+    let ping = loop {
+        let frame = peer.read().unwrap();
+        if frame.kind == kind::PING && !frame.has(flag::ACK) {
+            break frame;
+        }
+    };
+    // It was on its way when the server said so.
+    assert_eq!(peer.fetch("/late").text(), "/late");
+    let last = peer.next_stream() - 2;
+    assert_eq!(peer.goaways.len(), 1);
+    peer.send(frame(kind::PING, flag::ACK, 0, ping.payload));
+    peer.until("the second GOAWAY", |peer| peer.goaways.len() == 2);
+    assert_eq!(peer.goaways[1], (last, code::NO_ERROR));
+    peer.acknowledges = true;
+}
+
+#[test]
+fn a_stop_goes_away_in_two_steps_and_finishes_what_is_open_rfc_9113_section_6_8() {
+    let go = Arc::new(AtomicBool::new(false));
+    let server = Server::start(waiting(&go));
+    let address = server.address();
+    let mut peer = open(&server);
+    let open_one = peer.get("/wait");
+    server.wait_for("the request", |totals| totals.requests == 1);
+    thread::scope(|scope| {
+        let stopping = scope.spawn(|| server.stop(PATIENCE));
+        eventually("the port to be closed", || connect(address).is_err());
+        goes_away_in_two_steps(&mut peer);
+        // One that comes after that may be tried elsewhere.
+        let after = peer.get("/after");
+        assert_eq!(peer.reset_of(after), code::REFUSED_STREAM);
+        assert!(!stopping.is_finished());
+        go.store(true, Ordering::Relaxed);
+        assert_eq!(peer.answer(open_one).text(), "finished");
+        peer.assert_ended();
+        stopping.join().unwrap();
+    });
+    let totals = server.totals();
+    assert_eq!((totals.connections, totals.requests), (0, 2));
+}
+
+#[test]
+fn a_stop_ends_idle_connections_at_once() {
+    let (authority, server) = with_tls(Limits::default(), paths());
+    let mut peers: Vec<_> = (0..10).map(|_| open_tls(&authority, &server)).collect();
+    for peer in &mut peers {
+        assert_eq!(peer.fetch("/a").text(), "/a");
+    }
+    let start = std::time::Instant::now();
+    thread::scope(|scope| {
+        scope.spawn(|| server.stop(PATIENCE));
+        // Each answers the PING, which a client does that is there.
+        for peer in &mut peers {
+            peer.assert_ended();
+        }
+    });
+    assert!(start.elapsed() < PATIENCE / 2);
+}
+
+#[test]
+fn a_stop_does_not_wait_for_ever_for_a_client_that_answers_nothing() {
+    let server = Server::start(paths());
+    let mut peer = open(&server);
+    peer.acknowledges = false;
+    assert_eq!(peer.fetch("/a").text(), "/a");
+    let start = std::time::Instant::now();
+    server.stop(Duration::from_secs(1));
+    assert!(start.elapsed() < PATIENCE / 2);
+    peer.assert_ended();
+}
+
+#[test]
+fn a_removed_listener_lets_its_connections_end_in_order() {
+    let go = Arc::new(AtomicBool::new(false));
+    let server = Server::start(waiting(&go));
+    let mut peer = open(&server);
+    let open_one = peer.get("/wait");
+    server.wait_for("the request", |totals| totals.requests == 1);
+    let new = plan(vec![listener(tcp("127.0.0.2:0"), paths())]);
+    server.engine.reload(new).unwrap();
+    goes_away_in_two_steps(&mut peer);
+    go.store(true, Ordering::Relaxed);
+    assert_eq!(peer.answer(open_one).text(), "finished");
+    peer.assert_ended();
+}
+
+#[test]
+fn a_reload_leaves_connections_and_open_requests_alone() {
+    let go = Arc::new(AtomicBool::new(false));
+    let server = Server::start(waiting(&go));
+    let mut peer = open(&server);
+    let open_one = peer.get("/wait");
+    server.wait_for("the request", |totals| totals.requests == 1);
+    let new = service(|_| ok("the new plan").into());
+    server
+        .engine
+        .reload(plan(vec![listener(local(), new)]))
+        .unwrap();
+    assert_eq!(peer.fetch("/a").text(), "the new plan");
+    go.store(true, Ordering::Relaxed);
+    assert_eq!(peer.answer(open_one).text(), "finished");
+    assert_eq!(peer.goaways, []);
+    assert_eq!(server.totals().accepted, 1);
+}
+
+#[test]
+fn a_connection_meets_the_limits_of_the_new_plan() {
+    let server = Server::start(paths());
+    let mut peer = open(&server);
+    assert_eq!(peer.fetch("/a").text(), "/a");
+    let limits = Limits {
+        h2_requests_per_connection: 3,
+        ..Limits::default()
+    };
+    let new = Plan {
+        limits,
+        ..plan(vec![listener(local(), paths())])
+    };
+    server.engine.reload(new).unwrap();
+    for _ in 0..2 {
+        assert_eq!(peer.fetch("/b").text(), "/b");
+    }
+    peer.assert_ended();
+}
+
+#[test]
+fn a_connection_ends_in_order_after_its_last_request() {
+    let limits = Limits {
+        h2_requests_per_connection: 10,
+        ..Limits::default()
+    };
+    let server = Server::with_limits(limits, paths());
+    let mut peer = open(&server);
+    for number in 1..10 {
+        assert_eq!(
+            peer.fetch(&format!("/{number}")).text(),
+            format!("/{number}")
+        );
+        assert_eq!(peer.goaways, []);
+    }
+    let last = peer.get("/last");
+    goes_away_in_two_steps(&mut peer);
+    assert_eq!(peer.answer(last).text(), "/last");
+    peer.assert_ended();
+    // No request is lost where all come at once.
+    let mut peer = open(&server);
+    let streams: Vec<u32> = (0..30).map(|_| peer.get("/many")).collect();
+    let mut answered = 0;
+    for stream in streams {
+        peer.until("an answer or a refusal", |peer| {
+            let answer = peer.so_far(stream);
+            answer.ended || answer.reset.is_some()
+        });
+        match peer.so_far(stream).reset {
+            None => answered += 1,
+            Some(code) => assert_eq!(code, code::REFUSED_STREAM),
+        }
+    }
+    assert!(answered >= 10, "{answered}");
+    peer.assert_ended();
+}
+
+const SHORT: Duration = Duration::from_millis(500);
+
+#[test]
+fn idle_connections_end_in_order() {
+    let limits = Limits {
+        idle_timeout: SHORT,
+        ..Limits::default()
+    };
+    let server = Server::with_limits(limits, paths());
+    let mut peer = open(&server);
+    assert_eq!(peer.fetch("/a").text(), "/a");
+    peer.assert_ended();
+    // One that asks for nothing at all.
+    open(&server).assert_ended();
+    assert_eq!(server.totals().timeouts, 0);
+}
+
+#[test]
+fn a_connection_with_an_open_request_is_not_idle() {
+    let limits = Limits {
+        idle_timeout: SHORT,
+        head_timeout: SHORT,
+        body_timeout: SHORT,
+        send_timeout: SHORT,
+        h2_ping_interval: SHORT,
+        ..Limits::default()
+    };
+    let server = Server::with_limits(
+        limits,
+        service(|_| {
+            Answer::later(async {
+                tokio::time::sleep(4 * SHORT).await;
+                ok("thought")
+            })
+        }),
+    );
+    let mut peer = open(&server);
+    assert_eq!(peer.fetch("/").text(), "thought");
+}
+
+#[test]
+fn a_client_that_is_gone_without_a_word_is_found_out_by_a_ping() {
+    let limits = Limits {
+        h2_ping_interval: SHORT,
+        ..Limits::default()
+    };
+    let server = Server::with_limits(limits, service(|_| Answer::later(std::future::pending())));
+    let (mut here, mut gone) = (open(&server), open(&server));
+    gone.acknowledges = false;
+    for peer in [&mut here, &mut gone] {
+        peer.get("/");
+    }
+    // Who answers stays.
+    let mut pings = 0;
+    while pings < 4 {
+        let frame = here.read().unwrap();
+        pings += usize::from(frame.kind == kind::PING);
+    }
+    let end = loop {
+        match gone.read() {
+            Ok(frame) => assert!(frame.kind != kind::HEADERS),
+            Err(error) => break error,
+        }
+    };
+    assert!(is_end(&end), "{end}");
+    server.wait_for("the end", |totals| totals.connections == 1);
+    assert_eq!(server.totals().timeouts, 1);
+    here.fence();
+}
+
+/// Tells when it is dropped.
+struct Guard(mpsc::Sender<()>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = self.0.send(());
+    }
+}
+
+#[test]
+fn an_answer_that_nobody_waits_for_is_dropped() {
+    let (sender, dropped) = mpsc::channel();
+    let server = Server::start(service(move |request| {
+        if request.path() != "/wait" {
+            return ok(request.path().to_owned()).into();
+        }
+        let guard = Guard(sender.clone());
+        Answer::later(async move {
+            let _guard = guard;
+            std::future::pending().await
+        })
+    }));
+    let mut peer = open(&server);
+    let streams = [peer.get("/wait"), peer.get("/wait"), peer.get("/wait")];
+    peer.fence();
+    assert!(dropped.try_recv().is_err());
+    peer.send(reset(streams[1], code::CANCEL));
+    dropped.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(peer.fetch("/a").text(), "/a");
+    assert!(dropped.try_recv().is_err());
+    drop(peer);
+    for _ in 0..2 {
+        dropped.recv_timeout(PATIENCE).unwrap();
+    }
+}
+
+#[test]
+fn an_answer_whose_stream_is_reset_is_not_complete() {
+    let (sender, outcomes) = mpsc::channel();
+    let server = Server::start(service(move |request| {
+        let len = request.path()[1..].parse().unwrap();
+        let mut response = ok(content(len));
+        let sender = sender.clone();
+        response.on_complete(move |completion| {
+            sender
+                .send((completion.outcome, completion.body_bytes))
+                .unwrap();
+        });
+        response.into()
+    }));
+    let mut peer = open(&server);
+    assert_eq!(peer.fetch("/12").body.len(), 12);
+    assert_eq!(
+        outcomes.recv_timeout(PATIENCE).unwrap(),
+        (Outcome::Complete, 12)
+    );
+    peer.opens_windows = false;
+    let stream = peer.get("/1000000");
+    peer.fence();
+    peer.send(reset(stream, code::CANCEL));
+    let (outcome, bytes) = outcomes.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(outcome, Outcome::ClientGone);
+    assert!((1..1_000_000).contains(&bytes), "{bytes}");
+    let stream = peer.get("/1000001");
+    peer.head(stream);
+    drop(peer);
+    let (outcome, _) = outcomes.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(outcome, Outcome::ClientGone);
+}
+
+fn panicking() -> Arc<dyn ServiceFactory> {
+    service(|request| match request.path() {
+        "/call" => panic!("on purpose, in call"),
+        "/future" => Answer::later(async { panic!("on purpose, in the future") }),
+        "/late" => Answer::later(async {
+            tokio::task::yield_now().await;
+            panic!("on purpose, in the future, later")
+        }),
+        "/stream" => {
+            let mut first = true;
+            ok(frames(None, move |_| {
+                assert!(std::mem::take(&mut first), "on purpose, in the stream");
+                Poll::Ready(Some(Ok(Frame::Data(Bytes::from_static(b"half")))))
+            }))
+            .into()
+        }
+        path => ok(path.to_owned()).into(),
+    })
+}
+
+#[test]
+fn a_panic_costs_one_500_and_the_connection_goes_on() {
+    let server = Server::start(panicking());
+    let mut peer = open(&server);
+    let before = peer.get("/before");
+    for path in ["/call", "/future", "/late"] {
+        assert_eq!(peer.fetch(path).status, 500, "{path}");
+        assert_eq!(peer.fetch("/well").text(), "/well", "{path}");
+    }
+    assert_eq!(peer.answer(before).text(), "/before");
+    assert_eq!(server.totals().panics, 3);
+}
+
+#[test]
+fn a_panic_in_a_stream_resets_it_alone() {
+    let server = Server::start(panicking());
+    let mut peer = open(&server);
+    let stream = peer.get("/stream");
+    assert_eq!(peer.reset_of(stream), code::INTERNAL_ERROR);
+    assert!(!peer.so_far(stream).ended);
+    assert_eq!(peer.fetch("/well").text(), "/well");
+    let totals = server.totals();
+    assert_eq!((totals.panics, totals.broken_responses), (1, 1));
+}
+
+#[test]
+fn a_source_that_fails_midway_resets_its_stream_so_that_nothing_looks_whole() {
+    let half = || Ok(Frame::Data(Bytes::from_static(b"half")));
+    let server = Server::start(service(move |request| {
+        let failure = || Err(std::io::Error::other("on purpose").into());
+        let body: Body = match request.path() {
+            "/fails" => ready_frames(None, vec![half(), failure()]),
+            "/fails-at-once" => ready_frames(None, vec![failure()]),
+            "/fails-with-length" => ready_frames(Some(8), vec![half(), failure()]),
+            "/short" => ready_frames(Some(8), vec![half()]),
+            path => path.to_owned().into(),
+        };
+        ok(body).into()
+    }));
+    let mut peer = open(&server);
+    for (count, path) in ["/fails", "/fails-at-once", "/fails-with-length", "/short"]
+        .into_iter()
+        .enumerate()
+    {
+        let stream = peer.get(path);
+        assert_eq!(peer.reset_of(stream), code::INTERNAL_ERROR, "{path}");
+        assert!(!peer.so_far(stream).ended, "{path}");
+        assert_eq!(peer.fetch("/well").text(), "/well");
+        assert_eq!(server.totals().broken_responses, count as u64 + 1, "{path}");
+    }
+}
+
+#[test]
+fn a_source_that_gives_more_than_it_said_sends_no_more_than_it_said() {
+    let server = Server::start(service(|_| {
+        let data = |text: &'static [u8]| Ok(Frame::Data(Bytes::from_static(text)));
+        ok(ready_frames(Some(6), vec![data(b"four"), data(b"more")])).into()
+    }));
+    let mut peer = open(&server);
+    let stream = peer.get("/");
+    peer.until("an end", |peer| {
+        let answer = peer.so_far(stream);
+        answer.ended || answer.reset.is_some()
+    });
+    let answer = peer.so_far(stream);
+    assert_eq!(answer.field("content-length"), Some("6"));
+    assert!(
+        answer.reset.is_some() || answer.text() == "fourmo",
+        "{answer:?}"
+    );
+}
+
+#[test]
+fn a_file_that_became_shorter_resets_its_stream() {
+    use std::io::Write;
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&content(100_000)).unwrap();
+    let file = Arc::new(file);
+    let server = Server::start(service(move |request| {
+        let len = request.path()[1..].parse().unwrap();
+        let range = apus_http::FileRange {
+            file: Arc::clone(&file),
+            offset: 0,
+            len,
+        };
+        ok(Body::File(range)).into()
+    }));
+    let mut peer = open(&server);
+    for len in [100_001, 1_000_000] {
+        let stream = peer.get(&format!("/{len}"));
+        assert_eq!(peer.reset_of(stream), code::INTERNAL_ERROR);
+        assert!(peer.so_far(stream).body.len() <= 100_000);
+    }
+    assert!(peer.fetch("/100000").body == content(100_000));
+    assert_eq!(server.totals().broken_responses, 2);
+}
+
+#[test]
+fn much_content_that_no_answer_needed_is_stopped_rfc_9113_section_8_1() {
+    let server = Server::start(paths());
+    let mut peer = open(&server);
+    for (length, sent) in [(Some("1000000"), 10), (None, 60_000)] {
+        let length = length.map(|length| ("content-length", length));
+        let length: Vec<_> = length.into_iter().collect();
+        let stream = peer.request(&request_with("POST", "/early", &length), false);
+        peer.upload(stream, &vec![b'x'; sent], false);
+        assert_eq!(peer.reset_of(stream), code::NO_ERROR);
+        let answer = peer.so_far(stream);
+        assert_eq!((answer.ended, answer.text().as_str()), (true, "/early"));
+        // What was on its way is no fault.
+        peer.send(data(stream, "more", true));
+        assert_eq!(peer.fetch("/next").text(), "/next");
+        assert_eq!(peer.goaways, []);
+    }
+}
+
+#[test]
+fn little_content_that_no_answer_needed_is_thrown_away() {
+    let server = Server::start(paths());
+    let mut peer = open(&server);
+    for _ in 0..300 {
+        let stream = peer.request(&request("POST", "/early"), false);
+        peer.upload(stream, b"some", false);
+        assert_eq!(peer.answer(stream).text(), "/early");
+        peer.upload(stream, b"more", true);
+    }
+    peer.fence();
+    assert!(peer.answers.is_empty());
+    assert_eq!(peer.goaways, []);
+}
+
+#[test]
+fn content_past_a_limit_is_an_error_to_its_service() {
+    let server = Server::start(service(|mut request| {
+        request.limit_body(10);
+        Answer::later(async move {
+            match collect(&mut request.take_body()).await {
+                Ok(content) => ok(content),
+                Err(error) => Response::text(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()),
+            }
+        })
+    }));
+    let mut peer = open(&server);
+    let stream = peer.request(&request("POST", "/"), false);
+    peer.send(data(stream, "0123456789", true));
+    assert_eq!(peer.answer(stream).text(), "0123456789");
+    for fields in [&[][..], &[("content-length", "11")]] {
+        let stream = peer.request(&request_with("POST", "/", fields), false);
+        peer.send(data(stream, "0123456789x", true));
+        let answer = peer.answer(stream);
+        assert_eq!(answer.status, 413);
+        assert_eq!(answer.text(), "the content is larger than allowed");
+    }
+}
+
+#[test]
+fn a_client_that_vanishes_leaves_nothing() {
+    let server = Server::start(service(|request| match request.path() {
+        "/wait" => Answer::later(std::future::pending()),
+        _ => ok(content(4 << 20)).into(),
+    }));
+    for round in 1..=5 {
+        let mut peer = open_with(&server, &[(setting::INITIAL_WINDOW_SIZE, 1 << 24)]);
+        peer.send(window_update(0, 1 << 24));
+        for path in ["/wait", "/large", "/wait", "/large"] {
+            peer.get(path);
+        }
+        let upload = peer.request(&request("POST", "/wait"), false);
+        peer.send(data(upload, "some", false));
+        peer.head(3);
+        server.wait_for("the requests", |totals| totals.requests == 5 * round);
+    }
+    server.wait_for("their end", |totals| totals.connections == 0);
+}
+
+#[test]
+fn a_client_may_end_its_side_after_its_requests() {
+    let go = Arc::new(AtomicBool::new(false));
+    let server = Server::start(waiting(&go));
+    let mut peer = open(&server);
+    peer.acknowledges = false;
+    peer.opens_windows = false;
+    let streams = [peer.get("/a"), peer.get("/b")];
+    assert_eq!(peer.answer(streams[0]).text(), "/a");
+    assert_eq!(peer.answer(streams[1]).text(), "/b");
+    peer.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let end = loop {
+        if let Err(error) = peer.read() {
+            break error;
+        }
+    };
+    assert!(is_end(&end), "{end}");
+    server.wait_for("its end", |totals| totals.connections == 0);
+}
+
+#[test]
+fn no_request_fails_while_plans_change() {
+    let versioned = |version: usize| service(move |_| ok(version.to_string()).into());
+    let server = Server::start(versioned(0));
+    let (ended, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            let (server, ended, answered) = (&server, &ended, &answered);
+            scope.spawn(move || {
+                let mut peer = open(server);
+                let mut newest = 0;
+                while !ended.load(Ordering::Relaxed) {
+                    let streams: Vec<u32> = (0..10).map(|_| peer.get("/")).collect();
+                    for stream in streams {
+                        let version = peer.answer(stream).text().parse::<usize>().unwrap();
+                        assert!(version >= newest, "an old plan answers after a new one");
+                        newest = version;
+                        answered.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        for version in 1..=20 {
+            let before = answered.load(Ordering::Relaxed);
+            eventually("answers", || {
+                answered.load(Ordering::Relaxed) >= before + 50
+            });
+            let new = plan(vec![listener(local(), versioned(version))]);
+            server.engine.reload(new).unwrap();
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
+    let totals = server.totals();
+    assert_eq!((totals.accepted, totals.bad_requests), (8, 0));
+}
+
+#[test]
+fn more_streams_than_a_number_has_room_for_are_not_needed_rfc_9113_section_5_1_1() {
+    let server = Server::start(paths());
+    let mut peer = open(&server);
+    // The highest identifier there is: nothing can follow it.
+    peer.send(get(LAST, "/last"));
+    assert_eq!(peer.answer(LAST).text(), "/last");
+    peer.send(head(1, &block(&request("GET", "/first")), true));
+    assert_eq!(peer.goaway(), code::PROTOCOL_ERROR);
+}

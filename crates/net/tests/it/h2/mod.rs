@@ -1,0 +1,131 @@
+//! HTTP/2 (RFC 9113) over real sockets: what clients, honest and hostile, get from it.
+
+mod attacks;
+mod basics;
+mod client;
+mod fields;
+mod flow;
+mod frames;
+mod honest;
+mod lifecycle;
+mod priority;
+mod slow;
+mod tunnels;
+
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use apus_http::ServiceFactory;
+use apus_net::tls::{TlsSite, UnknownName};
+use apus_net::{Limits, Plan};
+use rustls::{ClientConnection, StreamOwned};
+
+use self::client::Peer;
+use crate::harness::{PATIENCE, Server, connect, ok, plan, service, text};
+use crate::tls::{Authority, connect_tls, site, tls_listener};
+
+type TlsPeer = Peer<StreamOwned<ClientConnection, TcpStream>>;
+
+/// A client with prior knowledge (section 3.3).
+fn open(server: &Server) -> Peer<TcpStream> {
+    open_with(server, &[])
+}
+
+fn open_with(server: &Server, settings: &[(u16, u32)]) -> Peer<TcpStream> {
+    Peer::open_with(connect(server.address()).unwrap(), settings)
+}
+
+/// A client whose socket holds little, so that what it has not read the server still has.
+fn open_narrow(server: &Server, settings: &[(u16, u32)]) -> Peer<TcpStream> {
+    let address = server.address();
+    let socket = socket2::Socket::new(
+        socket2::Domain::for_address(address),
+        socket2::Type::STREAM,
+        Some(socket2::Protocol::TCP),
+    )
+    .unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    socket.connect_timeout(&address.into(), PATIENCE).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    Peer::open_with(stream, settings)
+}
+
+/// A server with TLS that offers HTTP/2 and HTTP/1.1, and who signed its certificate.
+fn with_tls(limits: Limits, service: Arc<dyn ServiceFactory>) -> (Authority, Server) {
+    let authority = Authority::new();
+    let issued = authority.ecdsa(&["example.com"]);
+    let site = TlsSite {
+        alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+        ..site(&["example.com"], &[&issued])
+    };
+    let listener = tls_listener(&[site], UnknownName::FirstSite, service);
+    let server = Server::run(Plan {
+        limits,
+        ..plan(vec![listener])
+    });
+    (authority, server)
+}
+
+/// A client that asks for HTTP/2 by ALPN (section 3.2).
+fn open_tls(authority: &Authority, server: &Server) -> TlsPeer {
+    let mut config = authority.client();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let client = connect_tls(server.address(), &config, "example.com").unwrap();
+    assert_eq!(client.stream.conn.alpn_protocol(), Some(&b"h2"[..]));
+    Peer::open(client.stream)
+}
+
+/// A counter by its name.
+fn counted(server: &Server, name: &str) -> u64 {
+    let totals = server.totals();
+    let mut counters = totals.iter();
+    let (_, value) = counters.find(|(counter, _)| *counter == name).expect(name);
+    value
+}
+
+/// Waits until a counter is at least this.
+fn wait_for_count(server: &Server, name: &str, least: u64) {
+    let start = std::time::Instant::now();
+    while counted(server, name) < least {
+        assert!(start.elapsed() < PATIENCE, "{name}: {:?}", server.totals());
+        std::thread::park_timeout(std::time::Duration::from_millis(5));
+    }
+}
+
+/// Answers with what it was asked: method, target, then the fields in the order of their names.
+fn described() -> Arc<dyn ServiceFactory> {
+    service(|request| {
+        let mut lines: Vec<String> = request
+            .headers()
+            .iter()
+            .map(|(name, value)| format!("{name}: {}\n", text(value)))
+            .collect();
+        lines.sort();
+        let authority = request.authority().unwrap_or("-");
+        let target = format!("{} {authority} {}", request.method(), request.path());
+        let query = request.query().map(|query| format!("?{query}"));
+        let query = query.unwrap_or_default();
+        ok(format!("{target}{query}\n{}", lines.concat())).into()
+    })
+}
+
+/// Content in which every part differs from every other.
+fn content(len: usize) -> Vec<u8> {
+    let mut content = Vec::with_capacity(len + 8);
+    let mut number: u64 = 0;
+    while content.len() < len {
+        number += 1;
+        content.extend(number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    }
+    content.truncate(len);
+    content
+}
+
+/// A body of frames that are as large as they may be.
+fn large(len: usize) -> Arc<dyn ServiceFactory> {
+    let whole = bytes::Bytes::from(content(len));
+    service(move |_| ok(whole.clone()).into())
+}

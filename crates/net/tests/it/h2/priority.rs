@@ -1,0 +1,309 @@
+//! Whose turn it is (RFC 9218): urgency, incremental answers, changes on the way; and that neither a
+//! large download nor a greedy client keeps the others waiting.
+
+use std::fs;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use apus_http::ServiceFactory;
+use bytes::Bytes;
+
+use super::client::{
+    FRAME, Peer, WINDOW, code, kind, priority, priority_update, request, request_with, reset,
+    setting, window_update,
+};
+use super::{content, open, open_narrow, open_with};
+use crate::harness::{Server, eventually, ok, service};
+
+/// Answers with as many bytes as the path says.
+fn sized() -> Arc<dyn ServiceFactory> {
+    let whole = Bytes::from(content(64 << 20));
+    service(move |request| {
+        let len: usize = request.path()[1..].parse().unwrap();
+        ok(whole.slice(..len)).into()
+    })
+}
+
+const LARGE: usize = 10 * FRAME;
+
+/// A client whose streams have room, but whose connection has none left.
+fn shut(server: &Server) -> Peer<TcpStream> {
+    let mut peer = open_with(server, &[(setting::INITIAL_WINDOW_SIZE, 1 << 30)]);
+    peer.opens_windows = false;
+    assert_eq!(peer.fetch(&format!("/{WINDOW}")).body.len(), WINDOW);
+    peer
+}
+
+/// Asks for a large answer with this `priority`.
+fn ask(peer: &mut Peer<TcpStream>, priority: Option<&str>) -> u32 {
+    let path = format!("/{LARGE}");
+    let priority: Vec<_> = priority
+        .map(|value| ("priority", value))
+        .into_iter()
+        .collect();
+    peer.request(&request_with("GET", &path, &priority), true)
+}
+
+/// Opens the connection's window. The streams in whose DATA frames their content comes.
+fn order(peer: &mut Peer<TcpStream>, streams: &[u32]) -> Vec<u32> {
+    peer.fence();
+    for stream in streams {
+        assert_eq!(peer.head(*stream).body.len(), 0);
+    }
+    peer.send(window_update(0, 1 << 30));
+    let mut order = Vec::new();
+    while !streams.iter().all(|stream| peer.so_far(*stream).ended) {
+        let frame = peer.read().unwrap();
+        if frame.kind == kind::DATA && !frame.payload.is_empty() {
+            order.push(frame.stream);
+        }
+    }
+    for stream in streams {
+        assert_eq!(peer.so_far(*stream).body.len(), LARGE);
+    }
+    order
+}
+
+/// The order of turns without repetitions.
+fn turns(order: &[u32]) -> Vec<u32> {
+    let mut turns = order.to_vec();
+    turns.dedup();
+    turns
+}
+
+#[test]
+fn the_most_urgent_goes_first_rfc_9218_section_4_1() {
+    let server = Server::start(sized());
+    let mut peer = shut(&server);
+    let values = ["u=7", "u=3", "u=0", "u=5, i", "u=1, i"];
+    let streams = values.map(|value| ask(&mut peer, Some(value)));
+    let expected = [2, 4, 1, 3, 0].map(|index: usize| streams[index]);
+    assert_eq!(turns(&order(&mut peer, &streams)), expected);
+}
+
+#[test]
+fn what_is_not_incremental_is_sent_whole_in_order_rfc_9218_section_4_2() {
+    let server = Server::start(sized());
+    let mut peer = shut(&server);
+    let streams = ["u=2", "u=2, i=?0", "u=2"].map(|value| ask(&mut peer, Some(value)));
+    assert_eq!(turns(&order(&mut peer, &streams)), streams);
+}
+
+/// No stream is ever ahead of another by more than two frames before one has ended.
+fn assert_fair(order: &[u32], streams: &[u32]) {
+    let mut frames = vec![0_usize; streams.len()];
+    for stream in order {
+        let index = streams.iter().position(|other| other == stream).unwrap();
+        frames[index] += 1;
+        if frames.contains(&(LARGE / FRAME)) {
+            break;
+        }
+        let (least, most) = (frames.iter().min().unwrap(), frames.iter().max().unwrap());
+        assert!(most - least <= 2, "{order:?}");
+    }
+}
+
+#[test]
+fn what_is_incremental_takes_turns_rfc_9218_section_4_2() {
+    let server = Server::start(sized());
+    let mut peer = shut(&server);
+    let streams = ["i", "u=3, i", "i=?1"].map(|value| ask(&mut peer, Some(value)));
+    assert_fair(&order(&mut peer, &streams), &streams);
+}
+
+#[test]
+fn requests_that_say_nothing_take_turns() {
+    let server = Server::start(sized());
+    let mut peer = shut(&server);
+    let streams = [(); 5].map(|()| ask(&mut peer, None));
+    assert_fair(&order(&mut peer, &streams), &streams);
+}
+
+#[test]
+fn a_priority_may_change_rfc_9218_section_7_1() {
+    let server = Server::start(sized());
+    let mut peer = shut(&server);
+    let streams = ["u=1", "u=2", "u=3"].map(|value| ask(&mut peer, Some(value)));
+    peer.send(priority_update(streams[2], "u=0"));
+    peer.send(priority_update(streams[0], "u=6"));
+    assert_eq!(
+        turns(&order(&mut peer, &streams)),
+        [streams[2], streams[1], streams[0]]
+    );
+    // On the way, too.
+    let streams = [ask(&mut peer, Some("u=1")), ask(&mut peer, Some("u=2"))];
+    for stream in streams {
+        assert_eq!(peer.answer(stream).body.len(), LARGE);
+    }
+}
+
+#[test]
+fn the_old_tree_of_priorities_changes_nothing_rfc_9113_section_5_3() {
+    let server = Server::start(sized());
+    let mut peer = shut(&server);
+    peer.send(priority(1001, 0, 255));
+    let streams = ["u=2", "u=1"].map(|value| ask(&mut peer, Some(value)));
+    peer.send(priority(streams[1], 0x8000_0000 | streams[0], 0));
+    peer.send(priority(streams[0], 1001, 255));
+    assert_eq!(turns(&order(&mut peer, &streams)), [streams[1], streams[0]]);
+}
+
+#[test]
+fn a_priority_that_cannot_be_read_is_the_usual_one_rfc_9218_section_5() {
+    let server = Server::start(sized());
+    let mut peer = shut(&server);
+    let values = ["u=4, i", "u=9, i", "nonsense, i", "u=2, i"];
+    let streams = values.map(|value| ask(&mut peer, Some(value)));
+    let order = turns(&order(&mut peer, &streams));
+    assert_eq!(order.first(), Some(&streams[3]));
+    assert_eq!(order.last(), Some(&streams[0]));
+}
+
+#[test]
+fn an_urgent_answer_overtakes_one_that_is_on_its_way() {
+    let server = Server::start(sized());
+    let mut peer = shut(&server);
+    let slow = peer.request(
+        &request_with("GET", "/10000000", &[("priority", "u=6")]),
+        true,
+    );
+    peer.send(window_update(0, 3 * FRAME as u32));
+    peer.fence();
+    assert_eq!(peer.so_far(slow).body.len(), 3 * FRAME);
+    let urgent = ask(&mut peer, Some("u=0"));
+    peer.fence();
+    assert_eq!(peer.head(urgent).body.len(), 0);
+    peer.send(window_update(0, LARGE as u32));
+    assert_eq!(peer.answer(urgent).body.len(), LARGE);
+    assert_eq!(peer.so_far(slow).body.len(), 3 * FRAME);
+    peer.send(reset(slow, code::CANCEL));
+}
+
+/// Bytes in the kernel that are on their way to this client, and to the server.
+fn under_way(peer: &Peer<TcpStream>) -> (usize, usize) {
+    let here = peer.stream.local_addr().unwrap().port();
+    let server = peer.stream.peer_addr().unwrap().port();
+    let table = fs::read_to_string("/proc/self/net/tcp").unwrap();
+    let port = |address: &str| u16::from_str_radix(&address[9..], 16).unwrap();
+    let number = |text| usize::from_str_radix(text, 16).unwrap();
+    let (mut to_client, mut to_server) = (0, 0);
+    for line in table.lines().skip(1) {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        let (sending, receiving) = columns[4].split_once(':').unwrap();
+        let (sending, receiving) = (number(sending), number(receiving));
+        match (port(columns[1]), port(columns[2])) {
+            ends if ends == (server, here) => {
+                (to_client, to_server) = (to_client + sending, to_server + receiving)
+            }
+            ends if ends == (here, server) => {
+                (to_client, to_server) = (to_client + receiving, to_server + sending)
+            }
+            _ => {}
+        }
+    }
+    (to_client, to_server)
+}
+
+/// What the server may have taken from its streams for one write.
+const ONE_WRITE: usize = 512 * 1024;
+
+/// Waits until the server can send no more.
+fn wait_until_full(peer: &Peer<TcpStream>) -> usize {
+    let mut last = (0, 0);
+    eventually("the socket is full", || {
+        let (now, _) = under_way(peer);
+        last = match now == last.0 && now > 0 {
+            true => (now, last.1 + 1),
+            false => (now, 0),
+        };
+        last.1 > 20
+    });
+    last.0
+}
+
+#[test]
+fn a_large_download_delays_a_small_answer_by_no_more_than_one_write() {
+    let server = Server::start(sized());
+    let mut peer = open_narrow(&server, &[(setting::INITIAL_WINDOW_SIZE, 1 << 30)]);
+    peer.send(window_update(0, 1 << 30));
+    for asked in [None, Some("u=3"), Some("u=3, i")] {
+        let field: Vec<_> = asked.map(|value| ("priority", value)).into_iter().collect();
+        let download = peer.request(&request_with("GET", "/60000000", &field), true);
+        peer.head(download);
+        let full = wait_until_full(&peer);
+        // A page is asked for as browsers do, or without a word.
+        for small in [None, Some("u=0, i")] {
+            let field: Vec<_> = small.map(|value| ("priority", value)).into_iter().collect();
+            if asked == Some("u=3") && small.is_none() {
+                // Then the client has said that it wants the download first, and whole.
+                continue;
+            }
+            let before = peer.so_far(download).body.len();
+            let queued = wait_until_full(&peer);
+            let small = peer.request(&request_with("GET", "/12", &field), true);
+            // The server has it before anything is read.
+            eventually("the request is read", || under_way(&peer).1 == 0);
+            assert_eq!(peer.answer(small).body.len(), 12);
+            let overtaken = peer.so_far(download).body.len() - before;
+            assert!(
+                overtaken <= queued + ONE_WRITE,
+                "{overtaken} bytes of the download came before the answer, {queued} of {full} were queued"
+            );
+        }
+        peer.send(reset(download, code::CANCEL));
+        peer.fence();
+    }
+}
+
+#[test]
+fn a_client_with_many_streams_does_not_starve_another_on_the_same_worker() {
+    let server = Server::start(sized());
+    let (ended, taken) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let mut progress = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut greedy = open_with(&server, &[(setting::INITIAL_WINDOW_SIZE, 1 << 30)]);
+            greedy.send(window_update(0, (1 << 30) - 1));
+            for _ in 0..100 {
+                greedy.get("/60000000");
+            }
+            let mut streams = 100;
+            while !ended.load(Ordering::Relaxed) {
+                let frame = greedy.read().unwrap();
+                taken.fetch_add(frame.payload.len(), Ordering::Relaxed);
+                greedy.so_far(frame.stream).body.clear();
+                if greedy.so_far(frame.stream).ended && frame.kind == kind::DATA {
+                    greedy.get("/60000000");
+                    streams += 1;
+                }
+                assert!(streams < 100_000);
+            }
+        });
+        eventually("the greedy client is at it", || {
+            taken.load(Ordering::Relaxed) > 1 << 20
+        });
+        let mut modest = open(&server);
+        modest.fence();
+        for _ in 0..100 {
+            let before = taken.load(Ordering::Relaxed);
+            assert_eq!(modest.fetch("/12").body.len(), 12);
+            progress.push(taken.load(Ordering::Relaxed) - before);
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
+    progress.sort_unstable();
+    // The modest client waits for a turn or two of the greedy one, and for its own two wake-ups.
+    assert!(progress[50] < 4 << 20, "{progress:?}");
+    assert!(progress[99] < 64 << 20, "{progress:?}");
+}
+
+#[test]
+fn a_head_answer_waits_for_no_window() {
+    let server = Server::start(sized());
+    let mut peer = shut(&server);
+    let download = ask(&mut peer, Some("u=0"));
+    let stream = peer.request(&request("HEAD", "/100"), true);
+    assert_eq!(peer.answer(stream).field("content-length"), Some("100"));
+    assert!(!peer.so_far(download).ended);
+}
