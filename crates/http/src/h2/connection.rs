@@ -878,10 +878,12 @@ impl Connection {
         }
         self.budgets.answers.spend()?;
         let before = self.peer;
-        self.peer.take(payload, self.role == Role::Server)?;
-        if self.peer.header_table_size != before.header_table_size {
-            let size = usize::try_from(self.peer.header_table_size).unwrap_or(usize::MAX);
-            self.encoder.set_max_table_size(size);
+        let smallest_table = self.peer.take(payload, self.role == Role::Server)?;
+        if let Some(smallest) = smallest_table {
+            for size in [smallest, self.peer.header_table_size] {
+                let size = usize::try_from(size).unwrap_or(usize::MAX);
+                self.encoder.set_max_table_size(size);
+            }
         }
         if self.peer.initial_window != before.initial_window {
             // Section 6.9.2: windows move by the difference, and may become negative.

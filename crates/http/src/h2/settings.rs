@@ -102,8 +102,11 @@ impl PeerSettings {
         }
     }
 
-    /// Takes the payload of a SETTINGS frame over; settings that are not known are ignored.
-    pub(super) fn take(&mut self, payload: &[u8], from_client: bool) -> Result<(), Fault> {
+    /// Takes the payload of a SETTINGS frame over; settings that are not known are ignored. Gives the
+    /// smallest size of the table that it names, which our encoder has to signal even where a larger
+    /// one follows (RFC 7541 section 4.2).
+    pub(super) fn take(&mut self, payload: &[u8], from_client: bool) -> Result<Option<u32>, Fault> {
+        let mut smallest_table: Option<u32> = None;
         let (settings, rest) = payload.as_chunks::<6>();
         if !rest.is_empty() {
             return Err(Fault::FrameSize);
@@ -111,7 +114,10 @@ impl PeerSettings {
         for [a, b, value @ ..] in settings {
             let value = u32::from_be_bytes(*value);
             match u16::from_be_bytes([*a, *b]) {
-                HEADER_TABLE_SIZE => self.header_table_size = value,
+                HEADER_TABLE_SIZE => {
+                    self.header_table_size = value;
+                    smallest_table = Some(smallest_table.unwrap_or(value).min(value));
+                }
                 // A server must not send 1, a client may (section 6.5.2).
                 ENABLE_PUSH if value > u32::from(from_client) => return Err(Fault::SettingValue),
                 MAX_CONCURRENT_STREAMS => self.max_concurrent_streams = value,
@@ -130,7 +136,7 @@ impl PeerSettings {
                 _ => {}
             }
         }
-        Ok(())
+        Ok(smallest_table)
     }
 }
 
@@ -142,7 +148,7 @@ mod tests {
         let mut payload = setting.to_be_bytes().to_vec();
         payload.extend_from_slice(&value.to_be_bytes());
         let mut settings = PeerSettings::initial();
-        settings.take(&payload, true).map(|()| settings)
+        settings.take(&payload, true).map(|_| settings)
     }
 
     #[test]
