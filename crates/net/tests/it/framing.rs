@@ -1,7 +1,9 @@
 //! Ambiguous framing (RFC 9112 sections 2 to 7) is refused, the connection ends, and what was
 //! smuggled behind it is never answered. Against the default limits.
 
-use crate::harness::{Server, collector};
+use apus_net::Listener;
+
+use crate::harness::{Server, collector, listener, local, paths, plan};
 
 /// What an attacker wants to be taken for a request of its own.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -338,7 +340,10 @@ fn a_request_behind_a_refused_connect_is_not_answered() {
 
 #[test]
 fn refuses_another_protocol_at_its_first_byte() {
-    let server = Server::start(crate::harness::paths());
+    let server = Server::run(plan(vec![Listener {
+        http2: false,
+        ..listener(local(), paths())
+    }]));
     // A TLS ClientHello to a port in clear text.
     let mut client = server.connect();
     client.send([22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]);
