@@ -92,8 +92,8 @@ pub(crate) async fn serve(
         }
     };
     // Boxed: a connection that speaks HTTP/1.1 has no room to keep for it.
-    let connection = Box::pin(h2::Connection::new(worker, listener, &place, parts).serve());
-    connection.await;
+    let mut connection = Box::new(h2::Connection::new(worker, listener, &place, parts));
+    connection.serve().await;
 }
 
 fn count_failure(worker: &Worker, error: &io::Error) {

@@ -9,6 +9,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use apus_http::Peer;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use rustix::net::SendFlags;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -121,6 +123,19 @@ impl Socket {
         }
     }
 
+    /// Waits until a write of some size would be taken, as far as the kernel can tell before.
+    fn poll_writable_now(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_writable(cx, |socket| {
+            // This, unlike what the runtime remembers, also asks to be told when it changes.
+            let mut asked = [PollFd::from_borrowed_fd(socket, PollFlags::OUT)];
+            match rustix::event::poll(&mut asked, Some(&Timespec::default()))? {
+                0 => Err(Errno::AGAIN),
+                ready => Ok(ready),
+            }
+        })
+        .map_ok(|_| ())
+    }
+
     /// Ends our side of the stream.
     pub(crate) fn shutdown(&mut self) -> io::Result<()> {
         let socket = match self {
@@ -201,6 +216,27 @@ impl Transport {
         match self {
             Self::Clear(_) => Poll::Ready(Ok(())),
             Self::Tls(stream) => stream.poll_flush(cx),
+        }
+    }
+
+    /// Waits until much can be written. TLS encrypts what it is given even if it has to keep it then;
+    /// this spares that memory. In clear text nothing is kept.
+    pub(crate) fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Clear(_) => Poll::Ready(Ok(())),
+            Self::Tls(stream) => stream.socket_mut().poll_writable_now(cx),
+        }
+    }
+
+    /// Has the kernel take no more than `bytes` that it cannot send yet, so that what is to be sent is
+    /// chosen late. TLS adds what it holds.
+    pub(crate) fn limit_unsent(&mut self, bytes: u32) {
+        let socket = match self {
+            Self::Clear(socket) => socket,
+            Self::Tls(stream) => stream.socket_mut(),
+        };
+        if let Socket::Tcp(socket) = socket {
+            let _ = socket2::SockRef::from(&*socket).set_tcp_notsent_lowat(bytes);
         }
     }
 

@@ -1530,6 +1530,11 @@ impl Connection {
         self.streams.open()
     }
 
+    /// Whether [`next_send`](Self::next_send) may have a stream.
+    pub fn is_send_due(&self) -> bool {
+        self.send_window > 0 && !self.schedule.is_empty()
+    }
+
     /// Whether a stream that wants to send waits for a window, its own or the connection's, which
     /// only the peer can open.
     pub fn is_stalled(&self, stream: StreamKey) -> bool {

@@ -73,6 +73,11 @@ impl Schedule {
         stream
     }
 
+    /// Whether no stream is in.
+    pub(super) fn is_empty(&self) -> bool {
+        self.occupied == 0
+    }
+
     /// Gives back the room of queues that are empty.
     pub(super) fn shrink(&mut self) {
         for level in &mut self.levels {

@@ -57,6 +57,10 @@ use crate::worker::{LiveListener, Worker};
 /// a large one on its connection.
 const BATCH: usize = 64 * 1024;
 
+/// Bytes that the kernel holds while it cannot send them. A client with a long way to it needs more
+/// on the way, not here: the kernel counts only what no congestion window has let go.
+const UNSENT_MOST: u32 = 128 * 1024;
+
 /// Bytes that are to be written past which nothing more is read.
 const OUT_MOST: usize = 2 * BATCH;
 
@@ -83,6 +87,8 @@ pub(crate) struct Connection<'a> {
     unhandled: bool,
     /// What is to be written.
     out: Batch,
+    /// Whether the last write may have filled the socket.
+    wrote_much: bool,
     streams: Streams,
     /// How many streams the client may have open.
     slots: usize,
@@ -141,8 +147,9 @@ impl<'a> Connection<'a> {
         worker: &'a Worker,
         listener: &'a LiveListener,
         place: &'a Place,
-        (transport, info, input): (Transport, Rc<ConnectionInfo>, Input),
+        (mut transport, info, input): (Transport, Rc<ConnectionInfo>, Input),
     ) -> Self {
+        transport.limit_unsent(UNSENT_MOST);
         worker.counters.h2_connections.add(1);
         let limits = worker.limits();
         let config = Config {
@@ -166,6 +173,7 @@ impl<'a> Connection<'a> {
             unhandled: !input.is_empty(),
             input,
             out,
+            wrote_much: false,
             streams: Streams::default(),
             slots: usize::try_from(limits.h2_max_concurrent_streams).unwrap_or(1),
             limits,
@@ -185,7 +193,7 @@ impl<'a> Connection<'a> {
     }
 
     /// Serves the connection to its end.
-    pub(crate) async fn serve(mut self) {
+    pub(crate) async fn serve(&mut self) {
         let end = poll_fn(|cx| self.poll(cx)).await;
         // What is left could not be sent.
         self.lose_all();

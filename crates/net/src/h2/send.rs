@@ -3,7 +3,7 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use apus_http::h2::StreamKey;
 use apus_http::{FileRange, Frame, Headers};
@@ -18,6 +18,9 @@ const FRAME_HEADER: usize = 9;
 
 /// A batch with less room than this is full: content must not leave in crumbs.
 const ROOM_LEAST: usize = 1024;
+
+/// After a write of so many bytes the next one may find the socket full.
+const MUCH: usize = 16 * 1024;
 
 /// What stands behind the content at hand.
 enum Tail {
@@ -34,14 +37,13 @@ enum Tail {
 impl Connection<'_> {
     /// Writes what is to be written, joined by as much content as fits; tells whether any left.
     pub(super) fn poll_output(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        match self.transport.poll_flush(cx) {
+        match self.poll_written(cx) {
             Poll::Ready(result) => result?,
             Poll::Pending => {
                 self.timers.blocked(self.worker.clock.ticks());
                 return Ok(false);
             }
         }
-        self.settle_written();
         // What could not be written goes first, so that the order of what follows it is the best
         // for what is there then.
         if self.end.is_none() && !self.out.is_partial() {
@@ -56,6 +58,7 @@ impl Connection<'_> {
             Poll::Ready(Ok(written)) => {
                 self.worker.counters.bytes_out.add(written as u64);
                 self.turn.bytes += written;
+                self.wrote_much = written >= MUCH;
                 self.timers.unblocked();
                 match self.transport.poll_flush(cx) {
                     Poll::Ready(result) => {
@@ -72,6 +75,17 @@ impl Connection<'_> {
                 Ok(false)
             }
         }
+    }
+
+    /// Waits until what was written has left, and there is room for more if there is more.
+    fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.transport.poll_flush(cx))?;
+        self.settle_written();
+        if self.wrote_much && self.codec.is_send_due() {
+            ready!(self.transport.poll_writable(cx))?;
+            self.wrote_much = false;
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Gathers content up to the size of a batch.

@@ -66,7 +66,7 @@ struct Start {
 impl Batch {
     /// Where frames are appended.
     pub(super) fn frames(&mut self, buffers: &Buffers) -> &mut Vec<u8> {
-        if self.bytes.capacity() == 0 {
+        if self.bytes.is_empty() && self.bytes.capacity() < BUFFER {
             self.bytes = buffers.take();
         }
         &mut self.bytes
@@ -234,10 +234,11 @@ impl Batch {
         self.start.parts = 0;
     }
 
-    /// Gives the buffer back for the time of a wait.
+    /// Gives the buffer back for the time of a wait, keeping a small copy of what is in it.
     pub(super) fn rest(&mut self, buffers: &Buffers) {
-        if self.is_empty() && self.bytes.capacity() > 0 {
-            buffers.put(std::mem::take(&mut self.bytes));
+        if self.bytes.capacity() >= BUFFER && self.bytes.len() <= BUFFER / 4 {
+            let kept = self.bytes.as_slice().to_vec();
+            buffers.put(std::mem::replace(&mut self.bytes, kept));
         }
     }
 
