@@ -10,9 +10,11 @@
 //! # Memory
 //!
 //! While it works, a connection holds an input buffer of 64 KiB, or as much more as its largest
-//! frame needs; a batch of at most [`BATCH`] bytes of content, not copied where it is in memory, with
-//! heads of answers up to [`OUT_MOST`] and one head for each open stream; and in TLS as much again,
-//! encrypted. A client that does not take its answers is not read.
+//! frame needs; and a batch of at most [`BATCH`] bytes with content, not copied where it is in
+//! memory, or [`OUT_MOST`] of heads and other frames. The kernel holds [`UNSENT_MOST`] bytes that it
+//! cannot send yet. TLS is given a batch only when the socket has room for it, so that what it has
+//! to keep encrypted is as a rule nothing and never more than a batch. A client that does not take
+//! its answers is not read.
 //!
 //! A stream has a place of about 200 bytes, what its handler keeps, content of the request that was
 //! not read yet, and one frame of the answer's content. All unread content of a connection is at most
