@@ -307,7 +307,7 @@ fn bytes_behind_the_last_chunk_are_the_next_request() {
 
 #[test]
 fn malformed_content_that_nobody_reads_is_not_taken_for_a_request() {
-    let server = Server::start(crate::harness::paths());
+    let server = Server::start(paths());
     let mut client = server.connect();
     client.send(format!(
         "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{SMUGGLED}"
