@@ -124,8 +124,13 @@ fn enter(worker: &Rc<Worker>, listener: &Rc<LiveListener>, socket: Socket, peer:
     worker.counters.connections.set(worker.table.open() as u64);
     let (worker, listener) = (Rc::clone(worker), Rc::clone(listener));
     tokio::task::spawn_local(async move {
-        let _counted = counted;
-        connection::serve(&worker, &listener, place, socket, peer).await;
+        let http2 = connection::serve(&worker, &listener, place, socket, peer).await;
+        if let Some(http2) = http2 {
+            tokio::task::spawn_local(async move {
+                let _counted = counted;
+                http2.serve(&worker, &listener).await;
+            });
+        }
     });
 }
 

@@ -14,14 +14,30 @@ use crate::tls;
 use crate::transport::{Socket, Transport};
 use crate::worker::{LiveListener, Worker};
 
-/// Serves a connection to its end.
+/// A connection whose client speaks HTTP/2, before anything of that was done.
+pub(crate) struct Http2 {
+    place: Place,
+    parts: (Transport, Rc<ConnectionInfo>, Input),
+}
+
+impl Http2 {
+    /// Serves the connection to its end.
+    pub(crate) async fn serve(self, worker: &Worker, listener: &LiveListener) {
+        let Self { place, parts } = self;
+        let mut connection = Box::new(h2::Connection::new(worker, listener, &place, parts));
+        connection.serve().await;
+    }
+}
+
+/// Serves a connection to its end, or up to where HTTP/2 begins. What follows is for a task of its
+/// own, which has no room to keep for all that comes before, and for HTTP/1.1.
 pub(crate) async fn serve(
     worker: &Worker,
     listener: &LiveListener,
     mut place: Place,
     mut socket: Socket,
     peer: Peer,
-) {
+) -> Option<Http2> {
     let mut info = ConnectionInfo {
         id: worker.next_id(),
         peer,
@@ -37,7 +53,7 @@ pub(crate) async fn serve(
             Err(error) => {
                 count_failure(worker, &error);
                 tracing::debug!(%peer, %error, "no valid PROXY protocol head");
-                return;
+                return None;
             }
         }
         if let Some(client) = info.peer.ip()
@@ -46,7 +62,7 @@ pub(crate) async fn serve(
         {
             worker.counters.refused.add(1);
             tracing::debug!(%client, %peer, "refused a connection: too many of its client");
-            return;
+            return None;
         }
     }
     let transport = match listener.tls() {
@@ -66,13 +82,13 @@ pub(crate) async fn serve(
                 Ok((stream, tls)) => {
                     worker.counters.handshakes.add(1);
                     info.tls = Some(tls);
-                    Transport::Tls(Box::new(stream))
+                    Transport::Tls(stream)
                 }
                 Err(error) => {
                     worker.counters.handshake_failures.add(1);
                     count_failure(worker, &error);
                     tracing::debug!(%peer, %error, "TLS handshake failed");
-                    return;
+                    return None;
                 }
             }
         }
@@ -85,15 +101,13 @@ pub(crate) async fn serve(
         match connection.serve().await {
             Some(HandOver::Tunnel(tunnel)) => {
                 tunnel(connection.into_duplex()).await;
-                return;
+                return None;
             }
             Some(HandOver::Http2) => connection.into_parts(),
-            None => return,
+            None => return None,
         }
     };
-    // Boxed: a connection that speaks HTTP/1.1 has no room to keep for it.
-    let mut connection = Box::new(h2::Connection::new(worker, listener, &place, parts));
-    connection.serve().await;
+    Some(Http2 { place, parts })
 }
 
 fn count_failure(worker: &Worker, error: &io::Error) {

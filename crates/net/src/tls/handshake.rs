@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::task::{Poll, ready};
 
 use apus_http::{ClientCertificate, TlsInfo, TlsVersion};
-use rustls::ProtocolVersion;
-use rustls::server::Acceptor;
+use rustls::server::{Accepted, AcceptedAlert, Acceptor};
+use rustls::{ProtocolVersion, ServerConnection};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::settings::{ReadySite, TlsSettings};
@@ -29,11 +29,75 @@ pub(crate) async fn accept(
     place: &Place,
     buffers: &Buffers,
     early: Vec<u8>,
-) -> io::Result<(TlsStream, TlsInfo)> {
+) -> io::Result<(Box<TlsStream>, TlsInfo)> {
+    // Boxed, like the stream: while many clients connect at once, each waits with little.
+    let hello = Box::pin(read_hello(&mut socket, place, buffers, early)).await;
+    let begun = hello.and_then(|accepted| begin(settings, *accepted));
+    let (session, site) = match begun {
+        Ok(begun) => begun,
+        Err(Refusal { error, last_words }) => {
+            if !last_words.is_empty() {
+                say(&mut socket, place, buffers, &last_words).await;
+            }
+            return Err(error);
+        }
+    };
+    let mut stream = Box::new(TlsStream::new(socket, *session));
+    if let Err(error) = place.wait(|cx| stream.poll_handshake(cx)).await {
+        // The alert is on its way; a client of TLS 1.3 may have sent its first request already.
+        if error.kind() == io::ErrorKind::InvalidData {
+            linger(stream.socket_mut(), place, buffers).await;
+        }
+        return Err(error);
+    }
+    let info = info(&stream, &site);
+    Ok((stream, info))
+}
+
+/// Why there is no session, and what the client is told of it.
+struct Refusal {
+    error: io::Error,
+    last_words: Vec<u8>,
+}
+
+impl Refusal {
+    fn new(error: impl Into<Box<dyn std::error::Error + Send + Sync>>, last_words: &[u8]) -> Self {
+        Self {
+            error: io::Error::new(io::ErrorKind::InvalidData, error),
+            last_words: last_words.to_vec(),
+        }
+    }
+
+    /// As rustls has it.
+    fn by_alert((error, mut alert): (rustls::Error, AcceptedAlert)) -> Self {
+        let mut record = Vec::new();
+        match alert.write_all(&mut record) {
+            Ok(()) => Self::new(error, &record),
+            Err(error) => error.into(),
+        }
+    }
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        Self {
+            error,
+            last_words: Vec::new(),
+        }
+    }
+}
+
+/// Reads the ClientHello.
+async fn read_hello(
+    socket: &mut Socket,
+    place: &Place,
+    buffers: &Buffers,
+    early: Vec<u8>,
+) -> Result<Box<Accepted>, Refusal> {
     let mut acceptor = Acceptor::default();
     let mut input = early;
     let mut first = true;
-    let accepted = loop {
+    loop {
         if input.is_empty() {
             place
                 .wait(|cx| {
@@ -48,16 +112,12 @@ pub(crate) async fn accept(
                 })
                 .await?;
             if input.is_empty() {
-                return Err(io::ErrorKind::UnexpectedEof.into());
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
             }
         }
         // A later part of a ClientHello may start with any byte.
         if std::mem::take(&mut first) && input.first().is_some_and(u8::is_ascii_uppercase) {
-            last_words(&mut socket, place, buffers, CLEAR_TEXT).await;
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "HTTP without TLS",
-            ));
+            return Err(Refusal::new("HTTP without TLS", CLEAR_TEXT));
         }
         let mut unread = input.as_slice();
         while !unread.is_empty() {
@@ -65,47 +125,33 @@ pub(crate) async fn accept(
         }
         buffers.put(std::mem::take(&mut input));
         match acceptor.accept() {
-            Ok(Some(accepted)) => break accepted,
+            Ok(Some(accepted)) => return Ok(Box::new(accepted)),
             Ok(None) => {}
-            Err((error, mut alert)) => {
-                let mut record = Vec::new();
-                alert.write_all(&mut record)?;
-                last_words(&mut socket, place, buffers, &record).await;
-                return Err(io::Error::new(io::ErrorKind::InvalidData, error));
-            }
+            Err(refused) => return Err(Refusal::by_alert(refused)),
         }
-    };
+    }
+}
+
+/// Picks the site that the client asked for, and answers as that.
+fn begin(
+    settings: &TlsSettings,
+    accepted: Accepted,
+) -> Result<(Box<ServerConnection>, Arc<ReadySite>), Refusal> {
     let hello = accepted.client_hello();
     let Some(site) = settings.site(hello.server_name()).cloned() else {
-        last_words(&mut socket, place, buffers, &UNRECOGNIZED_NAME).await;
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
+        return Err(Refusal::new(
             "no site has this server name",
+            &UNRECOGNIZED_NAME,
         ));
     };
-    let session = match accepted.into_connection(Arc::clone(&site.config)) {
-        Ok(session) => session,
-        Err((error, mut alert)) => {
-            let mut record = Vec::new();
-            alert.write_all(&mut record)?;
-            last_words(&mut socket, place, buffers, &record).await;
-            return Err(io::Error::new(io::ErrorKind::InvalidData, error));
-        }
-    };
-    let mut stream = TlsStream::new(socket, session);
-    if let Err(error) = place.wait(|cx| stream.poll_handshake(cx)).await {
-        // The alert is on its way; a client of TLS 1.3 may have sent its first request already.
-        if error.kind() == io::ErrorKind::InvalidData {
-            linger(stream.socket_mut(), place, buffers).await;
-        }
-        return Err(error);
-    }
-    let info = info(&stream, &site);
-    Ok((stream, info))
+    let session = accepted
+        .into_connection(Arc::clone(&site.config))
+        .map_err(Refusal::by_alert)?;
+    Ok((Box::new(session), site))
 }
 
 /// Tries once to say why; a client that does not take it gets nothing.
-async fn last_words(socket: &mut Socket, place: &Place, buffers: &Buffers, bytes: &[u8]) {
+async fn say(socket: &mut Socket, place: &Place, buffers: &Buffers, bytes: &[u8]) {
     let said = place
         .wait(|cx| socket.poll_write(cx, &[IoSlice::new(bytes)]))
         .await;
