@@ -13,6 +13,10 @@ mod control;
 #[cfg(test)]
 mod explain;
 #[cfg(test)]
+#[expect(dead_code, reason = "the engine's tests use the rest")]
+#[path = "../../../net/tests/it/h2/client.rs"]
+mod h2_client;
+#[cfg(test)]
 mod harness;
 #[cfg(test)]
 mod pages;

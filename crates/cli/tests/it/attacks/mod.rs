@@ -5,6 +5,7 @@
 mod content;
 mod floods;
 mod framing;
+mod http2;
 mod identity;
 mod paths;
 mod slow;

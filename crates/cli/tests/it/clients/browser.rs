@@ -79,6 +79,47 @@ fn a_browser_loads_every_page_whole() {
 }
 
 #[test]
+fn a_browser_loads_a_hundred_parts_of_a_page_over_http_2() {
+    const PARTS: usize = 100;
+    let home = Home::new();
+    let part = |number: usize| {
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1\" height=\"1\"><!--{number}{}--></svg>",
+            "x".repeat(number * 200)
+        )
+    };
+    let mut page = String::from("<!doctype html><title>parts</title><p id=\"found\"></p>");
+    for number in 0..PARTS {
+        home.write(&format!("site/{number}.svg"), part(number));
+        page += &format!("<img src=\"{number}.svg\" onerror=\"console.error({number})\">");
+    }
+    page += "<script>onload = () => {\
+             const all = [...performance.getEntriesByType('navigation'),\
+             ...performance.getEntriesByType('resource')];\
+             document.getElementById('found').textContent =\
+             all.map(entry => entry.nextHopProtocol + ':' + entry.decodedBodySize).join(' ');\
+             }</script>";
+    home.write("site/page.html", &page);
+    let apus = home.serve(&["site", "--tls", "--listen", "127.0.0.1:0"]);
+    let url = format!("{}page.html", apus.urls()[0]);
+    let (dom, console) = visit(&home.path("profile"), &url);
+    assert!(console.is_empty(), "{console}");
+    let (_, found) = dom.split_once("<p id=\"found\">").unwrap();
+    let (found, _) = found.split_once("</p>").unwrap();
+    let mut sizes: Vec<usize> = Vec::new();
+    for entry in found.split(' ') {
+        let (protocol, size) = entry.split_once(':').unwrap();
+        assert_eq!(protocol, "h2", "{found}");
+        sizes.push(size.parse().unwrap());
+    }
+    sizes.sort_unstable();
+    let mut expected: Vec<usize> = (0..PARTS).map(|number| part(number).len()).collect();
+    expected.push(page.len());
+    expected.sort_unstable();
+    assert_eq!(sizes, expected);
+}
+
+#[test]
 fn a_listing_shows_any_name_as_text_and_each_link_leads_to_its_file() {
     let home = Home::new();
     fs::create_dir(home.path("site/list")).unwrap();

@@ -3,11 +3,13 @@
 mod browser;
 mod curl;
 mod load;
+mod nghttp;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 pub(crate) use curl::Curl;
+pub(crate) use load::h2load;
 
 use crate::harness::{Apus, Home, free_port};
 

@@ -1,0 +1,383 @@
+//! HTTP/2 as attackers speak it, with raw frames in clear text: floods, bombs and hoards on many
+//! connections at once. What each one costs the connection is tested in the engine; here it is memory,
+//! honest clients beside them, and the counters that tell.
+
+use std::net::TcpStream;
+use std::thread;
+
+use super::{SECRET, Victim};
+use crate::h2_client::{
+    FRAME, Peer, block, code, data, flag, frame, get, head, indexed_literal, kind, literal, ping,
+    priority, request, request_with, reset, setting, settings, window_update,
+};
+use crate::harness::{connect, wait_until};
+
+/// Attackers of one kind, each on a connection of its own.
+const ATTACKERS: usize = 10;
+
+impl Victim {
+    fn open(&self, settings: &[(u16, u32)]) -> Peer<TcpStream> {
+        Peer::open_with(connect(self.apus.address()), settings)
+    }
+
+    /// Has attackers take their turns until each was sent away, while honest clients of both versions
+    /// are answered.
+    fn assert_stops(
+        &self,
+        counter: &str,
+        settings: &[(u16, u32)],
+        turn: impl Fn(&mut Peer<TcpStream>, usize) -> Vec<u8> + Sync,
+    ) {
+        const TURNS: usize = 50_000;
+        thread::scope(|scope| {
+            let attackers: Vec<_> = (0..ATTACKERS)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut peer = self.open(settings);
+                        peer.fence();
+                        let mut turns = 0;
+                        let (_, code) = peer.flood(TURNS, |peer| {
+                            turns += 1;
+                            turn(peer, turns)
+                        });
+                        assert_eq!(code, code::ENHANCE_YOUR_CALM, "{counter}");
+                    })
+                })
+                .collect();
+            let mut honest = self.open(&[]);
+            while attackers.iter().any(|attacker| !attacker.is_finished()) {
+                self.assert_serves();
+                assert_eq!(honest.fetch("/").text(), "<h1>hello</h1>");
+            }
+            assert_eq!(honest.fetch("/").text(), "<h1>hello</h1>");
+        });
+        assert_eq!(self.total(counter), ATTACKERS as u64, "{counter}");
+        self.assert_stands();
+    }
+}
+
+#[test]
+fn rapid_reset_is_stopped_cve_2023_44487() {
+    let victim = Victim::with_defaults();
+    victim.assert_stops("stopped_reset_floods", &[], |peer, _| {
+        let stream = peer.next_stream();
+        [get(stream, "/large.bin"), reset(stream, code::CANCEL)].concat()
+    });
+}
+
+#[test]
+fn resets_that_the_server_is_made_to_send_are_stopped_cve_2025_8671() {
+    let large = block(&request("GET", "/large.bin"));
+    let malformed = block(&request_with("GET", "/", &[("connection", "close")]));
+    for turn in [
+        (|large, _, stream| [head(stream, large, true), window_update(stream, 0)].concat())
+            as fn(&[u8], &[u8], u32) -> Vec<u8>,
+        |large, _, stream| {
+            [
+                head(stream, large, true),
+                window_update(stream, 0x7fff_ffff),
+            ]
+            .concat()
+        },
+        |large, _, stream| [head(stream, large, true), data(stream, "x", true)].concat(),
+        |large, _, stream| [head(stream, large, true), priority(stream, stream, 1)].concat(),
+        |_, malformed, stream| head(stream, malformed, true),
+    ] {
+        let victim = Victim::with_defaults();
+        victim.assert_stops("stopped_reset_floods", &[], |peer, _| {
+            turn(&large, &malformed, peer.next_stream())
+        });
+    }
+}
+
+#[test]
+fn streams_that_are_opened_faster_than_they_are_served_are_stopped() {
+    let victim = Victim::with_defaults();
+    // Nothing of their answers can leave.
+    let shut = [(setting::INITIAL_WINDOW_SIZE, 0)];
+    victim.assert_stops("stopped_reset_floods", &shut, |peer, _| {
+        get(peer.next_stream(), "/large.bin")
+    });
+}
+
+#[test]
+fn field_blocks_without_end_are_stopped_cve_2024_27316() {
+    let victim = Victim::with_defaults();
+    let start = frame(
+        kind::HEADERS,
+        flag::END_STREAM,
+        1,
+        block(&request("GET", "/")),
+    );
+    let large = frame(
+        kind::CONTINUATION,
+        0,
+        1,
+        literal("x", vec![b'y'; FRAME - 100]),
+    );
+    victim.assert_stops("stopped_field_block_floods", &[], |_, turn| match turn {
+        1 => start.clone(),
+        _ => large.clone(),
+    });
+    let victim = Victim::with_defaults();
+    let empty = frame(kind::CONTINUATION, 0, 1, []);
+    victim.assert_stops("stopped_field_block_floods", &[], |_, turn| match turn {
+        1 => start.clone(),
+        _ => empty.clone(),
+    });
+}
+
+#[test]
+fn compression_bombs_are_stopped_cve_2016_6581() {
+    let victim = Victim::with_defaults();
+    let get = block(&request("GET", "/"));
+    let fill = [get.clone(), indexed_literal("x", "y".repeat(4000))].concat();
+    let bomb = [get, vec![0x80 | 62; 16_000]].concat();
+    victim.assert_stops("stopped_field_block_floods", &[], |peer, turn| {
+        let stream = peer.next_stream();
+        head(stream, if turn == 1 { &fill } else { &bomb }, true)
+    });
+}
+
+#[test]
+fn fields_by_the_thousand_behind_a_shut_window_take_no_memory_cve_2026_49975() {
+    let victim = Victim::with_defaults();
+    let get = block(&request("GET", "/large.bin"));
+    // Each byte is a cookie, of which as many fit as the limit of a head allows.
+    let fill = [get.clone(), indexed_literal("cookie", "")].concat();
+    let many = [get, vec![0x80 | 62; 800]].concat();
+    let mut peers: Vec<_> = (0..40)
+        .map(|_| victim.open(&[(setting::INITIAL_WINDOW_SIZE, 0)]))
+        .collect();
+    for peer in &mut peers {
+        let mut bytes = head(peer.next_stream(), &fill, true);
+        for _ in 1..250 {
+            bytes.extend(head(peer.next_stream(), &many, true));
+        }
+        peer.send(bytes);
+    }
+    for peer in &mut peers {
+        for stream in [1, 499] {
+            assert_eq!(peer.head(stream).status, 200);
+        }
+    }
+    victim.assert_stands();
+}
+
+#[test]
+fn frames_that_have_to_be_answered_are_stopped_cve_2019_9512_and_9515() {
+    let victim = Victim::with_defaults();
+    victim.assert_stops("stopped_answer_floods", &[], |_, _| ping(1));
+    let victim = Victim::with_defaults();
+    victim.assert_stops("stopped_answer_floods", &[], |_, _| settings(&[]));
+}
+
+#[test]
+fn pings_of_clients_that_read_nothing_take_no_memory_cve_2019_9512() {
+    let victim = Victim::with_defaults();
+    let pings = ping(1).repeat(5000);
+    let mut peers: Vec<_> = (0..20).map(|_| victim.open(&[])).collect();
+    for peer in &mut peers {
+        for _ in 0..20 {
+            if peer.try_send(&pings).is_err() {
+                break;
+            }
+        }
+    }
+    victim.assert_stands();
+    assert_eq!(victim.total("stopped_answer_floods"), 20);
+}
+
+#[test]
+fn content_in_crumbs_is_stopped_cve_2019_9511() {
+    let victim = Victim::with_defaults();
+    let one = [(setting::INITIAL_WINDOW_SIZE, 1)];
+    victim.assert_stops("stopped_crumb_floods", &one, |peer, turn| {
+        peer.opens_windows = false;
+        if turn == 1 {
+            return get(1, "/large.bin");
+        }
+        let got = turn - 1;
+        let _ = peer.read_until(|peer| peer.so_far(1).body.len() >= got);
+        window_update(1, 1)
+    });
+}
+
+#[test]
+fn frames_that_carry_nothing_are_stopped_cve_2019_9513_and_9518() {
+    let nothing: [fn(usize) -> Vec<u8>; 4] = [
+        |turn| priority(turn as u32 % 1000 * 2 + 3, 0, turn as u8),
+        |_| data(1, "", false),
+        |_| frame(0xbe, 0, 0, []),
+        |_| window_update(0, 1),
+    ];
+    for frame in nothing {
+        let victim = Victim::with_defaults();
+        let post = head(1, &block(&request("POST", "/")), false);
+        victim.assert_stops("stopped_idle_floods", &[], |_, turn| match turn {
+            // 405, but its stream is open for what follows.
+            1 => post.clone(),
+            _ => frame(turn).repeat(20),
+        });
+    }
+}
+
+#[test]
+fn large_answers_to_clients_that_read_nothing_take_no_memory_cve_2019_9517() {
+    let victim = Victim::with_defaults();
+    let open = [(setting::INITIAL_WINDOW_SIZE, 0x7fff_ffff)];
+    let mut peers: Vec<_> = (0..30).map(|_| victim.open(&open)).collect();
+    for peer in &mut peers {
+        let mut bytes = window_update(0, 0x7fff_0000);
+        for _ in 0..200 {
+            bytes.extend(get(peer.next_stream(), "/large.bin"));
+        }
+        peer.send(bytes);
+    }
+    let mut before = 0;
+    wait_until("nothing moves any more", || {
+        let now = victim.total("bytes_out");
+        let is_still = now - std::mem::replace(&mut before, now) < 100_000;
+        is_still && victim.total("requests") > 30 * 100
+    });
+    let mut honest = victim.open(&[]);
+    assert_eq!(honest.fetch("/").status, 200);
+    victim.assert_stands();
+}
+
+#[test]
+fn many_idle_connections_are_small() {
+    let victim = Victim::with_defaults();
+    let mut peers: Vec<_> = (0..1000).map(|_| victim.open(&[])).collect();
+    for peer in &mut peers {
+        assert_eq!(peer.fetch("/").status, 200);
+    }
+    victim.assert_stands();
+    let mut honest = victim.open(&[]);
+    assert_eq!(honest.fetch("/").status, 200);
+}
+
+#[test]
+fn a_window_past_its_end_closes_the_connection() {
+    let victim = Victim::with_defaults();
+    let mut peer = victim.open(&[]);
+    peer.send(window_update(0, 0x7fff_ffff));
+    assert_eq!(peer.goaway(), code::FLOW_CONTROL_ERROR);
+    assert_eq!(victim.total("bad_requests"), 1);
+    victim.assert_stands();
+}
+
+#[test]
+fn slow_prefaces_heads_and_streams_are_given_up_and_counted() {
+    let victim = Victim::configured("client_header_timeout = 1\nsend_timeout = 1", "");
+    let mut honest = victim.open(&[]);
+    let mut silent: Vec<_> = (0..50)
+        .map(|_| {
+            let mut peer = Peer::new(connect(victim.apus.address()));
+            peer.acknowledges = false;
+            peer.send(b"PRI * HTTP/2.0\r\n\r\nSM");
+            peer
+        })
+        .collect();
+    let half = frame(
+        kind::HEADERS,
+        flag::END_STREAM,
+        1,
+        block(&request("GET", "/")),
+    );
+    for _ in 0..50 {
+        let mut peer = victim.open(&[]);
+        peer.acknowledges = false;
+        peer.send(&half);
+        silent.push(peer);
+    }
+    let mut shut: Vec<_> = (0..50)
+        .map(|_| {
+            let mut peer = victim.open(&[(setting::INITIAL_WINDOW_SIZE, 1)]);
+            peer.opens_windows = false;
+            peer.get("/large.bin");
+            peer
+        })
+        .collect();
+    for peer in &mut silent {
+        assert_eq!(honest.fetch("/").status, 200);
+        assert_eq!(peer.goaway(), code::ENHANCE_YOUR_CALM);
+    }
+    for peer in &mut shut {
+        assert_eq!(peer.reset_of(1), code::CANCEL);
+    }
+    assert_eq!(victim.total("timeouts"), 100);
+    assert_eq!(victim.total("stalled_streams"), 50);
+    victim.assert_stands();
+}
+
+#[test]
+fn fields_never_become_other_requests_or_leave_the_root() {
+    let victim = Victim::with_defaults();
+    for target in [
+        "/ HTTP/1.1\r\nHost: localhost\r\n\r\nGET /smuggled",
+        "/text.txt\r\nx: y",
+        "/text.txt\0",
+        "text.txt",
+        "http://localhost/text.txt",
+    ] {
+        let mut peer = victim.open(&[]);
+        let stream = peer.request(&request("GET", target), true);
+        assert_eq!(peer.reset_of(stream), code::PROTOCOL_ERROR, "{target:?}");
+    }
+    let mut peer = victim.open(&[]);
+    for target in [
+        "/../outside/secret.txt",
+        "/%2e%2e/outside/secret.txt",
+        "/files/..%2f..%2foutside/secret.txt",
+        "/.env",
+        "/.git/config",
+        "/page.php",
+    ] {
+        let answer = peer.fetch(target);
+        assert!(
+            (400..500).contains(&answer.status),
+            "{target}: {}",
+            answer.status
+        );
+        assert!(!answer.text().contains(SECRET), "{target}");
+    }
+    for (name, value) in [
+        ("transfer-encoding", "chunked"),
+        ("content-length", "1"),
+        ("connection", "close"),
+        ("upgrade", "websocket"),
+        ("host", "elsewhere"),
+    ] {
+        let stream = peer.request(&request_with("GET", "/", &[(name, value)]), true);
+        assert_eq!(peer.reset_of(stream), code::PROTOCOL_ERROR, "{name}");
+    }
+    assert_eq!(peer.fetch("/").text(), "<h1>hello</h1>");
+    victim.assert_stands();
+}
+
+#[test]
+fn a_browser_that_leaves_a_page_is_no_attacker() {
+    let victim = Victim::with_defaults();
+    let mut peer = victim.open(&[(setting::INITIAL_WINDOW_SIZE, 6 << 20)]);
+    for _ in 0..2 {
+        let images: Vec<u32> = (0..200).map(|_| peer.get("/large.bin")).collect();
+        peer.head(images[0]);
+        let cancels: Vec<u8> = images
+            .iter()
+            .flat_map(|stream| reset(*stream, code::CANCEL))
+            .collect();
+        peer.send(cancels);
+        assert_eq!(peer.fetch("/").status, 200);
+    }
+    let cookies: Vec<String> = (0..180).map(|index| format!("c{index}=value")).collect();
+    let crumbs: Vec<_> = cookies
+        .iter()
+        .map(|cookie| ("cookie", cookie.as_str()))
+        .collect();
+    let stream = peer.request(&request_with("GET", "/", &crumbs), true);
+    assert_eq!(peer.answer(stream).status, 200);
+    peer.fence();
+    assert_eq!(peer.goaways, []);
+    victim.assert_stands();
+}
