@@ -563,7 +563,11 @@ fn empty_frames_cve_2019_9518() {
         let opening = opened(peer);
         [opening, window_update(1, 1)].concat()
     });
-    idle("GOAWAY").is_stopped(|_| frame(kind::GOAWAY, 0, 0, [0; 8]));
+    // Without an open request, the first would be the end.
+    idle("GOAWAY").is_stopped(|peer| {
+        let opening = opened(peer);
+        [opening, frame(kind::GOAWAY, 0, 0, [0; 8])].concat()
+    });
 }
 
 #[test]

@@ -500,6 +500,30 @@ fn a_client_sets_the_size_of_the_table_rfc_7541_section_4_2() {
 }
 
 #[test]
+fn a_table_that_was_smaller_for_a_moment_is_told_so_rfc_7541_section_4_2() {
+    let server = Server::start(paths());
+    let size = setting::HEADER_TABLE_SIZE;
+    for (values, told) in [
+        (
+            &[(size, 100), (size, 4096)][..],
+            &[0x3f, 69, 0x3f, 0xe1, 0x1f][..],
+        ),
+        (&[(size, 0), (size, 8192)], &[0x20, 0x3f, 0xe1, 0x1f]),
+        (&[(size, 100)], &[0x3f, 69]),
+    ] {
+        let mut peer = open_with(&server, values);
+        let stream = peer.get("/");
+        let head = loop {
+            let frame = peer.read().unwrap();
+            if frame.kind == kind::HEADERS && frame.stream == stream {
+                break frame;
+            }
+        };
+        assert!(head.payload.starts_with(told), "{:x?}", &head.payload[..8]);
+    }
+}
+
+#[test]
 fn frames_are_no_larger_than_the_client_allows_rfc_9113_section_4_2() {
     let server = Server::start(large(1 << 20));
     for size in [None, Some(FRAME as u32), Some(20_000), Some(16_777_215)] {
