@@ -215,6 +215,7 @@ const SHORT: Duration = Duration::from_millis(500);
 #[test]
 fn idle_connections_end_in_order() {
     let limits = Limits {
+        head_timeout: SHORT,
         idle_timeout: SHORT,
         ..Limits::default()
     };
