@@ -31,10 +31,6 @@ const BLOCK_EXCESS: usize = 2;
 const CRUMB: usize = 256;
 const NO_CRUMB: usize = 1024;
 
-/// How much of what nobody wants is taken, and what is left of its stream's window then.
-const ABANDONED_MOST: u64 = 32 * 1024;
-const ABANDONED_LEFT: i32 = 32 * 1024;
-
 /// Clients that give a window back in smaller parts than this are not honest.
 const SMALLEST_UPDATE: usize = 512;
 
@@ -472,11 +468,8 @@ impl Connection {
                 known.give_back(key.id(), overhead, self.receive.stream_target(), out);
                 if known.receiving == Receiving::Discarded {
                     // It is thrown away, and nobody hears of it.
-                    let is_too_much = known.receive_window < ABANDONED_LEFT;
                     if end {
                         self.end_receiving(key, out);
-                    } else if is_too_much && known.sending == Sending::Ended {
-                        self.reset(key, ErrorCode::NO_ERROR, out);
                     }
                     stream = None;
                 }
@@ -1431,9 +1424,10 @@ impl Connection {
         }
     }
 
-    /// Tells that nobody wants the rest of what the peer sends on a stream. Little of it is taken and
-    /// thrown away. Told when the stream was answered whole, a peer that has more is told to stop
-    /// (section 8.1).
+    /// Tells that nobody wants the rest of what the peer sends on a stream. It is taken and thrown away
+    /// up to the stream's window, which does not open any more. A peer that has more may be told to
+    /// stop by a [`reset`](Self::reset) with `NO_ERROR` (section 8.1), better not at once: some clients
+    /// forget the answer over it.
     pub fn abandon(&mut self, stream: StreamKey, out: &mut Vec<u8>) {
         let Some(known) = self.streams.get_mut(stream) else {
             return;
@@ -1443,13 +1437,7 @@ impl Connection {
         }
         known.receiving = Receiving::Discarded;
         let unread = std::mem::take(&mut known.unread);
-        let is_too_much = known.receive_window < ABANDONED_LEFT
-            || known.content_left.is_some_and(|left| left > ABANDONED_MOST);
-        let is_answered = known.sending == Sending::Ended;
         self.receive.used(unread, out);
-        if is_too_much && is_answered {
-            self.reset(stream, ErrorCode::NO_ERROR, out);
-        }
     }
 
     /// Reports content of [`Event::Data`] as used, which opens windows in time.

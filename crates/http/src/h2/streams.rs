@@ -115,6 +115,9 @@ pub(super) struct Streams {
     free: Vec<u16>,
 }
 
+/// How many slots are made at a time.
+const GROWTH: usize = 4;
+
 impl Streams {
     pub(super) fn open(&self) -> usize {
         self.ids.len().saturating_sub(self.free.len())
@@ -129,6 +132,11 @@ impl Streams {
             return StreamKey { slot, id };
         }
         let slot = u16::try_from(self.ids.len()).unwrap_or(u16::MAX);
+        // Few connections ever have many at once, and there may be many connections.
+        if self.ids.len() == self.ids.capacity() {
+            self.ids.reserve_exact(GROWTH);
+            self.entries.reserve_exact(GROWTH);
+        }
         self.ids.push(id);
         self.entries.push(stream);
         StreamKey { slot, id }

@@ -59,6 +59,10 @@ use crate::worker::{LiveListener, Worker};
 /// a large one on its connection.
 const BATCH: usize = 64 * 1024;
 
+/// Bytes that one write takes at least, one TLS record, where clients take less than they are given:
+/// TLS keeps what the socket does not take.
+const BATCH_LEAST: usize = 16 * 1024;
+
 /// Bytes that the kernel holds while it cannot send them. A client with a long way to it needs more
 /// on the way, not here: the kernel counts only what no congestion window has let go.
 const UNSENT_MOST: u32 = 128 * 1024;
@@ -91,6 +95,8 @@ pub(crate) struct Connection<'a> {
     out: Batch,
     /// Whether the last write may have filled the socket.
     wrote_much: bool,
+    /// Bytes that the next write takes.
+    batch: usize,
     streams: Streams,
     /// How many streams the client may have open.
     slots: usize,
@@ -176,6 +182,7 @@ impl<'a> Connection<'a> {
             input,
             out,
             wrote_much: false,
+            batch: BATCH,
             streams: Streams::default(),
             slots: usize::try_from(limits.h2_max_concurrent_streams).unwrap_or(1),
             limits,

@@ -3,6 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use apus_http::h2::{Content, ErrorCode, StreamKey};
 use apus_http::{Body, Outcome, Response, ResponseHead, StatusCode};
@@ -14,6 +15,10 @@ use crate::table::NEVER;
 
 /// Streams that are remembered as abandoned before those that have ended are forgotten.
 const ABANDONED_MOST: usize = 64;
+
+/// How long the client of an abandoned stream may take to see that its answer is whole. A reset that
+/// follows the answer at once makes curl 7.88, for one, forget the answer.
+const ABANDONED_TIME: Duration = Duration::from_secs(1);
 
 /// An answer whose last bytes are encoded, and who wants to know when they left.
 pub(super) struct Written {
@@ -237,6 +242,7 @@ impl Connection<'_> {
             if self.codec.is_open(key) {
                 let now = self.worker.clock.ticks();
                 self.abandoned.push((key, now));
+                self.timers.examine_by(deadline_from(now, ABANDONED_TIME));
             }
         }
     }
@@ -248,7 +254,7 @@ impl Connection<'_> {
         let frames = out.frames(&self.worker.buffers);
         let mut next = NEVER;
         self.abandoned.retain(|(key, since)| {
-            let deadline = deadline_from(*since, self.limits.body_timeout);
+            let deadline = deadline_from(*since, ABANDONED_TIME);
             if deadline <= now {
                 codec.reset(*key, ErrorCode::NO_ERROR, frames);
             } else if codec.is_open(*key) {

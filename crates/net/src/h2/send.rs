@@ -10,7 +10,7 @@ use apus_http::{FileRange, Frame, Headers};
 use bytes::Bytes;
 
 use super::stream::{Chunk, Work, behind};
-use super::{BATCH, Connection};
+use super::{BATCH, BATCH_LEAST, Connection};
 use crate::file::{read_away, read_cached};
 
 /// Bytes of a frame's header.
@@ -64,8 +64,12 @@ impl Connection<'_> {
                     Poll::Ready(result) => {
                         result?;
                         self.settle_written();
+                        self.batch = (2 * self.batch).min(BATCH);
                     }
-                    Poll::Pending => self.timers.blocked(self.worker.clock.ticks()),
+                    Poll::Pending => {
+                        self.timers.blocked(self.worker.clock.ticks());
+                        self.batch = (self.batch / 2).max(BATCH_LEAST);
+                    }
                 }
                 Ok(true)
             }
@@ -90,7 +94,7 @@ impl Connection<'_> {
 
     /// Gathers content up to the size of a batch.
     fn fill(&mut self) {
-        while let Some(room) = BATCH.checked_sub(self.out.len() + FRAME_HEADER)
+        while let Some(room) = self.batch.checked_sub(self.out.len() + FRAME_HEADER)
             && room >= ROOM_LEAST
         {
             let Some((key, most)) = self.codec.next_send() else {

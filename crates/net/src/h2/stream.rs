@@ -79,6 +79,9 @@ pub(super) struct Observed {
     arrived: Instant,
 }
 
+/// How many places are made at a time.
+const GROWTH: usize = 4;
+
 impl Streams {
     /// The stream, if it is here.
     pub(super) fn get(&mut self, key: StreamKey) -> Option<&mut Stream> {
@@ -95,6 +98,8 @@ impl Streams {
     pub(super) fn enter(&mut self, key: StreamKey) -> &mut Stream {
         let slot = key.slot();
         if self.0.len() <= slot {
+            // Few connections ever have many at once, and there may be many connections.
+            self.0.reserve_exact(GROWTH);
             self.0.resize_with(slot + 1, Stream::default);
         }
         // The place is there now.

@@ -62,6 +62,11 @@ impl Timers {
         }
     }
 
+    /// Has the streams looked at by then.
+    pub(super) fn examine_by(&mut self, tick: u32) {
+        self.examine_at = self.examine_at.min(tick);
+    }
+
     pub(super) fn blocked(&mut self, now: u32) {
         self.blocked_since = self.blocked_since.min(now);
     }
