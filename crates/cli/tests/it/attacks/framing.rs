@@ -137,7 +137,7 @@ fn request_lines_and_hosts_that_are_not_exact() {
         (400, "GET / HTTP/1.1\r\nHost: user@localhost\r\n\r\n"),
         (505, "GET / HTTP/1.2\r\nHost: localhost\r\n\r\n"),
         (505, "GET / HTTP/0.9\r\nHost: localhost\r\n\r\n"),
-        (505, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+        (505, "GET / HTTP/2.0\r\nHost: localhost\r\n\r\n"),
         (
             417,
             "GET / HTTP/1.1\r\nHost: localhost\r\nExpect: magic\r\n\r\n",
