@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use apus_http::Service;
+use apus_http::{ConnectionInfo, Response, Service, StatusCode};
 
 use crate::buffers::Buffers;
 use crate::clock::Clock;
@@ -72,6 +72,16 @@ impl Worker {
     /// Whether connections have to end once no request is open.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.get()
+    }
+
+    /// What a client gets whose handler panicked.
+    pub(crate) fn panicked(&self, client: &ConnectionInfo) -> Response {
+        self.counters.panics.add(1);
+        tracing::error!(peer = %client.peer, "a handler panicked; its client got a 500");
+        Response::text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "500 Internal Server Error\n",
+        )
     }
 
     /// A number that no other connection of this process has.

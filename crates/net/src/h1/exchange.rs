@@ -49,12 +49,7 @@ impl Connection<'_> {
     }
 
     pub(super) fn panicked(&self) -> Response {
-        self.worker.counters.panics.add(1);
-        tracing::error!(peer = %self.info.peer, "a handler panicked; its client got a 500");
-        Response::text(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "500 Internal Server Error\n",
-        )
+        self.worker.panicked(&self.info)
     }
 
     /// Waits for a handler while it reads the content, or while nothing else is to do.

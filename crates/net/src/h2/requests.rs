@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use apus_http::h2::{ConnectionError, Event, Flood, HeadRefusal, RequestHead, StreamKey};
-use apus_http::{Answer, Body, BodyError, Method, Outcome, Request, Response, StatusCode};
+use apus_http::{Answer, Body, BodyError, Method, Outcome, Request, Response};
 
 use super::incoming::Incoming;
 use super::stream::{Kind, Work};
@@ -167,12 +167,7 @@ impl Connection<'_> {
     }
 
     pub(super) fn panicked(&self) -> Response {
-        self.worker.counters.panics.add(1);
-        tracing::error!(peer = %self.info.peer, "a handler panicked; its client got a 500");
-        Response::text(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "500 Internal Server Error\n",
-        )
+        self.worker.panicked(&self.info)
     }
 
     /// Ends the connection on a client that broke the protocol or spent a budget. The GOAWAY that
