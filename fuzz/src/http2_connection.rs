@@ -22,7 +22,7 @@ const ANSWER: usize = 20_000;
 /// said to them is made of whole frames, and not much more than they are.
 pub fn http2_connection(data: &[u8]) {
     let input = [PREFACE, data].concat();
-    however_split(&input, || Peer::server());
+    however_split(&input, Peer::server);
 }
 
 /// As [`http2_connection`], with frames that are framed right: the bytes say which.
@@ -30,7 +30,7 @@ pub fn http2_frames(data: &[u8]) {
     let mut input = PREFACE.to_vec();
     frame(0x4, 0, 0, b"", &mut input);
     frames(data, &mut input);
-    however_split(&input, || Peer::server());
+    however_split(&input, Peer::server);
 }
 
 /// The bytes of a server to a client that has three requests open.
@@ -38,7 +38,7 @@ pub fn http2_client(data: &[u8]) {
     let mut input = Vec::new();
     frame(0x4, 0, 0, b"", &mut input);
     frames(data, &mut input);
-    however_split(&input, || Peer::client());
+    however_split(&input, Peer::client);
 }
 
 fn however_split(input: &[u8], peer: impl Fn() -> Peer) {
