@@ -55,9 +55,9 @@ use crate::table::Place;
 use crate::transport::Transport;
 use crate::worker::{LiveListener, Worker};
 
-/// Bytes that one write takes: four full TLS records. A small answer waits for no more than this of
-/// a large one on its connection.
-const BATCH: usize = 64 * 1024;
+/// Bytes that one write takes: eight full TLS records. A small answer waits for no more than this of
+/// a large one on its connection, and for less where the client is slow ([`BATCH_LEAST`]).
+const BATCH: usize = 128 * 1024;
 
 /// Bytes that one write takes at least, one TLS record, where clients take less than they are given:
 /// TLS keeps what the socket does not take.
@@ -68,14 +68,14 @@ const BATCH_LEAST: usize = 16 * 1024;
 const UNSENT_MOST: u32 = 128 * 1024;
 
 /// Bytes that are to be written past which nothing more is read.
-const OUT_MOST: usize = 2 * BATCH;
+const OUT_MOST: usize = BATCH;
 
 /// Bytes that are read and thrown away of a client whose connection has ended: what may have been on
 /// its way, and not what it goes on to send.
 const LINGER_MOST: usize = 1024 * 1024;
 
 /// What is written or done before other connections get their turn.
-const TURN_BYTES: usize = 4 * BATCH;
+const TURN_BYTES: usize = 2 * BATCH;
 const TURN_REQUESTS: usize = 128;
 const TURN_ROUNDS: usize = 16;
 
