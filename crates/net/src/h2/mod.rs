@@ -60,7 +60,7 @@ use crate::worker::{LiveListener, Worker};
 const BATCH: usize = 128 * 1024;
 
 /// Bytes that one write takes at least, one TLS record, where clients take less than they are given:
-/// TLS keeps what the socket does not take.
+/// what the socket does not take holds up what is more urgent.
 const BATCH_LEAST: usize = 16 * 1024;
 
 /// Bytes that the kernel holds while it cannot send them. A client with a long way to it needs more

@@ -60,16 +60,17 @@ impl Connection<'_> {
                 self.turn.bytes += written;
                 self.wrote_much = written >= MUCH;
                 self.timers.unblocked();
-                match self.transport.poll_flush(cx) {
+                let flushed = self.transport.poll_flush(cx);
+                self.batch = match flushed.is_ready() && !self.out.is_partial() {
+                    true => (2 * self.batch).min(BATCH),
+                    false => (self.batch / 2).max(BATCH_LEAST),
+                };
+                match flushed {
                     Poll::Ready(result) => {
                         result?;
                         self.settle_written();
-                        self.batch = (2 * self.batch).min(BATCH);
                     }
-                    Poll::Pending => {
-                        self.timers.blocked(self.worker.clock.ticks());
-                        self.batch = (self.batch / 2).max(BATCH_LEAST);
-                    }
+                    Poll::Pending => self.timers.blocked(self.worker.clock.ticks()),
                 }
                 Ok(true)
             }

@@ -207,7 +207,7 @@ fn under_way(peer: &Peer<TcpStream>) -> (usize, usize) {
 
 /// What the server takes from its streams for one write, and one more that the kernel may have taken
 /// since it was asked.
-const ONE_WRITE: usize = 2 * 64 * 1024;
+const ONE_WRITE: usize = 2 * 128 * 1024;
 
 /// What the kernel may hold of an answer, on both sides, for a client with a small buffer.
 const KERNEL_MOST: usize = 768 * 1024;
