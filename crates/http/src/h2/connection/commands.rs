@@ -287,7 +287,7 @@ impl Connection {
         self.receive.used(unread, out);
     }
 
-    /// Reports content of [`Event::Data`] as used, which opens windows in time.
+    /// Reports content of [`Event::Data`](super::Event::Data) as used, which opens windows in time.
     pub fn consumed(&mut self, stream: StreamKey, bytes: usize, out: &mut Vec<u8>) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let target = self.receive.stream_target();
