@@ -154,6 +154,23 @@ impl Headers {
         Ok(())
     }
 
+    /// Adds those lines of `other` that `keep` wants, by name (lower case) and value, behind the
+    /// others. They are known to be valid, and copied as they are.
+    pub fn append_from(&mut self, other: &Self, mut keep: impl FnMut(&str, &[u8]) -> bool) {
+        self.preparation.clear();
+        self.wire.reserve(other.wire.len());
+        for line in &other.lines {
+            let Ok(start) = u32::try_from(self.wire.len()) else {
+                // Past 4 GiB of field lines; no limit lets a message come near.
+                return;
+            };
+            if keep(other.name(*line), other.value(*line)) {
+                self.wire.extend_from_slice(other.bytes(line.whole()));
+                self.lines.push(Line { start, ..*line });
+            }
+        }
+    }
+
     /// Sets the only line with this name, from bytes that are checked here.
     ///
     /// # Errors
@@ -381,6 +398,20 @@ mod tests {
         assert!(!headers.remove("B"));
         let lines: Vec<_> = headers.iter().collect();
         assert_eq!(lines, [("c", &b"4"[..]), ("a", &b"5"[..])]);
+    }
+
+    #[test]
+    fn takes_over_lines_of_others_that_are_wanted() {
+        let mut from = Headers::new();
+        for (name, value) in [("a", "1"), ("b", "2"), ("c", "3")] {
+            from.try_append(name, value).unwrap();
+        }
+        let mut to = Headers::new();
+        to.try_append("x", "0").unwrap();
+        to.append_from(&from, |name, value| name != "b" && value != b"0");
+        assert_eq!(to.wire(), b"x: 0\r\na: 1\r\nc: 3\r\n");
+        assert!(to.remove("a"));
+        assert_eq!(to.get_str("c"), Some("3"));
     }
 
     #[test]
