@@ -6,13 +6,14 @@ use std::rc::Rc;
 use http::{Extensions, Method, Version};
 
 use crate::grammar::is_host;
-use crate::{Body, ConnectionInfo, Headers, InvalidTarget, Target};
+use crate::{Body, ConnectionInfo, Headers, Interim, InvalidTarget, Target};
 
 /// A request: head, content, the connection it came over, and what layers attached to it.
 pub struct Request {
     head: Box<Head>,
     body: Body,
     connection: Rc<ConnectionInfo>,
+    interim: Interim,
     extensions: Extensions,
 }
 
@@ -77,6 +78,7 @@ impl Request {
             head,
             body,
             connection,
+            interim: Interim::default(),
             extensions: Extensions::new(),
         }
     }
@@ -209,6 +211,17 @@ impl Request {
             Some((host, port)) if !port.ends_with(']') => Some(host),
             _ => Some(authority),
         }
+    }
+
+    /// What sends interim responses, such as 103 Early Hints, before the answer. A request that came
+    /// over no connection has one whose responses are dropped.
+    pub fn interim(&self) -> &Interim {
+        &self.interim
+    }
+
+    /// Changes where interim responses go: to another request's client, or nowhere.
+    pub fn set_interim(&mut self, interim: Interim) {
+        self.interim = interim;
     }
 
     /// Values that layers attached.

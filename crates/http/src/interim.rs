@@ -1,0 +1,203 @@
+//! Interim responses (RFC 9110 section 15.2): how a service sends 1xx before its answer, and where
+//! they wait for the connection's driver.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fmt;
+use std::rc::Rc;
+use std::task::{Context, Waker};
+
+use http::StatusCode;
+
+use crate::Headers;
+
+/// Bytes of interim responses that wait for one connection. What comes past them is dropped: who
+/// sends more than a client takes is a faulty origin, and none of it is needed for the answer.
+const QUEUED_MOST: usize = 64 * 1024;
+
+/// What an interim response costs beside its fields.
+const OVERHEAD: usize = 64;
+
+/// Sends interim responses to the client of one request, such as 103 Early Hints (RFC 8297).
+///
+/// Cheap to clone, and may outlive its request: what it sends once the answer has begun is dropped.
+/// It comes from [`Request::interim`](crate::Request::interim).
+#[derive(Clone, Default)]
+pub struct Interim {
+    /// `None` for a request that came over no connection.
+    queue: Option<Rc<Queue>>,
+    request: u64,
+}
+
+/// Where the interim responses of a connection's requests wait for its driver.
+///
+/// A driver makes one for its connection and gives each request an [`Interim`] of it, by
+/// [`Request::set_interim`](crate::Request::set_interim). Whenever it has polled what may send some,
+/// it takes them out and sends those whose answer has not begun.
+#[derive(Default)]
+pub struct InterimQueue(Rc<Queue>);
+
+#[derive(Default)]
+struct Queue {
+    waiting: RefCell<VecDeque<Waiting>>,
+    bytes: Cell<usize>,
+    driver: RefCell<Option<Waker>>,
+}
+
+struct Waiting {
+    request: u64,
+    status: StatusCode,
+    headers: Headers,
+}
+
+impl Interim {
+    /// Has an interim response sent, as soon as the connection's driver has its turn.
+    ///
+    /// A 100 is sent only to a client that waits for it (RFC 9110 section 10.1.1), and once; reading
+    /// the request's content sends it anyway. 101 and what is not 1xx are no interim responses and
+    /// are dropped, as all are for HTTP/1.0 clients. Fields that are about one connection or about
+    /// content are left out.
+    pub fn send(&self, status: StatusCode, headers: Headers) {
+        let is_interim = status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS;
+        if let Some(queue) = self.queue.as_ref().filter(|_| is_interim) {
+            queue.add(Waiting {
+                request: self.request,
+                status,
+                headers,
+            });
+        }
+    }
+}
+
+impl fmt::Debug for Interim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Interim")
+            .field("request", &self.request)
+            .finish_non_exhaustive()
+    }
+}
+
+impl InterimQueue {
+    /// What sends the interim responses of one request. `request` is a number of the driver's, which
+    /// no other request of the connection has.
+    pub fn sender(&self, request: u64) -> Interim {
+        Interim {
+            queue: Some(Rc::clone(&self.0)),
+            request,
+        }
+    }
+
+    /// Whether none wait.
+    pub fn is_empty(&self) -> bool {
+        self.0.waiting.borrow().is_empty()
+    }
+
+    /// Takes out the next one, with the number of its request.
+    pub fn next(&self) -> Option<(u64, StatusCode, Headers)> {
+        let next = self.0.waiting.borrow_mut().pop_front()?;
+        let bytes = self.0.bytes.get().saturating_sub(next.cost());
+        self.0.bytes.set(bytes);
+        Some((next.request, next.status, next.headers))
+    }
+
+    /// Wakes `cx` when one is added.
+    pub fn watch(&self, cx: &Context<'_>) {
+        let mut driver = self.0.driver.borrow_mut();
+        match &*driver {
+            Some(known) if known.will_wake(cx.waker()) => {}
+            _ => *driver = Some(cx.waker().clone()),
+        }
+    }
+}
+
+impl fmt::Debug for InterimQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InterimQueue")
+            .field("bytes", &self.0.bytes.get())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Queue {
+    fn add(&self, added: Waiting) {
+        let bytes = self.bytes.get().saturating_add(added.cost());
+        if bytes > QUEUED_MOST {
+            return;
+        }
+        self.bytes.set(bytes);
+        self.waiting.borrow_mut().push_back(added);
+        if let Some(driver) = &*self.driver.borrow() {
+            driver.wake_by_ref();
+        }
+    }
+}
+
+impl Waiting {
+    fn cost(&self) -> usize {
+        self.headers.wire().len().saturating_add(OVERHEAD)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn wakes_the_driver_and_keeps_the_order_of_all_requests() {
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(Arc::clone(&count));
+        let queue = InterimQueue::default();
+        queue.watch(&Context::from_waker(&waker));
+        let (one, two) = (queue.sender(1), queue.sender(2));
+        two.send(StatusCode::EARLY_HINTS, Headers::new());
+        one.send(StatusCode::CONTINUE, Headers::new());
+        assert_eq!(count.0.load(Ordering::Relaxed), 2);
+        let next = || queue.next().map(|(request, status, _)| (request, status));
+        assert_eq!(next(), Some((2, StatusCode::EARLY_HINTS)));
+        assert_eq!(next(), Some((1, StatusCode::CONTINUE)));
+        assert_eq!(next(), None);
+    }
+
+    #[test]
+    fn takes_interim_statuses_only() {
+        let queue = InterimQueue::default();
+        let interim = queue.sender(1);
+        for status in [StatusCode::SWITCHING_PROTOCOLS, StatusCode::OK] {
+            interim.send(status, Headers::new());
+        }
+        assert!(queue.is_empty());
+        Interim::default().send(StatusCode::EARLY_HINTS, Headers::new());
+    }
+
+    #[test]
+    fn holds_no_more_than_its_bytes_and_takes_more_when_they_were_sent() {
+        let queue = InterimQueue::default();
+        let interim = queue.sender(1);
+        let mut hints = Headers::new();
+        hints.try_append("link", "x".repeat(1000)).unwrap();
+        let fill = || {
+            for _ in 0..1000 {
+                interim.send(StatusCode::EARLY_HINTS, hints.clone());
+            }
+            let mut held = 0;
+            while queue.next().is_some() {
+                held += 1;
+            }
+            held
+        };
+        assert_eq!(fill(), 61);
+        assert_eq!(fill(), 61);
+    }
+}
