@@ -1,0 +1,1 @@
+//! Where stored responses are kept: in memory and on disk, shared by all workers.
