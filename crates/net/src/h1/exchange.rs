@@ -36,7 +36,8 @@ impl Connection<'_> {
             }
         };
         let connect = request.head.method == Method::CONNECT;
-        let request = Request::from_head(request.head, body, Rc::clone(&self.info));
+        let mut request = Request::from_head(request.head, body, Rc::clone(&self.info));
+        request.set_interim(self.interims.sender(self.requests));
         let service = self.listener.service();
         let answer = catch_unwind(AssertUnwindSafe(|| service.call(request)));
         let response = match answer {
@@ -63,13 +64,18 @@ impl Connection<'_> {
             self.flush().await?;
         }
         self.place.untimed();
-        poll_fn(|cx| {
+        let mut timed = false;
+        let response = poll_fn(|cx| {
             self.place.register(cx);
+            self.interims.watch(cx);
             loop {
                 match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
                     Ok(Poll::Ready(response)) => return Poll::Ready(Ok(response)),
                     Ok(Poll::Pending) => {}
                     Err(_) => return Poll::Ready(Ok(self.panicked())),
+                }
+                if self.poll_interims(cx, incoming, &mut timed)?.is_pending() {
+                    return Poll::Pending;
                 }
                 if self.poll_meanwhile(cx, incoming)?.is_pending() {
                     if incoming.is_none() {
@@ -79,7 +85,12 @@ impl Connection<'_> {
                 }
             }
         })
-        .await
+        .await;
+        if timed {
+            // What was not taken yet leaves with the answer.
+            self.place.untimed();
+        }
+        response
     }
 
     /// What the connection does while somebody else works: feeds content to who waits for it, or
@@ -120,6 +131,7 @@ impl Connection<'_> {
         incoming: &mut Option<Incoming>,
         connect: bool,
     ) -> io::Result<Option<End>> {
+        self.encode_interims();
         let limit = self.limits.requests_per_connection;
         if self.codec.keeps_alive() && (self.is_ending() || (limit > 0 && self.requests >= limit)) {
             // The client does not know yet, and may be sending its next request.

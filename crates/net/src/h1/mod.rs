@@ -3,6 +3,7 @@
 
 mod exchange;
 mod incoming;
+mod interim;
 mod send;
 mod tunnel;
 mod write;
@@ -13,7 +14,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use apus_http::h1::{Event, HeadLimits, ProtocolError, RequestHead, ServerConnection};
-use apus_http::{ConnectionInfo, Duplex, Headers, StatusCode, Tunnel};
+use apus_http::{ConnectionInfo, Duplex, Headers, InterimQueue, StatusCode, Tunnel};
 
 use self::write::Written;
 use crate::input::Input;
@@ -44,6 +45,8 @@ pub(crate) struct Connection<'a> {
     /// When the first byte of the current head came.
     arrived: Instant,
     requests: u64,
+    /// What services want said before their answers.
+    interims: InterimQueue,
     /// Bytes around the content of the current answer, as of chunks.
     framing_bytes: u64,
     /// Whether the end is our choice and not the client's.
@@ -96,6 +99,7 @@ impl<'a> Connection<'a> {
             written: Vec::new(),
             arrived: Instant::now(),
             requests: 0,
+            interims: InterimQueue::default(),
             framing_bytes: 0,
             closes_first: false,
         }

@@ -134,7 +134,7 @@ impl Connection<'_> {
                     if self.place.expired() {
                         return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
                     }
-                    ready!(self.poll_flush_out(cx))?;
+                    ready!(self.poll_flush_out(cx, &mut false))?;
                     flushed = true;
                     self.place.untimed();
                     self.rest();

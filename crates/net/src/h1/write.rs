@@ -113,12 +113,17 @@ impl Connection<'_> {
     }
 
     /// As [`Self::flush`], for code that is polled: what was written leaves the buffer.
-    pub(super) fn poll_flush_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// `timed` tells from one call to the next whether its limit of time runs.
+    pub(super) fn poll_flush_out(
+        &mut self,
+        cx: &mut Context<'_>,
+        timed: &mut bool,
+    ) -> Poll<io::Result<()>> {
         let mut sent = 0;
         let polled = self.poll_write_out_and(cx, &[], &mut sent);
         self.worker.counters.bytes_out.add(sent as u64);
         self.out.drain(..sent);
-        let polled = self.watch_writing(cx, polled, sent > 0, &mut false);
+        let polled = self.watch_writing(cx, polled, sent > 0, timed);
         if matches!(polled, Poll::Ready(Ok(()))) {
             self.settle_written(true);
         }

@@ -193,6 +193,13 @@ impl Connection<'_> {
         }
     }
 
+    /// Whether the client waits to be told to go on with its content; then it does so no more.
+    pub(super) fn take_expectation(&mut self, key: StreamKey) -> bool {
+        let stream = self.streams.get(key);
+        let incoming = stream.and_then(|stream| stream.incoming.as_mut());
+        incoming.is_some_and(|incoming| std::mem::take(&mut incoming.expects_continue))
+    }
+
     fn consume(&mut self, key: StreamKey, bytes: usize) {
         if bytes > 0 {
             let frames = self.out.frames(&self.worker.buffers);

@@ -24,6 +24,7 @@
 //! its task, the codec with its compression tables, and TLS.
 
 mod incoming;
+mod interim;
 mod requests;
 mod responses;
 mod send;
@@ -40,8 +41,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use apus_http::ConnectionInfo;
 use apus_http::h2::{Config, Connection as Codec, StreamKey};
+use apus_http::{ConnectionInfo, InterimQueue};
 
 use self::responses::Written;
 use self::stream::Streams;
@@ -101,6 +102,8 @@ pub(crate) struct Connection<'a> {
     /// How many streams the client may have open.
     slots: usize,
     wakers: Wakers,
+    /// What services want said before their answers.
+    interims: InterimQueue,
     /// The slots that are polled now; kept for its memory.
     woken: Vec<usize>,
     /// Streams that were answered before their request was whole.
@@ -187,6 +190,7 @@ impl<'a> Connection<'a> {
             slots: usize::try_from(limits.h2_max_concurrent_streams).unwrap_or(1),
             limits,
             wakers: Wakers::default(),
+            interims: InterimQueue::default(),
             woken: Vec::new(),
             unfinished: Vec::new(),
             abandoned: Vec::new(),
@@ -234,6 +238,7 @@ impl<'a> Connection<'a> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<End>> {
         self.place.register(cx);
         self.wakers.bind(cx.waker());
+        self.interims.watch(cx);
         // A reload may have changed them.
         self.limits = self.worker.limits();
         self.turn = Turn::default();
@@ -246,6 +251,7 @@ impl<'a> Connection<'a> {
             self.end_if_told();
             let mut progress = self.poll_input(cx)?;
             progress |= self.poll_streams();
+            progress |= self.send_interims();
             self.abandon_unfinished();
             progress |= self.poll_output(cx)?;
             if let Some(end) = self.ended() {

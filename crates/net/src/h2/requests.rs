@@ -138,7 +138,8 @@ impl Connection<'_> {
         stream.kind = kind;
         stream.incoming = incoming;
         stream.moved_at = self.worker.clock.ticks();
-        let request = Request::from_head(request.head, body, Rc::clone(&self.info));
+        let mut request = Request::from_head(request.head, body, Rc::clone(&self.info));
+        request.set_interim(self.interim(key));
         let service = self.listener.service();
         match catch_unwind(AssertUnwindSafe(|| service.call(request))) {
             Ok(Answer::Now(response)) => self.respond(key, response),

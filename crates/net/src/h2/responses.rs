@@ -92,6 +92,7 @@ impl Connection<'_> {
 
     /// Encodes an answer's head, and enters what follows it.
     pub(super) fn respond(&mut self, key: StreamKey, mut response: Response) {
+        self.send_interims();
         let Some(stream) = self.streams.get(key) else {
             return;
         };

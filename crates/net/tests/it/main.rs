@@ -13,6 +13,8 @@ mod h2;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]
+mod interim;
+#[cfg(test)]
 mod limits;
 #[cfg(test)]
 mod listeners;

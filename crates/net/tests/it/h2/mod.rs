@@ -2,7 +2,7 @@
 
 mod attacks;
 mod basics;
-mod client;
+pub(crate) mod client;
 mod fields;
 mod flow;
 mod frames;

@@ -1,0 +1,45 @@
+//! Interim responses (RFC 9110 section 15.2): those that the service queued leave while it still
+//! works, or else before the head of its answer.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use super::Connection;
+use super::incoming::Incoming;
+
+impl Connection<'_> {
+    /// Encodes what was queued for the current request, and forgets what is left of earlier ones.
+    pub(super) fn encode_interims(&mut self) {
+        while let Some((request, status, headers)) = self.interims.next() {
+            if request == self.requests {
+                if self.out.capacity() == 0 {
+                    self.out = self.worker.buffers.take();
+                }
+                self.codec
+                    .send_informational(status, &headers, &mut self.out);
+            }
+        }
+    }
+
+    /// Sends what was queued. `timed` tells from one call to the next whether the client keeps it
+    /// waiting.
+    pub(super) fn poll_interims(
+        &mut self,
+        cx: &mut Context<'_>,
+        incoming: &mut Option<Incoming>,
+        timed: &mut bool,
+    ) -> Poll<io::Result<()>> {
+        // A client that does not take them gets no more of them.
+        if self.out.is_empty() {
+            self.encode_interims();
+        }
+        if self.out.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(incoming) = incoming {
+            // The connection has one deadline, which is that of the write now.
+            self.stop_waiting(incoming);
+        }
+        self.poll_flush_out(cx, timed)
+    }
+}

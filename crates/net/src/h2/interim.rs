@@ -1,0 +1,37 @@
+//! Interim responses (RFC 9110 section 15.2): those that services queued leave while they still work,
+//! or else before the heads of their answers.
+
+use apus_http::h2::StreamKey;
+use apus_http::{Interim, StatusCode};
+
+use super::{Connection, OUT_MOST};
+
+impl Connection<'_> {
+    /// What sends the interim responses of a stream's request.
+    pub(super) fn interim(&self, key: StreamKey) -> Interim {
+        let slot = u64::try_from(key.slot()).unwrap_or(u64::MAX);
+        self.interims.sender((slot << 32) | u64::from(key.id()))
+    }
+
+    /// Encodes what was queued, for streams that wait for their answer; tells whether there was any.
+    /// A client that does not take them gets no more of them.
+    pub(super) fn send_interims(&mut self) -> bool {
+        let mut any = false;
+        while self.out.len() < OUT_MOST
+            && let Some((request, status, headers)) = self.interims.next()
+        {
+            any = true;
+            let slot = usize::try_from(request >> 32).unwrap_or(usize::MAX);
+            let key = self.streams.key(slot);
+            let Some(key) = key.filter(|key| u64::from(key.id()) == request & 0xffff_ffff) else {
+                continue;
+            };
+            if status == StatusCode::CONTINUE && !self.take_expectation(key) {
+                continue;
+            }
+            let frames = self.out.frames(&self.worker.buffers);
+            self.codec.send_informational(key, status, &headers, frames);
+        }
+        any
+    }
+}
