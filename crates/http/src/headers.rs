@@ -63,6 +63,31 @@ impl Headers {
         }
     }
 
+    /// Reads what [`Headers::wire`] gave.
+    ///
+    /// # Errors
+    /// A line is not `name: value CRLF` with a token in lower case and a valid value, as none of
+    /// [`Headers`] can be.
+    pub fn from_wire(wire: &[u8]) -> Result<Self, InvalidField> {
+        let mut headers = Self::with_capacity(wire.len());
+        let mut rest = wire;
+        while !rest.is_empty() {
+            let end = memchr::memchr(b'\n', rest).ok_or(InvalidField::Value)?;
+            let (line, after) = rest.split_at(end);
+            rest = after.get(1..).unwrap_or_default();
+            let line = line.strip_suffix(b"\r").ok_or(InvalidField::Value)?;
+            let colon = memchr::memchr(b':', line).ok_or(InvalidField::Name)?;
+            let (name, value) = line.split_at(colon);
+            let value = value.strip_prefix(b": ").ok_or(InvalidField::Value)?;
+            headers.try_append(name, value)?;
+        }
+        // What was trimmed or changed in case was not written here.
+        if headers.wire != wire {
+            return Err(InvalidField::Value);
+        }
+        Ok(headers)
+    }
+
     /// The number of field lines.
     pub fn len(&self) -> usize {
         self.lines.len()
@@ -384,6 +409,29 @@ mod tests {
         );
         assert_eq!(headers.get_str("CONTENT-TYPE"), Some("text/html"));
         assert_eq!(headers.get(header::ETAG), Some(&b"\"x\""[..]));
+    }
+
+    #[test]
+    fn reads_its_wire_form_and_nothing_else() {
+        let wire = b"content-type: text/html\r\nx: \r\n";
+        let headers = Headers::from_wire(wire).unwrap();
+        assert_eq!(headers.wire(), wire);
+        assert_eq!(headers.get_str("x"), Some(""));
+        for broken in [
+            "a: b",
+            "a: b\n",
+            "a:b\r\n",
+            "a: b \r\n",
+            "A: b\r\n",
+            "a\r\n",
+            "\r\n",
+            ": b\r\n",
+            "a: b\0\r\n",
+            "a: b\rc\r\n",
+            "a b: c\r\n",
+        ] {
+            assert!(Headers::from_wire(broken.as_bytes()).is_err(), "{broken:?}");
+        }
     }
 
     #[test]

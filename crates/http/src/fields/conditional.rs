@@ -39,17 +39,27 @@ impl Validators<'_> {
             return Precondition::Failed;
         }
         let is_read = matches!(*method, Method::GET | Method::HEAD);
+        match self.has_client_current(headers, is_read) {
+            false => Precondition::Proceed,
+            true if is_read => Precondition::NotModified,
+            true => Precondition::Failed,
+        }
+    }
+
+    /// Whether a cache that would answer a GET or HEAD request with this version answers it with 304
+    /// instead (RFC 9111 section 4.3.2). `If-Match` and `If-Unmodified-Since` are for origins only
+    /// (RFC 9110 section 13.1.1).
+    pub fn is_not_modified(&self, headers: &Headers) -> bool {
+        self.has_client_current(headers, true)
+    }
+
+    /// Whether the client has this version, by `If-None-Match`, or else by `If-Modified-Since` if
+    /// the request is one to read.
+    fn has_client_current(&self, headers: &Headers, is_read: bool) -> bool {
         if headers.contains("if-none-match") {
-            return match self.matches(headers, "if-none-match", |tag, own| tag.weak_eq(own)) {
-                false => Precondition::Proceed,
-                true if is_read => Precondition::NotModified,
-                true => Precondition::Failed,
-            };
+            return self.matches(headers, "if-none-match", |tag, own| tag.weak_eq(own));
         }
-        if is_read && self.modified_since(headers, "if-modified-since") == Some(false) {
-            return Precondition::NotModified;
-        }
-        Precondition::Proceed
+        is_read && self.modified_since(headers, "if-modified-since") == Some(false)
     }
 
     /// Whether `Range` may be honoured: there is no `If-Range`, or it names this very version

@@ -2,12 +2,24 @@
 
 pub mod accept;
 mod accept_encoding;
+mod age;
+mod cache_control;
+mod cache_status;
 mod conditional;
+mod directives;
 mod entity_tag;
 mod quality;
 mod range;
+mod structured;
+mod surrogate_key;
+mod vary;
 
 pub use accept_encoding::{AcceptEncoding, Coding};
+pub use age::age;
+pub use cache_control::{DeltaSeconds, MaxStale, RequestDirectives, ResponseDirectives, Scope};
+pub use cache_status::{CacheStatus, ForwardReason, Handling};
 pub use conditional::{Precondition, Validators};
 pub use entity_tag::{EntityTag, EntityTagList, EntityTags};
 pub use range::{ByteRange, MAX_RANGES, Ranges};
+pub use surrogate_key::surrogate_keys;
+pub use vary::Vary;

@@ -1,0 +1,190 @@
+//! `Cache-Status`: how a cache handled a request (RFC 9211).
+
+use std::fmt;
+
+use http::StatusCode;
+
+use crate::Headers;
+
+/// What a cache tells of one request.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheStatus<'a> {
+    /// The name of the cache.
+    pub cache: &'a str,
+    /// What it did.
+    pub handling: Handling,
+    /// Seconds for which the response stays fresh; negative once it is stale.
+    pub ttl: Option<i64>,
+    /// The key under which it was looked for.
+    pub key: Option<&'a str>,
+    /// Words of the cache's own.
+    pub detail: Option<&'a str>,
+}
+
+/// Where a response came from (RFC 9211 sections 2.1 to 2.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handling {
+    /// From the cache.
+    Hit,
+    /// From the origin.
+    Forwarded {
+        /// Why.
+        reason: ForwardReason,
+        /// The status that the origin sent, if it is not the response's.
+        status: Option<StatusCode>,
+        /// Whether the response is stored now.
+        stored: bool,
+        /// Whether it is the answer to another request, that this one waited for.
+        collapsed: bool,
+    },
+}
+
+/// Why a request was forwarded (RFC 9211 section 2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ForwardReason {
+    /// The cache is configured not to handle the request.
+    Bypass,
+    /// What the method means needs the origin.
+    Method,
+    /// Nothing is stored for the target.
+    UriMiss,
+    /// Something is stored for the target, but for other values of the fields in `Vary`.
+    VaryMiss,
+    /// Nothing stored could be used.
+    Miss,
+    /// A stored response is fresh, but the request asks for more.
+    Request,
+    /// A stored response is stale.
+    Stale,
+    /// A part of the content is stored, but not all that was asked for.
+    Partial,
+}
+
+impl ForwardReason {
+    /// The token in the field.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Bypass => "bypass",
+            Self::Method => "method",
+            Self::UriMiss => "uri-miss",
+            Self::VaryMiss => "vary-miss",
+            Self::Miss => "miss",
+            Self::Request => "request",
+            Self::Stale => "stale",
+            Self::Partial => "partial",
+        }
+    }
+}
+
+impl CacheStatus<'_> {
+    /// Adds this cache behind those that are nearer to the origin.
+    pub fn append_to(&self, headers: &mut Headers) {
+        // A displayed value holds visible ASCII and spaces only.
+        let _ = headers.try_append("cache-status", self.to_string());
+    }
+}
+
+impl fmt::Display for CacheStatus<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if is_token(self.cache) {
+            f.write_str(self.cache)?;
+        } else {
+            string(self.cache, f)?;
+        }
+        match self.handling {
+            Handling::Hit => f.write_str("; hit")?,
+            Handling::Forwarded {
+                reason,
+                status,
+                stored,
+                collapsed,
+            } => {
+                write!(f, "; fwd={}", reason.as_str())?;
+                if let Some(status) = status {
+                    write!(f, "; fwd-status={}", status.as_u16())?;
+                }
+                if stored {
+                    f.write_str("; stored")?;
+                }
+                if collapsed {
+                    f.write_str("; collapsed")?;
+                }
+            }
+        }
+        if let Some(ttl) = self.ttl {
+            // Integers of structured fields have 15 digits (RFC 9651 section 3.3.1).
+            let ttl = ttl.clamp(-999_999_999_999_999, 999_999_999_999_999);
+            write!(f, "; ttl={ttl}")?;
+        }
+        if let Some(key) = self.key {
+            f.write_str("; key=")?;
+            string(key, f)?;
+        }
+        if let Some(detail) = self.detail {
+            f.write_str("; detail=")?;
+            string(detail, f)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the text can stand without quotes (RFC 9651 section 3.3.4).
+fn is_token(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '*')
+        && text
+            .bytes()
+            .all(|byte| crate::grammar::is_token(byte) || matches!(byte, b':' | b'/'))
+}
+
+/// A string of structured fields, which has ASCII only; anything else becomes `?`.
+fn string(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    use fmt::Write;
+    f.write_char('"')?;
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => write!(f, "\\{character}")?,
+            ' '..='~' => f.write_char(character)?,
+            _ => f.write_char('?')?,
+        }
+    }
+    f.write_char('"')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_what_rfc_9211_shows() {
+        let hit = CacheStatus {
+            cache: "apus",
+            handling: Handling::Hit,
+            ttl: Some(376),
+            key: None,
+            detail: None,
+        };
+        assert_eq!(hit.to_string(), "apus; hit; ttl=376");
+        let forwarded = CacheStatus {
+            cache: "an \"edge\"",
+            handling: Handling::Forwarded {
+                reason: ForwardReason::Stale,
+                status: Some(StatusCode::NOT_MODIFIED),
+                stored: true,
+                collapsed: true,
+            },
+            ttl: Some(i64::MIN),
+            key: Some("http://a/\\b"),
+            detail: Some("\u{e9}\r\n"),
+        };
+        assert_eq!(
+            forwarded.to_string(),
+            "\"an \\\"edge\\\"\"; fwd=stale; fwd-status=304; stored; collapsed; \
+             ttl=-999999999999999; key=\"http://a/\\\\b\"; detail=\"???\""
+        );
+        let mut headers = Headers::new();
+        headers.try_append("cache-status", "origin; hit").unwrap();
+        hit.append_to(&mut headers);
+        forwarded.append_to(&mut headers);
+        assert_eq!(headers.get_all("cache-status").count(), 3);
+    }
+}

@@ -1,0 +1,155 @@
+//! Lists of directives with an optional argument (RFC 9111 section 5.2).
+
+use crate::grammar::{is_token, trim};
+
+/// A directive as it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Directive<'a> {
+    /// Its name, in any case.
+    pub(super) name: &'a [u8],
+    /// What follows the name.
+    pub(super) argument: Argument<'a>,
+}
+
+/// What follows the name of a directive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Argument<'a> {
+    /// Nothing.
+    None,
+    /// `=` and a token.
+    Token(&'a [u8]),
+    /// `=` and a quoted string; what stands between the quotes, with its backslashes.
+    Quoted(&'a [u8]),
+    /// Anything else.
+    Malformed,
+}
+
+impl<'a> Argument<'a> {
+    /// The text of the argument; `None` if there is none that can be read.
+    pub(super) fn text(self) -> Option<&'a [u8]> {
+        match self {
+            Self::Token(text) | Self::Quoted(text) => Some(text),
+            Self::None | Self::Malformed => None,
+        }
+    }
+}
+
+/// The directives of one line. A comma inside of a quoted string does not end one; a member without
+/// a name is passed over.
+pub(super) fn directives(line: &[u8]) -> impl Iterator<Item = Directive<'_>> {
+    let mut rest = line;
+    std::iter::from_fn(move || {
+        while !rest.is_empty() {
+            let (member, after) = split_member(rest);
+            rest = after;
+            if let Some(directive) = directive(trim(member)) {
+                return Some(directive);
+            }
+        }
+        None
+    })
+}
+
+/// Splits at the first comma outside of quotes. A quote that is never closed begins no string, so that
+/// it hides no directive.
+fn split_member(line: &[u8]) -> (&[u8], &[u8]) {
+    let mut is_quoted = false;
+    let mut is_escaped = false;
+    let mut quoted_comma = None;
+    let mut comma = None;
+    for (at, byte) in line.iter().enumerate() {
+        match byte {
+            b',' if !is_quoted => {
+                comma = Some(at);
+                break;
+            }
+            b',' => quoted_comma = quoted_comma.or(Some(at)),
+            _ => {}
+        }
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_quoted => is_escaped = true,
+            b'"' => {
+                is_quoted = !is_quoted;
+                quoted_comma = None;
+            }
+            _ => {}
+        }
+    }
+    match comma.or(quoted_comma) {
+        Some(at) => (
+            line.get(..at).unwrap_or_default(),
+            line.get(at.saturating_add(1)..).unwrap_or_default(),
+        ),
+        None => (line, b""),
+    }
+}
+
+fn directive(member: &[u8]) -> Option<Directive<'_>> {
+    let end = member.iter().position(|byte| !is_token(*byte));
+    let (name, rest) = member.split_at(end.unwrap_or(member.len()));
+    let argument = match rest {
+        [] => Argument::None,
+        [b'=', b'"', quoted @ .., b'"'] if is_closed(quoted) => Argument::Quoted(quoted),
+        [b'=', token @ ..] if !token.is_empty() && token.iter().all(|byte| is_token(*byte)) => {
+            Argument::Token(token)
+        }
+        _ => Argument::Malformed,
+    };
+    (!name.is_empty()).then_some(Directive { name, argument })
+}
+
+/// Whether no quote inside of the quotes ends the string before its end.
+fn is_closed(quoted: &[u8]) -> bool {
+    let mut is_escaped = false;
+    for byte in quoted {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => return false,
+            _ => {}
+        }
+    }
+    !is_escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Vec<(&str, Argument<'_>)> {
+        directives(line.as_bytes())
+            .map(|directive| {
+                let name = std::str::from_utf8(directive.name).unwrap();
+                (name, directive.argument)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn splits_at_commas_outside_of_quotes() {
+        use Argument::{Malformed, None, Quoted, Token};
+        assert_eq!(
+            read(" a ,,b=1, c=\"x, \\\"y\",d=\"\", e"),
+            [
+                ("a", None),
+                ("b", Token(b"1")),
+                ("c", Quoted(b"x, \\\"y")),
+                ("d", Quoted(b"")),
+                ("e", None)
+            ]
+        );
+        assert_eq!(
+            read("a=, b =1, c= 1, =d, \"e\", f=\"g\"h, i=\"j, k"),
+            [
+                ("a", Malformed),
+                ("b", Malformed),
+                ("c", Malformed),
+                ("f", Malformed),
+                ("i", Malformed),
+                ("k", None),
+            ]
+        );
+        assert_eq!(read(""), []);
+    }
+}

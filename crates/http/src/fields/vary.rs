@@ -1,0 +1,66 @@
+//! `Vary` (RFC 9110 section 12.5.5).
+
+use smallvec::SmallVec;
+
+use crate::Headers;
+use crate::grammar::is_token;
+
+/// What a response was chosen by, beside the target and method of the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Vary {
+    /// `*`, or a value that cannot be read: by what nobody can know.
+    Any,
+    /// By these fields of the request, in lower case, sorted, each once. Empty without the field.
+    Fields(SmallVec<[Box<str>; 2]>),
+}
+
+impl Vary {
+    /// Reads all lines.
+    pub fn of(headers: &Headers) -> Self {
+        let mut fields: SmallVec<[Box<str>; 2]> = SmallVec::new();
+        let members = headers
+            .get_all("vary")
+            .flat_map(|line| line.split(|byte| *byte == b','))
+            .map(<[u8]>::trim_ascii);
+        for name in members.filter(|name| !name.is_empty()) {
+            match std::str::from_utf8(name) {
+                // `*` is a token character too.
+                Ok(text) if name.iter().all(|byte| is_token(*byte)) && text != "*" => {
+                    fields.push(text.to_ascii_lowercase().into());
+                }
+                _ => return Self::Any,
+            }
+        }
+        fields.sort_unstable();
+        fields.dedup();
+        Self::Fields(fields)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_names_in_one_order() {
+        for (lines, expected) in [
+            (&[][..], Some(&[][..])),
+            (&["Accept-Encoding"], Some(&["accept-encoding"])),
+            (&["B, a,,", "A"], Some(&["a", "b"])),
+            (&["*"], None),
+            (&["a, *"], None),
+            (&["a", "*"], None),
+            (&["a b"], None),
+            (&["a;b"], None),
+        ] {
+            let mut headers = Headers::new();
+            for line in lines {
+                headers.try_append("vary", line).unwrap();
+            }
+            let expected = expected.map_or(Vary::Any, |names| {
+                Vary::Fields(names.iter().map(|name| (*name).into()).collect())
+            });
+            assert_eq!(Vary::of(&headers), expected, "{lines:?}");
+        }
+    }
+}
