@@ -2,6 +2,7 @@
 //! `doc/proxy-protocol.txt`).
 //!
 //! Whoever sends it names the client's address, so it may be read from trusted senders only.
+//! [`parse`] reads it, [`write`] writes it.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -29,6 +30,15 @@ impl fmt::Display for InvalidProxyHeader {
 }
 
 impl std::error::Error for InvalidProxyHeader {}
+
+/// A version of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// A line of text.
+    V1,
+    /// Binary.
+    V2,
+}
 
 const V1_START: &[u8] = b"PROXY ";
 /// Bytes of the longest head of version 1, CRLF with it.
@@ -182,6 +192,80 @@ fn address(ip: impl Into<IpAddr>, port: u16) -> SocketAddr {
     SocketAddr::new(ip.into().to_canonical(), port)
 }
 
+/// Appends the head that names these addresses. Without them it says that the connection is to be
+/// taken for what it is.
+pub fn write(version: Version, header: &Header, out: &mut Vec<u8>) {
+    let addresses = match (header.source, header.destination) {
+        (Some(source), Some(destination)) => Some(Addresses::new(source, destination)),
+        _ => None,
+    };
+    match version {
+        Version::V1 => write_v1(addresses, out),
+        Version::V2 => write_v2(addresses, out),
+    }
+}
+
+/// Two addresses of one family, and their ports.
+#[derive(Clone, Copy)]
+enum Addresses {
+    V4([Ipv4Addr; 2], [u16; 2]),
+    V6([Ipv6Addr; 2], [u16; 2]),
+}
+
+impl Addresses {
+    fn new(source: SocketAddr, destination: SocketAddr) -> Self {
+        let ports = [source.port(), destination.port()];
+        match (source.ip().to_canonical(), destination.ip().to_canonical()) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => Self::V4([source, destination], ports),
+            addresses => Self::V6([v6(addresses.0), v6(addresses.1)], ports),
+        }
+    }
+}
+
+fn v6(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    }
+}
+
+fn write_v1(addresses: Option<Addresses>, out: &mut Vec<u8>) {
+    let line = match addresses {
+        Some(Addresses::V4([source, destination], [from, to])) => {
+            format!("PROXY TCP4 {source} {destination} {from} {to}\r\n")
+        }
+        Some(Addresses::V6([source, destination], [from, to])) => {
+            format!("PROXY TCP6 {source} {destination} {from} {to}\r\n")
+        }
+        None => "PROXY UNKNOWN\r\n".to_owned(),
+    };
+    out.extend_from_slice(line.as_bytes());
+}
+
+fn write_v2(addresses: Option<Addresses>, out: &mut Vec<u8>) {
+    out.extend_from_slice(V2_START);
+    let ports = match addresses {
+        Some(Addresses::V4(addresses, ports)) => {
+            out.extend_from_slice(&[0x21, 0x11, 0, 12]);
+            for address in addresses {
+                out.extend_from_slice(&address.octets());
+            }
+            ports
+        }
+        Some(Addresses::V6(addresses, ports)) => {
+            out.extend_from_slice(&[0x21, 0x21, 0, 36]);
+            for address in addresses {
+                out.extend_from_slice(&address.octets());
+            }
+            ports
+        }
+        None => return out.extend_from_slice(&[0x20, 0x00, 0, 0]),
+    };
+    for port in ports {
+        out.extend_from_slice(&port.to_be_bytes());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,6 +343,49 @@ mod tests {
                 assert_eq!(parse(&whole[..end]), Ok(None), "{end}");
             }
         }
+    }
+
+    #[test]
+    fn reads_what_it_writes() {
+        for (written, read) in [
+            (
+                header("192.0.2.1:8080", "198.51.100.2:443"),
+                header("192.0.2.1:8080", "198.51.100.2:443"),
+            ),
+            (
+                header("[2001:db8::1]:65535", "[::2]:0"),
+                header("[2001:db8::1]:65535", "[::2]:0"),
+            ),
+            (
+                header("[::ffff:192.0.2.1]:1", "198.51.100.2:2"),
+                header("192.0.2.1:1", "198.51.100.2:2"),
+            ),
+            (
+                header("192.0.2.1:1", "[::2]:2"),
+                header("192.0.2.1:1", "[::2]:2"),
+            ),
+            (Header::default(), Header::default()),
+        ] {
+            for version in [Version::V1, Version::V2] {
+                let mut out = Vec::new();
+                write(version, &written, &mut out);
+                assert_eq!(parse(&out), Ok(Some((out.len(), read))), "{version:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn writes_both_versions_as_specified() {
+        let addresses = header("192.0.2.1:8080", "198.51.100.2:443");
+        let mut out = Vec::new();
+        write(Version::V1, &addresses, &mut out);
+        assert_eq!(out, b"PROXY TCP4 192.0.2.1 198.51.100.2 8080 443\r\n");
+        out.clear();
+        write(Version::V2, &addresses, &mut out);
+        assert_eq!(out, v2(0x21, 0x11, &TCP4));
+        out.clear();
+        write(Version::V2, &Header::default(), &mut out);
+        assert_eq!(out, v2(0x20, 0x00, &[]));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 mod accept;
 mod buffers;
+pub mod client;
 mod clock;
 mod connection;
 mod content;

@@ -55,7 +55,7 @@ impl Certificate {
         self.not_after
     }
 
-    pub(super) fn key(&self) -> &Arc<CertifiedKey> {
+    pub(crate) fn key(&self) -> &Arc<CertifiedKey> {
         &self.key
     }
 }

@@ -1,12 +1,14 @@
-//! The server's side of a handshake: reads the ClientHello, picks the site, and finishes.
+//! Handshakes: as a server, which reads the ClientHello, picks the site, and finishes; and as a client.
 
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
 use apus_http::{ClientCertificate, TlsInfo, TlsVersion};
+use rustls::pki_types::ServerName;
 use rustls::server::{Accepted, AcceptedAlert, Acceptor};
-use rustls::{ProtocolVersion, ServerConnection};
+use rustls::{ClientConfig, ClientConnection, Connection, ProtocolVersion, ServerConnection};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::settings::{ReadySite, TlsSettings};
@@ -52,6 +54,21 @@ pub(crate) async fn accept(
     }
     let info = info(&stream, &site);
     Ok((stream, info))
+}
+
+/// Does the handshake with a server, offering these protocols by ALPN (RFC 7301).
+pub(crate) async fn connect(
+    socket: Socket,
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+    protocols: &[&[u8]],
+) -> io::Result<Box<TlsStream>> {
+    let protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    let session = ClientConnection::new_with_alpn(config, name, protocols)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    let mut stream = Box::new(TlsStream::new(socket, session));
+    poll_fn(|cx| stream.poll_handshake(cx)).await?;
+    Ok(stream)
 }
 
 /// Why there is no session, and what the client is told of it.
@@ -191,7 +208,10 @@ fn info(stream: &TlsStream, site: &ReadySite) -> TlsInfo {
             .negotiated_cipher_suite()
             .and_then(|suite| suite.suite().as_str())
             .unwrap_or("unknown"),
-        server_name: session.server_name().map(Into::into),
+        server_name: match session {
+            Connection::Server(session) => session.server_name().map(Into::into),
+            Connection::Client(_) => None,
+        },
         certificate_names: Arc::clone(&site.certificate_names),
         client_certificate: session
             .peer_certificates()

@@ -303,7 +303,7 @@ fn suits(suite: CipherSuite, algorithm: SignatureAlgorithm) -> bool {
 
 /// Why TLS cannot be set up; the text says what is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsError(String);
+pub struct TlsError(pub(crate) String);
 
 impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

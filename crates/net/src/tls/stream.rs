@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, IoSlice, Read, Write};
 use std::task::{Context, Poll, ready};
 
-use rustls::ServerConnection;
+use rustls::Connection;
 use tokio::io::ReadBuf;
 
 use crate::transport::Socket;
@@ -14,23 +14,36 @@ const WRITE_MOST: usize = 64 * 1024;
 /// An established TLS connection.
 pub(crate) struct TlsStream {
     socket: Socket,
-    session: ServerConnection,
+    session: Connection,
+    /// Whether the socket ended without the alert that says so.
+    cut_off: bool,
 }
 
 impl TlsStream {
-    pub(super) fn new(socket: Socket, mut session: ServerConnection) -> Self {
+    pub(super) fn new(socket: Socket, session: impl Into<Connection>) -> Self {
+        let mut session = session.into();
         // `WRITE_MOST` is the limit.
         session.set_buffer_limit(None);
-        Self { socket, session }
+        Self {
+            socket,
+            session,
+            cut_off: false,
+        }
     }
 
-    pub(super) fn session(&self) -> &ServerConnection {
+    pub(super) fn session(&self) -> &Connection {
         &self.session
     }
 
     /// Whether ALPN (RFC 7301) settled on HTTP/2.
     pub(crate) fn is_http2(&self) -> bool {
         self.session.alpn_protocol() == Some(b"h2")
+    }
+
+    /// Whether the stream ended without the alert that says so (RFC 9112 section 9.8): what has no
+    /// other end is not whole then.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.cut_off
     }
 
     pub(crate) fn socket_mut(&mut self) -> &mut Socket {
@@ -67,7 +80,8 @@ impl TlsStream {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    // No close_notify: HTTP's own framing tells whether anything is missing.
+                    // No close_notify: HTTP's own framing mostly tells whether anything is missing.
+                    self.cut_off = true;
                     return Poll::Ready(Ok(0));
                 }
                 Err(error) => return Poll::Ready(Err(error)),

@@ -1,0 +1,142 @@
+//! Opening a connection to an origin: socket, PROXY protocol head, TLS handshake.
+
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSlice};
+use std::time::Duration;
+
+use apus_http::{ConnectionInfo, Peer, proxy_protocol};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpStream, UnixStream};
+
+use super::{Address, Cause, Failure, Http1, Http2, Origin, Phase, Protocol, ProxyHead, Timeouts};
+use crate::tls;
+use crate::transport::{Socket, Transport};
+
+/// A connection to an origin.
+#[derive(Debug)]
+pub enum Connection {
+    /// One request at a time.
+    Http1(Http1),
+    /// Many requests at once.
+    Http2(Http2),
+}
+
+/// Opens a connection. `client` is whom it is for, if the origin is to be told by a PROXY protocol
+/// head; without one the head says that the connection is the proxy's own, as for a health check.
+///
+/// # Errors
+/// The phase is [`Phase::Connect`] or [`Phase::Tls`].
+pub async fn connect(
+    origin: &Origin,
+    client: Option<&ConnectionInfo>,
+    timeouts: &Timeouts,
+) -> Result<Connection, Failure> {
+    let mut socket = within(timeouts.connect, Phase::Connect, open(&origin.address)).await?;
+    if let Some(version) = origin.proxy_head.version() {
+        let mut head = Vec::with_capacity(128);
+        proxy_protocol::write(version, &header_of(client), &mut head);
+        within(
+            timeouts.connect,
+            Phase::Connect,
+            write_all(&mut socket, &head),
+        )
+        .await?;
+    }
+    let Some(tls) = &origin.tls else {
+        let transport = Transport::Clear(socket);
+        return Ok(match origin.protocol {
+            Protocol::Http1 | Protocol::Auto => Connection::Http1(Http1::new(transport)),
+            Protocol::Http2 => Connection::Http2(Http2::start(transport)),
+        });
+    };
+    let offered = match origin.protocol {
+        Protocol::Http1 => &[HTTP1][..],
+        Protocol::Http2 => &[HTTP2],
+        Protocol::Auto => &[HTTP2, HTTP1],
+    };
+    let handshake = tls::connect(socket, tls.config(), tls.name(), offered);
+    let stream = within(timeouts.tls, Phase::Tls, Box::pin(handshake)).await?;
+    match (stream.is_http2(), origin.protocol) {
+        (true, _) => Ok(Connection::Http2(Http2::start(Transport::Tls(stream)))),
+        (false, Protocol::Http2) => Err(Failure::unsent(
+            Phase::Tls,
+            Cause::Protocol("the origin does not speak HTTP/2".into()),
+        )),
+        (false, _) => Ok(Connection::Http1(Http1::new(Transport::Tls(stream)))),
+    }
+}
+
+/// Protocols as ALPN names them (RFC 7301, RFC 9113 section 3.1).
+const HTTP1: &[u8] = b"http/1.1";
+const HTTP2: &[u8] = b"h2";
+
+/// For how long a connection says nothing before the kernel asks whether the other end is there, and
+/// between two such questions.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
+const KEEP_ALIVE_AGAIN: Duration = Duration::from_secs(10);
+
+impl ProxyHead {
+    fn version(self) -> Option<proxy_protocol::Version> {
+        match self {
+            Self::None => None,
+            Self::V1 => Some(proxy_protocol::Version::V1),
+            Self::V2 => Some(proxy_protocol::Version::V2),
+        }
+    }
+}
+
+/// The outcome of a step, if it comes in time.
+async fn within<T>(
+    time: Duration,
+    phase: Phase,
+    step: impl Future<Output = io::Result<T>>,
+) -> Result<T, Failure> {
+    let cause = match tokio::time::timeout(time, step).await {
+        Ok(Ok(done)) => return Ok(done),
+        Ok(Err(error)) => match (error.kind(), phase) {
+            (io::ErrorKind::UnexpectedEof, _) => Cause::Closed,
+            // What rustls says of the origin.
+            (io::ErrorKind::InvalidData, Phase::Tls) => Cause::Protocol(error.into()),
+            _ => Cause::Io(error),
+        },
+        Err(_) => Cause::TimedOut,
+    };
+    Err(Failure::unsent(phase, cause))
+}
+
+async fn open(address: &Address) -> io::Result<Socket> {
+    match address {
+        Address::Ip(address) => {
+            let socket = TcpStream::connect(address).await?;
+            // A connection without them works, too.
+            let _ = socket.set_nodelay(true);
+            let keep_alive = TcpKeepalive::new()
+                .with_time(KEEP_ALIVE)
+                .with_interval(KEEP_ALIVE_AGAIN);
+            let _ = SockRef::from(&socket).set_tcp_keepalive(&keep_alive);
+            Ok(Socket::Tcp(socket))
+        }
+        Address::Unix(path) => Ok(Socket::Unix(UnixStream::connect(path).await?)),
+    }
+}
+
+fn header_of(client: Option<&ConnectionInfo>) -> proxy_protocol::Header {
+    match client.map(|client| (client.peer, client.local)) {
+        Some((Peer::Ip(source), Peer::Ip(destination))) => proxy_protocol::Header {
+            source: Some(source),
+            destination: Some(destination),
+        },
+        _ => proxy_protocol::Header::default(),
+    }
+}
+
+async fn write_all(socket: &mut Socket, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let written = poll_fn(|cx| socket.poll_write(cx, &[IoSlice::new(bytes)])).await?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        bytes = bytes.get(written..).unwrap_or_default();
+    }
+    Ok(())
+}

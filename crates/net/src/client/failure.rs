@@ -1,0 +1,129 @@
+//! Why a request to an origin gave no response, told so that its sender can decide what to do.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+use apus_http::{Body, BodyError};
+
+/// Why there is no response. Its text names the phase and the cause.
+#[derive(Debug)]
+pub struct Failure {
+    /// How far the request was.
+    pub phase: Phase,
+    /// What happened.
+    pub cause: Cause,
+    /// Whether the origin may have seen any of the request. If not, it can be sent again whatever its
+    /// method is.
+    pub request_sent: bool,
+    /// The content, if nothing of it was taken, to be sent again.
+    pub body: Option<Body>,
+}
+
+/// How far a request was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// The socket was being connected.
+    Connect,
+    /// The TLS handshake was going on.
+    Tls,
+    /// The request was being sent.
+    Send,
+    /// The request was sent, and the head of the response awaited.
+    Head,
+    /// The content of the response was being read.
+    Content,
+}
+
+/// What happened to a request.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The socket failed: refused, reset, unreachable.
+    Io(io::Error),
+    /// The origin was too slow.
+    TimedOut,
+    /// The origin closed the connection in order, but too early. Over a connection that was used
+    /// before it mostly had been idle for too long.
+    Closed,
+    /// The origin broke the protocol, or has a certificate that cannot be trusted.
+    Protocol(Box<dyn Error + Send + Sync>),
+    /// The origin said that it did not look at the request (RFC 9113 section 8.7), or there is no room
+    /// for it on the connection.
+    Refused,
+    /// The origin reset the stream.
+    Reset,
+    /// The request itself cannot be sent: the fault is not the origin's.
+    Request(Box<dyn Error + Send + Sync>),
+    /// The content of the request broke off: the fault is its source's, not the origin's.
+    Source(BodyError),
+}
+
+impl Failure {
+    /// A failure before anything was sent.
+    pub(super) fn unsent(phase: Phase, cause: Cause) -> Self {
+        Self {
+            phase,
+            cause,
+            request_sent: false,
+            body: None,
+        }
+    }
+}
+
+impl Phase {
+    /// One word, as for a log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Tls => "tls",
+            Self::Send => "send",
+            Self::Head => "head",
+            Self::Content => "content",
+        }
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::TimedOut => f.write_str("the origin took too long"),
+            Self::Closed => f.write_str("the origin closed the connection"),
+            Self::Protocol(error) | Self::Request(error) => error.fmt(f),
+            Self::Refused => f.write_str("the origin refused the request unread"),
+            Self::Reset => f.write_str("the origin reset the stream"),
+            Self::Source(error) => write!(f, "the content of the request broke off: {error}"),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.phase {
+            Phase::Connect => "cannot connect",
+            Phase::Tls => "no TLS connection",
+            Phase::Send => "the request could not be sent",
+            Phase::Head => "no response",
+            Phase::Content => "the response broke off",
+        };
+        write!(f, "{what}: {}", self.cause)
+    }
+}
+
+impl Error for Failure {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &self.cause {
+            Cause::Io(error) => Some(error),
+            Cause::Protocol(error) | Cause::Request(error) => Some(&**error),
+            Cause::Source(error) => Some(error),
+            Cause::TimedOut | Cause::Closed | Cause::Refused | Cause::Reset => None,
+        }
+    }
+}

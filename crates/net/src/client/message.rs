@@ -1,0 +1,100 @@
+//! Requests on their way to an origin, and what comes back.
+
+use std::fmt;
+use std::rc::Rc;
+use std::time::Duration;
+
+use apus_http::{Body, Duplex, Headers, Interim, Method, StatusCode, Version};
+
+/// The head of a request on its way to an origin. It is shared, so that sending it again to another
+/// origin costs nothing.
+#[derive(Clone, Debug)]
+pub struct RequestHead {
+    /// The method.
+    pub method: Method,
+    /// `http` or `https`: what HTTP/2 has as `:scheme`.
+    pub scheme: &'static str,
+    /// The value of `Host` or `:authority`.
+    pub authority: Box<str>,
+    /// The request target in origin-form, or `*`.
+    pub target: Box<str>,
+    /// End-to-end fields. `Host`, `Content-Length`, `Expect`, and what is about one connection
+    /// (RFC 9110 section 7.6.1) are written from what else is known, and left out if they are here.
+    pub headers: Headers,
+    /// The protocol to switch to, such as `websocket`, if the client asked for it: the value of
+    /// `Upgrade` over HTTP/1.1, and `:protocol` of an extended CONNECT over HTTP/2.
+    pub upgrade: Option<Box<str>>,
+    /// Whether the client takes trailers: `TE: trailers`.
+    pub te_trailers: bool,
+    /// Whether the content is held back until the origin asks for it (RFC 9110 section 10.1.1).
+    pub expects_continue: bool,
+}
+
+/// A request on its way to an origin.
+#[derive(Debug)]
+pub struct ClientRequest {
+    /// The head.
+    pub head: Rc<RequestHead>,
+    /// The content. A body whose length is known is sent with `Content-Length`.
+    pub body: Body,
+    /// Where 100 and 103 go, if they are of use to anybody.
+    pub interim: Option<Interim>,
+    /// How long each step may take.
+    pub timeouts: Rc<Timeouts>,
+}
+
+/// How long the steps of a request to an origin may take. They are kept to about a quarter of a
+/// second, and never too early.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Until the socket is connected.
+    pub connect: Duration,
+    /// Until the TLS handshake is done.
+    pub tls: Duration,
+    /// From the end of the request to the head of its response.
+    pub first_byte: Duration,
+    /// Between two reads of a response's content.
+    pub read: Duration,
+    /// Between two writes of which the origin takes anything.
+    pub write: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(5),
+            tls: Duration::from_secs(10),
+            first_byte: Duration::from_secs(60),
+            read: Duration::from_secs(60),
+            write: Duration::from_secs(60),
+        }
+    }
+}
+
+/// A response of an origin.
+pub struct ClientResponse {
+    /// The status: final, or 101 if the request asked for that.
+    pub status: StatusCode,
+    /// The version that the origin speaks.
+    pub version: Version,
+    /// End-to-end fields: those of the connection are gone (RFC 9110 section 7.6.1). `Upgrade` stays
+    /// with 101 and 426, and `Content-Length` where it can be true.
+    pub headers: Headers,
+    /// The content. It ends in order only if it is whole. Dropping it early does no harm but to the
+    /// connection, if that is HTTP/1.1.
+    pub body: Body,
+    /// The connection after 101; what the origin sent early is read first.
+    pub tunnel: Option<Box<dyn Duplex>>,
+}
+
+impl fmt::Debug for ClientResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientResponse")
+            .field("status", &self.status)
+            .field("version", &self.version)
+            .field("headers", &self.headers)
+            .field("body", &self.body)
+            .field("tunnel", &self.tunnel.is_some())
+            .finish()
+    }
+}

@@ -1,0 +1,245 @@
+//! TLS to an origin (RFC 8446, RFC 5246): whom to trust, and what to show.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+
+use aws_lc_rs::digest::{Context, SHA256};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+use crate::tls::{Certificate, MinVersion, TlsError};
+
+/// What TLS to an origin asks of it and shows to it.
+#[derive(Clone, Debug)]
+pub struct TlsSettings {
+    /// The name that is asked for (RFC 6066 section 3) and that the certificate has to be for: a DNS
+    /// name or an IP address.
+    pub server_name: String,
+    /// Whether the certificate is verified. Without that, whoever is on the way can read and change
+    /// all that is sent.
+    pub verify: bool,
+    /// Who may sign the certificate; `None` is whom the system trusts.
+    pub authorities: Option<Vec<CertificateDer<'static>>>,
+    /// What is shown to an origin that asks for a certificate.
+    pub certificate: Option<Certificate>,
+    /// The oldest version that is spoken.
+    pub min_version: MinVersion,
+}
+
+impl TlsSettings {
+    /// Verified TLS to an origin of this name, trusting whom the system trusts.
+    pub fn new(server_name: impl Into<String>) -> Self {
+        Self {
+            server_name: server_name.into(),
+            verify: true,
+            authorities: None,
+            certificate: None,
+            min_version: MinVersion::default(),
+        }
+    }
+}
+
+/// TLS to an origin, ready for handshakes. Two are equal if they were made from settings that mean
+/// the same, and then they resume each other's sessions.
+#[derive(Clone)]
+pub struct Tls {
+    name: ServerName<'static>,
+    config: Arc<ClientConfig>,
+}
+
+/// What is in use, by what it was made from. A plan that takes over finds here what the last one
+/// had, and so keeps its connections and sessions.
+static LIVE: LazyLock<Mutex<HashMap<[u8; 32], Weak<ClientConfig>>>> = LazyLock::new(Mutex::default);
+
+impl Tls {
+    /// Makes the settings ready. Reads the certificates that the system trusts, if they are asked
+    /// for, and so may wait for a disk.
+    ///
+    /// # Errors
+    /// The name is neither a DNS name nor an IP address, an authority cannot be used, or the system
+    /// trusts nobody.
+    pub fn new(settings: &TlsSettings) -> Result<Self, TlsError> {
+        let name = ServerName::try_from(settings.server_name.clone())
+            .map_err(|_| TlsError(format!("`{}` is no server name", settings.server_name)))?;
+        let authorities = match (&settings.authorities, settings.verify) {
+            (_, false) => Vec::new(),
+            (Some(authorities), true) => authorities.clone(),
+            (None, true) => system_authorities()?,
+        };
+        let identity = identity(settings, &authorities);
+        let mut live = LIVE.lock().unwrap_or_else(PoisonError::into_inner);
+        live.retain(|_, config| config.strong_count() > 0);
+        if let Some(config) = live.get(&identity).and_then(Weak::upgrade) {
+            return Ok(Self { name, config });
+        }
+        let config = Arc::new(config(settings, authorities)?);
+        live.insert(identity, Arc::downgrade(&config));
+        Ok(Self { name, config })
+    }
+
+    /// The name that the certificate has to be for.
+    pub fn server_name(&self) -> String {
+        self.name.to_str().into_owned()
+    }
+
+    pub(super) fn name(&self) -> ServerName<'static> {
+        self.name.clone()
+    }
+
+    pub(super) fn config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.config)
+    }
+}
+
+impl PartialEq for Tls {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.config, &other.config) && self.name == other.name
+    }
+}
+
+impl Eq for Tls {}
+
+impl Hash for Tls {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.config).hash(state);
+        self.name.hash(state);
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whom the system trusts.
+fn system_authorities() -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let found = rustls_native_certs::load_native_certs();
+    if found.certs.is_empty() {
+        let why = found
+            .errors
+            .first()
+            .map_or("no certificate was found".to_owned(), ToString::to_string);
+        return Err(TlsError(format!(
+            "the authorities that the system trusts cannot be read: {why}"
+        )));
+    }
+    Ok(found.certs)
+}
+
+/// What tells these settings from others, the name apart.
+fn identity(settings: &TlsSettings, authorities: &[CertificateDer<'_>]) -> [u8; 32] {
+    let mut hash = Context::new(&SHA256);
+    let mut field = |bytes: &[u8]| {
+        hash.update(&(bytes.len() as u64).to_le_bytes());
+        hash.update(bytes);
+    };
+    field(&[settings.verify.into(), settings.min_version as u8]);
+    field(&(authorities.len() as u64).to_le_bytes());
+    authorities.iter().for_each(|der| field(der));
+    for der in settings.certificate.iter().flat_map(|own| &own.key().cert) {
+        field(der);
+    }
+    let mut identity = [0; 32];
+    identity.copy_from_slice(hash.finish().as_ref());
+    identity
+}
+
+fn config(
+    settings: &TlsSettings,
+    authorities: Vec<CertificateDer<'static>>,
+) -> Result<ClientConfig, TlsError> {
+    let why = |error: rustls::Error| TlsError(error.to_string());
+    let provider = Arc::new(default_provider());
+    let versions: &[_] = match settings.min_version {
+        MinVersion::Tls12 => &[&rustls::version::TLS13, &rustls::version::TLS12],
+        MinVersion::Tls13 => &[&rustls::version::TLS13],
+    };
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(versions)
+        .map_err(why)?;
+    let builder = if settings.verify {
+        builder.with_root_certificates(roots(settings, authorities)?)
+    } else {
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Unverified(provider)))
+    };
+    Ok(match &settings.certificate {
+        Some(own) => {
+            let own = CertifiedKey::clone(own.key());
+            builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own)))
+        }
+        None => builder.with_no_client_auth(),
+    })
+}
+
+fn roots(
+    settings: &TlsSettings,
+    authorities: Vec<CertificateDer<'static>>,
+) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    if settings.authorities.is_none() {
+        // Of the many that a system has, one that cannot be read is of no account.
+        roots.add_parsable_certificates(authorities);
+    } else {
+        for authority in authorities {
+            roots
+                .add(authority)
+                .map_err(|error| TlsError(error.to_string()))?;
+        }
+    }
+    if roots.is_empty() {
+        return Err(TlsError("there is no authority to trust".to_owned()));
+    }
+    Ok(roots)
+}
+
+/// Takes any certificate whose key the origin has.
+#[derive(Debug)]
+struct Unverified(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Unverified {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, cert, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, cert, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
