@@ -1,11 +1,12 @@
-//! The head of a response as bytes (RFC 9112 sections 4 and 6, RFC 9110 section 6.6.1).
+//! The heads of messages as bytes (RFC 9112 sections 3, 4 and 6, RFC 9110 section 6.6.1).
 
-use http::StatusCode;
+use http::{Method, StatusCode};
 
+use super::OutgoingRequest;
 use crate::response_head::{Survey, decimal, is_connection_field};
 use crate::{Headers, ResponseHead};
 
-/// How the content of a response has to be sent.
+/// How the content of a message has to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyFraming {
     /// There is no content, as for HEAD and 304: send no data.
@@ -15,7 +16,7 @@ pub enum BodyFraming {
     /// Each piece between [`send_chunk_start`](super::ServerConnection::send_chunk_start) and
     /// [`send_chunk_end`](super::ServerConnection::send_chunk_end).
     Chunked,
-    /// The bytes as they are, then the end of the connection: the client speaks HTTP/1.0.
+    /// The bytes as they are, then the end of the connection: a response to HTTP/1.0.
     UntilClose,
 }
 
@@ -52,9 +53,7 @@ pub(super) fn head(head: &ResponseHead<'_>, survey: Survey, framed: Framed, out:
         }
     }
     if let Some(length) = framed.content_length.filter(|_| !keeps_length) {
-        out.extend_from_slice(b"content-length: ");
-        decimal(length, out);
-        out.extend_from_slice(b"\r\n");
+        content_length(length, out);
     }
     if framed.framing == BodyFraming::Chunked {
         out.extend_from_slice(b"transfer-encoding: chunked\r\n");
@@ -82,6 +81,85 @@ pub(super) fn informational(status: StatusCode, headers: &Headers, out: &mut Vec
         }
     }
     out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the head of a request.
+pub(super) fn request(
+    request: &OutgoingRequest<'_>,
+    framing: BodyFraming,
+    closes: bool,
+    out: &mut Vec<u8>,
+) {
+    let wire = request.headers.wire();
+    let around = request.target.len().saturating_add(request.host.len());
+    out.reserve(wire.len().saturating_add(around).saturating_add(192));
+    out.extend_from_slice(request.method.as_str().as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(request.target.as_bytes());
+    out.extend_from_slice(b" HTTP/1.1\r\nhost: ");
+    out.extend_from_slice(request.host.as_bytes());
+    out.extend_from_slice(b"\r\n");
+    let lines = || request.headers.wire_lines();
+    if lines().any(|(name, ..)| is_written_for_requests(name)) {
+        for (_, _, line) in lines().filter(|(name, ..)| !is_written_for_requests(name)) {
+            out.extend_from_slice(line);
+        }
+    } else {
+        out.extend_from_slice(wire);
+    }
+    match framing {
+        BodyFraming::Length(length) => content_length(length, out),
+        BodyFraming::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+        // Servers may wait for content where the method makes it likely (RFC 9110 section 8.6).
+        _ if !is_usually_empty(request.method) => content_length(0, out),
+        _ => {}
+    }
+    if request.expects_continue && framing != BodyFraming::None {
+        out.extend_from_slice(b"expect: 100-continue\r\n");
+    }
+    if request.te_trailers {
+        out.extend_from_slice(b"te: trailers\r\n");
+    }
+    if let Some(offer) = request.upgrade {
+        out.extend_from_slice(b"upgrade: ");
+        out.extend_from_slice(offer.trim_ascii().as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+    let connection: &[u8] = match (closes, request.upgrade.is_some(), request.te_trailers) {
+        (false, false, false) => b"\r\n",
+        (false, false, true) => b"connection: te\r\n\r\n",
+        (false, true, false) => b"connection: upgrade\r\n\r\n",
+        (false, true, true) => b"connection: upgrade, te\r\n\r\n",
+        (true, false, false) => b"connection: close\r\n\r\n",
+        (true, false, true) => b"connection: close, te\r\n\r\n",
+        (true, true, false) => b"connection: close, upgrade\r\n\r\n",
+        (true, true, true) => b"connection: close, upgrade, te\r\n\r\n",
+    };
+    out.extend_from_slice(connection);
+}
+
+fn content_length(length: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"content-length: ");
+    decimal(length, out);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Whether a field of a request is written from what else is known of it.
+fn is_written_for_requests(name: &[u8]) -> bool {
+    matches!(name, b"host" | b"expect" | b"content-length") || is_connection_field(name)
+}
+
+/// Whether content of these methods has no meaning of its own.
+fn is_usually_empty(method: &Method) -> bool {
+    matches!(
+        *method,
+        Method::GET
+            | Method::HEAD
+            | Method::DELETE
+            | Method::OPTIONS
+            | Method::TRACE
+            | Method::CONNECT
+    )
 }
 
 fn status_line(status: StatusCode, out: &mut Vec<u8>) {

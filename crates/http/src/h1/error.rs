@@ -71,10 +71,23 @@ pub enum ProtocolError {
     ChunkEnd,
     /// A trailer field would change framing or routing (RFC 9110 section 6.5.1).
     TrailerField,
+    /// The first line of a response is no status line (RFC 9112 section 4): another protocol, or
+    /// leftovers of an earlier message.
+    StatusLine,
+    /// A server said something that nobody asked for: mostly bytes behind the length that its
+    /// response had. They would be taken for the response to the next request.
+    UnaskedResponse,
+    /// A server switched protocols and was not asked to (RFC 9110 section 15.2.2).
+    UnaskedSwitch,
+    /// Interim responses without end: a faulty or hostile server.
+    TooManyInterim,
+    /// The connection ended before a response was whole.
+    Truncated,
 }
 
 impl ProtocolError {
-    /// The status to answer with, if an answer can still be sent.
+    /// The status to answer with, if an answer can still be sent. For what only a server can do wrong
+    /// it is a gateway's.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::TargetTooLong => StatusCode::URI_TOO_LONG,
@@ -82,6 +95,11 @@ impl ProtocolError {
             Self::Http2Preface | Self::Version => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             Self::TransferCoding => StatusCode::NOT_IMPLEMENTED,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
+            Self::StatusLine
+            | Self::UnaskedResponse
+            | Self::UnaskedSwitch
+            | Self::TooManyInterim
+            | Self::Truncated => StatusCode::BAD_GATEWAY,
             _ => StatusCode::BAD_REQUEST,
         }
     }
@@ -122,6 +140,11 @@ impl fmt::Display for ProtocolError {
             Self::ChunkExtension => "a chunk extension is too long or holds control characters",
             Self::ChunkEnd => "the data of a chunk must be followed by CR LF",
             Self::TrailerField => "a trailer field must not change framing or routing",
+            Self::StatusLine => "the first line is not `HTTP/1.1 status reason`",
+            Self::UnaskedResponse => "the server sent more than it was asked for",
+            Self::UnaskedSwitch => "the server switched protocols unasked",
+            Self::TooManyInterim => "the server sent interim responses without end",
+            Self::Truncated => "the connection ended before the response was whole",
         })
     }
 }

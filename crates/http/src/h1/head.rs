@@ -4,6 +4,7 @@ use http::{Method, Version};
 
 use super::ProtocolError;
 use super::field;
+use super::framing::{Framing, Told};
 use super::line::LineReader;
 use crate::grammar::{is_host, is_token, trim};
 use crate::{Head, Headers, Target};
@@ -51,18 +52,14 @@ pub(super) struct HeadReader {
     blank_lines: u8,
     /// There from the request line on.
     head: Option<Box<Head>>,
-    framing: Framing,
+    asked: Asked,
 }
 
-/// What the field lines so far say about framing and the connection.
+/// What the field lines so far say about framing, the connection, and what is asked for.
 #[derive(Debug, Default)]
-struct Framing {
+struct Asked {
+    framing: Framing,
     host: bool,
-    content_length: Option<u64>,
-    chunked: bool,
-    connection_close: bool,
-    connection_keep_alive: bool,
-    connection_upgrade: bool,
     upgrade: bool,
     expects_continue: bool,
 }
@@ -125,7 +122,7 @@ impl HeadReader {
             if head.headers.len() >= limits.fields {
                 return Err(ProtocolError::TooManyFields);
             }
-            self.framing.note(name, value)?;
+            self.asked.note(name, value)?;
             head.headers.push(name, trim(value));
         }
     }
@@ -150,13 +147,17 @@ impl HeadReader {
 
     /// The head, when its last line was taken.
     fn finish(&mut self) -> Result<ReadHead, ProtocolError> {
-        let Self { head, framing, .. } = std::mem::take(self);
+        let Self { head, asked, .. } = std::mem::take(self);
         let mut head = head.ok_or(ProtocolError::RequestLine)?;
         let http11 = head.version == Version::HTTP_11;
-        if http11 && !framing.host {
+        if http11 && !asked.host {
             return Err(ProtocolError::HostMissing);
         }
-        let content = framing.content(http11)?;
+        let content = match asked.framing.told(head.version)? {
+            Told::Nothing | Told::Length(0) => ContentFraming::None,
+            Told::Length(length) => ContentFraming::Length(length),
+            Told::Chunked => ContentFraming::Chunked,
+        };
         if head.method == Method::CONNECT && content != ContentFraming::None {
             return Err(ProtocolError::ConnectContent);
         }
@@ -168,20 +169,20 @@ impl HeadReader {
             head.headers.push(b"host", authority.as_bytes());
         }
         Ok(ReadHead {
-            persistent: !framing.connection_close && (http11 || framing.connection_keep_alive),
+            persistent: asked.framing.is_persistent(head.version),
             head: RequestHead {
                 head,
                 content,
                 expects_continue: http11
-                    && framing.expects_continue
+                    && asked.expects_continue
                     && content != ContentFraming::None,
-                upgrade: http11 && framing.upgrade && framing.connection_upgrade,
+                upgrade: http11 && asked.upgrade && asked.framing.upgrade,
             },
         })
     }
 }
 
-impl Framing {
+impl Asked {
     fn note(&mut self, name: &[u8], value: &[u8]) -> Result<(), ProtocolError> {
         // Most names are told apart by their length alone.
         match name.len() {
@@ -202,38 +203,9 @@ impl Framing {
             7 if name.eq_ignore_ascii_case(b"upgrade") => {
                 self.upgrade |= field::list(value).next().is_some();
             }
-            10 if name.eq_ignore_ascii_case(b"connection") => {
-                for option in field::list(value) {
-                    self.connection_close |= option.eq_ignore_ascii_case(b"close");
-                    self.connection_keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
-                    self.connection_upgrade |= option.eq_ignore_ascii_case(b"upgrade");
-                }
-            }
-            14 if name.eq_ignore_ascii_case(b"content-length") => {
-                let length = field::content_length(value)?;
-                if self.content_length.replace(length).is_some() {
-                    return Err(ProtocolError::ContentLength);
-                }
-            }
-            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
-                if std::mem::replace(&mut self.chunked, true) {
-                    return Err(ProtocolError::TransferEncoding);
-                }
-                field::transfer_encoding(value)?;
-            }
-            _ => {}
+            _ => self.framing.note(name, value)?,
         }
         Ok(())
-    }
-
-    fn content(&self, http11: bool) -> Result<ContentFraming, ProtocolError> {
-        match (self.content_length, self.chunked) {
-            (Some(_), true) => Err(ProtocolError::LengthWithTransferEncoding),
-            (None, true) if http11 => Ok(ContentFraming::Chunked),
-            (None, true) => Err(ProtocolError::TransferEncoding),
-            (None | Some(0), false) => Ok(ContentFraming::None),
-            (Some(length), false) => Ok(ContentFraming::Length(length)),
-        }
     }
 }
 

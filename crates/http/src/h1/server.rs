@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use http::{Method, StatusCode, Version};
 
-use super::chunked::{self, ChunkedDecoder, Decoded};
+use super::content::{ContentReader, ContentWriter, Piece};
 use super::encode::{self, BodyFraming, Framed};
 use super::head::HeadReader;
 use super::{ContentFraming, HeadLimits, ProtocolError, RequestHead};
@@ -56,15 +56,13 @@ pub struct ServerConnection {
     /// Whether another request may follow the current one.
     persistent: bool,
     tunnel: bool,
-    chunk_is_open: bool,
 }
 
 /// What the next input is.
 #[derive(Debug)]
 enum Reading {
     Head,
-    Length(u64),
-    Chunked(Box<ChunkedDecoder>),
+    Content(ContentReader),
     /// The request was read whole.
     Done,
     Failed(ProtocolError),
@@ -74,7 +72,7 @@ enum Reading {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Due,
-    Started(BodyFraming),
+    Started(ContentWriter),
     Ended,
 }
 
@@ -106,7 +104,6 @@ impl ServerConnection {
             awaits_continue: false,
             persistent: true,
             tunnel: false,
-            chunk_is_open: false,
         }
     }
 
@@ -121,31 +118,12 @@ impl ServerConnection {
         let found = match &mut self.reading {
             Reading::Head if self.tunnel || !self.persistent => Ok((0, Event::Incomplete)),
             Reading::Head => self.handle_head(input),
-            Reading::Length(0) => {
-                self.content_ended();
-                Ok((0, Event::End(None)))
-            }
-            Reading::Length(remaining) => {
-                let len = usize::try_from(*remaining)
-                    .unwrap_or(usize::MAX)
-                    .min(input.len());
-                *remaining = remaining.saturating_sub(len as u64);
-                match len {
-                    0 => Ok((0, Event::Incomplete)),
-                    _ => Ok((len, Event::Data(0..len))),
-                }
-            }
-            Reading::Chunked(decoder) => match decoder.decode(input, &self.limits) {
-                Ok((consumed, Decoded::Incomplete)) => Ok((consumed, Event::Incomplete)),
-                Ok((consumed, Decoded::Data { skip, len })) => {
-                    Ok((consumed, Event::Data(skip..skip.saturating_add(len))))
-                }
-                Ok((consumed, Decoded::End(trailers))) => {
+            Reading::Content(content) => match content.read(input, &self.limits) {
+                Ok((consumed, Piece::Incomplete)) => Ok((consumed, Event::Incomplete)),
+                Ok((consumed, Piece::Data(range))) => Ok((consumed, Event::Data(range))),
+                Ok((consumed, Piece::End(trailers))) => {
                     self.content_ended();
-                    Ok((
-                        consumed,
-                        Event::End(Some(trailers).filter(|trailers| !trailers.is_empty())),
-                    ))
+                    Ok((consumed, Event::End(trailers)))
                 }
                 Err(error) => Err(error),
             },
@@ -174,8 +152,8 @@ impl ServerConnection {
         self.requests = self.requests.saturating_add(1);
         self.reading = match request.content {
             ContentFraming::None => Reading::Done,
-            ContentFraming::Length(length) => Reading::Length(length),
-            ContentFraming::Chunked => Reading::Chunked(Box::default()),
+            ContentFraming::Length(length) => Reading::Content(ContentReader::Length(length)),
+            ContentFraming::Chunked => Reading::Content(ContentReader::Chunked(Box::default())),
         };
         self.answer = Answer::Due;
         self.method = request.head.method.clone();
@@ -244,8 +222,8 @@ impl ServerConnection {
     /// 101 turns the connection into a tunnel if the client offered to upgrade, and 2xx if the
     /// method is CONNECT. Any other 1xx status is no final answer; 500 is sent in its place.
     pub fn send_head(&mut self, mut head: ResponseHead<'_>, out: &mut Vec<u8>) -> BodyFraming {
-        if let Answer::Started(framing) = self.answer {
-            return framing;
+        if let Answer::Started(content) = self.answer {
+            return content.framing;
         }
         let upgraded = head.status == StatusCode::SWITCHING_PROTOCOLS && self.upgrade;
         if head.status.is_informational() && !upgraded {
@@ -284,7 +262,7 @@ impl ServerConnection {
             upgrade,
         };
         encode::head(&head, survey, framed, out);
-        self.answer = Answer::Started(framing);
+        self.answer = Answer::Started(ContentWriter::new(framing));
         framing
     }
 
@@ -313,29 +291,25 @@ impl ServerConnection {
     /// Sends what stands before `len` bytes of data if the framing is [`BodyFraming::Chunked`], and
     /// nothing otherwise, or if `len` is 0.
     pub fn send_chunk_start(&mut self, len: usize, out: &mut Vec<u8>) {
-        // A chunk of no data would be the last one.
-        if self.answer == Answer::Started(BodyFraming::Chunked) && len > 0 {
-            self.chunk_is_open = true;
-            chunked::encode_size(len, out);
+        if let Answer::Started(content) = &mut self.answer {
+            content.start_chunk(len, out);
         }
     }
 
     /// Sends what stands behind the data of a chunk that was started.
     pub fn send_chunk_end(&mut self, out: &mut Vec<u8>) {
-        if std::mem::take(&mut self.chunk_is_open) {
-            out.extend_from_slice(b"\r\n");
+        if let Answer::Started(content) = &mut self.answer {
+            content.end_chunk(out);
         }
     }
 
     /// Ends the answer, whatever its framing. With [`BodyFraming::Chunked`] it sends the last chunk
     /// and the trailer section; fields that must not stand there are left out.
     pub fn send_end(&mut self, trailers: Option<&Headers>, out: &mut Vec<u8>) {
-        let Answer::Started(framing) = self.answer else {
+        let Answer::Started(content) = self.answer else {
             return;
         };
-        if framing == BodyFraming::Chunked {
-            chunked::encode_end(trailers, out);
-        }
+        content.end(trailers, out);
         self.answer = Answer::Ended;
         self.next_request();
     }
