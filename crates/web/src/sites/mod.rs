@@ -28,7 +28,7 @@ pub use observe::{Observer, OnCompletion, WorkerObserver};
 pub use preset::{Preset, UnknownPreset};
 pub use respond::{InvalidReturn, Return};
 pub use rewrite::{Condition, InvalidCondition, InvalidRewrite, Rewrite, RewriteFlag, UnknownFlag};
-pub use settings::{ErrorPage, Settings};
+pub use settings::{Accel, ErrorPage, Settings};
 pub use site::{ForceHttps, Location, Site};
 pub use template::{InvalidTemplate, Template};
 

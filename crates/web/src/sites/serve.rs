@@ -1,5 +1,6 @@
 //! A site at work on one worker: the steps from a request to its handler, in their order.
 
+mod accel;
 mod complete;
 
 use std::collections::HashMap;
@@ -20,7 +21,7 @@ use super::location::{Matcher, Pattern};
 use super::observe::{Observed, WorkerObserver};
 use super::respond::Return;
 use super::rewrite::{self, Rewrite, Rewritten};
-use super::settings::{ErrorPage, Settings};
+use super::settings::{Accel, ErrorPage, Settings};
 use super::site::{ForceHttps, Handler, Location, Site};
 use super::template::{Captures, Root, Scope};
 use crate::compress::Wish;
@@ -48,6 +49,8 @@ struct Inner {
     observer: Option<Rc<dyn WorkerObserver>>,
     /// Whether an error page is another answer of the site, so that requests have to be kept.
     replays: bool,
+    /// Whether services may have the site answer in their place.
+    accelerates: bool,
 }
 
 /// A location, or the site outside of all locations, with all that holds there.
@@ -62,6 +65,9 @@ struct Place {
     body_limit: u64,
     root: Root,
     error_pages: HashMap<StatusCode, ErrorPage>,
+    intercepts_errors: bool,
+    accel: Option<Accel>,
+    is_internal: bool,
 }
 
 enum Action {
@@ -78,6 +84,8 @@ enum Action {
 struct Exchange {
     /// The location, unless none was found.
     location: Option<usize>,
+    /// Whether the site itself sends the request where it goes.
+    is_internal: bool,
     format: ErrorFormat,
     is_secure: bool,
     /// Changes of response fields that depend on the request, resolved.
@@ -88,8 +96,9 @@ struct Exchange {
     trace: Option<Trace>,
 }
 
-/// What is kept of a request for an error page that is another answer of the site.
+/// What is kept of a request for another answer of the site in the place of the one it gets.
 struct Client {
+    method: Method,
     version: Version,
     headers: Headers,
     connection: Rc<ConnectionInfo>,
@@ -108,6 +117,7 @@ impl SiteService {
             let mut pages = place.error_pages.values();
             pages.any(|page| matches!(page, ErrorPage::Path(_)))
         });
+        let accelerates = locations.iter().any(|place| place.accel.is_some());
         Self(Rc::new(Inner {
             name: site.name.clone(),
             matcher: Matcher::new(site.locations.iter().map(|location| &location.pattern)),
@@ -118,6 +128,7 @@ impl SiteService {
             compression: site.compression,
             observer: site.observer.as_ref().map(|observer| observer.worker()),
             replays,
+            accelerates,
         }))
     }
 
@@ -146,12 +157,13 @@ impl Service for SiteService {
         let site = &self.0;
         let mut exchange = Exchange {
             location: None,
+            is_internal: false,
             format: ErrorFormat::of(&request),
             is_secure: request.is_secure(),
             changes: None,
             compression: None,
             observer: site.observe(&request),
-            client: site.replays.then(|| Client::of(&request)),
+            client: site.kept(&request),
             trace: Trace::of(&request),
         };
         match site.route(request, &mut exchange) {
@@ -201,6 +213,12 @@ impl Inner {
             let Some(place) = self.locations.get(location) else {
                 return Response::new(StatusCode::NOT_FOUND).into();
             };
+            if place.is_internal && !exchange.is_internal {
+                trace::note(&request, || {
+                    Step::new(StepKind::Location, "none", "the location is internal")
+                });
+                return Response::new(StatusCode::NOT_FOUND).into();
+            }
             exchange.location = Some(location);
             trace::note(&request, || {
                 let pattern = place.pattern.as_ref().map(ToString::to_string);
@@ -220,13 +238,19 @@ impl Inner {
             if !place.rewrites.is_empty() {
                 match self.rewrite(place, &mut request) {
                     Rewritten::No | Rewritten::Break => {}
-                    Rewritten::Path => continue,
+                    Rewritten::Path => {
+                        exchange.is_internal = true;
+                        continue;
+                    }
                     Rewritten::Answer(response) => return response.into(),
                 }
             }
             match self.hand_over(place, request, &captures, exchange) {
                 Handled::Answer(answer) => return answer,
-                Handled::Elsewhere(other) => request = other,
+                Handled::Elsewhere(other) => {
+                    exchange.is_internal = true;
+                    request = other;
+                }
             }
         }
         tracing::error!(
@@ -356,6 +380,9 @@ impl Place {
                 prefix: Box::default(),
             },
             error_pages: settings.error_pages.iter().cloned().collect(),
+            intercepts_errors: settings.intercepts_errors.unwrap_or(false),
+            accel: settings.accel.clone(),
+            is_internal: false,
         }
     }
 
@@ -374,6 +401,7 @@ impl Place {
         let mut place = Self {
             pattern: Some(location.pattern.clone()),
             action,
+            is_internal: location.is_internal,
             ..Self::new(&settings)
         };
         if let Handler::Files(files) = &location.handler {

@@ -21,6 +21,18 @@ pub struct Settings {
     pub(super) body_limit: Option<u64>,
     pub(super) root: Option<PathBuf>,
     pub(super) error_pages: Vec<(StatusCode, ErrorPage)>,
+    pub(super) intercepts_errors: Option<bool>,
+    pub(super) accel: Option<Accel>,
+}
+
+/// What an application behind us may have us answer in its place: a response of a service that names a
+/// path of the site in `X-Accel-Redirect` is replaced by what the site has there, and so is one that
+/// names a file in `X-Sendfile`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Accel {
+    /// From what a file's name starts with to what its path in the site starts with. A file that no
+    /// pair fits is not sent.
+    pub files: Vec<(Box<str>, Box<str>)>,
 }
 
 /// The content of an error response that has none of its own.
@@ -97,6 +109,21 @@ impl Settings {
         self
     }
 
+    /// Whether error responses of a service get the site's error pages too, in place of the content
+    /// that they have.
+    #[must_use]
+    pub fn intercept_errors(mut self, intercept: bool) -> Self {
+        self.intercepts_errors = Some(intercept);
+        self
+    }
+
+    /// Lets services have the site answer in their place.
+    #[must_use]
+    pub fn accel(mut self, accel: Accel) -> Self {
+        self.accel = Some(accel);
+        self
+    }
+
     /// What holds in a location with settings of its own.
     pub(super) fn refined(&self, own: &Self) -> Self {
         let mut all = self.clone();
@@ -108,6 +135,8 @@ impl Settings {
         all.body_limit = own.body_limit.or(all.body_limit);
         all.root = own.root.clone().or(all.root);
         all.error_pages.extend_from_slice(&own.error_pages);
+        all.intercepts_errors = own.intercepts_errors.or(all.intercepts_errors);
+        all.accel = own.accel.clone().or(all.accel);
         all
     }
 }

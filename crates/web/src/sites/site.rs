@@ -32,6 +32,7 @@ pub struct Location {
     pub(super) pattern: Pattern,
     pub(super) handler: Handler,
     pub(super) settings: Settings,
+    pub(super) is_internal: bool,
 }
 
 #[derive(Clone)]
@@ -154,6 +155,7 @@ impl Location {
                 factory: Arc::new(factory),
             },
             settings: Settings::new(),
+            is_internal: false,
         }
     }
 
@@ -163,6 +165,7 @@ impl Location {
             pattern,
             handler: Handler::Files(Box::new(files)),
             settings: Settings::new(),
+            is_internal: false,
         }
     }
 
@@ -172,6 +175,7 @@ impl Location {
             pattern,
             handler: Handler::Return(answer),
             settings: Settings::new(),
+            is_internal: false,
         }
     }
 
@@ -179,6 +183,14 @@ impl Location {
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
+        self
+    }
+
+    /// Keeps the location for requests that the site sends here itself: by a rewrite, `try_files`, an
+    /// error page or `X-Accel-Redirect`. For clients there is nothing here.
+    #[must_use]
+    pub fn internal(mut self) -> Self {
+        self.is_internal = true;
         self
     }
 }

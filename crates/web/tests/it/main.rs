@@ -1,6 +1,8 @@
 //! Tests of the framework and the services of the server; without sockets, but for `serve`.
 
 #[cfg(test)]
+mod accel;
+#[cfg(test)]
 mod app;
 #[cfg(test)]
 mod compress;

@@ -5,12 +5,9 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use apus_http::{
-    Answer, Body, FileRange, HeaderName, Headers, Method, Request, RequestParts, Response,
-    StatusCode, Target, header,
-};
+use apus_http::{Answer, Body, FileRange, HeaderName, Request, Response, StatusCode, header};
 
-use super::{Client, Exchange, Inner};
+use super::{Exchange, Inner};
 use crate::error_pages::{self, ErrorFormat};
 use crate::media_type;
 use crate::sites::settings::ErrorPage;
@@ -23,6 +20,12 @@ impl Inner {
         mut exchange: Exchange,
         mut response: Response,
     ) -> Answer {
+        if let Some(path) = self.accelerated(&exchange, &response) {
+            return self.answer_in_place(exchange, response, &path);
+        }
+        if self.is_intercepted(&exchange, &response) {
+            drop_content(&mut response);
+        }
         if !error_pages::lacks_content(&response) {
             return self.seal(exchange, response).into();
         }
@@ -82,7 +85,7 @@ impl Inner {
             Some(ErrorPage::Path(page)) => {
                 let (site, page) = (self.clone(), page.clone());
                 Answer::later(async move {
-                    let request = exchange.client.take().and_then(|client| client.get(&page));
+                    let request = exchange.client.take().and_then(|client| client.page(&page));
                     let found = match request {
                         Some(request) => site.error_page(request, exchange.format).await,
                         None => None,
@@ -97,11 +100,18 @@ impl Inner {
         }
     }
 
+    /// Whether an error response is to have a page of the site in place of its own content.
+    fn is_intercepted(&self, exchange: &Exchange, response: &Response) -> bool {
+        let place = self.place(exchange);
+        place.intercepts_errors && place.error_pages.contains_key(&response.status())
+    }
+
     /// What the site answers to a request for an error page, if it is a success.
     async fn error_page(&self, request: Request, format: ErrorFormat) -> Option<Response> {
         let page = request.target().as_str().to_owned();
         let mut exchange = Exchange {
             location: None,
+            is_internal: true,
             format,
             is_secure: request.is_secure(),
             changes: None,
@@ -159,37 +169,6 @@ impl Inner {
     }
 }
 
-impl Client {
-    pub(super) fn of(request: &Request) -> Self {
-        let mut headers = Headers::with_capacity(256);
-        for name in ["host", "accept", "accept-encoding", "accept-language"] {
-            if let Some(value) = request.headers().get(name) {
-                // What was a field value stays one.
-                let _ = headers.try_append(name, value);
-            }
-        }
-        Self {
-            version: request.version(),
-            headers,
-            connection: request.connection().clone(),
-            extensions: request.extensions().clone(),
-        }
-    }
-
-    /// A GET by this client, for an error page.
-    fn get(self, path: &str) -> Option<Request> {
-        Some(Request::new(RequestParts {
-            method: Method::GET,
-            target: Target::parse(&Method::GET, path).ok()?,
-            version: self.version,
-            headers: self.headers,
-            body: Body::Empty,
-            connection: self.connection,
-            extensions: self.extensions,
-        }))
-    }
-}
-
 /// Gives an error response the content of another response.
 fn take_content(response: &mut Response, mut page: Response) {
     const DESCRIPTION: [HeaderName; 4] = [
@@ -205,6 +184,24 @@ fn take_content(response: &mut Response, mut page: Response) {
         }
     }
     set_content(response, page.take_body());
+}
+
+/// Leaves nothing of the content, nor of what describes it.
+fn drop_content(response: &mut Response) {
+    let headers = response.headers_mut();
+    for name in [
+        "content-length",
+        "content-type",
+        "content-encoding",
+        "content-language",
+        "content-range",
+        "etag",
+        "last-modified",
+        "accept-ranges",
+    ] {
+        headers.remove(name);
+    }
+    response.take_body();
 }
 
 fn set_content(response: &mut Response, content: Body) {

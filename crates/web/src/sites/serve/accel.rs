@@ -1,0 +1,158 @@
+//! Another answer of the site in the place of the one that a service gave: an application decides,
+//! the site sends the file.
+
+use std::rc::Rc;
+
+use apus_http::{
+    Answer, Body, Headers, Method, Request, RequestParts, Response, StatusCode, Target,
+};
+
+use super::{Client, Exchange, Inner};
+use crate::path;
+use crate::trace::{Step, StepKind};
+
+/// Fields that the application decides on. The others are those of the answer in its place.
+const KEPT: [&str; 6] = [
+    "content-type",
+    "content-disposition",
+    "content-language",
+    "cache-control",
+    "expires",
+    "set-cookie",
+];
+
+/// Fields of a request that another answer to it depends on.
+const OF_ANSWER: [&str; 11] = [
+    "host",
+    "accept",
+    "accept-encoding",
+    "accept-language",
+    "if-match",
+    "if-none-match",
+    "if-modified-since",
+    "if-unmodified-since",
+    "if-range",
+    "range",
+    "user-agent",
+];
+
+/// Those among them that matter for a page, which is sent whole.
+const OF_PAGE: usize = 4;
+
+impl Inner {
+    /// What has to be kept of a request.
+    pub(super) fn kept(&self, request: &Request) -> Option<Client> {
+        (self.replays || self.accelerates).then(|| Client::of(request))
+    }
+
+    /// The path of the site that a service has it answer with.
+    pub(super) fn accelerated(&self, exchange: &Exchange, response: &Response) -> Option<String> {
+        let accel = self.place(exchange).accel.as_ref()?;
+        let headers = response.headers();
+        if let Some(path) = headers.get_str("x-accel-redirect") {
+            return Some(path.to_owned());
+        }
+        let file = headers.get_str("x-sendfile")?;
+        let path = accel.files.iter().find_map(|(folder, path)| {
+            let rest = file.strip_prefix(&**folder)?;
+            Some(format!("{path}{}", path::encode(rest.as_bytes())))
+        });
+        // An empty path is none: the file is not for sending.
+        Some(path.unwrap_or_default())
+    }
+
+    /// Answers with what the site has at `path`.
+    pub(super) fn answer_in_place(
+        self: &Rc<Self>,
+        mut exchange: Exchange,
+        response: Response,
+        path: &str,
+    ) -> Answer {
+        if let Some(trace) = &exchange.trace {
+            trace.push(Step::new(
+                StepKind::Rewrite,
+                path,
+                "the application says so",
+            ));
+        }
+        let Some(request) = exchange.client.take().and_then(|client| client.again(path)) else {
+            tracing::error!(
+                site = &*self.name,
+                path,
+                "an application names no path of the site, or names one twice"
+            );
+            let refusal = Response::new(StatusCode::INTERNAL_SERVER_ERROR);
+            exchange.location = None;
+            return self.complete(exchange, refusal);
+        };
+        exchange.is_internal = true;
+        exchange.changes = None;
+        let answer = self.route(request, &mut exchange);
+        let site = Rc::clone(self);
+        Answer::later(async move {
+            let mut found = answer.wait().await;
+            if found.status().is_success() {
+                take_over(response.headers(), found.headers_mut());
+            }
+            site.complete(exchange, found).wait().await
+        })
+    }
+}
+
+/// Gives an answer the fields that the application decides on.
+fn take_over(from: &Headers, to: &mut Headers) {
+    for name in KEPT.into_iter().filter(|name| from.contains(name)) {
+        to.remove(name);
+    }
+    to.append_from(from, |name, _| KEPT.contains(&name));
+}
+
+impl Client {
+    pub(super) fn of(request: &Request) -> Self {
+        let mut headers = Headers::with_capacity(256);
+        headers.append_from(request.headers(), |name, _| OF_ANSWER.contains(&name));
+        Self {
+            method: request.method().clone(),
+            version: request.version(),
+            headers,
+            connection: request.connection().clone(),
+            extensions: request.extensions().clone(),
+        }
+    }
+
+    /// A GET by this client, for a page that is sent whole.
+    pub(super) fn page(self, path: &str) -> Option<Request> {
+        let mut headers = Headers::with_capacity(self.headers.wire().len());
+        let of_page = OF_ANSWER.get(..OF_PAGE).unwrap_or_default();
+        headers.append_from(&self.headers, |name, _| of_page.contains(&name));
+        Self {
+            method: Method::GET,
+            headers,
+            ..self
+        }
+        .ask(path)
+    }
+
+    /// The request again, for another path; as GET, unless it is HEAD.
+    fn again(mut self, path: &str) -> Option<Request> {
+        if self.method != Method::HEAD {
+            self.method = Method::GET;
+        }
+        self.ask(path)
+    }
+
+    fn ask(self, path: &str) -> Option<Request> {
+        if !path.starts_with('/') {
+            return None;
+        }
+        Some(Request::new(RequestParts {
+            target: Target::parse(&self.method, path).ok()?,
+            method: self.method,
+            version: self.version,
+            headers: self.headers,
+            body: Body::Empty,
+            connection: self.connection,
+            extensions: self.extensions,
+        }))
+    }
+}
