@@ -1,6 +1,6 @@
 //! HTTP/2 connections that are fed whatever comes.
 
-use apus_http::h2::{Config, Connection, ConnectionError, Content, Event, PREFACE, StreamKey};
+use apus_http::h2::{Config, Connection, ConnectionError, Content, Event, PREFACE, StreamKey, OutgoingRequest};
 use apus_http::{Head, Headers, Method, ResponseHead, StatusCode, Target, Version};
 
 use crate::connection::DATE;
@@ -100,7 +100,7 @@ impl Peer {
                 version: Version::HTTP_2,
                 headers,
             };
-            connection.send_request(&head, "https", true, &mut out);
+            connection.send_request(OutgoingRequest::of(&head, "https"), true, &mut out);
         }
         Self {
             connection,

@@ -26,6 +26,8 @@ pub struct Headers {
 struct Line {
     start: u32,
     name: u16,
+    /// Whether nobody on the way may put it into a table (RFC 7541 section 7.1.3).
+    never_indexed: bool,
     value: u32,
 }
 
@@ -144,9 +146,13 @@ impl Headers {
         self.get(name).is_some()
     }
 
-    /// Adds a line after the others.
+    /// Adds a line after the others. A value that is sensitive stays so: HTTP/2 puts it into no
+    /// table (RFC 7541 section 7.1.3).
     pub fn append(&mut self, name: &HeaderName, value: &HeaderValue) {
         self.push(name.as_str().as_bytes(), value.as_bytes());
+        if value.is_sensitive() {
+            self.never_index_last();
+        }
     }
 
     /// Sets the only line with this name.
@@ -253,11 +259,11 @@ impl Headers {
     /// A copy in the form of the `http` crate.
     pub fn to_header_map(&self) -> HeaderMap {
         let mut map = HeaderMap::with_capacity(self.len());
-        for (name, value) in self.iter() {
-            if let (Ok(name), Ok(value)) = (
-                HeaderName::from_bytes(name.as_bytes()),
-                HeaderValue::from_bytes(value),
-            ) {
+        for (name, value, never_indexed) in self.hpack_lines() {
+            if let (Ok(name), Ok(mut value)) =
+                (HeaderName::from_bytes(name), HeaderValue::from_bytes(value))
+            {
+                value.set_sensitive(never_indexed);
                 map.append(name, value);
             }
         }
@@ -271,6 +277,22 @@ impl Headers {
             let part = |range| self.wire.get(range).unwrap_or_default();
             (part(line.name()), part(line.value()), part(line.whole()))
         })
+    }
+
+    /// Field lines in order, as name, value, and whether HPACK must put them into no table.
+    pub(crate) fn hpack_lines(&self) -> impl Iterator<Item = (&[u8], &[u8], bool)> {
+        self.lines.iter().map(|line| {
+            let part = |range| self.wire.get(range).unwrap_or_default();
+            (part(line.name()), part(line.value()), line.never_indexed)
+        })
+    }
+
+    /// Keeps the last line out of tables, as whoever sent it did (RFC 7541 section 6.2.3).
+    pub(crate) fn never_index_last(&mut self) {
+        self.preparation.clear();
+        if let Some(line) = self.lines.last_mut() {
+            line.never_indexed = true;
+        }
     }
 
     /// What has to be known of the lines before they are sent.
@@ -327,6 +349,7 @@ impl Headers {
         self.lines.push(Line {
             start,
             name: name_len,
+            never_indexed: false,
             value: value_len,
         });
     }

@@ -195,6 +195,8 @@ faults! {
     Target: PROTOCOL_ERROR, "the request's target is not one",
     /// `Host` and `:authority` disagree (section 8.3.1).
     Host: PROTOCOL_ERROR, "host and :authority are not the same",
+    /// The head of a response, or a trailer section, is larger than the limits (at a client).
+    HeadTooLarge: CANCEL, "a field section is larger than allowed",
     /// Content-Length is no number, or is not what came (section 8.1.1).
     ContentLength: PROTOCOL_ERROR, "content-length is not the length of the content",
     /// A field block after the content that does not end the stream, or has pseudo-header fields (section 8.1).

@@ -15,6 +15,9 @@ pub(super) const STREAM_WINDOW: u32 = 65_535;
 /// waits does not hold up the others.
 const STREAMS_PER_CONNECTION: u32 = 4;
 
+/// Content that was used is given back to the connection's window in parts of no more than this.
+const UPDATE_MOST: u32 = 1024 * 1024;
+
 /// The receiving side of a connection's flow control.
 #[derive(Debug)]
 pub(super) struct Receive {
@@ -24,7 +27,10 @@ pub(super) struct Receive {
     unannounced: u32,
     /// The size that windows of streams have.
     stream_target: u32,
+    stream_most: u32,
     most: u32,
+    /// What the connection's window is at least.
+    least: u32,
     /// Bytes since the last sample began.
     received: u32,
     /// Whether a PING is on its way that ends the current sample.
@@ -36,11 +42,30 @@ impl Receive {
     /// that every connection starts with.
     pub(super) fn new(most: u32, out: &mut Vec<u8>) -> Self {
         let most = most.clamp(STREAM_WINDOW, 0x7fff_ffff);
+        Self::with(most, STREAM_WINDOW, most, out)
+    }
+
+    /// As [`Self::new`], with the connection's window open up to `most` from the start. A stream's
+    /// window grows to no more than its share, if there are as many `streams`: each can wait for its
+    /// reader with a full window, and none waits for another's.
+    pub(super) fn undivided(most: u32, streams: usize, out: &mut Vec<u8>) -> Self {
+        let most = most.clamp(STREAM_WINDOW, 0x7fff_ffff);
+        let streams = u32::try_from(streams).unwrap_or(u32::MAX);
+        let share = most
+            .saturating_sub(UPDATE_MOST)
+            .checked_div(streams)
+            .unwrap_or(0);
+        Self::with(most, most, share.max(STREAM_WINDOW), out)
+    }
+
+    fn with(most: u32, least: u32, stream_most: u32, out: &mut Vec<u8>) -> Self {
         let mut receive = Self {
             window: i64::from(STREAM_WINDOW),
             unannounced: 0,
             stream_target: STREAM_WINDOW,
+            stream_most,
             most,
+            least,
             received: 0,
             sampling: false,
         };
@@ -56,6 +81,7 @@ impl Receive {
     fn target(&self) -> u32 {
         self.stream_target
             .saturating_mul(STREAMS_PER_CONNECTION)
+            .max(self.least)
             .min(self.most)
     }
 
@@ -76,7 +102,7 @@ impl Receive {
     pub(super) fn count(&mut self, len: u32) -> bool {
         self.received = self.received.saturating_add(len);
         let begins = !self.sampling
-            && self.stream_target < self.most
+            && self.stream_target < self.stream_most
             && self.received > self.stream_target / 4;
         if begins {
             self.sampling = true;
@@ -104,7 +130,7 @@ impl Receive {
             return None;
         }
         let (stream, connection) = (self.stream_target, self.target());
-        self.stream_target = product.saturating_mul(2).clamp(stream, self.most);
+        self.stream_target = product.saturating_mul(2).clamp(stream, self.stream_most);
         let more = self.target().saturating_sub(connection);
         if more > 0 {
             self.window = self.window.saturating_add(i64::from(more));
@@ -116,7 +142,7 @@ impl Receive {
     /// Gives content back that was used, once it is worth a frame.
     pub(super) fn used(&mut self, len: u32, out: &mut Vec<u8>) {
         self.unannounced = self.unannounced.saturating_add(len);
-        if self.unannounced >= self.target() / 2 {
+        if self.unannounced >= (self.target() / 2).min(UPDATE_MOST) {
             let increment = std::mem::take(&mut self.unannounced);
             self.window = self.window.saturating_add(i64::from(increment));
             frame::window_update(0, increment, out);

@@ -51,6 +51,7 @@ pub(super) struct Scratch {
     path: Vec<u8>,
     protocol: Vec<u8>,
     cookies: Vec<u8>,
+    never_index_cookies: bool,
 }
 
 /// A request as its field section has it.
@@ -87,6 +88,7 @@ impl Scratch {
             buffer.clear();
             buffer.shrink_to(Self::KEPT);
         }
+        self.never_index_cookies = false;
     }
 }
 
@@ -130,6 +132,7 @@ impl<'a> FieldReader<'a> {
             name,
             value,
             is_valid,
+            never_indexed,
         } = field;
         self.size = self
             .size
@@ -147,12 +150,20 @@ impl<'a> FieldReader<'a> {
             self.fault = Some(Fault::FieldSyntax);
             return;
         }
+        let lines = self.headers.len();
         let taken = match name {
             [b':', ..] => self.pseudo(name, value),
             _ => self.regular(name, value),
         };
         if let Err(fault) = taken {
             self.fault = Some(fault);
+        }
+        if never_indexed {
+            if self.headers.len() > lines {
+                self.headers.never_index_last();
+            } else if name == b"cookie" {
+                self.scratch.never_index_cookies = true;
+            }
         }
     }
 
@@ -325,6 +336,9 @@ impl<'a> FieldReader<'a> {
         }
         if !self.scratch.cookies.is_empty() {
             self.headers.push(b"cookie", &self.scratch.cookies);
+            if self.scratch.never_index_cookies {
+                self.headers.never_index_last();
+            }
         }
         if is_extended {
             self.headers.push(b"connection", b"upgrade");

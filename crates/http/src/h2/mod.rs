@@ -16,7 +16,7 @@ mod settings;
 mod streams;
 
 pub use self::budget::Flood;
-pub use self::connection::{Connection, Content, Event, RequestHead};
+pub use self::connection::{Connection, Content, Event, OutgoingRequest, RequestHead};
 pub use self::error::{ConnectionError, ErrorCode, Fault, HeadRefusal};
 pub use self::frame::PREFACE;
 pub use self::settings::Config;

@@ -6,7 +6,8 @@ use super::frame::{self, PAYLOAD_ALWAYS};
 /// What one end of a connection allows its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Streams that the peer may have open at once; at most 32,768.
+    /// Streams that the client may have open at once: as a server allows it, or as a client does not
+    /// go past even if the server allows it; at most 32,768.
     pub max_concurrent_streams: u32,
     /// Bytes of the largest frame that is taken: 16,384 to 16,777,215.
     pub max_frame_size: u32,
@@ -19,7 +20,9 @@ pub struct Config {
     pub fields: usize,
     /// The most bytes of content that the peer may have sent without our having used them, over
     /// the whole connection. Windows begin at 64 KiB for a stream and 256 KiB for the connection,
-    /// and grow up to this with the measured bandwidth-delay product.
+    /// and grow up to this with the measured bandwidth-delay product. A client has the whole of it
+    /// open from the start, and a stream's window grows to an equal share of it at most, so that
+    /// answers that nobody reads do not hold up the others.
     pub receive_window: u32,
     /// Whether extended CONNECT is offered (RFC 8441).
     pub extended_connect: bool,
@@ -88,6 +91,7 @@ pub(super) struct PeerSettings {
     pub(super) max_concurrent_streams: u32,
     pub(super) initial_window: u32,
     pub(super) max_frame_size: usize,
+    pub(super) extended_connect: bool,
 }
 
 impl PeerSettings {
@@ -99,6 +103,7 @@ impl PeerSettings {
             max_concurrent_streams: 100,
             initial_window: 65_535,
             max_frame_size: PAYLOAD_ALWAYS,
+            extended_connect: false,
         }
     }
 
@@ -133,6 +138,8 @@ impl PeerSettings {
                 ENABLE_CONNECT_PROTOCOL | NO_RFC7540_PRIORITIES if value > 1 => {
                     return Err(Fault::SettingValue);
                 }
+                // It cannot be taken back (RFC 8441 section 3).
+                ENABLE_CONNECT_PROTOCOL => self.extended_connect |= value == 1,
                 _ => {}
             }
         }

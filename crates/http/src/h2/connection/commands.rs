@@ -4,58 +4,111 @@ use super::{
     CRUMB, Connection, Content, Ending, GOODBYE, KEEP_ALIVE, NO_CRUMB, Reading, Role,
     SMALLEST_UPDATE,
 };
+use crate::grammar::parse_decimal;
 use crate::h2::frame::{self, PAYLOAD_ALWAYS};
 use crate::h2::streams::{Receiving, RequestKind, Sending, Stream, Turn};
 use crate::h2::{ConnectionError, ErrorCode, StreamKey};
-use crate::response_head::decimal;
+use crate::response_head::{decimal, is_connection_field};
 use crate::{Head, Headers, ResponseHead};
 use http::{Method, StatusCode};
 
+/// The head of a request as a client's driver has it.
+#[derive(Clone, Copy, Debug)]
+pub struct OutgoingRequest<'a> {
+    /// The method. That of an extended CONNECT is left out of account.
+    pub method: &'a Method,
+    /// `https` or `http`.
+    pub scheme: &'a str,
+    /// The value of `:authority`.
+    pub authority: Option<&'a str>,
+    /// The value of `:path`: the target in origin-form, or `*`.
+    pub path: &'a str,
+    /// The value of `:protocol`, which makes this an extended CONNECT (RFC 8441).
+    pub protocol: Option<&'a str>,
+    /// The field lines. Those that the rest of this tells, and those that are about one connection,
+    /// are left out: `Host`, `Content-Length`, `Expect`, `Connection`, `TE` and their like.
+    pub headers: &'a Headers,
+    /// Bytes of the content, if that is known and to be told.
+    pub content_length: Option<u64>,
+    /// Whether trailers are taken.
+    pub te_trailers: bool,
+    /// Whether the content waits for `100 Continue`.
+    pub expects_continue: bool,
+}
+
+impl<'a> OutgoingRequest<'a> {
+    /// What a head tells: all but an extended CONNECT.
+    pub fn of(head: &'a Head, scheme: &'a str) -> Self {
+        let headers = &head.headers;
+        let is = |name, value: &str| {
+            headers
+                .get_str(name)
+                .is_some_and(|field| field.eq_ignore_ascii_case(value))
+        };
+        Self {
+            method: &head.method,
+            scheme,
+            authority: head.target.authority().or_else(|| headers.get_str("host")),
+            path: head.target.path_and_query(),
+            protocol: None,
+            headers,
+            content_length: headers.get("content-length").and_then(parse_decimal),
+            te_trailers: is("te", "trailers"),
+            expects_continue: is("expect", "100-continue"),
+        }
+    }
+}
+
 impl Connection {
-    /// Opens a stream with a request (at a client): `None` if no more may be opened now. `host` or
-    /// the target's authority becomes `:authority`; `scheme` is `https` or `http`.
+    /// Opens a stream with a request (at a client): `None` if there is no [`room`](Self::room).
     pub fn send_request(
         &mut self,
-        head: &Head,
-        scheme: &str,
+        head: OutgoingRequest<'_>,
         end: bool,
         out: &mut Vec<u8>,
     ) -> Option<StreamKey> {
-        let most = usize::try_from(self.peer.max_concurrent_streams).unwrap_or(usize::MAX);
-        let id = self.next_local;
-        let is_possible = self.role == Role::Client
-            && !self.is_ending()
-            && self.streams.open() < most.min(32_768)
-            && id <= 0x7fff_ffff;
-        if !is_possible {
+        if self.room() == 0 {
             return None;
         }
+        let id = self.next_local;
         self.next_local = id.saturating_add(2);
-        let kind = match head.method {
-            Method::HEAD => RequestKind::Head,
-            Method::CONNECT => RequestKind::Connect,
-            _ => RequestKind::Usual,
+        let (method, kind) = match (head.protocol, head.method) {
+            (Some(_), _) => (&Method::CONNECT, RequestKind::ExtendedConnect),
+            (None, &Method::HEAD) => (head.method, RequestKind::Head),
+            (None, &Method::CONNECT) => (head.method, RequestKind::Connect),
+            (None, method) => (method, RequestKind::Usual),
         };
         let encoder = &mut self.encoder;
         frame::field_block(id, end, self.peer.max_frame_size, out, |out| {
             encoder.begin(out);
-            encoder.field(b":method", head.method.as_str().as_bytes(), out);
-            let host = head.headers.get("host");
-            let authority = head.target.authority().map(str::as_bytes).or(host);
+            encoder.field(b":method", method.as_str().as_bytes(), out);
             if kind != RequestKind::Connect {
-                encoder.field(b":scheme", scheme.as_bytes(), out);
-                encoder.field(b":path", head.target.path_and_query().as_bytes(), out);
+                encoder.field(b":scheme", head.scheme.as_bytes(), out);
+                encoder.field(b":path", head.path.as_bytes(), out);
             }
-            if let Some(authority) = authority {
-                encoder.field(b":authority", authority, out);
+            if let Some(authority) = head.authority {
+                encoder.field(b":authority", authority.as_bytes(), out);
             }
-            for (name, value, _) in head.headers.wire_lines() {
-                let is_left_out = name == b"host"
-                    || (crate::response_head::is_connection_field(name)
-                        && !(name == b"te" && value.eq_ignore_ascii_case(b"trailers")));
+            if let Some(protocol) = head.protocol {
+                encoder.field(b":protocol", protocol.as_bytes(), out);
+            }
+            for line in head.headers.hpack_lines() {
+                let is_left_out = matches!(line.0, b"host" | b"content-length" | b"expect")
+                    || is_connection_field(line.0);
                 if !is_left_out {
-                    encoder.field(name, value, out);
+                    encoder.line(line, out);
                 }
+            }
+            if let Some(length) = head.content_length {
+                let mut digits = Vec::with_capacity(20);
+                decimal(length, &mut digits);
+                encoder.field(b"content-length", &digits, out);
+            }
+            if head.te_trailers {
+                encoder.field(b"te", b"trailers", out);
+            }
+            if head.expects_continue {
+                encoder.field(b"expect", b"100-continue", out);
             }
         });
         let stream = Stream {

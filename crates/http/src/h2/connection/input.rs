@@ -455,9 +455,9 @@ impl Connection {
         let response = match response {
             Ok(response) => response,
             Err(Unusable::Malformed(fault)) => return self.malformed(key, fault, out).map(Some),
-            // The upstream's answer is too large for us.
+            // The origin's answer is too large for us.
             Err(Unusable::Refused(_)) => {
-                return self.malformed(key, Fault::FieldSyntax, out).map(Some);
+                return self.malformed(key, Fault::HeadTooLarge, out).map(Some);
             }
         };
         let Some(stream) = self.streams.get_mut(key) else {
@@ -476,13 +476,17 @@ impl Connection {
                 headers,
             }));
         }
+        // As much as a request is worth to a server.
+        self.budgets.idle.earn(4);
         stream.receiving = Receiving::Content;
+        let is_tunnel = stream.request == RequestKind::ExtendedConnect && status.is_success();
         let has_no_content = stream.request == RequestKind::Head
             || status == StatusCode::NO_CONTENT
             || status == StatusCode::NOT_MODIFIED;
         stream.content_left = match has_no_content {
             true => Some(0),
-            false => response.content_length,
+            // Section 8.5: it has no meaning for a tunnel.
+            false => response.content_length.filter(|_| !is_tunnel),
         };
         if opening.end {
             if stream.content_left.is_some_and(|left| left > 0) {
@@ -513,7 +517,7 @@ impl Connection {
             _ if !opening.end => Some(Fault::Trailers),
             _ if stream.content_left.is_some_and(|left| left > 0) => Some(Fault::ContentLength),
             (_, Err(Unusable::Malformed(fault))) => Some(*fault),
-            (_, Err(Unusable::Refused(_))) => Some(Fault::Trailers),
+            (_, Err(Unusable::Refused(_))) => Some(Fault::HeadTooLarge),
             _ => None,
         };
         if let Some(fault) = fault {
@@ -629,7 +633,10 @@ impl Connection {
             self.budgets.idle.spend()?;
             return Ok(None);
         };
-        self.budgets.resets.spend()?;
+        // A client has as many streams reset as it opens itself.
+        if self.role == Role::Server {
+            self.budgets.resets.spend()?;
+        }
         self.forgotten.note_end(key.id());
         self.remove(key, out);
         Ok(Some(Event::Reset { stream: key, code }))

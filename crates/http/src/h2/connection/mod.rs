@@ -3,6 +3,8 @@
 mod commands;
 mod input;
 
+pub use self::commands::OutgoingRequest;
+
 use std::ops::Range;
 use std::time::Duration;
 
@@ -277,7 +279,12 @@ impl Connection {
             schedule: Schedule::default(),
             forgotten: Forgotten::default(),
             send_window: 65_535,
-            receive: Receive::new(config.receive_window, out),
+            receive: match role {
+                Role::Server => Receive::new(config.receive_window, out),
+                Role::Client => {
+                    Receive::undivided(config.receive_window, config.streams_most(), out)
+                }
+            },
             budgets: Budgets::new(),
             last_peer: 0,
             next_local: 1,
@@ -380,7 +387,9 @@ impl Connection {
         fault: Fault,
         out: &mut Vec<u8>,
     ) -> Result<Event, ConnectionError> {
-        self.budgets.resets.spend()?;
+        if self.role == Role::Server {
+            self.budgets.resets.spend()?;
+        }
         self.reset(key, fault.code(), out);
         Ok(Event::Malformed {
             stream: Some(key),
@@ -442,6 +451,29 @@ impl Connection {
         self.streams
             .get(stream)
             .is_some_and(|stream| stream.receiving != Receiving::Ended)
+    }
+
+    /// How many streams may be opened now (at a client).
+    pub fn room(&self) -> usize {
+        let allowed = usize::try_from(self.peer.max_concurrent_streams).unwrap_or(usize::MAX);
+        let is_possible =
+            self.role == Role::Client && !self.is_ending() && self.next_local <= 0x7fff_ffff;
+        match is_possible {
+            true => allowed
+                .min(self.config.streams_most())
+                .saturating_sub(self.streams.open()),
+            false => 0,
+        }
+    }
+
+    /// Whether the server takes extended CONNECT (RFC 8441 section 3).
+    pub fn takes_extended_connect(&self) -> bool {
+        self.peer.extended_connect
+    }
+
+    /// Whether the peer's settings have come.
+    pub fn is_settled(&self) -> bool {
+        !matches!(self.reading, Reading::Preface(_) | Reading::FirstFrame)
     }
 
     /// How many streams are open.

@@ -28,6 +28,17 @@ pub struct Field<'a> {
     /// tabs, and no white space around it. Looked at once for each entry of a table, so that what
     /// is repeated costs nothing.
     pub is_valid: bool,
+    /// Whether its sender wants it in no table. Who sends it on has to do so in the same way
+    /// (section 6.2.3).
+    pub never_indexed: bool,
+}
+
+/// Whether a literal goes into the table (sections 6.2.1 to 6.2.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    Indexed,
+    NotNow,
+    Never,
 }
 
 /// Which part of an entry is valid, as the table remembers it.
@@ -99,21 +110,25 @@ impl Decoder {
                         name,
                         value,
                         is_valid: valid == VALID,
+                        never_indexed: false,
                     });
                 }
                 0x40.. => {
                     let index = integer::decode(*first, 6, &mut input)?;
-                    self.literal(index, &mut input, &mut scratch, true, &mut sink)?;
+                    self.literal(index, &mut input, &mut scratch, Kept::Indexed, &mut sink)?;
                 }
                 0x20.. => {
                     let size = integer::decode(*first, 5, &mut input)?;
                     self.resize(size, is_start)?;
                     continue;
                 }
-                // Whether a field must never be indexed makes no difference to who reads it.
                 _ => {
                     let index = integer::decode(*first, 4, &mut input)?;
-                    self.literal(index, &mut input, &mut scratch, false, &mut sink)?;
+                    let kept = match first {
+                        0x10.. => Kept::Never,
+                        _ => Kept::NotNow,
+                    };
+                    self.literal(index, &mut input, &mut scratch, kept, &mut sink)?;
                 }
             }
             is_start = false;
@@ -127,7 +142,7 @@ impl Decoder {
         index: usize,
         input: &mut &[u8],
         [scratch, scratch_of_value]: &mut [Scratch; 2],
-        is_indexed: bool,
+        kept: Kept,
         sink: &mut impl FnMut(Field<'_>),
     ) -> Result<(), DecodeError> {
         let copied: SmallVec<[u8; 64]>;
@@ -149,8 +164,9 @@ impl Decoder {
             name,
             value,
             is_valid: valid == VALID,
+            never_indexed: kept == Kept::Never,
         });
-        if is_indexed {
+        if kept == Kept::Indexed {
             self.table.insert(name, value, valid);
         }
         Ok(())

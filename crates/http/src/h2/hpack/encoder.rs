@@ -88,7 +88,21 @@ impl Encoder {
 
     /// Appends a field, whose name is in lower case, or a pseudo-header field.
     pub fn field(&mut self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
-        let plan = Plan::of(name, value);
+        self.planned(Plan::of(name, value), name, value, out);
+    }
+
+    /// Appends a line of a section. What its sender wanted in no table stays out of them (section
+    /// 7.1.3).
+    pub(crate) fn line(
+        &mut self,
+        (name, value, never_indexed): (&[u8], &[u8], bool),
+        out: &mut Vec<u8>,
+    ) {
+        self.planned(Plan::of_line(name, value, never_indexed), name, value, out);
+    }
+
+    #[inline]
+    fn planned(&mut self, plan: Plan, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
         if let Form::Indexed { mark } = plan.form {
             let line = Line {
                 known: plan.known,
@@ -127,11 +141,11 @@ impl Encoder {
     /// 8.2.2), and `Content-Length` unless `keeps_length`.
     pub fn headers(&mut self, headers: &Headers, keeps_length: bool, out: &mut Vec<u8>) {
         let Some(prepared) = headers.prepared() else {
-            for (name, value, _) in headers.wire_lines() {
+            for line in headers.hpack_lines() {
                 let is_left_out =
-                    is_connection_field(name) || (!keeps_length && name == b"content-length");
+                    is_connection_field(line.0) || (!keeps_length && line.0 == b"content-length");
                 if !is_left_out {
-                    self.field(name, value, out);
+                    self.line(line, out);
                 }
             }
             return;
@@ -299,6 +313,19 @@ impl Plan {
             }
         };
         Self { known, form }
+    }
+
+    /// As [`Self::of`], for a line that perhaps must not be in any table.
+    #[inline]
+    pub(super) fn of_line(name: &[u8], value: &[u8], never_indexed: bool) -> Self {
+        let plan = Self::of(name, value);
+        match never_indexed {
+            true => Self {
+                form: Form::NeverIndexed,
+                ..plan
+            },
+            false => plan,
+        }
     }
 
     /// Appends a field that is encoded without the dynamic table.

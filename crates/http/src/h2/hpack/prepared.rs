@@ -95,10 +95,13 @@ impl Prepared {
             pieces: Vec::new(),
         };
         let mut start = 0_usize;
-        for (name, value, line) in headers.wire_lines() {
-            let end = start.saturating_add(line.len());
+        for line in headers.hpack_lines() {
+            let (name, value, _) = line;
+            // Between them stand a colon and a space, behind them CRLF.
+            let len = name.len().saturating_add(value.len()).saturating_add(4);
+            let end = start.saturating_add(len);
             if !is_connection_field(name) {
-                prepared.add(name, value, start..end);
+                prepared.add(line, start..end);
             }
             start = end;
         }
@@ -107,8 +110,8 @@ impl Prepared {
         prepared
     }
 
-    fn add(&mut self, name: &[u8], value: &[u8], line: Range<usize>) {
-        let plan = Plan::of(name, value);
+    fn add(&mut self, (name, value, never_indexed): (&[u8], &[u8], bool), line: Range<usize>) {
+        let plan = Plan::of_line(name, value, never_indexed);
         let kind = match plan.form {
             Form::Indexed { mark } => {
                 string(name, &mut self.bytes);

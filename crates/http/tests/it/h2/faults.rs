@@ -1,6 +1,6 @@
 //! What breaks the protocol, and how it is answered: by an error of the stream, or of the connection.
 
-use apus_http::h2::{ConnectionError, Event, Fault};
+use apus_http::h2::{ConnectionError, Event, Fault, OutgoingRequest};
 
 use super::ends::*;
 
@@ -394,7 +394,7 @@ fn a_client_refuses_answers_that_are_malformed() {
         let head = request("GET", "/", "host: a");
         let stream = client
             .connection
-            .send_request(&head, "https", true, &mut client.out)
+            .send_request(OutgoingRequest::of(&head, "https"), true, &mut client.out)
             .unwrap();
         client.out.clear();
         let seen = client

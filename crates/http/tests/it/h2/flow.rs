@@ -1,6 +1,6 @@
 //! Flow control (RFC 9113 sections 5.2 and 6.9).
 
-use apus_http::h2::{ConnectionError, ErrorCode, Event, Fault};
+use apus_http::h2::{ConnectionError, ErrorCode, Event, Fault, OutgoingRequest};
 
 use super::ends::*;
 
@@ -186,7 +186,7 @@ fn windows_grow_for_a_reader_that_keeps_up() {
     let head = request("POST", "/", "host: a");
     let stream = client
         .connection
-        .send_request(&head, "https", false, &mut client.out)
+        .send_request(OutgoingRequest::of(&head, "https"), false, &mut client.out)
         .unwrap();
     let (_, seen) = exchange(&mut client, &mut server);
     let key = stream_of(&seen);

@@ -1,6 +1,6 @@
 //! Messages from end to end (RFC 9113 section 8).
 
-use apus_http::h2::{Content, Event, HeadRefusal};
+use apus_http::h2::{Content, Event, HeadRefusal, OutgoingRequest};
 use apus_http::{Headers, Method, StatusCode};
 
 use super::ends::*;
@@ -15,7 +15,7 @@ fn carries_a_request_and_its_answer_with_content_and_trailers() {
     );
     let stream = client
         .connection
-        .send_request(&head, "https", false, &mut client.out)
+        .send_request(OutgoingRequest::of(&head, "https"), false, &mut client.out)
         .unwrap();
     client.sends(stream, b"hello", false);
     let trailers = headers("x-sum: 7");
@@ -30,7 +30,7 @@ fn carries_a_request_and_its_answer_with_content_and_trailers() {
     assert_eq!(request.head.target.as_str(), "/a?b");
     assert_eq!(
         request.head.headers.wire(),
-        b"host: example.com\r\ncontent-length: 5\r\nx-a: 1\r\n"
+        b"host: example.com\r\nx-a: 1\r\ncontent-length: 5\r\n"
     );
     assert_eq!((request.end, request.content_length), (false, Some(5)));
     assert_eq!(seen[1].data, b"hello");
@@ -82,7 +82,7 @@ fn interim_answers_come_before_the_final_one() {
     );
     let stream = client
         .connection
-        .send_request(&head, "https", false, &mut client.out)
+        .send_request(OutgoingRequest::of(&head, "https"), false, &mut client.out)
         .unwrap();
     let (_, seen) = exchange(&mut client, &mut server);
     let key = stream_of(&seen);
@@ -121,7 +121,7 @@ fn answers_without_content_end_with_their_head() {
         let head = request(method, "/", "host: a");
         client
             .connection
-            .send_request(&head, "http", true, &mut client.out)
+            .send_request(OutgoingRequest::of(&head, "http"), true, &mut client.out)
             .unwrap();
         let (_, seen) = exchange(&mut client, &mut server);
         server.answers(stream_of(&seen), status, "", content);
@@ -283,7 +283,7 @@ fn a_large_answer_head_goes_on_in_continuation() {
     let head = request("GET", "/", "host: a");
     client
         .connection
-        .send_request(&head, "https", true, &mut client.out)
+        .send_request(OutgoingRequest::of(&head, "https"), true, &mut client.out)
         .unwrap();
     let (_, seen) = exchange(&mut client, &mut server);
     let mut fields = Headers::new();

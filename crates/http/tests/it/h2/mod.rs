@@ -1,5 +1,6 @@
 //! HTTP/2: the state machine against itself, and against bytes that no honest peer sends.
 
+mod client;
 mod ends;
 mod faults;
 mod floods;

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use apus_http::h2::{Content, Event, StreamKey};
+use apus_http::h2::{Content, Event, OutgoingRequest, StreamKey};
 use apus_http::{Headers, StatusCode};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response};
@@ -270,7 +270,9 @@ fn our_client_and_the_server_of_h2() {
             let End {
                 connection, out, ..
             } = &mut pump.end;
-            let stream = connection.send_request(&head, "https", false, out).unwrap();
+            let stream = connection
+                .send_request(OutgoingRequest::of(&head, "https"), false, out)
+                .unwrap();
             let sent = content(*len, at);
             expected.insert(stream, (at, sent.clone(), at % 3 == 0));
             pump.send(stream, sent, at % 3 == 0);

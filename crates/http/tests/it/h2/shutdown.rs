@@ -1,6 +1,6 @@
 //! The end of a connection (RFC 9113 section 6.8), and PING.
 
-use apus_http::h2::{ErrorCode, Event};
+use apus_http::h2::{ErrorCode, Event, OutgoingRequest};
 
 use super::ends::*;
 
@@ -13,7 +13,7 @@ fn a_graceful_end_takes_what_was_on_its_way() {
     // Sent before the client knows.
     client
         .connection
-        .send_request(&head, "https", true, &mut client.out)
+        .send_request(OutgoingRequest::of(&head, "https"), true, &mut client.out)
         .unwrap();
     let bytes = client.said();
     let key = stream_of(&server.takes(&bytes).unwrap());
@@ -29,7 +29,7 @@ fn a_graceful_end_takes_what_was_on_its_way() {
     assert!(
         client
             .connection
-            .send_request(&head, "https", true, &mut client.out)
+            .send_request(OutgoingRequest::of(&head, "https"), true, &mut client.out)
             .is_none()
     );
     let bytes = client.said();
