@@ -1,1 +1,4 @@
 //! Tests of the cache through its public doors.
+
+#[cfg(test)]
+mod store;

@@ -1,0 +1,133 @@
+//! Request collapsing: of many requests for what is not stored, one goes to the origin, and the
+//! others wait for it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::Store;
+use super::fill::Filler;
+use super::key::Key;
+use super::object::{Head, NewObject, Object};
+
+/// A request on its way to the origin, of which nothing is known yet.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    /// What the requests that wait for it have in the fields known to select a variant.
+    pub(crate) secondary: Box<[u8]>,
+    state: AtomicU8,
+    notify: Notify,
+}
+
+const OPEN: u8 = 0;
+const AGAIN: u8 = 1;
+const PASS: u8 = 2;
+
+impl Pending {
+    pub(crate) fn new(secondary: &[u8]) -> Self {
+        Self {
+            secondary: secondary.into(),
+            ..Self::default()
+        }
+    }
+
+    fn close(&self, state: u8) {
+        self.state.store(state, Ordering::Release);
+        self.notify.notify_waiters();
+    }
+}
+
+/// What became of the request that was waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// It has ended or begun to fill an object: look again.
+    Again,
+    /// The response cannot be shared: every request has to go to the origin by itself.
+    Pass,
+}
+
+/// Waits for the request that leads.
+#[derive(Debug)]
+pub struct Wait(pub(crate) Arc<Pending>);
+
+impl Wait {
+    /// What became of it. How long to wait at most is the caller's to say: the future may be
+    /// dropped at any time.
+    pub async fn outcome(&self) -> Awaited {
+        let mut notified = std::pin::pin!(self.0.notify.notified());
+        loop {
+            // Registered before the look, so that nothing is missed between the two.
+            notified.as_mut().enable();
+            match self.0.state.load(Ordering::Acquire) {
+                OPEN => {}
+                PASS => return Awaited::Pass,
+                _ => return Awaited::Again,
+            }
+            notified.as_mut().await;
+            notified.set(self.0.notify.notified());
+        }
+    }
+}
+
+/// The duty of one request to ask the origin for all that wait.
+///
+/// One that is dropped lets the next of them lead.
+#[derive(Debug)]
+pub struct FillTicket {
+    store: Store,
+    key: Key,
+    pending: Arc<Pending>,
+    /// The number of the last purge when the origin was asked: later ones meet what it answers.
+    asked_at: u64,
+    outcome: u8,
+}
+
+impl FillTicket {
+    pub(crate) fn new(store: Store, key: Key, pending: Arc<Pending>) -> Self {
+        let asked_at = store.shared().purges.current();
+        Self {
+            store,
+            key,
+            pending,
+            asked_at,
+            outcome: AGAIN,
+        }
+    }
+
+    /// The key that it leads for.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// The origin has answered, and the response may be stored: those who wait read it along. An
+    /// older response stays what others find until this one is filled.
+    pub fn start(self, new: NewObject) -> Filler {
+        let shared = self.store.shared();
+        let object = Arc::new(shared.object(self.key.clone(), new, self.asked_at));
+        let filler = Filler::of_all(self.store.clone(), object.clone());
+        shared.list(object);
+        filler
+    }
+
+    /// The origin has said that `object` is still right (304): `head` is its metadata from now on
+    /// (RFC 9111 section 4.3.4).
+    pub fn freshen(self, object: &Arc<Object>, head: Head) {
+        self.store.shared().freshen(object, head, self.asked_at);
+    }
+
+    /// The response cannot be shared. Those who wait go to the origin by themselves, and for the
+    /// time of `memory` so do those who come, without waiting.
+    pub fn pass(mut self, memory: Duration) {
+        self.outcome = PASS;
+        self.store.shared().remember_pass(&self.key, memory);
+    }
+}
+
+impl Drop for FillTicket {
+    fn drop(&mut self) {
+        self.store.shared().end_pending(&self.key, &self.pending);
+        self.pending.close(self.outcome);
+    }
+}

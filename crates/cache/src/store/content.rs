@@ -1,0 +1,555 @@
+//! The content of one object, while it is filled and afterwards.
+//!
+//! Any number of fillers append, each at a place of its own, and any number of readers follow, on
+//! whatever threads. Under the lock there are only a few comparisons and clones of `Bytes`; content
+//! that is whole and in memory is read without it.
+//!
+//! Where appended pieces go is the [`Mode`]. In memory they stay as they come, and are copied once,
+//! into exactly as many bytes as they are, when the fill ends: a piece may hold on to a larger read
+//! buffer. In a window they stay only until the readers have had them.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Bytes, BytesMut};
+
+use super::intervals::Intervals;
+use super::read::{Piece, ReadError};
+
+/// Pieces smaller than this are copied at once, so that they do not hold a whole read buffer each.
+const SMALL_PIECE: usize = 4 * 1024;
+
+/// Where appended pieces are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// In memory, until the object is dropped.
+    Memory,
+    /// In memory until the readers have had them, and at most this many bytes of them: an object
+    /// that cannot be stored.
+    Window(u64),
+}
+
+/// The content of one object.
+#[derive(Debug)]
+pub(crate) struct Content {
+    whole: OnceLock<Bytes>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    mode: Mode,
+    length: Option<u64>,
+    /// What can be read.
+    ready: Intervals,
+    /// What of it is in memory, by where it starts.
+    pieces: BTreeMap<u64, Bytes>,
+    /// The bytes of all pieces.
+    buffered: u64,
+    /// Who fills what.
+    claims: Vec<Claim>,
+    /// The fill of an object without a strong validator broke off: the rest never comes.
+    broken: bool,
+    readers: Vec<Follower>,
+    had_reader: bool,
+    /// Fillers that wait for room, or for the last reader to leave.
+    fillers: Vec<Waker>,
+    next_id: u64,
+}
+
+#[derive(Debug)]
+struct Claim {
+    id: u64,
+    position: u64,
+    /// Where it ends; not known for a fill whose length was not declared.
+    end: Option<u64>,
+    /// Whether somebody has read what it fills, or waited for it.
+    met_reader: bool,
+}
+
+#[derive(Debug)]
+struct Follower {
+    id: u64,
+    position: u64,
+    end: u64,
+    waker: Option<Waker>,
+    /// It was left behind, so that the others could go on.
+    cut: bool,
+}
+
+/// Wakers to be woken when the lock is no longer held.
+#[must_use]
+#[derive(Default)]
+pub(crate) struct Wake(Vec<Waker>);
+
+impl Wake {
+    pub(crate) fn now(self) {
+        for waker in self.0 {
+            waker.wake();
+        }
+    }
+}
+
+/// How a fill ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filled {
+    /// All the content is there.
+    Whole,
+    /// Some of it is, and the rest may be asked for.
+    Partly,
+    /// Others are still filling.
+    Ongoing,
+    /// There is nothing worth keeping.
+    Nothing,
+}
+
+impl Content {
+    /// Content of which nothing is there yet.
+    pub(crate) fn new(length: Option<u64>, mode: Mode) -> Self {
+        Self {
+            whole: OnceLock::new(),
+            state: Mutex::new(State {
+                mode,
+                length,
+                ready: Intervals::new(),
+                pieces: BTreeMap::new(),
+                buffered: 0,
+                claims: Vec::new(),
+                broken: false,
+                readers: Vec::new(),
+                had_reader: false,
+                fillers: Vec::new(),
+                next_id: 0,
+            }),
+        }
+    }
+
+    /// The content, when it is whole and in memory.
+    pub(crate) fn whole(&self) -> Option<&Bytes> {
+        self.whole.get()
+    }
+
+    /// The length of the content, once it is known.
+    pub(crate) fn length(&self) -> Option<u64> {
+        match self.whole.get() {
+            Some(whole) => Some(whole.len() as u64),
+            None => self.lock().length,
+        }
+    }
+
+    /// What can be read now.
+    pub(crate) fn ready(&self) -> Intervals {
+        self.lock().ready.clone()
+    }
+
+    /// Whether all of it is there.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.whole.get().is_some() || self.lock().is_complete()
+    }
+
+    /// How many bytes of memory it takes.
+    pub(crate) fn memory(&self) -> u64 {
+        if let Some(whole) = self.whole.get() {
+            return whole.len() as u64;
+        }
+        self.lock().buffered
+    }
+
+    /// Whether somebody fills it.
+    pub(crate) fn is_filling(&self) -> bool {
+        self.whole.get().is_none() && !self.lock().claims.is_empty()
+    }
+
+    /// Whether somebody who comes now can read it from its start.
+    pub(crate) fn is_joinable(&self) -> bool {
+        self.whole.get().is_some() || self.lock().mode == Mode::Memory
+    }
+
+    // What fillers do.
+
+    /// Claims everything from the start, for the fill that makes the object.
+    pub(crate) fn claim_all(&self) -> u64 {
+        let mut state = self.lock();
+        let end = state.length;
+        state.claim(0, end)
+    }
+
+    /// Claims those parts of `range` that are neither there nor claimed: each with its number.
+    pub(crate) fn claim_missing(&self, range: Range<u64>) -> Vec<(u64, Range<u64>)> {
+        let mut state = self.lock();
+        if self.whole.get().is_some() || state.broken {
+            return Vec::new();
+        }
+        let end = state
+            .length
+            .map_or(range.end, |length| length.min(range.end));
+        let mut taken = state.ready.clone();
+        for claim in &state.claims {
+            taken.insert(claim.position..claim.end.unwrap_or(u64::MAX));
+        }
+        let gaps = taken.missing(range.start..end.max(range.start));
+        gaps.into_iter()
+            .map(|gap| (state.claim(gap.start, Some(gap.end)), gap))
+            .collect()
+    }
+
+    /// Ready when the filler may append; `false` when nobody wants it to.
+    pub(crate) fn poll_room(
+        &self,
+        cx: &mut Context<'_>,
+        claim: u64,
+        unread_stops: bool,
+    ) -> Poll<bool> {
+        let mut state = self.lock();
+        if state.is_unread(claim, unread_stops) {
+            return Poll::Ready(false);
+        }
+        if let Mode::Window(most) = state.mode
+            && state.buffered >= most
+        {
+            state.wait_as_filler(cx);
+            return Poll::Pending;
+        }
+        Poll::Ready(true)
+    }
+
+    /// Ready when nobody wants the fill to go on.
+    pub(crate) fn poll_unread(
+        &self,
+        cx: &mut Context<'_>,
+        claim: u64,
+        unread_stops: bool,
+    ) -> Poll<()> {
+        let mut state = self.lock();
+        if state.is_unread(claim, unread_stops) {
+            return Poll::Ready(());
+        }
+        state.wait_as_filler(cx);
+        Poll::Pending
+    }
+
+    /// Leaves behind the readers that hold up the others, if there are others: those have had
+    /// everything.
+    pub(crate) fn cut_laggards(&self) {
+        let mut state = self.lock();
+        let furthest = state.readers.iter().map(|reader| reader.position).max();
+        let Some(furthest) = furthest.filter(|at| !state.ready.contains(&(*at..*at + 1))) else {
+            return;
+        };
+        let mut wake = Wake::default();
+        for reader in &mut state.readers {
+            if reader.position < furthest {
+                reader.cut = true;
+                wake.0.extend(reader.waker.take());
+            }
+        }
+        state.trim();
+        drop(state);
+        wake.now();
+    }
+
+    /// Adds what comes next at the claim's place, and returns how many bytes of it were wanted.
+    pub(crate) fn append(&self, claim: u64, bytes: Bytes) -> usize {
+        let mut state = self.lock();
+        let wanted = state.append(claim, bytes);
+        let wake = state.wake_readers();
+        drop(state);
+        wake.now();
+        wanted
+    }
+
+    /// Sets another mode for what is appended from now on.
+    pub(crate) fn set_mode(&self, mode: Mode) {
+        let mut state = self.lock();
+        state.mode = mode;
+        state.trim();
+    }
+
+    /// Ends a claim. `orderly`: its source ended where a source ends. `resumable`: what is missing
+    /// may be asked for.
+    pub(crate) fn end(&self, claim: u64, orderly: bool, resumable: bool) -> Filled {
+        let mut state = self.lock();
+        let Some(at) = state.claims.iter().position(|held| held.id == claim) else {
+            return Filled::Nothing;
+        };
+        let ended = state.claims.swap_remove(at);
+        if orderly && ended.end.is_none() {
+            state.length.get_or_insert(ended.position);
+        }
+        let filled = state.outcome(ended.position, resumable);
+        state.broken |= filled == Filled::Nothing;
+        if state.mode == Mode::Memory && matches!(filled, Filled::Whole | Filled::Partly) {
+            state.compact();
+            if filled == Filled::Whole {
+                let whole = state.pieces.remove(&0).unwrap_or_default();
+                let _ = self.whole.set(whole);
+            }
+        }
+        let wake = state.wake_readers();
+        drop(state);
+        wake.now();
+        filled
+    }
+
+    // What readers do.
+
+    /// Registers a reader of `range`, and returns its number.
+    pub(crate) fn follow(&self, range: &Range<u64>) -> u64 {
+        let mut state = self.lock();
+        let id = state.next_id();
+        state.had_reader = true;
+        let follower = Follower {
+            id,
+            position: range.start,
+            end: range.end,
+            waker: None,
+            cut: false,
+        };
+        for claim in &mut state.claims {
+            claim.met_reader |= follower.wants(claim);
+        }
+        state.readers.push(follower);
+        id
+    }
+
+    /// Takes a reader out.
+    pub(crate) fn leave(&self, reader: u64) {
+        let mut state = self.lock();
+        state.readers.retain(|held| held.id != reader);
+        state.trim();
+        let wake = Wake(std::mem::take(&mut state.fillers));
+        drop(state);
+        wake.now();
+    }
+
+    /// The piece at the start of `range`, which is not empty; `None` where the content ends.
+    pub(crate) fn poll_read(
+        &self,
+        cx: &mut Context<'_>,
+        reader: u64,
+        range: &Range<u64>,
+    ) -> Poll<Option<Result<Piece, ReadError>>> {
+        if let Some(whole) = self.whole.get() {
+            return Poll::Ready(slice(whole, 0, range).map(|bytes| Ok(Piece::Bytes(bytes))));
+        }
+        let mut state = self.lock();
+        let end = state
+            .length
+            .map_or(range.end, |length| length.min(range.end));
+        if range.start >= end {
+            return Poll::Ready(None);
+        }
+        let Some(held) = state.readers.iter().position(|held| held.id == reader) else {
+            return Poll::Ready(Some(Err(ReadError::BrokenOff)));
+        };
+        if state.readers.get(held).is_some_and(|follower| follower.cut) {
+            return Poll::Ready(Some(Err(ReadError::LeftBehind)));
+        }
+        if let Some(bytes) = state.piece(&(range.start..end)) {
+            let position = range.start.saturating_add(bytes.len() as u64);
+            if let Some(follower) = state.readers.get_mut(held) {
+                follower.position = position;
+            }
+            let wake = state.make_room();
+            drop(state);
+            wake.now();
+            return Poll::Ready(Some(Ok(Piece::Bytes(bytes))));
+        }
+        // It became whole between the look without the lock and this one.
+        if let Some(whole) = self.whole.get() {
+            return Poll::Ready(slice(whole, 0, range).map(|bytes| Ok(Piece::Bytes(bytes))));
+        }
+        if state.broken {
+            return Poll::Ready(Some(Err(ReadError::BrokenOff)));
+        }
+        if state.is_claimed(range.start) {
+            if let Some(follower) = state.readers.get_mut(held) {
+                follower.waker = Some(cx.waker().clone());
+            }
+            return Poll::Pending;
+        }
+        if state.mode != Mode::Memory {
+            return Poll::Ready(Some(Err(ReadError::LeftBehind)));
+        }
+        let gap_end = state
+            .ready
+            .next_held(range.start)
+            .map_or(end, |held| held.min(end));
+        Poll::Ready(Some(Err(ReadError::Gap(range.start..gap_end))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Follower {
+    fn wants(&self, claim: &Claim) -> bool {
+        self.end > claim.position && claim.end.is_none_or(|end| self.position < end)
+    }
+}
+
+impl State {
+    fn next_id(&mut self) -> u64 {
+        self.next_id = self.next_id.wrapping_add(1);
+        self.next_id
+    }
+
+    fn claim(&mut self, position: u64, end: Option<u64>) -> u64 {
+        let mut claim = Claim {
+            id: self.next_id(),
+            position,
+            end,
+            met_reader: false,
+        };
+        claim.met_reader = self.readers.iter().any(|reader| reader.wants(&claim));
+        self.claims.push(claim);
+        self.next_id
+    }
+
+    fn is_claimed(&self, position: u64) -> bool {
+        let covers = |claim: &Claim| {
+            claim.position <= position && claim.end.is_none_or(|end| position < end)
+        };
+        self.claims.iter().any(covers)
+    }
+
+    fn is_complete(&self) -> bool {
+        self.length
+            .is_some_and(|length| self.ready.contains(&(0..length)))
+    }
+
+    /// Whether those who wanted what the claim fills have left, and it is not filled for its own
+    /// sake.
+    fn is_unread(&self, claim: u64, unread_stops: bool) -> bool {
+        let pointless = unread_stops || self.mode != Mode::Memory;
+        pointless
+            && self.claims.iter().any(|held| {
+                held.id == claim
+                    && held.met_reader
+                    && !self.readers.iter().any(|reader| reader.wants(held))
+            })
+    }
+
+    fn wait_as_filler(&mut self, cx: &Context<'_>) {
+        if !self.fillers.iter().any(|waker| waker.will_wake(cx.waker())) {
+            self.fillers.push(cx.waker().clone());
+        }
+    }
+
+    fn append(&mut self, claim: u64, mut bytes: Bytes) -> usize {
+        let Some(claim) = self.claims.iter_mut().find(|held| held.id == claim) else {
+            return 0;
+        };
+        let room = claim
+            .end
+            .map_or(u64::MAX, |end| end.saturating_sub(claim.position));
+        bytes.truncate(usize::try_from(room).unwrap_or(usize::MAX));
+        let wanted = bytes.len();
+        if wanted == 0 {
+            return 0;
+        }
+        if wanted < SMALL_PIECE {
+            bytes = Bytes::copy_from_slice(&bytes);
+        }
+        let position = claim.position;
+        claim.position = position.saturating_add(wanted as u64);
+        self.ready.insert(position..claim.position);
+        self.pieces.insert(position, bytes);
+        self.buffered = self.buffered.saturating_add(wanted as u64);
+        self.trim();
+        wanted
+    }
+
+    /// The bytes in memory at the start of `range`, as far as one piece holds them.
+    fn piece(&self, range: &Range<u64>) -> Option<Bytes> {
+        let (start, piece) = self.pieces.range(..=range.start).next_back()?;
+        slice(piece, *start, range)
+    }
+
+    /// In a window, drops what all readers have had, and lets fillers go on.
+    fn make_room(&mut self) -> Wake {
+        if self.mode == Mode::Memory {
+            return Wake::default();
+        }
+        self.trim();
+        Wake(std::mem::take(&mut self.fillers))
+    }
+
+    fn trim(&mut self) {
+        if self.mode == Mode::Memory || !self.had_reader {
+            return;
+        }
+        let following = self.readers.iter().filter(|reader| !reader.cut);
+        let slowest = following
+            .map(|reader| reader.position)
+            .min()
+            .unwrap_or(u64::MAX);
+        while let Some(first) = self.pieces.first_entry() {
+            let end = first.key().saturating_add(first.get().len() as u64);
+            if end > slowest {
+                break;
+            }
+            let start = *first.key();
+            first.remove();
+            self.ready.remove(start..end);
+            self.buffered = self.buffered.saturating_sub(end.saturating_sub(start));
+        }
+    }
+
+    /// What there is after a fill has ended at `position`.
+    fn outcome(&self, position: u64, resumable: bool) -> Filled {
+        if !self.claims.is_empty() {
+            Filled::Ongoing
+        } else if self.mode != Mode::Memory {
+            // Its readers take what is in the window; nobody else will.
+            if self.length == Some(position) {
+                Filled::Whole
+            } else {
+                Filled::Nothing
+            }
+        } else if self.is_complete() {
+            Filled::Whole
+        } else if resumable && !self.ready.is_empty() && self.length.is_some() {
+            Filled::Partly
+        } else {
+            Filled::Nothing
+        }
+    }
+
+    /// Copies the pieces of each interval into one of exactly its size.
+    fn compact(&mut self) {
+        let mut compacted = BTreeMap::new();
+        for range in self.ready.iter() {
+            let len = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
+            let mut joined = BytesMut::with_capacity(len);
+            for piece in self.pieces.range(range.clone()).map(|(_, piece)| piece) {
+                joined.extend_from_slice(piece);
+            }
+            compacted.insert(range.start, joined.freeze());
+        }
+        self.pieces = compacted;
+    }
+
+    fn wake_readers(&mut self) -> Wake {
+        Wake(
+            self.readers
+                .iter_mut()
+                .filter_map(|reader| reader.waker.take())
+                .collect(),
+        )
+    }
+}
+
+/// What `piece`, which begins at `start`, holds of `range`, from the start of `range` on.
+fn slice(piece: &Bytes, start: u64, range: &Range<u64>) -> Option<Bytes> {
+    let end = start.saturating_add(piece.len() as u64).min(range.end);
+    if range.start < start || range.start >= end {
+        return None;
+    }
+    let from = usize::try_from(range.start.saturating_sub(start)).ok()?;
+    let to = usize::try_from(end.saturating_sub(start)).ok()?;
+    Some(piece.slice(from..to))
+}

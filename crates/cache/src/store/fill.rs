@@ -1,0 +1,154 @@
+//! Filling an object from its origin.
+
+use std::future::poll_fn;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+
+use bytes::Bytes;
+
+use super::Store;
+use super::content::{Filled, Mode};
+use super::object::Object;
+
+/// Nobody wants the rest: the readers have left, or there is no place for it in the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unwanted;
+
+impl std::fmt::Display for Unwanted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("nobody waits for the rest of the response any more")
+    }
+}
+
+impl std::error::Error for Unwanted {}
+
+/// Writes content into an object: all of it, or one gap.
+///
+/// Feed it with [`Filler::append`], then call [`Filler::finish`] where the content ends. One that
+/// is dropped before has broken off: what was received stays if the object is resumable, else its
+/// readers get an error and it is not stored.
+#[derive(Debug)]
+pub struct Filler {
+    store: Store,
+    object: Arc<Object>,
+    claim: u64,
+    range: Range<u64>,
+    /// The bytes it has put in memory.
+    held: u64,
+    ended: bool,
+}
+
+impl Filler {
+    pub(crate) fn of_all(store: Store, object: Arc<Object>) -> Self {
+        let claim = object.content().claim_all();
+        let range = 0..object.length().unwrap_or(u64::MAX);
+        Self::of_gap(store, object, claim, range)
+    }
+
+    pub(crate) fn of_gap(store: Store, object: Arc<Object>, claim: u64, range: Range<u64>) -> Self {
+        Self {
+            store,
+            object,
+            claim,
+            range,
+            held: 0,
+            ended: false,
+        }
+    }
+
+    /// The object that is filled.
+    pub fn object(&self) -> &Arc<Object> {
+        &self.object
+    }
+
+    /// What is still to be filled. It ends at `u64::MAX` when the length is not known.
+    pub fn range(&self) -> Range<u64> {
+        self.range.clone()
+    }
+
+    /// Appends what came next. Readers have it at once; the call waits only while too much is held
+    /// in memory for them.
+    ///
+    /// # Errors [`Unwanted`]: end it, by dropping it or by [`Filler::finish`] if this was all.
+    pub async fn append(&mut self, bytes: Bytes) -> Result<(), Unwanted> {
+        self.find_room(bytes.len() as u64);
+        self.wait_for_room().await?;
+        let len = bytes.len();
+        let wanted = self.object.content().append(self.claim, bytes);
+        self.range.start = self.range.start.saturating_add(wanted as u64);
+        if wanted < len { Err(Unwanted) } else { Ok(()) }
+    }
+
+    /// Waits until nobody wants the rest, so that a fill from a slow origin can end then.
+    pub async fn unwanted(&self) {
+        let stops = !self.object.goes_on_unread();
+        poll_fn(|cx| self.object.content().poll_unread(cx, self.claim, stops)).await;
+    }
+
+    /// Ends the fill where its source ended in an orderly way.
+    pub fn finish(mut self) -> Filled {
+        self.end(true, self.object.is_resumable())
+    }
+
+    /// Breaks the fill off and drops what was received: it turned out not to be what it should.
+    pub fn discard(mut self) -> Filled {
+        self.end(false, false)
+    }
+
+    /// Counts `more` bytes of memory. When that is too much, the object is not stored, and its
+    /// content is held no longer than its readers need.
+    fn find_room(&mut self, more: u64) {
+        let shared = self.store.shared();
+        if !self.object.content().is_joinable() {
+            return;
+        }
+        let settings = &shared.settings;
+        let filling = shared
+            .filling
+            .fetch_add(more, Ordering::Relaxed)
+            .saturating_add(more);
+        self.held = self.held.saturating_add(more);
+        let size = self.object.content().memory().saturating_add(more);
+        if size > settings.memory_object_bytes || filling > settings.memory_bytes {
+            self.object
+                .content()
+                .set_mode(Mode::Window(settings.window_bytes));
+            shared.unlist(&self.object);
+        }
+    }
+
+    async fn wait_for_room(&self) -> Result<(), Unwanted> {
+        let content = self.object.content();
+        let stops = !self.object.goes_on_unread();
+        loop {
+            let room = poll_fn(|cx| Poll::Ready(content.poll_room(cx, self.claim, stops))).await;
+            if let Poll::Ready(wanted) = room {
+                return if wanted { Ok(()) } else { Err(Unwanted) };
+            }
+            let room = poll_fn(|cx| content.poll_room(cx, self.claim, stops));
+            let patience = self.store.shared().settings.lag;
+            if tokio::time::timeout(patience, room).await.is_err() {
+                content.cut_laggards();
+            }
+        }
+    }
+
+    fn end(&mut self, orderly: bool, resumable: bool) -> Filled {
+        if std::mem::replace(&mut self.ended, true) {
+            return Filled::Nothing;
+        }
+        let shared = self.store.shared();
+        let filled = self.object.content().end(self.claim, orderly, resumable);
+        shared.filling.fetch_sub(self.held, Ordering::Relaxed);
+        shared.filled(&self.object, filled);
+        filled
+    }
+}
+
+impl Drop for Filler {
+    fn drop(&mut self) {
+        self.end(false, self.object.is_resumable());
+    }
+}

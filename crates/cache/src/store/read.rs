@@ -1,0 +1,125 @@
+//! Reading an object, whole or a range of it, also while it is filled.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::ops::Range;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use apus_http::{BodyError, BodyStream, FileRange, Frame};
+use bytes::Bytes;
+
+use super::object::Object;
+
+/// Part of an object's content.
+#[derive(Debug)]
+pub enum Piece {
+    /// Bytes in memory.
+    Bytes(Bytes),
+    /// Bytes in a file.
+    File(FileRange),
+}
+
+/// Why a reader does not get the next piece.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// Who filled the object broke off, and the rest cannot be asked for: it has no strong
+    /// validator.
+    BrokenOff,
+    /// The object cannot be stored, the others who read it along had everything, and this reader
+    /// was too slow.
+    LeftBehind,
+    /// Nobody fills this range now. The reader may go on once somebody has claimed it with
+    /// [`Object::fill`].
+    Gap(Range<u64>),
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BrokenOff => f.write_str("the stored response broke off while it was fetched"),
+            Self::LeftBehind => f.write_str("the client read too slowly to share the response"),
+            Self::Gap(gap) => write!(f, "bytes {} to {} are not stored", gap.start, gap.end),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+/// Reads a range of an object in order, and waits for what is still being filled. It counts as
+/// somebody who wants the fill to go on until it is dropped.
+#[derive(Debug)]
+pub struct Reader {
+    object: Arc<Object>,
+    id: u64,
+    /// What was not read yet.
+    range: Range<u64>,
+}
+
+impl Reader {
+    pub(crate) fn new(object: Arc<Object>, range: Range<u64>) -> Self {
+        let id = object.content().follow(&range);
+        Self { object, id, range }
+    }
+
+    /// The object that is read.
+    pub fn object(&self) -> &Arc<Object> {
+        &self.object
+    }
+
+    /// The next piece; `None` at the end.
+    ///
+    /// # Errors
+    /// See [`ReadError`]; after a [`ReadError::Gap`] it may be asked again.
+    pub async fn piece(&mut self) -> Option<Result<Piece, ReadError>> {
+        poll_fn(|cx| self.poll_piece(cx)).await
+    }
+
+    /// As [`Reader::piece`], for code that is polled.
+    pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Piece, ReadError>>> {
+        if self.range.is_empty() {
+            return Poll::Ready(None);
+        }
+        let polled = self.object.content().poll_read(cx, self.id, &self.range);
+        let read = match &polled {
+            Poll::Ready(Some(Ok(Piece::Bytes(bytes)))) => bytes.len() as u64,
+            Poll::Ready(Some(Ok(Piece::File(file)))) => file.len,
+            _ => 0,
+        };
+        self.range.start = self.range.start.saturating_add(read);
+        polled
+    }
+
+    /// The bytes still to come, once the length of the object is known.
+    pub fn remaining(&self) -> Option<u64> {
+        let end = match self.object.length() {
+            Some(length) => self.range.end.min(length),
+            None if self.range.end == u64::MAX => return None,
+            None => self.range.end,
+        };
+        Some(end.saturating_sub(self.range.start))
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.object.content().leave(self.id);
+    }
+}
+
+impl BodyStream for Reader {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        self.poll_piece(cx).map(|piece| {
+            Some(match piece? {
+                Ok(Piece::Bytes(bytes)) => Ok(Frame::Data(bytes)),
+                Ok(Piece::File(range)) => Ok(Frame::File(range)),
+                Err(error) => Err(BodyError::Source(error.into())),
+            })
+        })
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        Self::remaining(self)
+    }
+}

@@ -1,0 +1,281 @@
+//! Filling an object while others read it.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use apus_cache::store::{Filled, Found, NewObject, ReadError, Settings, Store, Unwanted};
+use apus_http::Body;
+use bytes::Bytes;
+
+use super::{drain, get, key, no_vary, pattern, put, response, runtime, small_store, start};
+
+#[tokio::test]
+async fn what_was_stored_is_one_piece_of_bytes() {
+    let store = small_store();
+    let mut filler = start(&store, &key("/a"), response(None));
+    for piece in pattern(0..20_000).chunks(777) {
+        filler
+            .append(Bytes::copy_from_slice(piece))
+            .await
+            .expect("wanted");
+    }
+    assert_eq!(filler.finish(), Filled::Whole);
+    let object = get(&store, &key("/a")).expect("stored");
+    let Body::Bytes(bytes) = object.body(None) else {
+        panic!("not bytes");
+    };
+    assert_eq!(bytes, pattern(0..20_000));
+    let Body::Bytes(bytes) = object.body(Some(5..10)) else {
+        panic!("not bytes");
+    };
+    assert_eq!(bytes, pattern(5..10));
+    assert!(object.body(Some(20_000..30_000)).is_empty());
+}
+
+#[test]
+fn readers_on_other_threads_follow_as_it_comes() {
+    let store = small_store();
+    let runtime = runtime();
+    let mut filler = start(&store, &key("/a"), response(Some(50_000)));
+    let (turn, turns) = mpsc::channel();
+    let readers: Vec<_> = (0..4)
+        .map(|number| {
+            let Found::Filling(object) = store.lookup_or_fill(&key("/a"), &mut no_vary) else {
+                panic!("cannot be read along");
+            };
+            let turn = turn.clone();
+            thread::spawn(move || {
+                super::runtime().block_on(async {
+                    let mut reader = object.read(Some(number * 10_000..50_000));
+                    let first = super::bytes_of(reader.piece().await.expect("more").expect("read"));
+                    turn.send(number).expect("listening");
+                    let (rest, error) = drain(reader).await;
+                    assert_eq!(error, None);
+                    assert_eq!([first, rest].concat(), pattern(number * 10_000..50_000));
+                })
+            })
+        })
+        .collect();
+    for piece in 0..50 {
+        let bytes = pattern(piece * 1000..(piece + 1) * 1000);
+        runtime
+            .block_on(filler.append(bytes.into()))
+            .expect("wanted");
+        // Each reader has its first bytes before more come.
+        if piece % 10 == 0 && piece < 40 {
+            assert_eq!(turns.recv().expect("read"), piece / 10);
+        }
+    }
+    assert_eq!(filler.finish(), Filled::Whole);
+    for reader in readers {
+        reader.join().expect("read");
+    }
+}
+
+#[tokio::test]
+async fn a_fill_that_breaks_off_is_an_error_for_its_readers_and_is_not_stored() {
+    let store = small_store();
+    let mut filler = start(&store, &key("/a"), response(Some(100)));
+    let reader = filler.object().read(None);
+    filler.append(pattern(0..50).into()).await.expect("wanted");
+    drop(filler);
+    assert_eq!(
+        drain(reader).await,
+        (pattern(0..50), Some(ReadError::BrokenOff))
+    );
+    assert!(get(&store, &key("/a")).is_none());
+    assert_eq!(store.figures().memory_objects, 0);
+}
+
+#[tokio::test]
+async fn an_orderly_end_before_the_declared_length_is_not_whole() {
+    let store = small_store();
+    let mut filler = start(&store, &key("/a"), response(Some(100)));
+    filler.append(pattern(0..99).into()).await.expect("wanted");
+    assert_eq!(filler.finish(), Filled::Nothing);
+    assert!(get(&store, &key("/a")).is_none());
+}
+
+#[tokio::test]
+async fn no_more_than_the_declared_length_is_taken() {
+    let store = small_store();
+    let mut filler = start(&store, &key("/a"), response(Some(100)));
+    assert_eq!(filler.append(pattern(0..101).into()).await, Err(Unwanted));
+    filler.finish();
+    let object = get(&store, &key("/a")).expect("stored");
+    assert_eq!(object.bytes().expect("whole"), &pattern(0..100));
+}
+
+#[tokio::test]
+async fn what_was_received_of_a_resumable_one_stays_and_its_gaps_are_filled_by_several() {
+    let store = small_store();
+    let new = NewObject {
+        resumable: true,
+        ..response(Some(1000))
+    };
+    let mut filler = start(&store, &key("/a"), new);
+    filler.append(pattern(0..300).into()).await.expect("wanted");
+    drop(filler);
+    let object = get(&store, &key("/a")).expect("stored in parts");
+    assert!(!object.is_complete());
+    assert_eq!(object.missing(100..400).first(), Some(&(300..400)));
+    assert_eq!(
+        drain(object.read(Some(100..300))).await,
+        (pattern(100..300), None)
+    );
+    let gap = Some(ReadError::Gap(300..400));
+    assert_eq!(
+        drain(object.read(Some(250..400))).await,
+        (pattern(250..300), gap)
+    );
+
+    let mut middle = object.fill(&store, 500..600);
+    assert_eq!(middle.len(), 1);
+    let mut around = object.fill(&store, 200..2000);
+    let ranges: Vec<_> = around.iter().map(|filler| filler.range()).collect();
+    assert_eq!(ranges, [300..500, 600..1000]);
+    assert!(object.fill(&store, 0..1000).is_empty(), "all is claimed");
+
+    // A reader waits for its own bytes only.
+    let mut reader = object.read(Some(550..650));
+    middle[0]
+        .append(pattern(500..600).into())
+        .await
+        .expect("wanted");
+    let piece = reader.piece().await.expect("more").expect("read");
+    assert_eq!(super::bytes_of(piece), pattern(550..600));
+    around[1]
+        .append(pattern(600..1000).into())
+        .await
+        .expect("wanted");
+    assert_eq!(drain(reader).await, (pattern(600..650), None));
+
+    assert_eq!(middle.remove(0).finish(), Filled::Ongoing);
+    assert_eq!(around.remove(1).finish(), Filled::Ongoing);
+    // The filler of a gap breaks off: another takes over from there.
+    let mut broken = around.remove(0);
+    broken
+        .append(pattern(300..350).into())
+        .await
+        .expect("wanted");
+    let reader = object.read(Some(300..500));
+    drop(broken);
+    assert_eq!(
+        drain(reader).await,
+        (pattern(300..350), Some(ReadError::Gap(350..500)))
+    );
+    let mut last = object.fill(&store, 0..1000);
+    assert_eq!(last[0].range(), 350..500);
+    last[0]
+        .append(pattern(350..500).into())
+        .await
+        .expect("wanted");
+    assert_eq!(last.remove(0).finish(), Filled::Whole);
+    assert_eq!(object.bytes().expect("whole"), &pattern(0..1000));
+    assert!(object.is_complete());
+}
+
+#[tokio::test]
+async fn a_fill_ends_with_its_last_reader_unless_it_is_to_go_on() {
+    let store = small_store();
+    for fill_unread in [false, true] {
+        let new = NewObject {
+            fill_unread,
+            ..response(None)
+        };
+        let mut filler = start(&store, &key("/a"), new);
+        let readers = [filler.object().read(None), filler.object().read(None)];
+        filler.append(pattern(0..10).into()).await.expect("wanted");
+        let [one, other] = readers;
+        drop(one);
+        filler
+            .append(pattern(10..20).into())
+            .await
+            .expect("another reads");
+        drop(other);
+        let wanted = filler.append(pattern(20..30).into()).await.is_ok();
+        assert_eq!(wanted, fill_unread);
+        if !fill_unread {
+            filler.unwanted().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_stored_is_held_only_for_its_readers() {
+    let store = Store::new(Settings {
+        memory_bytes: 1 << 20,
+        memory_object_bytes: 64 << 10,
+        window_bytes: 100_000,
+        ..Settings::default()
+    });
+    for length in [None, Some(10_000_000)] {
+        let mut filler = start(&store, &key("/big"), response(length));
+        let object = filler.object().clone();
+        let reader = object.read(None);
+        let fill = async {
+            for at in 0..100 {
+                let bytes = pattern(at * 100_000..(at + 1) * 100_000);
+                filler.append(bytes.into()).await.expect("wanted");
+                assert!(object.bytes().is_none());
+            }
+            filler.finish()
+        };
+        let (filled, (read, error)) = tokio::join!(fill, drain(reader));
+        assert_eq!((filled, error), (Filled::Whole, None));
+        assert!(read == pattern(0..10_000_000));
+        assert!(get(&store, &key("/big")).is_none());
+        assert_eq!(store.figures().memory_bytes, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_reader_that_is_too_slow_does_not_hold_up_the_others() {
+    let store = Store::new(Settings {
+        memory_bytes: 1 << 20,
+        memory_object_bytes: 64 << 10,
+        window_bytes: 100_000,
+        lag: Duration::from_millis(1),
+        ..Settings::default()
+    });
+    let mut filler = start(&store, &key("/big"), response(Some(1_000_000)));
+    let (slow, fast) = (filler.object().read(None), filler.object().read(None));
+    let fill = async {
+        for at in 0..10 {
+            let bytes = pattern(at * 100_000..(at + 1) * 100_000);
+            filler.append(bytes.into()).await.expect("wanted");
+        }
+        filler.finish()
+    };
+    let (filled, (read, error)) = tokio::join!(fill, drain(fast));
+    assert_eq!((filled, error), (Filled::Whole, None));
+    assert!(read == pattern(0..1_000_000));
+    let (_, error) = drain(slow).await;
+    assert_eq!(error, Some(ReadError::LeftBehind));
+}
+
+#[tokio::test]
+async fn a_new_response_takes_the_place_of_the_old_one_when_it_is_there() {
+    let store = small_store();
+    let old = put(&store, &key("/a"), b"old").await;
+    let mut filler = start(&store, &key("/a"), response(None));
+    filler
+        .append(Bytes::from_static(b"new"))
+        .await
+        .expect("wanted");
+    let found = get(&store, &key("/a")).expect("the old one");
+    assert_eq!(found.bytes().expect("whole"), "old");
+    let epoch = old.epoch();
+    filler.finish();
+    assert_eq!(
+        get(&store, &key("/a"))
+            .expect("stored")
+            .bytes()
+            .expect("whole"),
+        "new"
+    );
+    assert!(old.is_gone());
+    assert_ne!(old.epoch(), epoch);
+    assert_eq!(store.figures().memory_objects, 1);
+}

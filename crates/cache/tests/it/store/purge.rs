@@ -1,0 +1,87 @@
+//! Purging.
+
+use std::sync::Arc;
+
+use apus_cache::store::{Key, NewObject, Purge, Purged, Store};
+
+use super::{get, key, put, put_as, response, small_store, ticket};
+
+pub(super) async fn everything(store: &Store, soft: bool) {
+    purge(store, None, Purged::All, soft).await;
+}
+
+pub(super) async fn tag(store: &Store, tag: &str, soft: bool) {
+    purge(store, None, Purged::Tag(tag.as_bytes().into()), soft).await;
+}
+
+async fn purge(store: &Store, site: Option<&str>, what: Purged, soft: bool) {
+    let site = site.map(Box::from);
+    store.purge(&Purge { site, what, soft });
+}
+
+#[tokio::test]
+async fn takes_out_what_it_is_about_and_nothing_else() {
+    let store = small_store();
+    let tagged = |tags: &[&str]| NewObject {
+        tags: tags.iter().map(|tag| tag.as_bytes().into()).collect(),
+        ..response(None)
+    };
+    let other = Key::new(&Arc::from("other"), b"/blog/1");
+    put_as(&store, &key("/blog/1"), tagged(&["blog", "one"]), b"1").await;
+    put_as(&store, &key("/blog/2"), tagged(&["blog", "two"]), b"2").await;
+    put_as(&store, &key("/shop/1"), tagged(&["shop"]), b"3").await;
+    put_as(&store, &other, tagged(&["blog"]), b"4").await;
+    let left = || {
+        let keys = [
+            key("/blog/1"),
+            key("/blog/2"),
+            key("/shop/1"),
+            other.clone(),
+        ];
+        keys.iter()
+            .map(|key| get(&store, key).is_some())
+            .collect::<Vec<_>>()
+    };
+    purge(&store, Some("site"), Purged::Tag((*b"two").into()), false).await;
+    assert_eq!(left(), [true, false, true, true]);
+    purge(&store, None, Purged::Key((*b"/shop/1").into()), false).await;
+    assert_eq!(left(), [true, false, false, true]);
+    purge(
+        &store,
+        Some("site"),
+        Purged::Prefix((*b"/blog/").into()),
+        false,
+    )
+    .await;
+    assert_eq!(left(), [false, false, false, true]);
+    purge(&store, Some("other"), Purged::All, false).await;
+    assert_eq!(left(), [false, false, false, false]);
+    put(&store, &key("/blog/1"), b"again").await;
+    assert_eq!(left(), [true, false, false, false]);
+}
+
+#[tokio::test]
+async fn a_soft_one_marks_until_the_object_is_validated() {
+    let store = small_store();
+    let object = put(&store, &key("/a"), b"1").await;
+    everything(&store, true).await;
+    assert!(
+        get(&store, &key("/a"))
+            .expect("still there")
+            .is_purged_softly()
+    );
+    let asked_before = ticket(&store, &key("/a"));
+    everything(&store, true).await;
+    asked_before.freshen(&object, Default::default());
+    assert!(
+        get(&store, &key("/a"))
+            .expect("still there")
+            .is_purged_softly()
+    );
+    ticket(&store, &key("/a")).freshen(&object, Default::default());
+    assert!(
+        !get(&store, &key("/a"))
+            .expect("still there")
+            .is_purged_softly()
+    );
+}
