@@ -1,6 +1,8 @@
 //! HTTP/2 connections that are fed whatever comes.
 
-use apus_http::h2::{Config, Connection, ConnectionError, Content, Event, PREFACE, StreamKey, OutgoingRequest};
+use apus_http::h2::{
+    Config, Connection, ConnectionError, Content, Event, OutgoingRequest, PREFACE, StreamKey,
+};
 use apus_http::{Head, Headers, Method, ResponseHead, StatusCode, Target, Version};
 
 use crate::connection::DATE;
