@@ -1,0 +1,108 @@
+//! Opening one connection for all who wait for one: a hundred requests to a node that speaks HTTP/2 do
+//! not open a hundred connections.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+
+use apus_net::client::{Cause, Failure, Phase};
+use tokio::sync::Notify;
+
+use super::Pool;
+
+/// A connection being opened.
+pub(super) struct Dial {
+    ended: Notify,
+    outcome: RefCell<Option<Outcome>>,
+}
+
+enum Outcome {
+    /// It is open, or whoever opened it gave up: see what there is now.
+    Look,
+    /// It cannot be opened.
+    Failed(Phase, Reason),
+}
+
+/// A cause of which there can be copies.
+enum Reason {
+    TimedOut,
+    Closed,
+    Io(io::ErrorKind, String),
+    Other(String),
+}
+
+impl Dial {
+    /// Waits until it is open.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub(super) async fn ended(&self) -> Result<(), Failure> {
+        let ended = self.ended.notified();
+        if self.outcome.borrow().is_none() {
+            ended.await;
+        }
+        match &*self.outcome.borrow() {
+            Some(Outcome::Failed(phase, reason)) => Err(Failure {
+                phase: *phase,
+                cause: reason.cause(),
+                request_sent: false,
+                body: None,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Reason {
+    fn of(cause: &Cause) -> Self {
+        match cause {
+            Cause::TimedOut => Self::TimedOut,
+            Cause::Closed => Self::Closed,
+            Cause::Io(error) => Self::Io(error.kind(), error.to_string()),
+            other => Self::Other(other.to_string()),
+        }
+    }
+
+    fn cause(&self) -> Cause {
+        match self {
+            Self::TimedOut => Cause::TimedOut,
+            Self::Closed => Cause::Closed,
+            Self::Io(kind, text) => Cause::Io(io::Error::new(*kind, text.clone())),
+            Self::Other(text) => Cause::Protocol(text.clone().into()),
+        }
+    }
+}
+
+/// Whoever opens the connection. If it goes before, the next who waits does it.
+pub(super) struct Dialing<'a> {
+    pool: &'a Pool,
+    dial: Rc<Dial>,
+}
+
+impl<'a> Dialing<'a> {
+    pub(super) fn begin(pool: &'a Pool) -> Self {
+        let dial = Rc::new(Dial {
+            ended: Notify::new(),
+            outcome: RefCell::new(None),
+        });
+        pool.dial.replace(Some(Rc::clone(&dial)));
+        Self { pool, dial }
+    }
+
+    /// It is open, or it failed.
+    pub(super) fn end(self, failure: Option<&Failure>) {
+        if let Some(failure) = failure {
+            let reason = Reason::of(&failure.cause);
+            let failed = Outcome::Failed(failure.phase, reason);
+            self.dial.outcome.replace(Some(failed));
+        }
+    }
+}
+
+impl Drop for Dialing<'_> {
+    fn drop(&mut self) {
+        self.pool.dial.replace(None);
+        self.dial.outcome.borrow_mut().get_or_insert(Outcome::Look);
+        self.dial.ended.notify_waiters();
+    }
+}

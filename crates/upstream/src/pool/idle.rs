@@ -1,0 +1,80 @@
+//! Connections that a pool has: how long, and for how many requests.
+
+use std::time::Instant;
+
+use apus_net::client::{Http1, Http2};
+
+use super::Client;
+use crate::plan::PoolPlan;
+
+/// A connection of HTTP/1.1 that waits.
+pub(super) struct Idle {
+    pub(super) connection: Http1,
+    pub(super) client: Client,
+}
+
+impl Idle {
+    pub(super) fn is_for(&self, client: Client) -> bool {
+        self.client == client
+    }
+
+    /// Whether it is not to be used again.
+    pub(super) fn is_spent(&self, plan: &PoolPlan, now: Instant) -> bool {
+        let connection = &self.connection;
+        is_worn(plan, connection.requests(), connection.opened_at(), now)
+            || now.saturating_duration_since(connection.idle_since()) > plan.idle_timeout
+    }
+}
+
+/// A connection of HTTP/2, which many requests share.
+pub(super) struct Shared {
+    connection: Http2,
+    client: Client,
+    requests: u64,
+    opened_at: Instant,
+    used_at: Instant,
+}
+
+impl Shared {
+    /// A new connection, which its first request uses.
+    pub(super) fn new(connection: Http2, client: Client, now: Instant) -> Self {
+        Self {
+            connection,
+            client,
+            requests: 1,
+            opened_at: now,
+            used_at: now,
+        }
+    }
+
+    /// The connection for one more request, if it has room.
+    pub(super) fn take(&mut self, client: Client, now: Instant) -> Option<Http2> {
+        if self.client != client || !self.connection.has_room() {
+            return None;
+        }
+        self.requests += 1;
+        self.used_at = now;
+        Some(self.connection.clone())
+    }
+
+    /// Whether it is not to be used again. Requests that use it go on.
+    pub(super) fn is_spent(&self, plan: &PoolPlan, now: Instant) -> bool {
+        self.connection.is_closed() || is_worn(plan, self.requests, self.opened_at, now)
+    }
+
+    /// Whether nobody has used it for too long.
+    pub(super) fn is_idle(&mut self, plan: &PoolPlan, now: Instant) -> bool {
+        if self.connection.open_streams() > 0 {
+            self.used_at = now;
+        }
+        plan.max_idle == 0 && self.connection.open_streams() == 0
+            || now.saturating_duration_since(self.used_at) > plan.idle_timeout
+    }
+}
+
+/// Whether a connection has carried as many requests, or is as old, as connections become.
+fn is_worn(plan: &PoolPlan, requests: u64, opened_at: Instant, now: Instant) -> bool {
+    let is_used_up = plan.max_requests > 0 && requests >= plan.max_requests;
+    let age = now.saturating_duration_since(opened_at);
+    is_used_up || (!plan.max_age.is_zero() && age > plan.max_age)
+}

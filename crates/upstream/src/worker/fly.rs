@@ -1,0 +1,146 @@
+//! One attempt at a node, or two beside each other: a connection, the request, the head of the response.
+
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use apus_http::Body;
+use apus_net::client::{Cause, ClientResponse, Failure, Phase};
+use tokio::time::{sleep, timeout_at};
+
+use super::content::Content;
+use super::flight::Flight;
+use super::send::{Journey, Way};
+use crate::counts::count;
+use crate::pool::{Lease, was_stale};
+
+/// An attempt that ended.
+pub(super) struct Landed {
+    pub(super) flight: Flight,
+    pub(super) result: Result<ClientResponse, Failure>,
+}
+
+impl Journey<'_> {
+    /// Sends the request to the node.
+    pub(super) async fn fly(&mut self, flight: Flight, content: &mut Content) -> Landed {
+        let hedge = self.way.group.view().set.plan.retry.hedge;
+        let may_hedge = self.way.context.idempotent
+            && self.attempts.is_empty()
+            && content.is_empty()
+            && self.way.parts.head.upgrade.is_none();
+        match hedge.filter(|_| may_hedge) {
+            // Kept out of the way of those who do not use it.
+            Some(after) => Box::pin(self.hedge(flight, after)).await,
+            None => self.way.attempt(flight, content).await,
+        }
+    }
+
+    /// Sends the request to a second node when the first is slow; the first answer counts, and the other
+    /// attempt ends.
+    async fn hedge(&mut self, flight: Flight, after: Duration) -> Landed {
+        let slow = Rc::clone(flight.local());
+        let (mut content, mut again) = (Content::new(Body::Empty), Content::new(Body::Empty));
+        let began = Instant::now();
+        let first = self.way.attempt(flight, &mut content);
+        let mut first = pin!(first);
+        tokio::select! {
+            biased;
+            landed = &mut first => return landed,
+            () = sleep(after) => {}
+        }
+        self.tried.push(slow.node.state.id());
+        let may = self.way.has_budget(Instant::now());
+        let Some(other) = may.then(|| self.way.board_now(&self.tried)).flatten() else {
+            return first.await;
+        };
+        count(&self.way.group.counts.hedges);
+        self.tried.push(other.local().node.state.id());
+        let mut second = pin!(self.way.attempt(other, &mut again));
+        let (landed, rest) = tokio::select! {
+            biased;
+            landed = &mut first => (landed, Rest::Second),
+            landed = &mut second => (landed, Rest::First),
+        };
+        let is_good = match &landed.result {
+            Ok(response) => !self.way.group.plan(|plan| plan.is_failure(response.status)),
+            Err(_) => false,
+        };
+        if is_good {
+            if matches!(rest, Rest::First) {
+                let now = Instant::now();
+                slow.answered_in(now.saturating_duration_since(began), now);
+            }
+            return landed;
+        }
+        let went_wrong = self.way.note(landed);
+        self.attempts.push(went_wrong);
+        match rest {
+            Rest::First => first.await,
+            Rest::Second => second.await,
+        }
+    }
+}
+
+/// Which of two attempts goes on.
+enum Rest {
+    First,
+    Second,
+}
+
+impl Way<'_> {
+    /// Sends the request over a connection that is open, or a new one. One that the node had closed
+    /// meanwhile says nothing of the node: the request goes over a new one, if it may be sent again.
+    async fn attempt(&self, flight: Flight, content: &mut Content) -> Landed {
+        let pool = &flight.local().pool;
+        if let Some(lease) = pool.checkout(self.context.client) {
+            let result = self.send_over(lease, content).await;
+            let is_stale = matches!(&result, Err(failure) if was_stale(failure)
+                && (!failure.request_sent || self.context.idempotent)
+                && content.is_available());
+            if !is_stale {
+                return Landed { flight, result };
+            }
+            count(&self.group.counts.reconnects);
+        }
+        let connecting = pool.connect(self.context.client, &self.parts.timeouts);
+        let result = match self.in_time(Phase::Connect, connecting).await {
+            Ok(lease) => self.send_over(lease, content).await,
+            Err(failure) => Err(failure),
+        };
+        Landed { flight, result }
+    }
+
+    async fn send_over(
+        &self,
+        lease: Lease,
+        content: &mut Content,
+    ) -> Result<ClientResponse, Failure> {
+        let sending = lease.send(self.parts.request(content.take()));
+        let result = self.in_time(Phase::Head, sending).await;
+        result.map_err(|mut failure| {
+            content.put_back(failure.body.take());
+            failure
+        })
+    }
+
+    /// Waits no longer than the request may take.
+    async fn in_time<T>(
+        &self,
+        phase: Phase,
+        step: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let Some(deadline) = self.deadline else {
+            return step.await;
+        };
+        match timeout_at(deadline.into(), step).await {
+            Ok(done) => done,
+            Err(_) => Err(Failure {
+                phase,
+                cause: Cause::TimedOut,
+                request_sent: !matches!(phase, Phase::Connect),
+                body: None,
+            }),
+        }
+    }
+}
