@@ -61,6 +61,20 @@ impl Variance {
         }
     }
 
+    /// The names as one line of bytes, for [`Variance::from_line`].
+    pub fn line(&self) -> Vec<u8> {
+        let names: Vec<&[u8]> = self.fields.iter().map(|name| name.as_bytes()).collect();
+        names.join(&b',')
+    }
+
+    /// What [`Variance::line`] was made of.
+    pub fn from_line(line: &[u8]) -> Self {
+        let names = line
+            .split(|byte| *byte == b',')
+            .filter(|name| !name.is_empty());
+        Self::from_fields(names.map(|name| String::from_utf8_lossy(name).into()))
+    }
+
     /// The names of the fields, in lower case.
     pub fn fields(&self) -> impl ExactSizeIterator<Item = &str> {
         self.fields.iter().map(|name| &**name)

@@ -1,0 +1,284 @@
+//! Section 4.2: freshness.
+
+use std::time::Duration;
+
+use apus_cache::policy::{Heuristic, Rules, StatusTtl, Timestamp};
+
+use super::{Ask, DATE, Lines, NOW, Reply, assert_fresh_until, at, date, ok, try_store};
+
+#[test]
+fn section_4_2_1_takes_the_first_source_that_there_is() {
+    let (later, old) = (date(30), date(-1000));
+    let all = [
+        ("cache-control", "s-maxage=10"),
+        ("cache-control", "max-age=20"),
+        ("expires", later.as_str()),
+        ("last-modified", old.as_str()),
+    ];
+    for (skipped, seconds) in [(0, 10), (1, 20), (2, 30), (3, 100)] {
+        assert_fresh_until(&ok(&all[skipped..]), seconds, &skipped);
+    }
+}
+
+#[test]
+fn section_4_2_1_honours_the_most_restrictive_of_what_contradicts_itself() {
+    let (early, late) = (date(10), date(20));
+    let validator = ("etag", "\"x\"");
+    for (lines, seconds) in [
+        (&[("cache-control", "max-age=10, max-age=10")][..], 10),
+        (&[("cache-control", "max-age=10, max-age=20")], 0),
+        (
+            &[
+                ("cache-control", "max-age=20"),
+                ("cache-control", "max-age=10"),
+            ],
+            0,
+        ),
+        (
+            &[("cache-control", "s-maxage=10, s-maxage=20, max-age=30")],
+            0,
+        ),
+        (&[("expires", &early), ("expires", &late)], 0),
+        (&[("expires", &early), ("expires", &early)], 10),
+        // SHOULD consider stale what has invalid freshness information.
+        (&[("cache-control", "max-age=10.0")], 0),
+        (&[("cache-control", "max-age=-10")], 0),
+        (&[("cache-control", "max-age=x")], 0),
+        (&[("cache-control", "max-age"), ("expires", &late)], 0),
+        (&[("cache-control", "s-maxage=x, max-age=10")], 0),
+        (&[("cache-control", "max-age=\"10\"")], 10),
+    ] {
+        let lines = [lines, &[validator]].concat();
+        assert_fresh_until(&ok(&lines), seconds, &lines);
+    }
+}
+
+#[test]
+fn section_1_2_2_takes_numbers_that_are_too_large_for_the_largest() {
+    for value in ["max-age=2147483648", "max-age=99999999999999999999999"] {
+        let stored = ok(&[("cache-control", value)]);
+        assert_eq!(stored.fresh_until(), at(1 << 31), "{value}");
+    }
+}
+
+#[test]
+fn section_5_3_must_take_invalid_expires_for_the_past() {
+    let late = date(20);
+    for value in [
+        "0",
+        "-1",
+        "",
+        "never",
+        "20",
+        "Sun, 06 Nov 2094 08:49:37",
+        "Sun, 06 Nov 2094 08:49:37 PST",
+        DATE,
+    ] {
+        let stored = ok(&[("expires", value), ("etag", "\"x\"")]);
+        assert_fresh_until(&stored, 0, &value);
+    }
+    // All three forms of dates count.
+    for value in [
+        "Sun, 06 Nov 1994 08:49:57 GMT",
+        "Sunday, 06-Nov-94 08:49:57 GMT",
+        "Sun Nov  6 08:49:57 1994",
+    ] {
+        assert_fresh_until(&ok(&[("expires", value)]), 20, &value);
+    }
+    // MUST ignore it beside max-age or s-maxage.
+    for value in ["max-age=10", "s-maxage=10"] {
+        assert_fresh_until(
+            &ok(&[("cache-control", value), ("expires", "0")]),
+            10,
+            &value,
+        );
+        assert_fresh_until(
+            &ok(&[("cache-control", value), ("expires", &late)]),
+            10,
+            &value,
+        );
+    }
+}
+
+#[test]
+fn section_4_2_1_counts_expires_from_date() {
+    // The clock of the origin is ten seconds behind.
+    let (earlier, later) = (date(-10), date(20));
+    let stored = ok(&[("date", &earlier), ("expires", &later)]);
+    assert_fresh_until(&stored, 20, &"the lifetime is 30, and the age 10");
+    let ahead = date(10);
+    let stored = ok(&[("date", &ahead), ("expires", &later)]);
+    assert_fresh_until(&stored, 10, &"the lifetime is 10, and the age 0");
+}
+
+#[test]
+fn section_4_2_2_guesses_a_part_of_the_time_since_the_last_change() {
+    let until = |rules: &Rules, target: &str, lines: Lines<'_>| {
+        let stored = try_store(&Ask::target(target), &Reply::with(200, lines), rules);
+        stored.map(|storable| storable.stored.fresh_until())
+    };
+    let rules = Rules::default();
+    let (old, older) = (date(-1000), date(-100_000_000));
+    let later = date(60);
+    assert_eq!(until(&rules, "/", &[("last-modified", &old)]), Ok(at(100)));
+    // Up to a day.
+    assert_eq!(
+        until(&rules, "/", &[("last-modified", &older)]),
+        Ok(at(86400))
+    );
+    // Not for what programs make.
+    assert_eq!(until(&rules, "/?q", &[("last-modified", &old)]), Ok(at(0)));
+    // MUST NOT guess if there is an explicit time.
+    let lines = [
+        ("last-modified", old.as_str()),
+        ("cache-control", "max-age=0"),
+    ];
+    assert_eq!(until(&rules, "/", &lines), Ok(at(0)));
+    assert_eq!(
+        until(&rules, "/", &[("last-modified", &old), ("expires", "0")]),
+        Ok(at(0))
+    );
+    // What changes in the future has not been unchanged for any time.
+    let lines = [("last-modified", later.as_str()), ("etag", "\"x\"")];
+    assert_eq!(until(&rules, "/", &lines), Ok(at(0)));
+    let other = Rules {
+        heuristic: Some(Heuristic {
+            percent: 50,
+            max: Duration::from_secs(200),
+            with_query: true,
+        }),
+        ..Rules::default()
+    };
+    let recent = date(-100);
+    assert_eq!(
+        until(&other, "/?q", &[("last-modified", &recent)]),
+        Ok(at(50))
+    );
+    assert_eq!(
+        until(&other, "/?q", &[("last-modified", &old)]),
+        Ok(at(200))
+    );
+}
+
+#[test]
+fn section_4_2_3_works_out_the_age() {
+    let lines = |age: &'static str| {
+        [
+            ("cache-control", "max-age=60"),
+            ("date", DATE),
+            ("age", age),
+        ]
+    };
+    let age_of = |reply: &Reply, seconds| {
+        let stored = try_store(&Ask::with(&[]), reply, &Rules::default())
+            .unwrap()
+            .stored;
+        (stored.age(at(seconds)), stored.fresh_until())
+    };
+    // age_value
+    assert_eq!(age_of(&Reply::with(200, &lines("7")), 3), (10, at(53)));
+    assert_eq!(age_of(&Reply::with(200, &lines("7, 50")), 3), (10, at(53)));
+    // Section 5.1: invalid values SHOULD be ignored.
+    for invalid in ["-7", "7.5", "x", ""] {
+        assert_eq!(
+            age_of(&Reply::with(200, &lines(invalid)), 3),
+            (3, at(60)),
+            "{invalid}"
+        );
+    }
+    // apparent_age: the response was five seconds old by its Date when it came.
+    assert_eq!(
+        age_of(&Reply::with(200, &lines("0")).received(5), 8),
+        (8, at(60))
+    );
+    // response_delay counts, because the age may be that of the start.
+    let slow = Reply {
+        requested: at(-4),
+        ..Reply::with(200, &lines("7"))
+    };
+    assert_eq!(age_of(&slow, 3), (14, at(49)));
+    // The larger of both.
+    assert_eq!(
+        age_of(&Reply::with(200, &lines("7")).received(5), 8),
+        (10, at(58))
+    );
+    assert_eq!(
+        age_of(&Reply::with(200, &lines("2")).received(5), 8),
+        (8, at(60))
+    );
+    // A clock that is ahead makes nothing younger than new.
+    let future = date(100);
+    let ahead = Reply::with(200, &[("cache-control", "max-age=60"), ("date", &future)]);
+    assert_eq!(age_of(&ahead, 3), (3, at(60)));
+    // Dates that are no dates.
+    let broken = Reply::with(200, &[("cache-control", "max-age=60"), ("date", "today")]);
+    assert_eq!(age_of(&broken, 3), (3, at(60)));
+}
+
+#[test]
+fn the_rest_of_a_second_is_not_age() {
+    let reply = Reply {
+        requested: Timestamp::from_unix_millis(NOW * 1000 + 990),
+        received: Timestamp::from_unix_millis(NOW * 1000 + 990),
+        ..Reply::with(200, &[("cache-control", "max-age=1"), ("date", DATE)])
+    };
+    let stored = try_store(&Ask::with(&[]), &reply, &Rules::default())
+        .unwrap()
+        .stored;
+    assert_eq!(stored.fresh_until().as_unix_millis(), NOW * 1000 + 1990);
+    assert!(stored.is_fresh(Timestamp::from_unix_millis(NOW * 1000 + 1989)));
+    assert!(!stored.is_fresh(stored.fresh_until()));
+}
+
+#[test]
+fn lifetimes_of_the_configuration() {
+    let ttl = |first, last, seconds| StatusTtl {
+        first,
+        last,
+        ttl: Duration::from_secs(seconds),
+    };
+    let rules = Rules {
+        ttl: vec![ttl(200, 200, 5), ttl(404, 404, 2), ttl(100, 599, 9)],
+        ..Rules::default()
+    };
+    let overriding = Rules {
+        ttl_overrides: true,
+        ..rules.clone()
+    };
+    let capped = Rules {
+        max_ttl: Some(Duration::from_secs(3)),
+        ..rules.clone()
+    };
+    let until = |rules: &Rules, status, lines: Lines<'_>| {
+        let reply = Reply::with(status, lines);
+        try_store(&Ask::with(&[]), &reply, rules)
+            .unwrap()
+            .stored
+            .fresh_until()
+    };
+    let (old, long_ago) = (date(-1000), date(-50));
+    for (status, seconds) in [(200, 5), (404, 2), (302, 9)] {
+        assert_eq!(until(&rules, status, &[]), at(seconds));
+        // Before guesses, and from when it came, whatever the clock of the origin says.
+        assert_eq!(
+            until(&rules, status, &[("last-modified", &old)]),
+            at(seconds)
+        );
+        assert_eq!(until(&rules, status, &[("date", &long_ago)]), at(seconds));
+        // After what the origin says, or before.
+        let said = [("cache-control", "max-age=60")];
+        assert_eq!(until(&rules, status, &said), at(60));
+        assert_eq!(until(&overriding, status, &said), at(seconds));
+        assert_eq!(until(&capped, status, &said), at(3));
+    }
+    let refused = Reply::with(200, &[("cache-control", "private")]);
+    assert!(try_store(&Ask::with(&[]), &refused, &overriding).is_err());
+}
+
+#[test]
+fn tells_the_time_that_is_left_for_cache_status() {
+    let stored = ok(&[("cache-control", "max-age=60")]);
+    for (seconds, ttl) in [(0, 60), (59, 1), (60, 0), (70, -10)] {
+        assert_eq!(stored.ttl(at(seconds)), ttl);
+    }
+}

@@ -1,0 +1,247 @@
+//! Section 2: cache keys.
+
+use apus_cache::policy::{Host, Key, KeyRules, NamePattern, Query};
+use apus_http::Method;
+use proptest::prelude::*;
+
+use super::{Ask, Lines, headers};
+
+fn key(ask: &Ask) -> Key {
+    KeyRules::default().key(&ask.presented())
+}
+
+fn target(target: &str, rules: &KeyRules) -> Key {
+    rules.key(&Ask::target(target).presented())
+}
+
+#[test]
+fn differ_by_scheme_host_path_and_query() {
+    // CVE-2026-2836: keys without scheme or host.
+    let one = Ask::target("/a?b");
+    let others = [
+        Ask {
+            scheme: "http",
+            ..one.clone()
+        },
+        Ask {
+            authority: "example.org",
+            ..one.clone()
+        },
+        Ask {
+            authority: "example.com:8443",
+            ..one.clone()
+        },
+        Ask {
+            authority: "",
+            ..one.clone()
+        },
+        Ask::target("/A?b"),
+        Ask::target("/a?B"),
+        Ask::target("/a?"),
+        Ask::target("/a"),
+        Ask::target("/a%3fb"),
+        Ask::target("/a/?b"),
+        Ask::target("//a?b"),
+    ];
+    for other in &others {
+        assert_ne!(key(&one), key(other), "{}", key(other));
+        assert_ne!(key(&one).bytes(), key(other).bytes());
+    }
+    assert_ne!(key(&Ask::target("/a?")), key(&Ask::target("/a")));
+}
+
+#[test]
+fn are_the_same_for_what_is_the_same() {
+    let one = Ask::target("/a?b");
+    for authority in [
+        "EXAMPLE.com",
+        "example.com:443",
+        "example.com:",
+        "example.com:0443",
+    ] {
+        assert_eq!(
+            key(&one),
+            key(&Ask {
+                authority,
+                ..one.clone()
+            }),
+            "{authority}"
+        );
+    }
+    let clear = |authority| {
+        key(&Ask {
+            scheme: "http",
+            authority,
+            ..one.clone()
+        })
+    };
+    assert_eq!(clear("example.com"), clear("example.com:80"));
+    assert_ne!(clear("example.com"), clear("example.com:443"));
+    assert_eq!(clear("[::1]"), clear("[::1]:80"));
+    assert_ne!(clear("[::1]"), clear("[::1]:81"));
+    assert_eq!(key(&one), key(&one.clone().method(Method::HEAD)));
+}
+
+#[test]
+fn leave_out_what_the_rules_say() {
+    let with = |query| KeyRules {
+        query,
+        ..KeyRules::default()
+    };
+    let names = |names: &[&str]| names.iter().map(|name| NamePattern::new(name)).collect();
+    let ignored = with(Query::Ignored);
+    assert_eq!(target("/a?b", &ignored), target("/a", &ignored));
+    let only = with(Query::Only(names(&["id", "p*"])));
+    assert_eq!(
+        target("/a?x=1&id=2&page=3", &only),
+        target("/a?id=2&page=3&y", &only)
+    );
+    assert_ne!(target("/a?id=2", &only), target("/a?id=3", &only));
+    assert_ne!(target("/a?id=2&id=3", &only), target("/a?id=3&id=2", &only));
+    assert_eq!(target("/a?x", &only), target("/a", &only));
+    let except = with(Query::Except(names(&["utm_*"])));
+    assert_eq!(
+        target("/a?utm_source=1&id=2", &except),
+        target("/a?id=2", &except)
+    );
+    assert_ne!(target("/a?xutm_source=1", &except), target("/a", &except));
+    let sorted = KeyRules {
+        sort_query: true,
+        ..KeyRules::default()
+    };
+    assert_eq!(target("/a?b=1&a=2", &sorted), target("/a?a=2&b=1", &sorted));
+    assert_ne!(target("/a?a=1&a=2", &sorted), target("/a?a=2&a=1", &sorted));
+    let shared = KeyRules {
+        scheme: false,
+        ..KeyRules::default()
+    };
+    let clear = Ask {
+        scheme: "http",
+        ..Ask::target("/a")
+    };
+    assert_eq!(target("/a", &shared), shared.key(&clear.presented()));
+    let named = KeyRules {
+        host: Host::Named("shop".into()),
+        ..KeyRules::default()
+    };
+    let www = Ask {
+        authority: "www.example.com",
+        ..Ask::target("/a")
+    };
+    assert_eq!(target("/a", &named), named.key(&www.presented()));
+    let requested = Ask {
+        authority: "shop",
+        ..Ask::target("/a")
+    };
+    assert_ne!(target("/a", &named), key(&requested));
+}
+
+#[test]
+fn hold_fields_cookies_and_devices_that_the_rules_name() {
+    let rules = KeyRules {
+        headers: vec!["x-tenant".into(), "accept-language".into()],
+        cookies: vec!["currency".into()],
+        device: true,
+        ..KeyRules::default()
+    };
+    let of = |lines: Lines<'_>, device| {
+        let ask = Ask {
+            device,
+            ..Ask::with(lines)
+        };
+        rules.key(&ask.presented())
+    };
+    let one = of(&[("x-tenant", "a"), ("cookie", "x=1; currency=eur")], None);
+    for (lines, device) in [
+        (&[][..], None),
+        (&[("x-tenant", ""), ("cookie", "currency=eur")], None),
+        (&[("x-tenant", "b"), ("cookie", "currency=eur")], None),
+        (&[("x-tenant", "a"), ("cookie", "currency=usd")], None),
+        (&[("x-tenant", "a"), ("cookie", "currency=")], None),
+        (&[("x-tenant", "a"), ("cookie", "x=1")], None),
+        (
+            &[("x-tenant", "a"), ("cookie", "currency=eur; currency=usd")],
+            None,
+        ),
+        (
+            &[("x-tenant", "a"), ("cookie", "currency=eur")],
+            Some("phone"),
+        ),
+        (
+            &[
+                ("x-tenant", "a"),
+                ("cookie", "currency=eur"),
+                ("accept-language", "de"),
+            ],
+            None,
+        ),
+    ] {
+        assert_ne!(one, of(lines, device), "{lines:?} {device:?}");
+        // What names the target is the same.
+        assert_eq!(one.uri(), of(lines, device).uri());
+    }
+    assert_eq!(
+        one,
+        of(&[("cookie", "y=2;currency=eur"), ("x-tenant", "a")], None)
+    );
+    let german = |value| of(&[("accept-language", value)], None);
+    assert_eq!(german("de, EN;q=0.5"), german("de,en; q=0.5"));
+}
+
+#[test]
+fn begin_with_the_key_of_what_they_are_below() {
+    let prefix = Key::of_uri(&KeyRules::default(), "https", "Example.com:443", "/blog/");
+    assert!(
+        key(&Ask::target("/blog/1?x"))
+            .uri()
+            .starts_with(prefix.bytes())
+    );
+    assert!(!key(&Ask::target("/blo")).uri().starts_with(prefix.bytes()));
+    let other = Ask {
+        authority: "example.com.evil",
+        ..Ask::target("/blog/1")
+    };
+    assert!(!key(&other).uri().starts_with(prefix.bytes()));
+    let one = Key::of_uri(&KeyRules::default(), "https", "example.com", "/blog/1?x");
+    assert_eq!(one, key(&Ask::target("/blog/1?x")));
+}
+
+#[test]
+fn are_shown_as_uris() {
+    assert_eq!(
+        key(&Ask::target("/a?b")).to_string(),
+        "https://example.com/a?b"
+    );
+    let rules = KeyRules {
+        headers: vec!["x".into()],
+        ..KeyRules::default()
+    };
+    let ask = Ask {
+        headers: headers(&[("x", "1\u{e9}")]),
+        ..Ask::target("/a")
+    };
+    let shown = rules.key(&ask.presented()).to_string();
+    assert!(shown.starts_with("https://example.com/a H"), "{shown}");
+    assert!(
+        shown.bytes().all(|byte| matches!(byte, b' '..=b'~')),
+        "{shown}"
+    );
+}
+
+proptest! {
+    #[test]
+    fn no_two_requests_share_a_key_unless_they_are_the_same(
+        one in ("/[a-c/?&=]{0,6}", "[a-c]{0,2}", "[a-c]{0,2}"),
+        other in ("/[a-c/?&=]{0,6}", "[a-c]{0,2}", "[a-c]{0,2}"),
+    ) {
+        let rules = KeyRules {
+            headers: vec!["a".into(), "b".into()],
+            ..KeyRules::default()
+        };
+        let key = |(target, a, b): &(String, String, String)| {
+            let ask = Ask { headers: headers(&[("a", a), ("b", b)]), ..Ask::target(target) };
+            rules.key(&ask.presented())
+        };
+        prop_assert_eq!(one == other, key(&one).bytes() == key(&other).bytes());
+    }
+}

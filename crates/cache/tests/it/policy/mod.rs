@@ -1,0 +1,194 @@
+//! The policy of a shared cache, by the sections of RFC 9111.
+
+mod credentials;
+mod deception;
+mod freshness;
+mod heads;
+mod invalidation;
+mod keys;
+mod parts;
+mod properties;
+mod record;
+mod request_directives;
+mod serving;
+mod stale;
+mod storing;
+mod targeted;
+mod validation;
+mod variants;
+
+use apus_cache::policy::{
+    Conditions, OriginResponse, PresentedRequest, Refusal, Reuse, Rules, Storable, Stored,
+    Timestamp, may_store, reuse,
+};
+use apus_http::{Headers, Method, StatusCode};
+
+/// When responses come, unless a test says otherwise: [`DATE`].
+const NOW: u64 = 784_111_777;
+
+/// [`NOW`] as a date.
+const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+
+type Lines<'a> = &'a [(&'a str, &'a str)];
+
+/// Seconds after [`NOW`], or before.
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_unix_seconds(NOW.checked_add_signed(seconds).unwrap())
+}
+
+/// [`at`] as an HTTP date.
+fn date(seconds: i64) -> String {
+    at(seconds).to_http_date()
+}
+
+fn headers(lines: Lines<'_>) -> Headers {
+    let mut headers = Headers::new();
+    for (name, value) in lines {
+        headers.try_append(name, value).unwrap();
+    }
+    headers
+}
+
+/// A request to present.
+#[derive(Clone)]
+struct Ask {
+    method: Method,
+    scheme: &'static str,
+    authority: &'static str,
+    path: String,
+    query: Option<String>,
+    headers: Headers,
+    device: Option<&'static str>,
+}
+
+impl Ask {
+    /// GET, with these field lines.
+    fn with(lines: Lines<'_>) -> Self {
+        Self {
+            method: Method::GET,
+            scheme: "https",
+            authority: "example.com",
+            path: "/page".to_owned(),
+            query: None,
+            headers: headers(lines),
+            device: None,
+        }
+    }
+
+    fn target(target: &str) -> Self {
+        let (path, query) = match target.split_once('?') {
+            Some((path, query)) => (path, Some(query.to_owned())),
+            None => (target, None),
+        };
+        Self {
+            path: path.to_owned(),
+            query,
+            ..Self::with(&[])
+        }
+    }
+
+    fn method(self, method: Method) -> Self {
+        Self { method, ..self }
+    }
+
+    fn presented(&self) -> PresentedRequest<'_> {
+        PresentedRequest {
+            method: &self.method,
+            scheme: self.scheme,
+            authority: self.authority,
+            path: &self.path,
+            query: self.query.as_deref(),
+            headers: &self.headers,
+            device: self.device,
+        }
+    }
+}
+
+/// A response that came at [`NOW`], at once.
+struct Reply {
+    status: u16,
+    headers: Headers,
+    requested: Timestamp,
+    received: Timestamp,
+}
+
+impl Reply {
+    /// With these lines and no others, not even a `Date`.
+    fn with(status: u16, lines: Lines<'_>) -> Self {
+        Self {
+            status,
+            headers: headers(lines),
+            requested: at(0),
+            received: at(0),
+        }
+    }
+
+    /// One that came at another time.
+    fn received(self, seconds: i64) -> Self {
+        Self {
+            requested: at(seconds),
+            received: at(seconds),
+            ..self
+        }
+    }
+
+    fn response(&self) -> OriginResponse<'_> {
+        OriginResponse {
+            status: StatusCode::from_u16(self.status).unwrap(),
+            headers: &self.headers,
+            requested: self.requested,
+            received: self.received,
+        }
+    }
+}
+
+/// A request that was made once, without anything special.
+fn once() -> Conditions {
+    Conditions {
+        uses: 1,
+        ..Conditions::default()
+    }
+}
+
+fn trusted() -> Conditions {
+    Conditions {
+        is_trusted: true,
+        ..once()
+    }
+}
+
+fn try_store(ask: &Ask, reply: &Reply, rules: &Rules) -> Result<Storable, Refusal> {
+    may_store(&ask.presented(), &reply.response(), rules, &once())
+}
+
+/// Stores a 200 response with these lines by the default rules.
+fn try_ok(lines: Lines<'_>) -> Result<Stored, Refusal> {
+    try_store(&Ask::with(&[]), &Reply::with(200, lines), &Rules::default())
+        .map(|storable| storable.stored)
+}
+
+fn ok(lines: Lines<'_>) -> Stored {
+    try_ok(lines).unwrap_or_else(|refusal| panic!("{lines:?}: {refusal}"))
+}
+
+/// Asks for it without anything special, so many seconds after [`NOW`].
+fn ask(stored: &Stored, seconds: i64) -> Reuse {
+    let ask = Ask::with(&[]);
+    let rules = Rules::default();
+    reuse(&ask.presented(), stored, &rules, &once(), at(seconds))
+}
+
+fn is_fresh(stored: &Stored, seconds: i64) -> bool {
+    matches!(ask(stored, seconds), Reuse::Fresh { .. })
+}
+
+/// The seconds after [`NOW`] until when it is fresh, by its lines.
+#[track_caller]
+fn assert_fresh_until(stored: &Stored, seconds: i64, context: &dyn std::fmt::Debug) {
+    let until = stored.fresh_until();
+    assert_eq!(until, at(seconds), "{context:?}");
+    if seconds > 0 {
+        assert!(is_fresh(stored, seconds - 1), "{context:?}");
+    }
+    assert!(!is_fresh(stored, seconds), "{context:?}");
+}

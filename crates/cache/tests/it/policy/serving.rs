@@ -1,0 +1,156 @@
+//! Section 4: constructing responses from caches.
+
+use apus_cache::policy::{Conditions, Reuse, Rules, must_not_forward, reuse};
+use apus_http::Method;
+use apus_http::fields::ForwardReason;
+
+use super::{Ask, DATE, Lines, ask, at, date, headers, ok, once};
+
+const FRESH: (&str, &str) = ("cache-control", "max-age=60");
+
+#[test]
+fn section_4_must_send_the_age_of_what_was_not_validated() {
+    let stored = ok(&[FRESH, ("age", "7")]);
+    assert_eq!(ask(&stored, 0), Reuse::Fresh { age: 7 });
+    assert_eq!(ask(&stored, 10), Reuse::Fresh { age: 17 });
+    assert_eq!(ask(&stored, 53), Reuse::Validate(ForwardReason::Stale));
+}
+
+#[test]
+fn section_4_must_not_reuse_for_a_method_that_does_not_allow_it() {
+    let stored = ok(&[FRESH]);
+    let rules = Rules::default();
+    let by = |method| {
+        let ask = Ask::with(&[]).method(method);
+        reuse(&ask.presented(), &stored, &rules, &once(), at(0))
+    };
+    assert_eq!(by(Method::GET), Reuse::Fresh { age: 0 });
+    assert_eq!(by(Method::HEAD), Reuse::Fresh { age: 0 });
+    for method in [
+        Method::POST,
+        Method::PUT,
+        Method::DELETE,
+        Method::OPTIONS,
+        Method::PATCH,
+    ] {
+        assert_eq!(by(method), Reuse::Forward(ForwardReason::Method));
+    }
+}
+
+#[test]
+fn section_4_must_not_reuse_what_says_no_cache_without_validation() {
+    for value in [
+        "no-cache",
+        "max-age=60, no-cache",
+        "no-cache=\"\"",
+        "s-maxage=60,no-cache, no-cache=\"x\"",
+    ] {
+        let stored = ok(&[("cache-control", value), ("etag", "\"x\"")]);
+        assert_eq!(
+            ask(&stored, 0),
+            Reuse::Validate(ForwardReason::Stale),
+            "{value}"
+        );
+        assert!(!stored.is_fresh(at(0)));
+    }
+}
+
+#[test]
+fn section_5_4_pragma_in_a_response_means_nothing() {
+    assert_eq!(
+        ask(&ok(&[FRESH, ("pragma", "no-cache")]), 0),
+        Reuse::Fresh { age: 0 }
+    );
+}
+
+#[test]
+fn a_bypass_goes_past_what_is_stored() {
+    let stored = ok(&[FRESH]);
+    let conditions = Conditions {
+        bypass: true,
+        ..once()
+    };
+    let ask = Ask::with(&[]);
+    assert_eq!(
+        reuse(
+            &ask.presented(),
+            &stored,
+            &Rules::default(),
+            &conditions,
+            at(0)
+        ),
+        Reuse::Forward(ForwardReason::Bypass)
+    );
+}
+
+fn is_not_modified(stored: Lines<'_>, request: Lines<'_>) -> bool {
+    ok(&[&[FRESH], stored].concat()).is_not_modified(&headers(request))
+}
+
+#[test]
+fn section_4_3_2_evaluates_conditions_against_what_is_stored() {
+    let (same, older, newer) = (date(-100), date(-101), date(-99));
+    let both = [("etag", "\"v1\""), ("last-modified", same.as_str())];
+    for (request, expected) in [
+        (&[][..], false),
+        (&[("if-none-match", "\"v1\"")][..], true),
+        (&[("if-none-match", "W/\"v1\"")], true),
+        (&[("if-none-match", "\"v0\", \"v1\"")], true),
+        (&[("if-none-match", "*")], true),
+        (&[("if-none-match", "\"v0\"")], false),
+        (&[("if-modified-since", &same)], true),
+        (&[("if-modified-since", &newer)], true),
+        (&[("if-modified-since", &older)], false),
+        (&[("if-modified-since", "x")], false),
+        // MUST ignore If-Modified-Since beside If-None-Match.
+        (
+            &[("if-none-match", "\"v0\""), ("if-modified-since", &newer)],
+            false,
+        ),
+        // Those are for origins only.
+        (&[("if-match", "\"v0\"")], false),
+        (&[("if-match", "\"v0\""), ("if-none-match", "\"v1\"")], true),
+        (&[("if-unmodified-since", &older)], false),
+    ] {
+        assert_eq!(is_not_modified(&both, request), expected, "{request:?}");
+    }
+}
+
+#[test]
+fn section_4_3_2_compares_with_date_or_receipt_without_last_modified() {
+    let (before, after) = (date(-5), date(-1));
+    let dated = [("date", "Sun, 06 Nov 1994 08:49:35 GMT")];
+    assert!(!is_not_modified(&dated, &[("if-modified-since", &before)]));
+    assert!(is_not_modified(&dated, &[("if-modified-since", &after)]));
+    assert!(!is_not_modified(&[], &[("if-modified-since", &after)]));
+    assert!(is_not_modified(&[], &[("if-modified-since", DATE)]));
+}
+
+#[test]
+fn conditions_do_not_apply_to_other_statuses_than_200() {
+    let reply = super::Reply::with(404, &[FRESH, ("etag", "\"x\"")]);
+    let stored = super::try_store(&Ask::with(&[]), &reply, &Rules::default())
+        .unwrap()
+        .stored;
+    assert!(!stored.is_not_modified(&headers(&[("if-none-match", "\"x\"")])));
+}
+
+#[test]
+fn section_5_2_1_7_only_if_cached_is_answered_from_the_cache_or_with_504() {
+    let only = Ask::with(&[("cache-control", "only-if-cached")]);
+    let rules = Rules::default();
+    let stored = ok(&[FRESH]);
+    let answer = |seconds| reuse(&only.presented(), &stored, &rules, &once(), at(seconds));
+    assert_eq!(answer(0), Reuse::Fresh { age: 0 });
+    assert_eq!(answer(60), Reuse::GatewayTimeout);
+    assert!(must_not_forward(&only.presented()));
+    assert!(!must_not_forward(&Ask::with(&[]).presented()));
+    let post = only.method(Method::POST);
+    assert!(!must_not_forward(&post.presented()));
+    let varying = ok(&[FRESH, ("vary", "x")]);
+    let other = Ask::with(&[("cache-control", "only-if-cached"), ("x", "1")]);
+    assert_eq!(
+        reuse(&other.presented(), &varying, &rules, &once(), at(0)),
+        Reuse::GatewayTimeout
+    );
+}

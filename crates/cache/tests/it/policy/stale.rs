@@ -1,0 +1,204 @@
+//! Section 4.2.4 and RFC 5861: stale responses.
+
+use std::time::Duration;
+
+use apus_cache::policy::{
+    ClientDirectives, Conditions, Reuse, Rules, Stored, may_serve_on_error, reuse,
+};
+use apus_http::fields::ForwardReason;
+
+use super::{Ask, Lines, Reply, ask, at, date, ok, once, try_store};
+
+const VALIDATE: Reuse = Reuse::Validate(ForwardReason::Stale);
+
+/// Stores for a configuration with 100 seconds of both kinds.
+fn configured(lines: Lines<'_>) -> Stored {
+    let rules = Rules {
+        stale_while_revalidate: Duration::from_secs(100),
+        stale_if_error: Duration::from_secs(100),
+        ..Rules::default()
+    };
+    let stored = try_store(&Ask::with(&[]), &Reply::with(200, lines), &rules);
+    stored.unwrap().stored
+}
+
+fn on_error(stored: &Stored, seconds: i64) -> Option<u32> {
+    let ask = Ask::with(&[]);
+    may_serve_on_error(
+        &ask.presented(),
+        stored,
+        &Rules::default(),
+        &once(),
+        at(seconds),
+    )
+}
+
+#[test]
+fn stale_while_revalidate_of_the_origin() {
+    let stored = ok(&[("cache-control", "max-age=60, stale-while-revalidate=30")]);
+    assert_eq!(ask(&stored, 59), Reuse::Fresh { age: 59 });
+    assert_eq!(
+        ask(&stored, 60),
+        Reuse::Stale {
+            age: 60,
+            refresh: true
+        }
+    );
+    assert_eq!(
+        ask(&stored, 89),
+        Reuse::Stale {
+            age: 89,
+            refresh: true
+        }
+    );
+    assert_eq!(ask(&stored, 90), VALIDATE);
+    assert_eq!(on_error(&stored, 89), None);
+}
+
+#[test]
+fn stale_if_error_of_the_origin() {
+    let stored = ok(&[("cache-control", "max-age=60, stale-if-error=30")]);
+    assert_eq!(ask(&stored, 60), VALIDATE);
+    assert_eq!(on_error(&stored, 60), Some(60));
+    assert_eq!(on_error(&stored, 89), Some(89));
+    assert_eq!(on_error(&stored, 90), None);
+}
+
+#[test]
+fn of_the_configuration_where_the_origin_says_nothing() {
+    let stored = configured(&[("cache-control", "max-age=60")]);
+    assert_eq!(
+        ask(&stored, 159),
+        Reuse::Stale {
+            age: 159,
+            refresh: true
+        }
+    );
+    assert_eq!(ask(&stored, 160), VALIDATE);
+    assert_eq!(on_error(&stored, 159), Some(159));
+    assert_eq!(on_error(&stored, 160), None);
+    let said = "max-age=60, stale-while-revalidate=0, stale-if-error=0";
+    let stored = configured(&[("cache-control", said)]);
+    assert_eq!(ask(&stored, 60), VALIDATE);
+    assert_eq!(on_error(&stored, 60), None);
+}
+
+#[test]
+fn section_4_2_4_must_not_send_stale_what_forbids_it() {
+    let validator = ("etag", "\"x\"");
+    for value in [
+        "max-age=60, must-revalidate",
+        "max-age=60, proxy-revalidate",
+        "max-age=60, no-cache",
+        "s-maxage=60",
+        "max-age=60, must-revalidate, stale-while-revalidate=30, stale-if-error=30",
+        "s-maxage=60, proxy-revalidate, stale-while-revalidate=30",
+        // Nothing that was to be asked about each time is sent for a while without.
+        "max-age=0",
+    ] {
+        let stored = configured(&[("cache-control", value), validator]);
+        assert_eq!(ask(&stored, 60), VALIDATE, "{value}");
+        // Section 5.2.2.2: MUST answer with an error, rather than with what is stored.
+        assert_eq!(on_error(&stored, 60), None, "{value}");
+    }
+}
+
+#[test]
+fn what_nobody_gave_a_lifetime_is_not_sent_stale() {
+    let stored = configured(&[("etag", "\"x\"")]);
+    assert_eq!(ask(&stored, 0), VALIDATE);
+    assert_eq!(on_error(&stored, 0), None);
+}
+
+#[test]
+fn an_origin_that_knows_rfc_5861_can_allow_it_beside_s_maxage() {
+    let value = "s-maxage=60, stale-while-revalidate=30, stale-if-error=40";
+    let stored = configured(&[("cache-control", value)]);
+    assert_eq!(
+        ask(&stored, 89),
+        Reuse::Stale {
+            age: 89,
+            refresh: true
+        }
+    );
+    assert_eq!(ask(&stored, 90), VALIDATE);
+    assert_eq!(on_error(&stored, 99), Some(99));
+    assert_eq!(on_error(&stored, 100), None);
+}
+
+#[test]
+fn stale_if_error_of_a_client_counts_if_its_directives_do() {
+    let ask = Ask::with(&[("cache-control", "stale-if-error=30")]);
+    let honour = Rules {
+        client_directives: ClientDirectives::Honour,
+        ..Rules::default()
+    };
+    let serve = |stored: &Stored, rules: &Rules, seconds| {
+        may_serve_on_error(&ask.presented(), stored, rules, &once(), at(seconds))
+    };
+    let stored = ok(&[("cache-control", "max-age=60")]);
+    assert_eq!(serve(&stored, &Rules::default(), 60), None);
+    assert_eq!(serve(&stored, &honour, 89), Some(89));
+    assert_eq!(serve(&stored, &honour, 90), None);
+    let strict = ok(&[
+        ("cache-control", "max-age=60, must-revalidate"),
+        ("etag", "\"x\""),
+    ]);
+    assert_eq!(serve(&strict, &honour, 60), None);
+}
+
+#[test]
+fn a_bypass_is_not_answered_stale() {
+    let stored = ok(&[("cache-control", "max-age=60, stale-while-revalidate=30")]);
+    let ask = Ask::with(&[]);
+    let conditions = Conditions {
+        bypass: true,
+        ..once()
+    };
+    assert_eq!(
+        reuse(
+            &ask.presented(),
+            &stored,
+            &Rules::default(),
+            &conditions,
+            at(70)
+        ),
+        Reuse::Forward(ForwardReason::Bypass)
+    );
+}
+
+#[test]
+fn a_soft_purge_makes_stale_and_keeps_the_allowances() {
+    let value = "max-age=60, stale-while-revalidate=30, stale-if-error=40";
+    let mut stored = ok(&[("cache-control", value)]);
+    stored.make_stale(at(10));
+    assert_eq!(
+        ask(&stored, 10),
+        Reuse::Stale {
+            age: 10,
+            refresh: true
+        }
+    );
+    assert_eq!(
+        ask(&stored, 39),
+        Reuse::Stale {
+            age: 39,
+            refresh: true
+        }
+    );
+    assert_eq!(ask(&stored, 40), VALIDATE);
+    assert_eq!(on_error(&stored, 49), Some(49));
+    assert_eq!(on_error(&stored, 50), None);
+    // Once more changes nothing.
+    let before = stored.clone();
+    stored.make_stale(at(20));
+    assert_eq!(stored, before);
+}
+
+#[test]
+fn tells_until_when_it_is_of_use() {
+    let later = date(5);
+    let value = "max-age=60, stale-while-revalidate=30, stale-if-error=40";
+    assert_eq!(ok(&[("cache-control", value)]).useful_until(), at(100));
+    assert_eq!(ok(&[("expires", &later)]).useful_until(), at(5));
+}

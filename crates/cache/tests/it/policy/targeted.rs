@@ -1,0 +1,89 @@
+//! RFC 9213: targeted cache control.
+
+use apus_cache::policy::{Refusal, Rules};
+
+use super::{Ask, Lines, Reply, at, date, try_ok, try_store};
+
+fn until(lines: Lines<'_>) -> Result<super::Timestamp, Refusal> {
+    try_ok(lines).map(|stored| stored.fresh_until())
+}
+
+#[test]
+fn replaces_cache_control_and_expires() {
+    let later = date(20);
+    let targeted = ("cdn-cache-control", "max-age=10");
+    for line in [
+        ("cache-control", "no-store"),
+        ("cache-control", "private"),
+        ("cache-control", "s-maxage=60"),
+        ("expires", later.as_str()),
+        ("expires", "0"),
+    ] {
+        assert_eq!(until(&[line, targeted]), Ok(at(10)), "{line:?}");
+    }
+    let lines = [
+        ("cache-control", "max-age=60"),
+        ("cdn-cache-control", "no-store"),
+    ];
+    assert_eq!(until(&lines), Err(Refusal::NoStore));
+    // Without a lifetime Expires does not count either.
+    let lines = [
+        ("expires", later.as_str()),
+        ("cdn-cache-control", "must-revalidate"),
+    ];
+    assert_eq!(until(&lines), Err(Refusal::NoLifetime));
+}
+
+#[test]
+fn what_is_no_dictionary_counts_as_absent() {
+    for broken in [
+        "",
+        "max-age=10,",
+        "MAX-AGE=10",
+        "max-age= 10",
+        "max-age=\"",
+        "max-age=10, x=(",
+    ] {
+        let lines = [
+            ("cache-control", "max-age=60"),
+            ("cdn-cache-control", broken),
+        ];
+        assert_eq!(until(&lines), Ok(at(60)), "{broken}");
+    }
+}
+
+#[test]
+fn values_of_another_type_are_not_the_directive() {
+    for other in ["max-age=\"10\"", "max-age=10.5", "max-age", "max-age=?0"] {
+        let lines = [
+            ("cache-control", "max-age=60"),
+            ("cdn-cache-control", other),
+        ];
+        assert_eq!(until(&lines), Err(Refusal::NoLifetime), "{other}");
+    }
+}
+
+#[test]
+fn the_first_of_the_list_counts() {
+    let lines = [
+        ("cdn-cache-control", "max-age=10"),
+        ("apus-cache-control", "max-age=5"),
+        ("other-cache-control", "max-age=1"),
+    ];
+    let rules = Rules {
+        targeted: vec!["apus-cache-control".into(), "cdn-cache-control".into()],
+        ..Rules::default()
+    };
+    let stored = try_store(&Ask::with(&[]), &Reply::with(200, &lines), &rules)
+        .unwrap()
+        .stored;
+    assert_eq!(stored.fresh_until(), at(5));
+    // They are passed on.
+    assert!(stored.headers().contains("cdn-cache-control"));
+    let none = Rules {
+        targeted: Vec::new(),
+        ..Rules::default()
+    };
+    let refused = try_store(&Ask::with(&[]), &Reply::with(200, &lines), &none);
+    assert_eq!(refused.err(), Some(Refusal::NoLifetime));
+}

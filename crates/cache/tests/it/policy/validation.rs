@@ -1,0 +1,285 @@
+//! Sections 3.2 and 4.3: validation, and what a 304 changes.
+
+use apus_cache::policy::{
+    Freshened, Refusal, Rules, Stored, Validated, add_conditions, freshen, selected, validated,
+};
+use apus_http::{Headers, StatusCode};
+
+use super::{Ask, DATE, Lines, Reply, assert_fresh_until, at, date, headers, ok, once, try_store};
+
+const FRESH: (&str, &str) = ("cache-control", "max-age=60");
+
+fn conditions(stored: &[&Stored], request: Lines<'_>) -> Headers {
+    let mut headers = headers(request);
+    add_conditions(stored, &mut headers);
+    headers
+}
+
+#[test]
+fn section_4_3_1_must_send_the_stored_validators() {
+    let old = date(-100);
+    let etag = ("etag", "W/\"x\"");
+    let modified = ("last-modified", old.as_str());
+    for (lines, none_match, since) in [
+        (&[etag, modified][..], Some("W/\"x\""), Some(old.as_str())),
+        (&[etag], Some("W/\"x\""), None),
+        (&[modified], None, Some(&old)),
+        (&[], None, None),
+        (&[("etag", "x"), ("last-modified", "x")], None, None),
+    ] {
+        let stored = ok(&[&[FRESH], lines].concat());
+        assert_eq!(stored.can_be_validated(), none_match.or(since).is_some());
+        let sent = conditions(&[&stored], &[("accept", "*/*")]);
+        assert_eq!(sent.get_str("if-none-match"), none_match, "{lines:?}");
+        assert_eq!(sent.get_str("if-modified-since"), since, "{lines:?}");
+        assert_eq!(sent.get_str("accept"), Some("*/*"));
+    }
+}
+
+#[test]
+fn the_conditions_and_the_range_of_the_client_are_for_us_to_answer() {
+    let stored = ok(&[FRESH, ("etag", "\"x\"")]);
+    let sent = conditions(
+        &[&stored],
+        &[
+            ("if-none-match", "\"theirs\""),
+            ("if-match", "\"theirs\""),
+            ("if-modified-since", DATE),
+            ("if-unmodified-since", DATE),
+            ("if-range", "\"theirs\""),
+            ("range", "bytes=0-1"),
+        ],
+    );
+    assert_eq!(sent, headers(&[("if-none-match", "\"x\"")]));
+}
+
+#[test]
+fn section_4_3_1_may_ask_about_all_variants_at_once() {
+    let old = date(-100);
+    let [a, b] = ["\"a\"", "\"b\""].map(|etag| {
+        ok(&[
+            FRESH,
+            ("etag", etag),
+            ("last-modified", &old),
+            ("vary", "x"),
+        ])
+    });
+    let sent = conditions(&[&a, &b], &[]);
+    assert_eq!(sent, headers(&[("if-none-match", "\"a\", \"b\"")]));
+}
+
+#[test]
+fn section_4_3_3_says_what_an_answer_means() {
+    let lines = ("cache-control", "max-age=60, stale-if-error=30");
+    let stored = ok(&[lines, ("etag", "\"x\"")]);
+    let ask = Ask::with(&[]);
+    let answered = |status, seconds| {
+        let status = StatusCode::from_u16(status).unwrap();
+        let rules = Rules::default();
+        validated(
+            &ask.presented(),
+            &stored,
+            status,
+            &rules,
+            &once(),
+            at(seconds),
+        )
+    };
+    assert_eq!(answered(304, 70), Validated::Current);
+    for status in [200, 203, 206, 301, 404, 410, 501] {
+        assert_eq!(answered(status, 70), Validated::Replaced, "{status}");
+    }
+    for status in [500, 502, 503, 504] {
+        assert_eq!(
+            answered(status, 70),
+            Validated::ServeStale { age: 70 },
+            "{status}"
+        );
+        assert_eq!(answered(status, 90), Validated::Failed, "{status}");
+    }
+}
+
+#[test]
+fn section_4_3_4_selects_what_a_304_is_about() {
+    let (one, two) = (date(-100), date(-200));
+    let with = |received, lines: Lines<'_>| {
+        let reply = Reply::with(200, &[&[FRESH], lines].concat()).received(received);
+        try_store(&Ask::with(&[]), &reply, &Rules::default())
+            .unwrap()
+            .stored
+    };
+    let strong = with(0, &[("etag", "\"a\""), ("last-modified", &one)]);
+    let newer = with(5, &[("etag", "\"a\""), ("last-modified", &one)]);
+    let weak = with(0, &[("etag", "W/\"b\"")]);
+    let dated = with(0, &[("last-modified", &two)]);
+    let bare = with(0, &[]);
+    let stored = [&strong, &newer, &weak, &dated, &bare];
+    for (lines, expected) in [
+        // The newest of those with the same strong validator.
+        (&[("etag", "\"a\"")][..], Some(1)),
+        (&[("etag", "W/\"a\"")], Some(1)),
+        (&[("etag", "W/\"b\"")], Some(2)),
+        // MUST NOT update anything by a strong validator that none has.
+        (&[("etag", "\"b\"")], None),
+        (&[("etag", "\"c\""), ("last-modified", &two)], None),
+        (&[("last-modified", &two)], Some(3)),
+        (&[("last-modified", &one)], Some(1)),
+        (&[("last-modified", DATE)], None),
+        (&[("etag", "a")], None),
+        (&[], None),
+    ] {
+        assert_eq!(selected(&stored, &headers(lines)), expected, "{lines:?}");
+    }
+    // Without any validator, and nothing else stored.
+    assert_eq!(selected(&[&bare], &headers(&[])), Some(0));
+    assert_eq!(selected(&[&strong], &headers(&[])), Some(0));
+}
+
+fn freshened(stored: &Stored, lines: Lines<'_>) -> Stored {
+    match try_freshen(stored, lines, &Ask::with(&[])) {
+        Freshened::Stored(newer) => *newer,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A 304 that came after 100 seconds.
+fn try_freshen(stored: &Stored, lines: Lines<'_>, ask: &Ask) -> Freshened {
+    let not_modified = Reply::with(304, lines).received(100);
+    freshen(
+        &ask.presented(),
+        stored,
+        &not_modified.response(),
+        &Rules::default(),
+    )
+}
+
+#[test]
+fn section_3_2_must_replace_the_fields_that_a_304_has() {
+    let stored = ok(&[
+        FRESH,
+        ("etag", "\"x\""),
+        ("content-type", "text/html"),
+        ("content-length", "5"),
+        ("content-encoding", "gzip"),
+        ("x-multiple", "1"),
+        ("x-multiple", "2"),
+        ("x-kept", "1"),
+    ]);
+    let later = date(100);
+    let newer = freshened(
+        &stored,
+        &[
+            ("date", &later),
+            ("etag", "\"y\""),
+            ("cache-control", "max-age=30"),
+            ("x-multiple", "3"),
+            ("x-new", "1"),
+            ("x-new", "2"),
+            // Those are about the content that is stored, and that did not come.
+            ("content-length", "0"),
+            ("content-encoding", "br"),
+            ("content-range", "bytes 0-1/5"),
+            // Section 3.1: nor are those stored.
+            ("connection", "x-hop"),
+            ("x-hop", "1"),
+            ("transfer-encoding", "chunked"),
+        ],
+    );
+    let expected = headers(&[
+        ("content-type", "text/html"),
+        ("content-length", "5"),
+        ("content-encoding", "gzip"),
+        ("x-kept", "1"),
+        ("date", &later),
+        ("etag", "\"y\""),
+        ("cache-control", "max-age=30"),
+        ("x-multiple", "3"),
+        ("x-new", "1"),
+        ("x-new", "2"),
+    ]);
+    assert_eq!(newer.headers(), &expected);
+    assert_eq!(newer.status(), StatusCode::OK);
+    assert_fresh_until(&newer, 130, &"from the 304 on");
+    assert_eq!(newer.age(at(110)), 10);
+    assert_eq!(newer.received(), at(100));
+}
+
+#[test]
+fn a_304_without_date_is_as_new_as_it_came() {
+    let old = date(-1000);
+    let stored = ok(&[
+        ("date", &old),
+        ("cache-control", "max-age=2000"),
+        ("etag", "\"x\""),
+    ]);
+    let newer = freshened(&stored, &[]);
+    assert_eq!(newer.headers().get_str("date"), Some(date(100).as_str()));
+    assert_eq!(newer.age(at(100)), 0);
+    // Its own age counts, and that of the older one does not.
+    assert_eq!(freshened(&stored, &[("age", "7")]).age(at(100)), 7);
+    let aged = ok(&[("age", "50"), FRESH, ("etag", "\"x\"")]);
+    assert_eq!(freshened(&aged, &[]).age(at(100)), 0);
+}
+
+#[test]
+fn keeps_tags_and_variant_unless_the_304_changes_them() {
+    let reply = Reply::with(
+        200,
+        &[FRESH, ("etag", "\"x\""), ("vary", "x"), ("xkey", "a b")],
+    );
+    let first = Ask::with(&[("x", "1")]);
+    let stored = try_store(&first, &reply, &Rules::default()).unwrap().stored;
+    // It was selected by its entity tag, for a request with another value.
+    let newer = freshened(&stored, &[("etag", "\"x\"")]);
+    assert_eq!(newer.variant(), stored.variant());
+    assert_eq!(newer.tags().collect::<Vec<_>>(), [b"a", b"b"]);
+    let newer = freshened(&stored, &[("xkey", "c"), ("vary", "x, y")]);
+    assert_eq!(newer.tags().collect::<Vec<_>>(), [b"c"]);
+    assert_ne!(newer.variant(), stored.variant());
+}
+
+#[test]
+fn a_304_can_take_back_that_the_response_may_be_stored() {
+    let stored = ok(&[FRESH, ("etag", "\"x\""), ("x", "1")]);
+    for (line, expected) in [
+        (("cache-control", "no-store"), Refusal::NoStore),
+        (("cache-control", "private"), Refusal::Private),
+        (("vary", "*"), Refusal::VaryAny),
+    ] {
+        match try_freshen(&stored, &[line], &Ask::with(&[])) {
+            Freshened::NotStored {
+                headers,
+                refusal,
+                is_revoked,
+            } => {
+                assert_eq!((refusal, is_revoked), (expected, true));
+                assert_eq!(headers.get_str(line.0), Some(line.1));
+                assert_eq!(headers.get_str("x"), Some("1"));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn one_client_cannot_have_removed_what_is_stored_for_all() {
+    let stored = ok(&[FRESH, ("etag", "\"x\"")]);
+    for (request, line) in [
+        (("cookie", "sid=1"), ("x", "1")),
+        (("authorization", "Basic YTpi"), ("x", "1")),
+        (("cache-control", "no-store"), ("x", "1")),
+        (("accept", "*/*"), ("set-cookie", "sid=1")),
+    ] {
+        match try_freshen(&stored, &[line], &Ask::with(&[request])) {
+            Freshened::NotStored {
+                headers,
+                is_revoked,
+                ..
+            } => {
+                assert!(!is_revoked, "{request:?}");
+                assert_eq!(headers.get_str(line.0), Some(line.1));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}

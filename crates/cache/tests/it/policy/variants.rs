@@ -1,0 +1,175 @@
+//! Section 4.1: calculating cache keys with the Vary header field.
+
+use apus_cache::policy::{Refusal, Reuse, Rules, Stored, reuse};
+use apus_http::fields::ForwardReason;
+
+use super::{Ask, Lines, Reply, at, once, try_ok, try_store};
+
+const FRESH: (&str, &str) = ("cache-control", "max-age=60");
+
+fn stored_for(request: Lines<'_>, vary: &str) -> Stored {
+    let reply = Reply::with(200, &[FRESH, ("vary", vary)]);
+    try_store(&Ask::with(request), &reply, &Rules::default())
+        .unwrap()
+        .stored
+}
+
+#[track_caller]
+fn assert_matches(vary: &str, one: Lines<'_>, other: Lines<'_>, expected: bool) {
+    for (one, other) in [(one, other), (other, one)] {
+        let stored = stored_for(one, vary);
+        assert!(stored.matches(&Ask::with(one).presented()));
+        let ask = Ask::with(other);
+        assert_eq!(
+            stored.matches(&ask.presented()),
+            expected,
+            "{one:?} {other:?}"
+        );
+        let answer = reuse(&ask.presented(), &stored, &Rules::default(), &once(), at(0));
+        let expected = match expected {
+            true => Reuse::Fresh { age: 0 },
+            false => Reuse::Forward(ForwardReason::VaryMiss),
+        };
+        assert_eq!(answer, expected, "{one:?} {other:?}");
+    }
+}
+
+#[test]
+fn must_not_reuse_unless_all_fields_of_vary_match() {
+    assert_matches("X", &[("x", "1")], &[("x", "1"), ("y", "2")], true);
+    assert_matches("X", &[("x", "1")], &[("x", "2")], false);
+    assert_matches(
+        "x, y",
+        &[("x", "1"), ("y", "1")],
+        &[("x", "1"), ("y", "2")],
+        false,
+    );
+    assert_matches(
+        "x, y",
+        &[("y", "1"), ("x", "1")],
+        &[("x", "1"), ("y", "1")],
+        true,
+    );
+    assert_matches("x", &[("x", "a"), ("x", "b")], &[("x", "a,b")], true);
+    assert_matches("x", &[("x", "a")], &[("x", "A")], false);
+    assert_matches("x, y", &[("x", "a")], &[("y", "a")], false);
+}
+
+#[test]
+fn an_absent_field_matches_only_an_absent_one() {
+    assert_matches("x", &[], &[], true);
+    assert_matches("x", &[], &[("x", "")], false);
+    assert_matches("accept-encoding", &[], &[("accept-encoding", "")], false);
+}
+
+#[test]
+fn a_star_never_matches() {
+    for vary in ["*", "x, *", "*, accept-encoding", "x y"] {
+        assert_eq!(
+            try_ok(&[FRESH, ("vary", vary)]).err(),
+            Some(Refusal::VaryAny),
+            "{vary}"
+        );
+    }
+    assert!(try_ok(&[FRESH, ("vary", "")]).is_ok());
+}
+
+#[test]
+fn fields_without_end_are_refused() {
+    let names = |count| {
+        (0..count)
+            .map(|at| format!("x-{at}"))
+            .collect::<Vec<_>>()
+            .join(",")
+    };
+    assert!(try_ok(&[FRESH, ("vary", &names(8))]).is_ok());
+    assert_eq!(
+        try_ok(&[FRESH, ("vary", &names(9))]).err(),
+        Some(Refusal::VaryTooMany)
+    );
+}
+
+#[test]
+fn accepted_codings_that_mean_the_same_match() {
+    let accept = |value| [("accept-encoding", value)];
+    for (one, other, expected) in [
+        ("gzip, br", "br,gzip", true),
+        ("gzip, br", "GZIP;q=1.0, br;q=1", true),
+        ("gzip, deflate, br, zstd", "zstd,br , gzip,deflate", true),
+        // What nobody knows makes no variant.
+        ("gzip", "gzip, invented-1234", true),
+        ("", "invented", true),
+        ("identity", "", true),
+        ("gzip", "gzip, deflate", false),
+        ("gzip, deflate;q=0", "gzip", true),
+        ("gzip, br", "gzip", false),
+        ("gzip;q=0.5, br", "gzip, br;q=0.5", false),
+        ("gzip;q=0", "gzip", false),
+        ("*", "gzip", false),
+        ("identity;q=0, gzip", "gzip", false),
+    ] {
+        assert_matches("accept-encoding", &accept(one), &accept(other), expected);
+    }
+}
+
+#[test]
+fn languages_match_whatever_their_white_space_and_case() {
+    let accept = |value| [("accept-language", value)];
+    assert_matches(
+        "accept-language",
+        &accept("de, en;q=0.5"),
+        &accept("DE,en; q=0.5"),
+        true,
+    );
+    assert_matches(
+        "accept-language",
+        &accept("de, en"),
+        &accept("en, de"),
+        false,
+    );
+}
+
+#[test]
+fn a_device_stands_for_its_user_agents() {
+    let ask = |agent, device| Ask {
+        device,
+        ..Ask::with(&[("user-agent", agent)])
+    };
+    let reply = Reply::with(200, &[FRESH, ("vary", "user-agent")]);
+    let first = ask("one", Some("phone"));
+    let stored = try_store(&first, &reply, &Rules::default()).unwrap().stored;
+    assert!(stored.matches(&ask("two", Some("phone")).presented()));
+    assert!(!stored.matches(&ask("one", Some("desktop")).presented()));
+    assert!(!stored.matches(&ask("phone", None).presented()));
+}
+
+#[test]
+fn what_is_encoded_goes_only_to_who_can_decode_it() {
+    let gzip = Ask::with(&[("accept-encoding", "gzip")]);
+    let ignoring = Rules {
+        ignored: apus_cache::policy::Ignored {
+            vary: true,
+            ..Default::default()
+        },
+        ..Rules::default()
+    };
+    for rules in [&Rules::default(), &ignoring] {
+        let reply = Reply::with(200, &[FRESH, ("content-encoding", "gzip")]);
+        let stored = try_store(&gzip, &reply, rules).unwrap().stored;
+        assert!(stored.matches(&gzip.presented()));
+        assert!(!stored.matches(&Ask::with(&[]).presented()));
+        let fields: Vec<_> = stored.variance().fields().collect();
+        assert_eq!(fields, ["accept-encoding"]);
+    }
+    let invented = Reply::with(200, &[FRESH, ("content-encoding", "invented")]);
+    let refused = try_store(&gzip, &invented, &Rules::default());
+    assert_eq!(refused.err(), Some(Refusal::UnknownCoding));
+    let plain = Reply::with(200, &[FRESH, ("content-encoding", "identity")]);
+    assert!(
+        try_store(&gzip, &plain, &Rules::default())
+            .unwrap()
+            .stored
+            .variance()
+            .is_empty()
+    );
+}
