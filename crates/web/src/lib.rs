@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod app;
+pub mod cached;
 mod compress;
 mod error_pages;
 mod extract;

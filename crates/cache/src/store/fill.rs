@@ -97,6 +97,16 @@ impl Filler {
         self.end(false, false)
     }
 
+    /// Sees to it that the object is not stored: its content is held no longer than its readers need.
+    pub fn do_not_store(&self) {
+        let shared = self.store.shared();
+        if self.object.content().is_joinable() {
+            let window = Mode::Window(shared.settings.window_bytes);
+            self.object.content().set_mode(window);
+            shared.unlist(&self.object);
+        }
+    }
+
     /// Counts `more` bytes of memory. When that is too much, the object is not stored, and its
     /// content is held no longer than its readers need.
     fn find_room(&mut self, more: u64) {
@@ -112,10 +122,7 @@ impl Filler {
         self.held = self.held.saturating_add(more);
         let size = self.object.content().memory().saturating_add(more);
         if size > settings.memory_object_bytes || filling > settings.memory_bytes {
-            self.object
-                .content()
-                .set_mode(Mode::Window(settings.window_bytes));
-            shared.unlist(&self.object);
+            self.do_not_store();
         }
     }
 

@@ -17,7 +17,8 @@ pub struct ByteRange {
 }
 
 impl ByteRange {
-    fn end(self) -> u64 {
+    /// The position behind the last byte.
+    pub fn end(self) -> u64 {
         self.start.saturating_add(self.len)
     }
 

@@ -5,6 +5,8 @@ mod accel;
 #[cfg(test)]
 mod app;
 #[cfg(test)]
+mod cached;
+#[cfg(test)]
 mod compress;
 #[cfg(test)]
 mod error_pages;

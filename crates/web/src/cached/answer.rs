@@ -1,0 +1,178 @@
+//! Responses made out of what is stored (RFC 9111 section 4): with their age, as 304 or as a part
+//! where the client asks for that.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use apus_cache::policy::{PresentedRequest, Stored, Timestamp};
+use apus_cache::store::Object;
+use apus_http::fields::{CacheStatus, Handling, Ranges};
+use apus_http::{Body, Headers, Method, Response, StatusCode};
+use bytes::Bytes;
+
+/// The name in `Cache-Status`.
+const CACHE: &str = "apus";
+
+/// Fields of a 304 (RFC 9110 section 15.4.5); the others describe content that is not sent.
+const OF_NOT_MODIFIED: [&str; 10] = [
+    "age",
+    "cache-control",
+    "cache-status",
+    "cdn-cache-control",
+    "content-location",
+    "date",
+    "etag",
+    "expires",
+    "last-modified",
+    "vary",
+];
+
+/// A stored response as a worker has it ready.
+pub(super) struct Prepared {
+    pub(super) stored: Stored,
+    pub(super) object: Arc<Object>,
+    /// The fields with `Age`, which are the same for all requests of a second.
+    lines: RefCell<Option<Lines>>,
+}
+
+struct Lines {
+    age: u32,
+    ttl: Option<i64>,
+    headers: Rc<Headers>,
+}
+
+/// How a stored response comes to be sent.
+#[derive(Clone, Copy)]
+pub(super) struct Sending {
+    pub(super) age: u32,
+    pub(super) now: Timestamp,
+    pub(super) handling: Handling,
+    /// Whether the answer tells of it.
+    pub(super) is_told: bool,
+}
+
+impl Prepared {
+    pub(super) fn new(stored: Stored, object: Arc<Object>) -> Self {
+        Self {
+            stored,
+            object,
+            lines: RefCell::new(None),
+        }
+    }
+
+    /// What an object of the store was made of; `None` if that cannot be read, as after an upgrade.
+    pub(super) fn of(object: &Arc<Object>, now: Timestamp) -> Option<Self> {
+        let mut stored = Stored::decode(&object.head().policy).ok()?;
+        if object.is_purged_softly() {
+            stored.make_stale(now);
+        }
+        Some(Self::new(stored, Arc::clone(object)))
+    }
+
+    /// Bytes of memory that keeping it takes.
+    pub(super) fn size(&self) -> u64 {
+        let lines = 2 * self.stored.headers().wire().len() + 512;
+        lines as u64 + self.object.bytes().map_or(0, |bytes| bytes.len() as u64)
+    }
+
+    /// The response to a request.
+    pub(super) fn respond(&self, request: &PresentedRequest<'_>, sending: Sending) -> Response {
+        let headers = self.lines(sending);
+        if self.stored.is_not_modified(request.headers) {
+            let mut kept = Headers::with_capacity(headers.wire().len());
+            kept.append_from(&headers, |name, _| OF_NOT_MODIFIED.contains(&name));
+            return Response::with_shared_headers(
+                StatusCode::NOT_MODIFIED,
+                Rc::new(kept),
+                Body::Empty,
+            );
+        }
+        if let Some(response) = self.part(request, &headers) {
+            return response;
+        }
+        let body = match self.object.body(None) {
+            // What was stored is all there is to say.
+            Body::Empty => Body::Bytes(Bytes::new()),
+            body => body,
+        };
+        Response::with_shared_headers(self.stored.status(), headers, body)
+    }
+
+    /// The part that the client asks for (RFC 9110 section 14). Several parts are sent as the whole.
+    fn part(&self, request: &PresentedRequest<'_>, headers: &Headers) -> Option<Response> {
+        let range = request.headers.get("range")?;
+        let complete = self.object.length()?;
+        if *request.method != Method::GET
+            || self.stored.status() != StatusCode::OK
+            || !self.stored.validators().allow_range(request.headers)
+        {
+            return None;
+        }
+        // All values made here are digits and spaces.
+        match Ranges::parse(range, complete) {
+            Ranges::Unsatisfiable => {
+                let mut response = Response::new(StatusCode::RANGE_NOT_SATISFIABLE);
+                let value = format!("bytes */{complete}");
+                let _ = response.headers_mut().try_append("content-range", value);
+                Some(response)
+            }
+            Ranges::Parts(parts) => {
+                let [part] = *parts else {
+                    return None;
+                };
+                let mut headers = headers.clone();
+                let _ = headers.try_insert("content-length", part.len.to_string());
+                let value = part.content_range(complete).to_string();
+                let _ = headers.try_insert("content-range", value);
+                let body = self.object.body(Some(part.start..part.end()));
+                Some(Response::with_shared_headers(
+                    StatusCode::PARTIAL_CONTENT,
+                    Rc::new(headers),
+                    body,
+                ))
+            }
+            Ranges::Whole => None,
+        }
+    }
+
+    fn lines(&self, sending: Sending) -> Rc<Headers> {
+        let ttl = sending.is_told.then(|| self.stored.ttl(sending.now));
+        let is_hit = sending.handling == Handling::Hit;
+        let mut known = self.lines.borrow_mut();
+        if let Some(lines) = &*known
+            && is_hit
+            && lines.age == sending.age
+            && lines.ttl == ttl
+        {
+            return Rc::clone(&lines.headers);
+        }
+        let mut headers = self.stored.headers().clone();
+        // A number is a valid value.
+        let _ = headers.try_insert("age", sending.age.to_string());
+        if sending.is_told {
+            tell(&mut headers, sending.handling, ttl);
+        }
+        let headers = Rc::new(headers);
+        if is_hit {
+            *known = Some(Lines {
+                age: sending.age,
+                ttl,
+                headers: Rc::clone(&headers),
+            });
+        }
+        headers
+    }
+}
+
+/// Adds what the cache did.
+pub(super) fn tell(headers: &mut Headers, handling: Handling, ttl: Option<i64>) {
+    let status = CacheStatus {
+        cache: CACHE,
+        handling,
+        ttl,
+        key: None,
+        detail: None,
+    };
+    status.append_to(headers);
+}

@@ -1,0 +1,113 @@
+//! Taking stored responses out by request: `PURGE` with a token.
+
+use apus_cache::policy::{Key, KeyRules, PresentedRequest};
+use apus_cache::store::{Purge, Purged};
+use apus_http::{HeaderValue, Request, Response, StatusCode, header};
+
+/// What is purged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PurgeRequest {
+    /// Only of the site with this name.
+    pub site: Option<Box<str>>,
+    /// Which responses.
+    pub what: Purged,
+    /// Whether they become stale rather than go.
+    pub soft: bool,
+}
+
+impl PurgeRequest {
+    /// The responses for one URL, in all their forms.
+    pub fn url(rules: &KeyRules, scheme: &str, authority: &str, target: &str) -> Purged {
+        of_uri(&Key::of_uri(rules, scheme, authority, target), rules)
+    }
+
+    pub(super) fn to_purge(&self) -> Purge {
+        Purge {
+            site: self.site.clone(),
+            what: self.what.clone(),
+            soft: self.soft,
+        }
+    }
+}
+
+/// What is stored for a target.
+pub(super) fn of_uri(key: &Key, rules: &KeyRules) -> Purged {
+    let has_more = !rules.headers.is_empty() || !rules.cookies.is_empty() || rules.device;
+    match has_more {
+        // It takes out what begins with it, too, which costs a request to the origin and no more.
+        true => Purged::Prefix(key.uri().into()),
+        false => Purged::Key(key.bytes().into()),
+    }
+}
+
+/// Who may purge by requests with the method `PURGE`.
+#[derive(Clone, Debug)]
+pub struct PurgeAccess {
+    /// What `Authorization: Bearer` has to hold. Not empty.
+    pub token: Box<str>,
+}
+
+impl PurgeAccess {
+    /// Whether the request shows the token. The time it takes does not tell how much of it is right.
+    pub(super) fn allows(&self, request: &Request) -> bool {
+        let mut lines = request.headers().get_all("authorization");
+        let (Some(line), None) = (lines.next(), lines.next()) else {
+            return false;
+        };
+        let Some((scheme, shown)) = line.split_at_checked(7) else {
+            return false;
+        };
+        let wanted = self.token.as_bytes();
+        if !scheme.eq_ignore_ascii_case(b"bearer ") || wanted.is_empty() {
+            return false;
+        }
+        let differing = shown
+            .iter()
+            .zip(wanted.iter().cycle())
+            .fold(shown.len() ^ wanted.len(), |all, (one, other)| {
+                all | usize::from(one ^ other)
+            });
+        differing == 0
+    }
+}
+
+/// What a `PURGE` asks for: the URL it is sent to; with `Purge-Prefix` all that begins with it, with
+/// `Purge-Tag` what has one of these tags; with `Purge-Soft` they become stale.
+pub(super) fn read(
+    request: &Request,
+    presented: &PresentedRequest<'_>,
+    rules: &KeyRules,
+    site: &str,
+) -> Vec<PurgeRequest> {
+    let headers = request.headers();
+    let purge = |what| PurgeRequest {
+        site: Some(site.into()),
+        what,
+        soft: headers.contains("purge-soft"),
+    };
+    let tags: Vec<PurgeRequest> = headers
+        .get_all("purge-tag")
+        .flat_map(|line| line.split(|byte| byte.is_ascii_whitespace() || *byte == b','))
+        .filter(|tag| !tag.is_empty())
+        .map(|tag| purge(Purged::Tag(tag.into())))
+        .collect();
+    if !tags.is_empty() {
+        return tags;
+    }
+    let uri = rules.uri(presented);
+    vec![purge(match headers.contains("purge-prefix") {
+        true => Purged::Prefix(uri.uri().into()),
+        false => of_uri(&uri, rules),
+    })]
+}
+
+/// The answer to a `PURGE`.
+pub(super) fn answer(is_allowed: bool) -> Response {
+    match is_allowed {
+        true => Response::new(StatusCode::NO_CONTENT),
+        false => Response::new(StatusCode::UNAUTHORIZED).with_header(
+            &header::WWW_AUTHENTICATE,
+            &HeaderValue::from_static("Bearer"),
+        ),
+    }
+}

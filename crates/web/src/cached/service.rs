@@ -1,0 +1,412 @@
+//! What becomes of a request: answered from what is stored, along with another, or by the service
+//! behind.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use apus_cache::policy::{
+    Conditions, Key, PresentedRequest, Reuse, Timestamp, Variance, invalidated, must_not_forward,
+    reuse,
+};
+use apus_cache::store::{Awaited, Found, Key as StoreKey, Object, WorkerFront};
+use apus_http::fields::{ForwardReason, Handling};
+use apus_http::{Answer, Method, Request, Response, Service, ServiceFactory, StatusCode};
+use tokio::time::Instant;
+
+use super::answer::{Prepared, Sending, tell};
+use super::fetch::{Asked, Errand};
+use super::purge::{self, PurgeRequest};
+use super::settings::{Cache, CacheSettings};
+
+/// What a worker keeps ready of one location.
+const FRONT_ENTRIES: usize = 10_000;
+const FRONT_BYTES: u64 = 32 << 20;
+
+/// How often a request looks again for what another one fetched.
+const MAX_LOOKS: usize = 8;
+
+/// What makes a service whose answers are cached.
+#[derive(Clone, Debug)]
+pub struct Cached<F> {
+    cache: Cache,
+    site: Arc<str>,
+    settings: Arc<CacheSettings>,
+    inner: F,
+}
+
+impl<F> Cached<F> {
+    /// Caches the answers of what `inner` makes. Only services of the same site share what is stored.
+    pub fn new(cache: &Cache, site: &str, settings: CacheSettings, inner: F) -> Self {
+        Self {
+            cache: cache.clone(),
+            site: site.into(),
+            settings: Arc::new(settings),
+            inner,
+        }
+    }
+}
+
+impl<F: ServiceFactory> ServiceFactory for Cached<F> {
+    fn service(&self) -> Rc<dyn Service> {
+        let store = self.cache.0.store.clone();
+        Rc::new(CachedService(Rc::new(Inner {
+            cache: self.cache.clone(),
+            site: Arc::clone(&self.site),
+            settings: Arc::clone(&self.settings),
+            inner: self.inner.service(),
+            front: WorkerFront::new(store, FRONT_ENTRIES, FRONT_BYTES),
+        })))
+    }
+}
+
+struct CachedService(Rc<Inner>);
+
+/// The cache of one location on one worker.
+pub(super) struct Inner {
+    pub(super) cache: Cache,
+    pub(super) site: Arc<str>,
+    pub(super) settings: Arc<CacheSettings>,
+    pub(super) inner: Rc<dyn Service>,
+    front: WorkerFront<Prepared>,
+}
+
+impl Service for CachedService {
+    fn call(&self, request: Request) -> Answer {
+        let cached = &self.0;
+        match *request.method() {
+            Method::GET | Method::HEAD => {}
+            _ if request.method().as_str() == "PURGE" && cached.settings.purge.is_some() => {
+                return cached.purge(&request).into();
+            }
+            _ => return cached.change(request),
+        }
+        if cached.is_bypassed(&request) {
+            return cached.forward(request, ForwardReason::Bypass);
+        }
+        let presented = presented(&request);
+        let key = cached.settings.rules.key.key(&presented);
+        let conditions = cached.conditions(&key);
+        let found = cached
+            .front
+            .find(key.bytes(), |kept| kept.stored.matches(&presented));
+        if let Some(kept) = found {
+            let now = now();
+            match reuse(
+                &presented,
+                &kept.stored,
+                &cached.settings.rules,
+                &conditions,
+                now,
+            ) {
+                Reuse::Fresh { age } => {
+                    return kept.respond(&presented, cached.hit(age, now)).into();
+                }
+                Reuse::Stale { age, refresh } => {
+                    let response = kept.respond(&presented, cached.hit(age, now));
+                    if refresh {
+                        cached.refresh(&request, &key, kept);
+                    }
+                    return response.into();
+                }
+                _ => {}
+            }
+        }
+        let cached = Rc::clone(cached);
+        Answer::later(async move { cached.look(request, key, conditions).await })
+    }
+}
+
+impl Inner {
+    /// Answers out of the store, or sees to it that the answer gets there.
+    async fn look(self: Rc<Self>, request: Request, key: Key, conditions: Conditions) -> Response {
+        let rules = &self.settings.rules;
+        let stored_under = self.stored_under(&key);
+        let until = Instant::now() + self.settings.lock_timeout;
+        let is_head = *request.method() == Method::HEAD;
+        // What is stored and has to be validated first.
+        let mut stale: Option<Rc<Prepared>> = None;
+        let mut reason = ForwardReason::UriMiss;
+        for _ in 0..MAX_LOOKS {
+            let presented = presented(&request);
+            let found = self.find(&stored_under, &presented, stale.is_some(), is_head);
+            let (object, is_along) = match found {
+                Some(Found::Hit(object)) => (object, false),
+                Some(Found::Filling(object)) => (object, true),
+                Some(Found::Wait(wait)) => {
+                    if must_not_forward(&presented) {
+                        return Response::new(StatusCode::GATEWAY_TIMEOUT);
+                    }
+                    match tokio::time::timeout_at(until, wait.outcome()).await {
+                        Ok(Awaited::Again) => continue,
+                        Ok(Awaited::Pass) | Err(_) => break,
+                    }
+                }
+                Some(Found::Lead(ticket)) => {
+                    if must_not_forward(&presented) {
+                        return Response::new(StatusCode::GATEWAY_TIMEOUT);
+                    }
+                    let asked = Asked::of(&request);
+                    let errand = Errand {
+                        ticket,
+                        stale,
+                        reason,
+                        conditions,
+                    };
+                    return self.fetch(asked, request, errand).await;
+                }
+                Some(Found::Pass) | None => {
+                    if must_not_forward(&presented) {
+                        return Response::new(StatusCode::GATEWAY_TIMEOUT);
+                    }
+                    break;
+                }
+            };
+            let now = now();
+            let epoch = object.epoch();
+            let Some(kept) = Prepared::of(&object, now).map(Rc::new) else {
+                self.drop_object(&object);
+                continue;
+            };
+            let handling = match is_along {
+                false => Handling::Hit,
+                true => Handling::Forwarded {
+                    reason,
+                    status: None,
+                    stored: true,
+                    collapsed: true,
+                },
+            };
+            let sending = |age| Sending {
+                handling,
+                ..self.hit(age, now)
+            };
+            if !is_along && !object.is_complete() {
+                // The rest of what is there in parts comes with a whole new answer.
+                stale = None;
+                self.drop_object(&object);
+                continue;
+            }
+            match reuse(&presented, &kept.stored, rules, &conditions, now) {
+                Reuse::Fresh { age } => {
+                    if !is_along {
+                        self.front
+                            .keep(key.bytes(), &object, epoch, Rc::clone(&kept), kept.size());
+                    }
+                    return kept.respond(&presented, sending(age));
+                }
+                Reuse::Stale { age, refresh } => {
+                    let response = kept.respond(&presented, sending(age));
+                    if refresh && !is_along {
+                        self.refresh(&request, &key, kept);
+                    }
+                    return response;
+                }
+                // What another request is just being sent is current, if it may be shared at all.
+                Reuse::Validate(why) if is_along => {
+                    reason = why;
+                    break;
+                }
+                Reuse::Validate(why) => {
+                    reason = why;
+                    stale = Some(kept);
+                }
+                Reuse::Forward(why) => {
+                    reason = why;
+                    break;
+                }
+                Reuse::GatewayTimeout => return Response::new(StatusCode::GATEWAY_TIMEOUT),
+            }
+        }
+        self.forward(request, reason).wait().await
+    }
+
+    fn find(
+        &self,
+        key: &StoreKey,
+        presented: &PresentedRequest<'_>,
+        has_stale: bool,
+        is_head: bool,
+    ) -> Option<Found> {
+        let store = &self.cache.0.store;
+        let mut secondary = |line: &[u8]| {
+            Variance::from_line(line)
+                .variant(presented)
+                .bytes()
+                .to_vec()
+        };
+        // A HEAD brings nothing to store, and a part from the middle no whole.
+        let fetches_nothing = is_head || wants_middle(presented);
+        match (has_stale, fetches_nothing) {
+            (true, true) => None,
+            (true, false) => Some(store.lead(key, &mut secondary)),
+            (false, true) => store.lookup(key, &mut secondary).map(Found::Hit),
+            (false, false) => Some(store.lookup_or_fill(key, &mut secondary)),
+        }
+    }
+
+    /// Asks for what is stored anew, while the stale answer is on its way.
+    fn refresh(self: &Rc<Self>, request: &Request, key: &Key, stale: Rc<Prepared>) {
+        let presented = presented(request);
+        let found = self.find(&self.stored_under(key), &presented, true, false);
+        let Some(Found::Lead(ticket)) = found else {
+            // Somebody does already.
+            return;
+        };
+        let asked = Asked::of(request);
+        let again = asked.request(request);
+        let cached = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let errand = Errand {
+                ticket,
+                stale: Some(stale),
+                reason: ForwardReason::Stale,
+                conditions: Conditions {
+                    uses: cached.settings.rules.minimum_uses,
+                    ..Conditions::default()
+                },
+            };
+            // The answer goes nowhere; what is stored counts.
+            drop(cached.fetch(asked, again, errand).await);
+        });
+    }
+
+    /// A request that may change what is stored (RFC 9111 section 4.4).
+    fn change(self: &Rc<Self>, request: Request) -> Answer {
+        let asked = Asked::of(&request);
+        let cached = Rc::clone(self);
+        self.forward(request, ForwardReason::Method)
+            .map(move |response| {
+                let rules = &cached.settings.rules.key;
+                let keys = invalidated(
+                    &asked.presented(),
+                    response.status(),
+                    response.headers(),
+                    rules,
+                );
+                for key in &keys {
+                    cached.cache.purge(&PurgeRequest {
+                        site: Some(cached.site.as_ref().into()),
+                        what: purge::of_uri(key, rules),
+                        soft: false,
+                    });
+                }
+                response
+            })
+    }
+
+    /// The answer of the service behind, which is not stored.
+    pub(super) fn forward(&self, request: Request, reason: ForwardReason) -> Answer {
+        let is_told = self.settings.status_field;
+        self.inner.call(request).map(move |mut response| {
+            if is_told {
+                let handling = Handling::Forwarded {
+                    reason,
+                    status: None,
+                    stored: false,
+                    collapsed: false,
+                };
+                tell(response.headers_mut(), handling, None);
+            }
+            response
+        })
+    }
+
+    fn purge(&self, request: &Request) -> Response {
+        let is_allowed = self
+            .settings
+            .purge
+            .as_ref()
+            .is_some_and(|access| access.allows(request));
+        if is_allowed {
+            let rules = &self.settings.rules.key;
+            for purge in purge::read(request, &presented(request), rules, &self.site) {
+                tracing::info!(site = &*self.site, ?purge, "purged by request");
+                self.cache.purge(&purge);
+            }
+        }
+        purge::answer(is_allowed)
+    }
+
+    fn is_bypassed(&self, request: &Request) -> bool {
+        let settings = &self.settings;
+        let headers = request.headers();
+        if settings
+            .bypass_headers
+            .iter()
+            .any(|name| headers.contains(name))
+        {
+            return true;
+        }
+        // What switches protocols is no content.
+        headers.contains("upgrade")
+            || (!settings.bypass_cookies.is_empty()
+                && headers
+                    .get_all("cookie")
+                    .flat_map(|line| line.split(|byte| *byte == b';'))
+                    .map(|pair| pair.split(|byte| *byte == b'=').next().unwrap_or_default())
+                    .any(|name| {
+                        let name = name.trim_ascii();
+                        let mut patterns = settings.bypass_cookies.iter();
+                        patterns.any(|pattern| pattern.matches(name))
+                    }))
+    }
+
+    fn conditions(&self, key: &Key) -> Conditions {
+        let minimum = self.settings.rules.minimum_uses;
+        Conditions {
+            uses: match minimum {
+                0 | 1 => 1,
+                _ => self.cache.0.uses.count(key.bytes()),
+            },
+            ..Conditions::default()
+        }
+    }
+
+    pub(super) fn hit(&self, age: u32, now: Timestamp) -> Sending {
+        Sending {
+            age,
+            now,
+            handling: Handling::Hit,
+            is_told: self.settings.status_field,
+        }
+    }
+
+    pub(super) fn stored_under(&self, key: &Key) -> StoreKey {
+        StoreKey::new(&self.site, key.bytes())
+    }
+
+    /// Takes one object out for good.
+    pub(super) fn drop_object(&self, object: &Arc<Object>) {
+        self.cache.purge(&PurgeRequest {
+            site: Some(self.site.as_ref().into()),
+            what: apus_cache::store::Purged::Key(object.key().bytes().into()),
+            soft: false,
+        });
+    }
+}
+
+/// Whether a request is for a part that does not begin at the beginning.
+fn wants_middle(presented: &PresentedRequest<'_>) -> bool {
+    presented
+        .headers
+        .get("range")
+        .is_some_and(|range| !range.starts_with(b"bytes=0-"))
+}
+
+/// What the policy sees of a request.
+pub(super) fn presented(request: &Request) -> PresentedRequest<'_> {
+    PresentedRequest {
+        method: request.method(),
+        scheme: request.scheme(),
+        authority: request.authority().unwrap_or(""),
+        path: request.path(),
+        query: request.query(),
+        headers: request.headers(),
+        device: None,
+    }
+}
+
+pub(super) fn now() -> Timestamp {
+    SystemTime::now().into()
+}

@@ -1,0 +1,579 @@
+//! The cache in front of a service: what is sent again, to whom, and when the service is asked.
+
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use apus::cached::{Cache, CacheSettings, Cached, PurgeAccess};
+use apus::{
+    Answer, Body, BodyError, BodyStream, Frame, Headers, Method, Response, Service, ServiceFactory,
+    StatusCode, service_fn,
+};
+use apus_cache::policy::NamePattern;
+
+use crate::support::{Ask, Reply, ask, block_on, get};
+
+type Answering = dyn Fn(&Headers, usize) -> Response + Send + Sync;
+
+/// An origin that notes what it is asked.
+#[derive(Clone)]
+struct Origin {
+    seen: Arc<Mutex<Vec<(Method, Headers)>>>,
+    answer: Arc<Answering>,
+    /// Whether it lets others have their turn first, as one behind a network does.
+    waits: bool,
+}
+
+impl Origin {
+    fn new(answer: impl Fn(&Headers, usize) -> Response + Send + Sync + 'static) -> Self {
+        Self {
+            seen: Arc::default(),
+            answer: Arc::new(answer),
+            waits: false,
+        }
+    }
+
+    /// One whose answers have these fields, and the number of the request as content.
+    fn with(lines: &'static [(&'static str, &'static str)]) -> Self {
+        Self::new(move |_, count| numbered(lines, count))
+    }
+
+    fn calls(&self) -> usize {
+        self.seen.lock().unwrap().len()
+    }
+
+    fn last(&self) -> Headers {
+        self.seen.lock().unwrap().last().unwrap().1.clone()
+    }
+
+    fn service(&self) -> impl ServiceFactory + Clone + 'static {
+        let origin = self.clone();
+        move || {
+            let origin = origin.clone();
+            service_fn(move |request| {
+                let count = {
+                    let mut seen = origin.seen.lock().unwrap();
+                    seen.push((request.method().clone(), request.headers().clone()));
+                    seen.len()
+                };
+                let response = (origin.answer)(request.headers(), count);
+                match origin.waits {
+                    false => Answer::from(response),
+                    true => Answer::later(async move {
+                        tokio::task::yield_now().await;
+                        response
+                    }),
+                }
+            })
+        }
+    }
+
+    fn cached(&self, settings: CacheSettings) -> std::rc::Rc<dyn Service> {
+        let cache = Cache::new(apus_cache::store::Settings::default());
+        Cached::new(&cache, "site", settings, self.service()).service()
+    }
+}
+
+fn numbered(lines: &[(&str, &str)], count: usize) -> Response {
+    let mut response = Response::text(StatusCode::OK, format!("answer {count}"));
+    for (name, value) in lines {
+        response.headers_mut().try_insert(name, value).unwrap();
+    }
+    response
+}
+
+fn status_of(reply: &Reply) -> &str {
+    reply.field("cache-status").unwrap()
+}
+
+#[test]
+fn a_fresh_answer_is_sent_again_with_its_age() {
+    let origin = Origin::with(&[("cache-control", "max-age=60"), ("x-own", "kept")]);
+    let service = origin.cached(CacheSettings::default());
+    let first = get("/a").of(&service);
+    assert_eq!(first.text(), "answer 1");
+    assert_eq!(status_of(&first), "apus; fwd=uri-miss; stored; ttl=60");
+    for _ in 0..3 {
+        let again = get("/a").of(&service);
+        assert_eq!((again.status, again.text()), (200, "answer 1"));
+        assert_eq!(again.field("age"), Some("0"));
+        assert_eq!(again.field("x-own"), Some("kept"));
+        assert!(
+            status_of(&again).starts_with("apus; hit; ttl="),
+            "{}",
+            status_of(&again)
+        );
+    }
+    assert_eq!(get("/a?other").of(&service).text(), "answer 2");
+    assert_eq!(
+        get("/a").with("host", "other.example").of(&service).text(),
+        "answer 3"
+    );
+    assert_eq!(origin.calls(), 3);
+}
+
+#[test]
+fn what_is_for_one_client_is_not_stored() {
+    for lines in [
+        &[("cache-control", "private, max-age=60")][..],
+        &[("cache-control", "no-store")],
+        &[("cache-control", "max-age=60"), ("set-cookie", "id=1")],
+        &[("cache-control", "max-age=60"), ("vary", "*")],
+        &[],
+    ] {
+        let origin = Origin::new(move |_, count| numbered(lines, count));
+        let service = origin.cached(CacheSettings::default());
+        assert_eq!(get("/").of(&service).text(), "answer 1");
+        assert_eq!(get("/").of(&service).text(), "answer 2", "{lines:?}");
+    }
+}
+
+#[test]
+fn answers_to_authorised_or_cookie_bearing_requests_reach_nobody_else() {
+    for (name, value) in [("authorization", "Basic eA=="), ("cookie", "session=1")] {
+        let origin = Origin::with(&[("cache-control", "max-age=60")]);
+        let service = origin.cached(CacheSettings::default());
+        assert_eq!(get("/").with(name, value).of(&service).text(), "answer 1");
+        assert_eq!(get("/").of(&service).text(), "answer 2");
+        assert_eq!(get("/").of(&service).text(), "answer 2");
+    }
+}
+
+#[test]
+fn variants_are_told_apart_by_vary() {
+    let origin = Origin::new(|headers, count| {
+        let language = headers
+            .get_str("accept-language")
+            .unwrap_or("none")
+            .to_owned();
+        let mut response = numbered(
+            &[("cache-control", "max-age=60"), ("vary", "accept-language")],
+            count,
+        );
+        *response.body_mut() = language.into();
+        response
+    });
+    let service = origin.cached(CacheSettings::default());
+    for _ in 0..3 {
+        for language in ["de", "fr"] {
+            let reply = get("/").with("accept-language", language).of(&service);
+            assert_eq!(reply.text(), language);
+        }
+        assert_eq!(get("/").of(&service).text(), "none");
+    }
+    assert_eq!(origin.calls(), 3);
+}
+
+#[test]
+fn conditions_and_ranges_are_answered_from_what_is_stored() {
+    let origin = Origin::with(&[("cache-control", "max-age=60"), ("etag", "\"v1\"")]);
+    let service = origin.cached(CacheSettings::default());
+    get("/").of(&service);
+    let unchanged = get("/").with("if-none-match", "\"v1\"").of(&service);
+    assert_eq!((unchanged.status, unchanged.text()), (304, ""));
+    assert_eq!(unchanged.field("etag"), Some("\"v1\""));
+    assert_eq!(unchanged.field("content-type"), None);
+    let part = get("/").with("range", "bytes=2-4").of(&service);
+    assert_eq!((part.status, part.text()), (206, "swe"));
+    assert_eq!(part.field("content-range"), Some("bytes 2-4/8"));
+    assert_eq!(part.field("content-length"), Some("3"));
+    let none = get("/").with("range", "bytes=8-").of(&service);
+    assert_eq!(
+        (none.status, none.field("content-range")),
+        (416, Some("bytes */8"))
+    );
+    let other = get("/")
+        .with("range", "bytes=2-4")
+        .with("if-range", "\"v0\"");
+    assert_eq!(other.of(&service).status, 200);
+    assert_eq!(origin.calls(), 1);
+}
+
+#[test]
+fn a_miss_fetches_the_whole_whatever_the_client_has() {
+    let origin = Origin::with(&[("cache-control", "max-age=60"), ("etag", "\"v1\"")]);
+    let service = origin.cached(CacheSettings::default());
+    let reply = get("/").with("if-none-match", "\"v1\"").of(&service);
+    assert_eq!(reply.status, 304);
+    assert!(!origin.last().contains("if-none-match"));
+    let reply = get("/b").with("range", "bytes=0-1").of(&service);
+    assert_eq!((reply.status, reply.text()), (206, "an"));
+    assert!(!origin.last().contains("range"));
+    // One for a part from the middle brings nothing to store, and goes as it is.
+    get("/c").with("range", "bytes=2-3").of(&service);
+    assert!(origin.last().contains("range"));
+}
+
+#[test]
+fn a_stale_answer_is_validated_and_sent_again() {
+    let origin = Origin::new(|headers, count| {
+        let lines = [("cache-control", "max-age=0"), ("etag", "\"v1\"")];
+        let mut response = numbered(&lines, count);
+        if headers.get("if-none-match") == Some(b"\"v1\"") {
+            response.set_status(StatusCode::NOT_MODIFIED);
+            response.take_body();
+        }
+        response
+    });
+    let service = origin.cached(CacheSettings::default());
+    assert_eq!(get("/").of(&service).text(), "answer 1");
+    for count in 2..5 {
+        let reply = get("/").of(&service);
+        assert_eq!((reply.status, reply.text()), (200, "answer 1"));
+        assert_eq!(
+            status_of(&reply),
+            "apus; fwd=stale; fwd-status=304; stored; ttl=0"
+        );
+        assert_eq!(origin.calls(), count);
+    }
+    // The client's own condition is met from what is stored, not passed on.
+    let reply = get("/").with("if-none-match", "\"v0\"").of(&service);
+    assert_eq!((reply.status, reply.text()), (200, "answer 1"));
+    assert_eq!(origin.last().get_str("if-none-match"), Some("\"v1\""));
+}
+
+#[test]
+fn a_stale_answer_that_changed_is_replaced() {
+    let origin = Origin::new(|_, count| {
+        let tag = format!("\"v{count}\"");
+        numbered(&[("cache-control", "max-age=0"), ("etag", &tag)], count)
+    });
+    let service = origin.cached(CacheSettings::default());
+    assert_eq!(get("/").of(&service).text(), "answer 1");
+    assert_eq!(get("/").of(&service).text(), "answer 2");
+    assert_eq!(get("/").of(&service).text(), "answer 3");
+}
+
+#[test]
+fn a_stale_answer_is_sent_while_it_is_refreshed_rfc_5861() {
+    let lines = &[("cache-control", "max-age=0, stale-while-revalidate=60")];
+    let origin = Origin::with(lines);
+    let service = origin.cached(CacheSettings::default());
+    block_on(async {
+        assert_eq!(read(get("/"), &service).await.text(), "answer 1");
+        let stale = read(get("/"), &service).await;
+        assert_eq!(stale.text(), "answer 1");
+        while origin.calls() < 2 {
+            tokio::task::yield_now().await;
+        }
+        loop {
+            let reply = read(get("/"), &service).await;
+            if reply.text() != "answer 1" {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+}
+
+#[test]
+fn a_stale_answer_is_sent_when_the_origin_fails_rfc_5861() {
+    for (directive, expected) in [("stale-if-error=60", 200), ("must-revalidate", 502)] {
+        let origin = Origin::new(move |_, count| {
+            let control = format!("max-age=0, {directive}");
+            let mut response = numbered(&[("cache-control", &control), ("etag", "\"v\"")], count);
+            if count > 1 {
+                response.set_status(StatusCode::BAD_GATEWAY);
+            }
+            response
+        });
+        let service = origin.cached(CacheSettings::default());
+        assert_eq!(get("/").of(&service).status, 200);
+        assert_eq!(get("/").of(&service).status, expected, "{directive}");
+        assert_eq!(origin.calls(), 2);
+    }
+}
+
+async fn read(ask: Ask, service: &std::rc::Rc<dyn Service>) -> Reply {
+    let response = service.call(ask.request()).wait().await;
+    Reply::read(response).await
+}
+
+#[test]
+fn many_requests_for_the_same_cost_the_origin_one() {
+    let mut origin = Origin::with(&[("cache-control", "max-age=60")]);
+    origin.waits = true;
+    let service = origin.cached(CacheSettings::default());
+    block_on(async {
+        let asked: Vec<_> = (0..50)
+            .map(|_| {
+                let service = service.clone();
+                tokio::task::spawn_local(async move { read(get("/"), &service).await })
+            })
+            .collect();
+        for reply in asked {
+            assert_eq!(reply.await.unwrap().text(), "answer 1");
+        }
+    });
+    assert_eq!(origin.calls(), 1);
+}
+
+#[test]
+fn requests_do_not_wait_for_an_answer_that_cannot_be_shared() {
+    let mut origin = Origin::with(&[("cache-control", "private")]);
+    origin.waits = true;
+    let service = origin.cached(CacheSettings::default());
+    block_on(async {
+        let asked: Vec<_> = (0..20)
+            .map(|_| {
+                let service = service.clone();
+                tokio::task::spawn_local(async move { read(get("/"), &service).await })
+            })
+            .collect();
+        let mut texts = Vec::new();
+        for reply in asked {
+            texts.push(reply.await.unwrap().text().to_owned());
+        }
+        texts.sort();
+        texts.dedup();
+        assert_eq!(texts.len(), 20);
+    });
+    assert_eq!(origin.calls(), 20);
+}
+
+#[test]
+fn a_request_that_changes_something_takes_out_what_is_stored() {
+    let origin = Origin::with(&[("cache-control", "max-age=60")]);
+    let service = origin.cached(CacheSettings::default());
+    assert_eq!(get("/a").of(&service).text(), "answer 1");
+    assert_eq!(get("/ab").of(&service).text(), "answer 2");
+    assert_eq!(ask("POST", "/a").body("x").of(&service).text(), "answer 3");
+    assert_eq!(get("/a").of(&service).text(), "answer 4");
+    assert_eq!(get("/ab").of(&service).text(), "answer 2");
+}
+
+#[test]
+fn a_purge_needs_the_token() {
+    let origin = Origin::with(&[("cache-control", "max-age=60"), ("surrogate-key", "news x")]);
+    let settings = CacheSettings {
+        purge: Some(PurgeAccess {
+            token: "secret".into(),
+        }),
+        ..CacheSettings::default()
+    };
+    let service = origin.cached(settings);
+    let stored = |expected: &str| assert_eq!(get("/a/b").of(&service).text(), expected);
+    stored("answer 1");
+    for line in [
+        "",
+        "Bearer ",
+        "Bearer secretx",
+        "Bearer secre",
+        "Basic secret",
+        "Bearer secretsecret",
+    ] {
+        let reply = ask("PURGE", "/a/b")
+            .with("authorization", line)
+            .of(&service);
+        assert_eq!(reply.status, 401, "{line}");
+        assert_eq!(reply.field("www-authenticate"), Some("Bearer"));
+        stored("answer 1");
+    }
+    let purge = |target| ask("PURGE", target).with("authorization", "Bearer secret");
+    assert_eq!(purge("/a/b").of(&service).status, 204);
+    stored("answer 2");
+    assert_eq!(purge("/a").of(&service).status, 204);
+    stored("answer 2");
+    assert_eq!(
+        purge("/a").with("purge-prefix", "1").of(&service).status,
+        204
+    );
+    stored("answer 3");
+    assert_eq!(
+        purge("/")
+            .with("purge-tag", "other, news")
+            .of(&service)
+            .status,
+        204
+    );
+    stored("answer 4");
+    // Without anybody who may, it is a method like others.
+    let plain = origin.cached(CacheSettings::default());
+    assert_eq!(purge("/a").of(&plain).status, 200);
+}
+
+#[test]
+fn a_soft_purge_makes_stale_what_can_still_serve_on_errors() {
+    let origin = Origin::new(|_, count| {
+        let mut response = numbered(
+            &[
+                ("cache-control", "max-age=60, stale-if-error=60"),
+                ("etag", "\"v\""),
+            ],
+            count,
+        );
+        if count > 1 {
+            response.set_status(StatusCode::SERVICE_UNAVAILABLE);
+        }
+        response
+    });
+    let settings = CacheSettings {
+        purge: Some(PurgeAccess { token: "t".into() }),
+        ..CacheSettings::default()
+    };
+    let service = origin.cached(settings);
+    get("/").of(&service);
+    let purge = ask("PURGE", "/").with("authorization", "bearer t");
+    assert_eq!(purge.with("purge-soft", "1").of(&service).status, 204);
+    let reply = get("/").of(&service);
+    assert_eq!((reply.status, reply.text()), (200, "answer 1"));
+    assert_eq!(origin.calls(), 2);
+}
+
+#[test]
+fn head_is_answered_from_a_stored_get_and_never_stored_as_one() {
+    let origin = Origin::with(&[("cache-control", "max-age=60")]);
+    let service = origin.cached(CacheSettings::default());
+    assert_eq!(ask("HEAD", "/").of(&service).status, 200);
+    assert_eq!(get("/").of(&service).text(), "answer 2");
+    assert!(status_of(&ask("HEAD", "/").of(&service)).starts_with("apus; hit"));
+    assert_eq!(origin.calls(), 2);
+}
+
+#[test]
+fn bypass_and_minimum_uses_are_kept() {
+    let origin = Origin::with(&[("cache-control", "max-age=60")]);
+    let mut settings = CacheSettings {
+        bypass_cookies: vec![NamePattern::new("wordpress_logged_in_*")],
+        bypass_headers: vec!["x-bypass".into()],
+        ..CacheSettings::default()
+    };
+    settings.rules.minimum_uses = 2;
+    let service = origin.cached(settings);
+    assert_eq!(get("/").of(&service).text(), "answer 1");
+    assert_eq!(get("/").of(&service).text(), "answer 2");
+    assert_eq!(get("/").of(&service).text(), "answer 2");
+    let logged_in = || get("/").with("cookie", "a=1; wordpress_logged_in_x=1");
+    assert_eq!(logged_in().of(&service).text(), "answer 3");
+    assert_eq!(status_of(&logged_in().of(&service)), "apus; fwd=bypass");
+    assert_eq!(
+        get("/").with("x-bypass", "1").of(&service).text(),
+        "answer 5"
+    );
+    assert_eq!(get("/").of(&service).text(), "answer 2");
+}
+
+#[test]
+fn a_client_that_wants_only_what_is_stored_gets_504_otherwise() {
+    let origin = Origin::with(&[("cache-control", "max-age=60")]);
+    let service = origin.cached(CacheSettings::default());
+    let only = || get("/").with("cache-control", "only-if-cached");
+    assert_eq!(only().of(&service).status, 504);
+    get("/").of(&service);
+    assert_eq!(only().of(&service).text(), "answer 1");
+    assert_eq!(origin.calls(), 1);
+}
+
+#[test]
+fn sites_share_nothing() {
+    let origin = Origin::with(&[("cache-control", "max-age=60")]);
+    let cache = Cache::new(apus_cache::store::Settings::default());
+    let of_site =
+        |site| Cached::new(&cache, site, CacheSettings::default(), origin.service()).service();
+    let (one, two) = (of_site("one"), of_site("two"));
+    assert_eq!(get("/").of(&one).text(), "answer 1");
+    assert_eq!(get("/").of(&two).text(), "answer 2");
+    assert_eq!(get("/").of(&one).text(), "answer 1");
+    // Workers and locations of one site do.
+    assert_eq!(get("/").of(&of_site("one")).text(), "answer 1");
+}
+
+/// Content that comes in pieces, and may break off.
+struct Pieces {
+    left: usize,
+    breaks: bool,
+}
+
+impl BodyStream for Pieces {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        if self.left % 2 == 1 {
+            self.left -= 1;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(match self.left {
+            0 if self.breaks => Some(Err(BodyError::Disconnected)),
+            0 => None,
+            _ => {
+                self.left -= 1;
+                Some(Ok(Frame::Data("0123456789".into())))
+            }
+        })
+    }
+}
+
+fn streaming(breaks: bool) -> Origin {
+    Origin::new(move |_, count| {
+        let mut response = numbered(&[("cache-control", "max-age=60")], count);
+        let breaks = breaks && count == 1;
+        *response.body_mut() = Body::stream(Pieces { left: 20, breaks });
+        response
+    })
+}
+
+#[test]
+fn content_that_comes_in_pieces_is_read_along_and_stored() {
+    let origin = streaming(false);
+    let service = origin.cached(CacheSettings::default());
+    block_on(async {
+        let asked: Vec<_> = (0..5)
+            .map(|_| {
+                let service = service.clone();
+                tokio::task::spawn_local(async move { read(get("/"), &service).await })
+            })
+            .collect();
+        for reply in asked {
+            assert_eq!(reply.await.unwrap().text().len(), 100);
+        }
+        assert_eq!(read(get("/"), &service).await.text().len(), 100);
+    });
+    assert_eq!(origin.calls(), 1);
+}
+
+#[test]
+fn content_that_broke_off_is_not_sent_as_whole_nor_again() {
+    let origin = streaming(true);
+    let service = origin.cached(CacheSettings::default());
+    block_on(async {
+        let mut response = service.call(get("/").request()).wait().await;
+        let mut read_bytes = 0;
+        let end = loop {
+            match response.body_mut().frame().await {
+                Some(Ok(Frame::Data(bytes))) => read_bytes += bytes.len(),
+                other => break other,
+            }
+        };
+        assert!(
+            matches!(end, Some(Err(_))),
+            "{read_bytes} bytes, then {end:?}"
+        );
+        assert_eq!(read(get("/"), &service).await.text().len(), 100);
+    });
+    assert_eq!(origin.calls(), 2);
+}
+
+#[test]
+fn content_that_grows_too_large_is_sent_and_not_stored() {
+    let origin = streaming(false);
+    let mut settings = CacheSettings::default();
+    settings.rules.max_size = 50;
+    let service = origin.cached(settings);
+    block_on(async {
+        assert_eq!(read(get("/"), &service).await.text().len(), 100);
+        assert_eq!(read(get("/"), &service).await.text().len(), 100);
+    });
+    assert_eq!(origin.calls(), 2);
+}
+
+#[test]
+fn a_client_that_leaves_does_not_take_the_content_from_the_others() {
+    let origin = streaming(false);
+    let service = origin.cached(CacheSettings::default());
+    block_on(async {
+        let mut first = service.call(get("/").request()).wait().await;
+        assert!(matches!(first.body_mut().frame().await, Some(Ok(_))));
+        let second = service.call(get("/").request()).wait().await;
+        drop(first);
+        assert_eq!(Reply::read(second).await.text().len(), 100);
+    });
+    assert_eq!(origin.calls(), 1);
+}
