@@ -33,8 +33,8 @@ pub(crate) struct Group {
 struct Inner {
     set: Arc<NodeSet>,
     states: HashMap<NodeKey, Arc<NodeState>>,
-    /// What names of nodes stand for, by the name of the node.
-    resolved: HashMap<Arc<str>, Vec<Target>>,
+    /// What names stand for, by the name of the node.
+    resolved: HashMap<Arc<str>, Resolved>,
     /// What was said of nodes at run time, by name.
     told: HashMap<Arc<str>, Admin>,
 }
@@ -57,6 +57,14 @@ pub(crate) struct Target {
     /// What multiplies the node's weight.
     pub(crate) weight: u32,
     pub(crate) backup: bool,
+}
+
+/// What a name stood for when it was looked up last.
+#[derive(Debug)]
+struct Resolved {
+    place: Place,
+    targets: Vec<Target>,
+    until: Instant,
 }
 
 /// What the nodes had ended when they were compared last.
@@ -122,27 +130,47 @@ impl Group {
     pub(crate) fn apply(&self, plan: GroupPlan, now: Instant) {
         let mut inner = self.inner();
         let plan = Arc::new(plan);
-        inner
-            .resolved
-            .retain(|name, _| plan.nodes.iter().any(|node| node.name == *name));
+        inner.resolved.retain(|name, resolved| {
+            let mut nodes = plan.nodes.iter();
+            nodes.any(|node| node.name == *name && node.place == resolved.place)
+        });
         self.rebuild(&mut inner, plan, now);
     }
 
-    /// Takes what the name of a node stands for now. Tells whether that is news.
-    pub(crate) fn resolve(&self, node: &Arc<str>, targets: Vec<Target>, now: Instant) -> bool {
+    /// Takes what the name of a node stands for, until it is to be looked up again. Tells whether that is
+    /// news.
+    pub(crate) fn resolve(
+        &self,
+        node: &Arc<str>,
+        place: &Place,
+        targets: Vec<Target>,
+        until: Instant,
+    ) -> bool {
         let mut inner = self.inner();
-        if inner.resolved.get(node) == Some(&targets) {
+        if let Some(known) = inner.resolved.get_mut(node)
+            && known.place == *place
+            && known.targets == targets
+        {
+            known.until = until;
             return false;
         }
-        inner.resolved.insert(Arc::clone(node), targets);
+        let resolved = Resolved {
+            place: place.clone(),
+            targets,
+            until,
+        };
+        inner.resolved.insert(Arc::clone(node), resolved);
         let plan = Arc::clone(&inner.set.plan);
-        self.rebuild(&mut inner, plan, now);
+        self.rebuild(&mut inner, plan, Instant::now());
         true
     }
 
-    /// Whether a node's name was resolved.
-    pub(crate) fn is_resolved(&self, node: &str) -> bool {
-        self.inner().resolved.contains_key(node)
+    /// Until when the addresses of a node are known; `None` if its name was not resolved yet.
+    pub(crate) fn resolved_until(&self, node: &str) -> Option<Instant> {
+        self.inner()
+            .resolved
+            .get(node)
+            .map(|resolved| resolved.until)
     }
 
     /// Sets whether a node is asked, in place of what its plan says. Tells whether there is such a
@@ -374,7 +402,7 @@ fn eject(set: &NodeSet, plan: &EjectionPlan, state: &NodeState, now: Instant) ->
 }
 
 /// Where a node of a plan is.
-fn targets(node: &NodePlan, resolved: &HashMap<Arc<str>, Vec<Target>>) -> Vec<Target> {
+fn targets(node: &NodePlan, resolved: &HashMap<Arc<str>, Resolved>) -> Vec<Target> {
     match &node.place {
         Place::Address(address) => vec![Target {
             address: address.clone(),
@@ -382,7 +410,8 @@ fn targets(node: &NodePlan, resolved: &HashMap<Arc<str>, Vec<Target>>) -> Vec<Ta
             backup: false,
         }],
         Place::Name { .. } | Place::Service(_) => {
-            resolved.get(&node.name).cloned().unwrap_or_default()
+            let resolved = resolved.get(&node.name);
+            resolved.map_or_else(Vec::new, |resolved| resolved.targets.clone())
         }
     }
 }

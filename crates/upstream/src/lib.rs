@@ -9,7 +9,9 @@
 #![forbid(unsafe_code)]
 
 mod balance;
+mod checks;
 mod counts;
+mod dns;
 mod group;
 mod health;
 mod node;

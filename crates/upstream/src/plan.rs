@@ -118,7 +118,7 @@ impl NodePlan {
 }
 
 /// Where a node is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// At an address.
     Address(Address),

@@ -1,0 +1,179 @@
+//! Names of nodes: asked for again when their time to live is over, and kept as they were when there is
+//! no answer.
+
+mod lookup;
+
+use std::collections::HashSet;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use tokio::task::{JoinSet, LocalSet};
+use tokio::time::sleep_until;
+
+use crate::Upstreams;
+use crate::group::Group;
+use crate::plan::{DnsPlan, Place};
+
+/// The pause after a first failed lookup; it doubles with each further one.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A name that is kept resolved.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Name {
+    /// The place of the group in memory, which is its own as long as the name is resolved.
+    group: usize,
+    node: Arc<str>,
+    place: Place,
+}
+
+impl Upstreams {
+    /// Looks up the names of nodes that have no addresses yet, once. A server waits for it before it
+    /// takes requests, as long as it cares to.
+    pub async fn resolve(&self) {
+        let lookups = self.names().into_iter().filter_map(|(name, group)| {
+            let is_new = group.resolved_until(&name.node).is_none();
+            is_new.then(|| async move {
+                resolve(&Arc::downgrade(&group), &name, 0).await;
+            })
+        });
+        let local = LocalSet::new();
+        let mut tasks = JoinSet::new();
+        for lookup in lookups {
+            tasks.spawn_local_on(lookup, &local);
+        }
+        local
+            .run_until(async { while tasks.join_next().await.is_some() {} })
+            .await;
+    }
+
+    /// Keeps the addresses of names up to date, for as long as it is polled. One thread does it for all
+    /// workers; it needs a tokio runtime with I/O and time.
+    pub async fn run_dns(&self) {
+        LocalSet::new().run_until(self.keep_resolving()).await;
+    }
+
+    async fn keep_resolving(&self) {
+        let mut changes = self.changes();
+        let mut known: HashSet<Name> = HashSet::new();
+        let mut tasks = JoinSet::new();
+        loop {
+            for (name, group) in self.names() {
+                if known.insert(name.clone()) {
+                    let group = Arc::downgrade(&group);
+                    let upstreams = self.clone();
+                    tasks.spawn_local(async move {
+                        keep_resolved(&upstreams, &group, &name).await;
+                        name
+                    });
+                }
+            }
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() {
+                    return;
+                },
+                Some(ended) = tasks.join_next() => {
+                    if let Ok(name) = ended {
+                        known.remove(&name);
+                    }
+                }
+            }
+        }
+    }
+
+    fn names(&self) -> Vec<(Name, Arc<Group>)> {
+        let mut names = Vec::new();
+        for group in self.groups() {
+            for node in &group.set().plan.nodes {
+                if !matches!(node.place, Place::Address(_)) {
+                    let name = Name {
+                        group: Arc::as_ptr(&group).addr(),
+                        node: Arc::clone(&node.name),
+                        place: node.place.clone(),
+                    };
+                    names.push((name, Arc::clone(&group)));
+                }
+            }
+        }
+        names
+    }
+}
+
+/// Asks for a name again and again, until its node is gone.
+async fn keep_resolved(upstreams: &Upstreams, group: &Weak<Group>, name: &Name) {
+    let mut failures = 0;
+    let known = group.upgrade();
+    let mut next = known
+        .and_then(|group| group.resolved_until(&name.node))
+        .unwrap_or_else(Instant::now);
+    loop {
+        sleep_until(next.into()).await;
+        let Some(resolved) = resolve(group, name, failures).await else {
+            return;
+        };
+        next = resolved.until;
+        failures = match resolved.failed {
+            true => failures.saturating_add(1),
+            false => 0,
+        };
+        if resolved.changed {
+            upstreams.changed();
+        }
+    }
+}
+
+/// What a lookup led to.
+struct Resolved {
+    /// When the name is to be asked for again.
+    until: Instant,
+    failed: bool,
+    /// Whether the nodes are others now.
+    changed: bool,
+}
+
+/// Asks for a name once; `None` if its node is gone.
+async fn resolve(group: &Weak<Group>, name: &Name, failures: u32) -> Option<Resolved> {
+    let plan = dns_plan(&*group.upgrade()?, name)?;
+    let found = lookup::lookup(&name.place, &plan).await;
+    let group = group.upgrade()?;
+    dns_plan(&group, name)?;
+    let now = Instant::now();
+    match found {
+        Ok(found) => {
+            let ttl = found
+                .ttl
+                .clamp(plan.min_ttl, plan.max_ttl.max(plan.min_ttl));
+            let until = now + ttl;
+            let changed = group.resolve(&name.node, &name.place, found.targets, until);
+            if changed {
+                tracing::info!(group = %group.name(), node = %name.node, ?ttl,
+                    "a node has new addresses");
+            }
+            Some(Resolved {
+                until,
+                failed: false,
+                changed,
+            })
+        }
+        Err(error) => {
+            let pause = FIRST_PAUSE.saturating_mul(1 << failures.min(16));
+            tracing::warn!(group = %group.name(), node = %name.node, %error,
+                "a node's name cannot be resolved; its addresses stay");
+            Some(Resolved {
+                until: now + pause.clamp(plan.min_ttl, plan.max_ttl.max(plan.min_ttl)),
+                failed: true,
+                changed: false,
+            })
+        }
+    }
+}
+
+/// How a name is looked up, while its node has it.
+fn dns_plan(group: &Group, name: &Name) -> Option<DnsPlan> {
+    let set = group.set();
+    let has = set
+        .plan
+        .nodes
+        .iter()
+        .any(|node| node.name == name.node && node.place == name.place);
+    has.then(|| set.plan.dns.clone())
+}
