@@ -3,6 +3,7 @@
 //! A connection that waits holds none, which is why an idle one is small.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 /// The size of a fresh buffer: four TLS records.
 pub(crate) const BUFFER: usize = 64 * 1024;
@@ -16,7 +17,11 @@ const PAGES_KEPT: usize = 8;
 /// How many free buffers a worker keeps.
 const KEPT: usize = 64;
 
-/// The free buffers of one worker.
+thread_local! {
+    static BUFFERS: Rc<Buffers> = Rc::default();
+}
+
+/// The free buffers of one worker, whose thread they stay on.
 #[derive(Default)]
 pub(crate) struct Buffers {
     free: RefCell<Vec<Vec<u8>>>,
@@ -24,6 +29,11 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
+    /// Those of this thread.
+    pub(crate) fn of_thread() -> Rc<Self> {
+        BUFFERS.with(Rc::clone)
+    }
+
     /// An empty buffer of [`BUFFER`] bytes or more.
     pub(crate) fn take(&self) -> Vec<u8> {
         self.free

@@ -240,6 +240,15 @@ impl Transport {
         }
     }
 
+    /// Whether the stream is known to have been cut off rather than ended. In clear text nobody can
+    /// tell.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        match self {
+            Self::Clear(_) => false,
+            Self::Tls(stream) => stream.is_cut_off(),
+        }
+    }
+
     /// Lets the end of the connection be a reset, which no client takes for the end of content.
     pub(crate) fn reset_when_dropped(&mut self) {
         let socket = match self {

@@ -18,7 +18,7 @@ use crate::tls::TlsSettings;
 /// What the connections of a worker share.
 pub(crate) struct Worker {
     pub(crate) clock: Clock,
-    pub(crate) buffers: Buffers,
+    pub(crate) buffers: Rc<Buffers>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) table: Rc<Table>,
     pub(crate) all: Arc<OpenConnections>,
@@ -36,7 +36,7 @@ impl Worker {
         let entered = counters.read().accepted;
         Self {
             clock: Clock::new(),
-            buffers: Buffers::default(),
+            buffers: Buffers::of_thread(),
             counters,
             table: Rc::default(),
             all,

@@ -9,6 +9,7 @@
 //! Everything stays on the thread of the worker that opened it.
 
 mod connect;
+mod deadline;
 mod failure;
 mod h1;
 mod h2;

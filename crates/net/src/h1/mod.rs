@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use apus_http::h1::{Event, HeadLimits, ProtocolError, RequestHead, ServerConnection};
 use apus_http::{ConnectionInfo, Duplex, Headers, InterimQueue, StatusCode, Tunnel};
 
+pub(crate) use self::tunnel::Raw;
 use self::write::Written;
 use crate::input::Input;
 use crate::limits::Limits;
@@ -131,7 +132,7 @@ impl<'a> Connection<'a> {
     /// The connection as a tunnel has it.
     pub(crate) fn into_duplex(self) -> Box<dyn Duplex> {
         self.place.untimed();
-        Box::new(tunnel::Raw::new(self.transport, self.input))
+        Box::new(Raw::new(self.transport, self.input))
     }
 
     /// What HTTP/2 takes over.

@@ -9,14 +9,14 @@ use crate::input::Input;
 use crate::transport::Transport;
 
 /// A connection after HTTP.
-pub(super) struct Raw {
+pub(crate) struct Raw {
     transport: Transport,
     early: Input,
     read: Vec<u8>,
 }
 
 impl Raw {
-    pub(super) fn new(transport: Transport, early: Input) -> Self {
+    pub(crate) fn new(transport: Transport, early: Input) -> Self {
         Self {
             transport,
             early,

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod answers;
 #[cfg(test)]
+mod client;
+#[cfg(test)]
 mod content;
 #[cfg(test)]
 mod descriptors;

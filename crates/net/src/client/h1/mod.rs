@@ -1,12 +1,34 @@
-//! HTTP/1.1 to an origin: one request at a time.
+//! HTTP/1.1 to an origin: one request at a time, over a connection that goes home in between.
+
+mod content;
+mod exchange;
+mod upload;
 
 use std::fmt;
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::{Context, Waker};
 use std::time::Instant;
 
-use super::{Cause, ClientRequest, ClientResponse, Failure, Phase};
+use apus_http::Interim;
+use apus_http::h1::{ClientConnection, HeadLimits};
+use tokio::io::ReadBuf;
+
+use self::upload::Upload;
+use super::deadline::Deadline;
+use super::{ClientRequest, ClientResponse, Failure, Timeouts};
+use crate::buffers::Buffers;
 use crate::clock::coarse_now;
+use crate::input::Input;
 use crate::transport::Transport;
+
+/// What the head of a response may have. Origins are asked because they are trusted to answer, but
+/// not to fill the memory of this process.
+const LIMITS: HeadLimits = HeadLimits {
+    target_bytes: 0,
+    head_bytes: 64 * 1024,
+    fields: 256,
+};
 
 /// Where a connection goes when it can carry another request.
 pub trait Home {
@@ -15,10 +37,27 @@ pub trait Home {
 }
 
 /// A connection that speaks HTTP/1.1.
+///
+/// [`send`](Self::send) takes it, and once the response was read whole it is given to its
+/// [`Home`]: before `send` is done if the content came with the head, else when the response's body
+/// gives its end. If the response breaks off, or its body is dropped before, the connection is
+/// closed.
 pub struct Http1(Box<Inner>);
 
 struct Inner {
     transport: Transport,
+    codec: ClientConnection,
+    buffers: Rc<Buffers>,
+    input: Input,
+    upload: Upload,
+    interim: Option<Interim>,
+    /// Those of the current request.
+    timeouts: Option<Rc<Timeouts>>,
+    deadline: Deadline,
+    /// When the origin has to have taken something of what is sent.
+    write_until: Option<Instant>,
+    /// When the origin has to have sent something.
+    read_until: Option<Instant>,
     home: Option<Rc<dyn Home>>,
     requests: u64,
     opened_at: Instant,
@@ -31,6 +70,15 @@ impl Http1 {
         let now = coarse_now();
         Self(Box::new(Inner {
             transport,
+            codec: ClientConnection::new(LIMITS),
+            buffers: Buffers::of_thread(),
+            input: Input::default(),
+            upload: Upload::default(),
+            interim: None,
+            timeouts: None,
+            deadline: Deadline::default(),
+            write_until: None,
+            read_until: None,
             home: None,
             requests: 0,
             opened_at: now,
@@ -39,7 +87,7 @@ impl Http1 {
     }
 
     /// Sets where the connection goes once the next response was read whole, if it can be used
-    /// again. Without a home it is closed then.
+    /// again. Without a home it is closed then, and the origin is told so with the request.
     pub fn set_home(&mut self, home: Rc<dyn Home>) {
         self.0.home = Some(home);
     }
@@ -47,7 +95,23 @@ impl Http1 {
     /// Asks the socket without waiting whether the connection can carry a request: not if the origin
     /// closed it, or said something unasked.
     pub fn is_usable(&mut self) -> bool {
-        true
+        let inner = &mut *self.0;
+        // Nobody waits; who sends the next request does.
+        let cx = &mut Context::from_waker(Waker::noop());
+        match &mut inner.transport {
+            Transport::Clear(socket) => {
+                let mut byte = [0];
+                let mut byte = ReadBuf::new(&mut byte);
+                socket.poll_read_buf(cx, &mut byte).is_pending()
+            }
+            // What came may concern TLS alone, such as a ticket.
+            transport @ Transport::Tls(_) => {
+                let mut buffer = inner.buffers.take();
+                let polled = transport.poll_read(cx, &mut buffer);
+                inner.buffers.put(buffer);
+                polled.is_pending()
+            }
+        }
     }
 
     /// Requests that were sent over it.
@@ -67,14 +131,43 @@ impl Http1 {
 
     /// Sends a request.
     ///
+    /// The content is sent as fast as the origin takes it, while the response is awaited and read. A
+    /// final status of 400 or more ends that, and so does the end of the response: a connection over
+    /// which a request was not sent whole is closed. Content that is held back, since the client
+    /// expects `100 Continue`, is sent when the origin asks for it, or says nothing for a second.
+    ///
     /// # Errors
     /// There is no response; see [`Failure`]. The connection is closed.
     pub async fn send(self, request: ClientRequest) -> Result<ClientResponse, Failure> {
-        drop((self.0.transport, self.0.home));
-        Err(Failure {
-            body: Some(request.body),
-            ..Failure::unsent(Phase::Send, Cause::Closed)
-        })
+        let mut inner = self.0;
+        inner.begin(request)?;
+        match poll_fn(|cx| inner.poll_head(cx)).await {
+            Ok(head) => Ok(content::respond(inner, head)),
+            Err((phase, cause)) => Err(Failure {
+                phase,
+                cause,
+                request_sent: inner.upload.sent() > 0,
+                body: inner.upload.give_back(),
+            }),
+        }
+    }
+}
+
+impl Inner {
+    /// Gives the connection to its home, if it can carry another request.
+    fn go_home(mut self: Box<Self>) {
+        if !self.codec.keeps_alive() || !self.upload.is_whole() || !self.input.is_empty() {
+            return;
+        }
+        let Some(home) = self.home.take() else {
+            return;
+        };
+        self.input.rest(&self.buffers);
+        self.upload = Upload::default();
+        self.interim = None;
+        self.timeouts = None;
+        self.idle_since = coarse_now();
+        home.take_back(Http1(self));
     }
 }
 

@@ -1,0 +1,176 @@
+//! The content of a response on its way to whoever asked.
+
+use std::collections::VecDeque;
+use std::task::{Context, Poll, ready};
+
+use apus_http::h1::{ResponseContent, ResponseHead};
+use apus_http::{Body, BodyError, BodyStream, Frame};
+
+use super::Inner;
+use super::exchange::{Received, earliest};
+use crate::client::deadline::after;
+use crate::client::{Cause, ClientResponse};
+use crate::h1::Raw;
+
+/// What was read of a response's content, and the connection that the rest comes over.
+struct Incoming {
+    /// None once all was read.
+    connection: Option<Box<Inner>>,
+    /// What was read and not taken yet: at most two frames.
+    ahead: VecDeque<Frame>,
+    /// Bytes that were not taken yet, where the head told how many there are.
+    remaining: Option<u64>,
+}
+
+/// The response with this head.
+pub(super) fn respond(inner: Box<Inner>, head: ResponseHead) -> ClientResponse {
+    let ResponseHead {
+        status,
+        version,
+        headers,
+        content,
+    } = head;
+    let mut response = ClientResponse {
+        status,
+        version,
+        headers,
+        body: Body::Empty,
+        tunnel: None,
+    };
+    if inner.codec.is_tunnel() {
+        let Inner {
+            transport, input, ..
+        } = *inner;
+        response.tunnel = Some(Box::new(Raw::new(transport, input)));
+        return response;
+    }
+    response.body = match content {
+        ResponseContent::None => {
+            inner.go_home();
+            Body::Empty
+        }
+        ResponseContent::Length(length) => body(inner, Some(length)),
+        ResponseContent::Chunked | ResponseContent::UntilClose => body(inner, None),
+    };
+    response
+}
+
+/// The content that follows: at once if all of it came with the head.
+fn body(connection: Box<Inner>, remaining: Option<u64>) -> Body {
+    let mut incoming = Incoming {
+        connection: Some(connection),
+        ahead: VecDeque::new(),
+        remaining,
+    };
+    incoming.look_ahead();
+    if !incoming.ahead.is_empty() {
+        incoming.look_ahead();
+    }
+    if incoming.connection.is_some() || incoming.ahead.len() > 1 {
+        return Body::stream(incoming);
+    }
+    match incoming.ahead.pop_front() {
+        None => Body::Empty,
+        Some(Frame::Data(bytes)) => bytes.into(),
+        Some(frame) => {
+            incoming.ahead.push_front(frame);
+            Body::stream(incoming)
+        }
+    }
+}
+
+impl Incoming {
+    /// Takes a frame out of what was read, or the end, with which the connection goes home.
+    fn look_ahead(&mut self) {
+        if let Some(connection) = &mut self.connection
+            // An error comes again when there is nothing left before it.
+            && let Ok(Some(received)) = connection.take_received()
+        {
+            self.take(received);
+        }
+    }
+
+    fn take(&mut self, received: Received) {
+        match received {
+            Received::Data(bytes) => self.ahead.push_back(Frame::Data(bytes)),
+            Received::End(trailers) => {
+                self.ahead.extend(trailers.map(Frame::Trailers));
+                if let Some(connection) = self.connection.take() {
+                    connection.go_home();
+                }
+            }
+            // Nothing follows content but its end.
+            Received::Head(_) => self.connection = None,
+        }
+    }
+}
+
+impl BodyStream for Incoming {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        loop {
+            if let Some(frame) = self.ahead.pop_front() {
+                if let (Frame::Data(bytes), Some(remaining)) = (&frame, &mut self.remaining) {
+                    *remaining = remaining.saturating_sub(bytes.len() as u64);
+                }
+                if self.ahead.is_empty() {
+                    self.look_ahead();
+                }
+                return Poll::Ready(Some(Ok(frame)));
+            }
+            let Some(connection) = &mut self.connection else {
+                return Poll::Ready(None);
+            };
+            match ready!(connection.poll_content(cx)) {
+                Ok(received) => self.take(received),
+                Err(cause) => {
+                    self.connection = None;
+                    return Poll::Ready(Some(Err(match cause {
+                        Cause::TimedOut => BodyError::TimedOut,
+                        Cause::Protocol(_) => BodyError::Malformed,
+                        _ => BodyError::Disconnected,
+                    })));
+                }
+            }
+        }
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        self.remaining
+    }
+}
+
+impl Inner {
+    /// Waits for content, and goes on sending the request's meanwhile.
+    fn poll_content(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, Cause>> {
+        loop {
+            if !self.upload.is_over()
+                && let Poll::Ready(Err(_)) = self.poll_upload(cx)
+            {
+                // The response may be whole for all that.
+                self.stop_upload();
+            }
+            if let Poll::Ready(received) = self.poll_received(cx) {
+                self.read_until = None;
+                return Poll::Ready(received);
+            }
+            let limit = self.timeouts.as_deref().map(|timeouts| timeouts.read);
+            if self.read_until.is_none() {
+                self.read_until = limit.map(after);
+            }
+            let Some(until) = earliest(self.write_until, self.read_until) else {
+                return Poll::Pending;
+            };
+            ready!(self.deadline.poll(cx, until));
+            if self.write_until.take() != Some(until) {
+                return Poll::Ready(Err(Cause::TimedOut));
+            }
+            // The origin goes on answering and reads no more.
+            self.stop_upload();
+        }
+    }
+
+    fn stop_upload(&mut self) {
+        self.upload.stop(&self.buffers);
+        self.write_until = None;
+    }
+}

@@ -1,0 +1,452 @@
+//! The content of a request on its way to the origin: taken from its source as fast as the origin
+//! reads, and written from where it is.
+
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use apus_http::h1::{BodyFraming, ClientConnection};
+use apus_http::{Body, BodyError, FileRange, Frame, Headers};
+use bytes::{Buf, Bytes};
+use rustix::io::Errno;
+
+use crate::buffers::{Buffers, PAGE};
+use crate::file::{is_cached, read_cached, read_cold};
+use crate::transport::Transport;
+
+/// Content up to this size is copied behind its head; more is written from where it is.
+const COPY_MOST: usize = 4 * 1024;
+
+/// Encoded bytes that are gathered before a write, while more can be had at once.
+const GATHER: usize = 32 * 1024;
+
+/// How much of a file is sent before others get their turn.
+const FILE_TURN: u64 = 1024 * 1024;
+
+/// A request that is being sent.
+#[derive(Default)]
+pub(super) struct Upload {
+    /// What was encoded; the first `written` bytes of it have left.
+    out: Vec<u8>,
+    written: usize,
+    /// What goes out behind `out`.
+    piece: Piece,
+    body: Body,
+    /// Whether any of the body was taken out of it. What is in memory or in a file stays in it.
+    taken: bool,
+    /// Bytes of content still to come, where the head told how many there are.
+    left: Option<u64>,
+    state: State,
+    /// A part of a file that is being read from its disk.
+    cold: Option<Pin<Box<dyn Future<Output = io::Result<()>>>>>,
+    /// Bytes that have left.
+    sent: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// Waits for the origin to ask for the content.
+    Held,
+    Flowing,
+    /// All was encoded.
+    #[default]
+    Ended,
+    /// The rest will not be sent.
+    Stopped,
+}
+
+/// Content at hand.
+#[derive(Default)]
+enum Piece {
+    #[default]
+    None,
+    Bytes(Bytes),
+    File(FileRange),
+    /// A part of a file in memory, and the rest of the file.
+    Page(Page, FileRange),
+}
+
+struct Page {
+    bytes: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+/// Why a request is not sent to its end.
+#[derive(Debug)]
+pub(super) enum Broken {
+    /// The origin is gone.
+    Origin(io::Error),
+    /// The content's source failed.
+    Source(BodyError),
+}
+
+impl Upload {
+    /// A request whose head was encoded into `out`.
+    pub(super) fn new(out: Vec<u8>, body: Body, framing: BodyFraming, is_held: bool) -> Self {
+        Self {
+            out,
+            body,
+            left: match framing {
+                BodyFraming::Length(length) => Some(length),
+                BodyFraming::None => Some(0),
+                BodyFraming::Chunked | BodyFraming::UntilClose => None,
+            },
+            state: match is_held && framing != BodyFraming::None {
+                true => State::Held,
+                false => State::Flowing,
+            },
+            ..Self::default()
+        }
+    }
+
+    /// Whether all was sent that is going to be.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.state, State::Ended | State::Stopped) && self.is_flushed()
+    }
+
+    /// Whether the request was sent to its end.
+    pub(super) fn is_whole(&self) -> bool {
+        self.state == State::Ended && self.is_flushed()
+    }
+
+    /// Bytes that the origin may have seen.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Whether the content waits for the origin to ask for it.
+    pub(super) fn is_held(&self) -> bool {
+        self.state == State::Held
+    }
+
+    /// Whether bytes wait for the origin to take them.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.cold.is_none() && !self.is_flushed()
+    }
+
+    /// Lets the content flow.
+    pub(super) fn release(&mut self) {
+        if self.state == State::Held {
+            self.state = State::Flowing;
+        }
+    }
+
+    /// Sends no more, and lets the source of the content know.
+    pub(super) fn stop(&mut self, buffers: &Buffers) {
+        if !self.is_over() {
+            self.state = State::Stopped;
+        }
+        self.piece = Piece::None;
+        self.cold = None;
+        self.written = 0;
+        buffers.put(std::mem::take(&mut self.out));
+        self.body = Body::Empty;
+    }
+
+    /// The content, if it can be sent again.
+    pub(super) fn give_back(&mut self) -> Option<Body> {
+        let body = std::mem::take(&mut self.body);
+        (!self.taken).then_some(body)
+    }
+
+    /// Sends what can be sent now; ready when all was. `Pending` also if the content's source, or the
+    /// origin's word, is waited for.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        transport: &mut Transport,
+        codec: &mut ClientConnection,
+        buffers: &Buffers,
+    ) -> Poll<Result<(), Broken>> {
+        let mut turn = FILE_TURN;
+        let mut is_source_pending = false;
+        loop {
+            let can_gather = matches!(self.piece, Piece::None) && self.out.len() < GATHER;
+            if self.state == State::Flowing && can_gather && !is_source_pending {
+                match self.poll_source(cx, codec) {
+                    Poll::Ready(Ok(())) => continue,
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(Broken::Source(error))),
+                    Poll::Pending => is_source_pending = true,
+                }
+            }
+            if self.is_written() {
+                if self.out.capacity() > 0 {
+                    ready!(transport.poll_flush(cx)).map_err(Broken::Origin)?;
+                    self.written = 0;
+                    buffers.put(std::mem::take(&mut self.out));
+                }
+                return match self.state {
+                    State::Ended | State::Stopped => Poll::Ready(Ok(())),
+                    State::Held => Poll::Pending,
+                    State::Flowing if is_source_pending => Poll::Pending,
+                    State::Flowing => continue,
+                };
+            }
+            if turn == 0 {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let written = ready!(self.poll_write(cx, transport, buffers, turn))?;
+            turn = turn.saturating_sub(written as u64);
+            if matches!(self.piece, Piece::None) {
+                codec.send_chunk_end(&mut self.out);
+            }
+        }
+    }
+
+    /// Whether nothing is at hand, and TLS keeps nothing back.
+    fn is_flushed(&self) -> bool {
+        self.out.capacity() == 0 && matches!(self.piece, Piece::None)
+    }
+
+    fn is_written(&self) -> bool {
+        self.written >= self.out.len() && matches!(self.piece, Piece::None)
+    }
+
+    /// Takes the next frame of the content and encodes it.
+    fn poll_source(
+        &mut self,
+        cx: &mut Context<'_>,
+        codec: &mut ClientConnection,
+    ) -> Poll<Result<(), BodyError>> {
+        let frame = match &mut self.body {
+            Body::Stream(stream) => {
+                let frame = ready!(stream.poll_frame(cx)).transpose()?;
+                self.taken |= frame.is_some();
+                frame
+            }
+            // Whatever is whole stays, to be sent again.
+            _ if self.left == Some(0) => None,
+            Body::Bytes(bytes) => Some(Frame::Data(bytes.clone())),
+            Body::File(range) => Some(Frame::File(range.clone())),
+            Body::Empty => None,
+        };
+        Poll::Ready(match frame {
+            Some(Frame::Data(bytes)) => {
+                self.count(bytes.len() as u64)?;
+                codec.send_chunk_start(bytes.len(), &mut self.out);
+                if bytes.len() <= COPY_MOST {
+                    self.out.extend_from_slice(&bytes);
+                    codec.send_chunk_end(&mut self.out);
+                } else {
+                    self.piece = Piece::Bytes(bytes);
+                }
+                Ok(())
+            }
+            Some(Frame::File(range)) => {
+                self.count(range.len)?;
+                if range.len > 0 {
+                    let len = usize::try_from(range.len).unwrap_or(usize::MAX);
+                    codec.send_chunk_start(len, &mut self.out);
+                    self.piece = Piece::File(range);
+                }
+                Ok(())
+            }
+            Some(Frame::Trailers(trailers)) => self.end(Some(&trailers), codec),
+            None => self.end(None, codec),
+        })
+    }
+
+    /// Holds the content to the length that was told.
+    fn count(&mut self, bytes: u64) -> Result<(), BodyError> {
+        if let Some(left) = &mut self.left {
+            *left = left.checked_sub(bytes).ok_or(BodyError::TooLarge)?;
+        }
+        Ok(())
+    }
+
+    fn end(
+        &mut self,
+        trailers: Option<&Headers>,
+        codec: &mut ClientConnection,
+    ) -> Result<(), BodyError> {
+        if self.left.is_some_and(|left| left > 0) {
+            return Err(BodyError::Disconnected);
+        }
+        codec.send_end(trailers, &mut self.out);
+        self.state = State::Ended;
+        Ok(())
+    }
+
+    /// Writes some of what is at hand; the piece is gone when all of it has left.
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        transport: &mut Transport,
+        buffers: &Buffers,
+        most: u64,
+    ) -> Poll<Result<usize, Broken>> {
+        let unwritten = self.out.get(self.written..).unwrap_or_default();
+        let origin = Broken::Origin;
+        let written = match &mut self.piece {
+            Piece::None => ready!(transport.poll_write(cx, &[IoSlice::new(unwritten)])),
+            Piece::Bytes(bytes) if unwritten.is_empty() => {
+                ready!(transport.poll_write(cx, &[IoSlice::new(bytes)]))
+            }
+            Piece::Bytes(bytes) => {
+                ready!(transport.poll_write(cx, &[IoSlice::new(unwritten), IoSlice::new(bytes)]))
+            }
+            Piece::File(_) if transport.sends_files() && !unwritten.is_empty() => {
+                ready!(transport.poll_write_more(cx, unwritten))
+            }
+            Piece::File(_) if transport.sends_files() => {
+                return self.poll_send_file(cx, transport, most);
+            }
+            Piece::File(_) => {
+                ready!(self.poll_read_page(cx, buffers))?;
+                return Poll::Ready(Ok(0));
+            }
+            Piece::Page(page, _) => ready!(transport.poll_write(
+                cx,
+                &[IoSlice::new(unwritten), IoSlice::new(page.unwritten())]
+            )),
+        };
+        let written = written.map_err(origin)?;
+        if written == 0 {
+            return Poll::Ready(Err(origin(io::ErrorKind::WriteZero.into())));
+        }
+        self.advance(written, buffers);
+        Poll::Ready(Ok(written))
+    }
+
+    /// Takes so many bytes off what is at hand.
+    fn advance(&mut self, written: usize, buffers: &Buffers) {
+        self.sent = self.sent.saturating_add(written as u64);
+        let of_out = written.min(self.out.len().saturating_sub(self.written));
+        self.written += of_out;
+        if self.written >= self.out.len() {
+            self.out.clear();
+            self.written = 0;
+        }
+        let of_piece = written - of_out;
+        self.piece = match std::mem::take(&mut self.piece) {
+            Piece::Bytes(mut bytes) if of_piece < bytes.len() => {
+                bytes.advance(of_piece);
+                Piece::Bytes(bytes)
+            }
+            Piece::Page(mut page, rest) => {
+                page.start += of_piece;
+                if page.start < page.end {
+                    Piece::Page(page, rest)
+                } else {
+                    buffers.put_page(page.bytes);
+                    Piece::of_file(rest)
+                }
+            }
+            Piece::File(range) => Piece::of_file(range),
+            Piece::Bytes(_) | Piece::None => Piece::None,
+        };
+    }
+
+    /// Lets the kernel send some of the file.
+    fn poll_send_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        transport: &mut Transport,
+        most: u64,
+    ) -> Poll<Result<usize, Broken>> {
+        let Piece::File(range) = &mut self.piece else {
+            return Poll::Ready(Ok(0));
+        };
+        if let Some(cold) = &mut self.cold {
+            let read = ready!(cold.as_mut().poll(cx));
+            self.cold = None;
+            read.map_err(source)?;
+        } else {
+            let len = range.len.min(most);
+            // A call that finds the file cold would hold up every connection of this worker.
+            if !is_cached(range, (range.offset + len).saturating_sub(1)) {
+                self.cold = Some(read_into_cache(range.clone(), len));
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+        }
+        let len = range.len.min(most);
+        let sent = ready!(transport.poll_send_file(cx, &range.file, range.offset, len));
+        let sent = sent.map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::IO | Errno::INVAL | Errno::OVERFLOW) => source(error),
+            _ => Broken::Origin(error),
+        })?;
+        if sent == 0 {
+            return Poll::Ready(Err(Broken::Source(BodyError::Disconnected)));
+        }
+        let rest = behind(range, sent as u64);
+        self.sent = self.sent.saturating_add(sent as u64);
+        self.piece = Piece::of_file(rest);
+        Poll::Ready(Ok(sent))
+    }
+
+    /// Reads some of the file into memory, as TLS needs it.
+    fn poll_read_page(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffers: &Buffers,
+    ) -> Poll<Result<(), Broken>> {
+        let Piece::File(range) = &mut self.piece else {
+            return Poll::Ready(Ok(()));
+        };
+        if let Some(cold) = &mut self.cold {
+            let read = ready!(cold.as_mut().poll(cx));
+            self.cold = None;
+            read.map_err(source)?;
+        }
+        let mut bytes = buffers.take_page();
+        let len = usize::try_from(range.len)
+            .unwrap_or(usize::MAX)
+            .min(bytes.len());
+        let part = bytes.get_mut(..len).unwrap_or_default();
+        let Some(read) = read_cached(range, part, range.offset) else {
+            buffers.put_page(bytes);
+            self.cold = Some(read_into_cache(range.clone(), PAGE as u64));
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        };
+        match read.map_err(source)? {
+            0 => Poll::Ready(Err(Broken::Source(BodyError::Disconnected))),
+            end => {
+                let page = Page {
+                    bytes,
+                    start: 0,
+                    end,
+                };
+                let rest = behind(range, end as u64);
+                self.piece = Piece::Page(page, rest);
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+}
+
+impl Piece {
+    fn of_file(range: FileRange) -> Self {
+        match range.len {
+            0 => Self::None,
+            _ => Self::File(range),
+        }
+    }
+}
+
+impl Page {
+    fn unwritten(&self) -> &[u8] {
+        self.bytes.get(self.start..self.end).unwrap_or_default()
+    }
+}
+
+fn source(error: io::Error) -> Broken {
+    Broken::Source(error.into())
+}
+
+fn behind(range: &FileRange, bytes: u64) -> FileRange {
+    FileRange {
+        file: Arc::clone(&range.file),
+        offset: range.offset + bytes,
+        len: range.len.saturating_sub(bytes),
+    }
+}
+
+fn read_into_cache(range: FileRange, len: u64) -> Pin<Box<dyn Future<Output = io::Result<()>>>> {
+    Box::pin(async move { read_cold(&range, range.offset, len.min(range.len)).await })
+}

@@ -1,0 +1,308 @@
+//! Content both ways: as it is, in pieces, from files, and broken off.
+
+use std::io::Write;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use apus_http::{Body, BodyError, FileRange, Frame, Headers, Method};
+use apus_net::client::{Cause, Phase};
+use bytes::Bytes;
+
+use super::harness::{Handed, House, RawOrigin, collect, get, get_once, head, post, request, run};
+
+/// Bytes that are told apart.
+fn many(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at % 251) as u8).collect()
+}
+
+#[test]
+fn large_content_comes_whole_however_it_is_framed() {
+    let content = many(1_000_000);
+    let sent = content.clone();
+    let origin = RawOrigin::start(move |number, mut connection| {
+        connection.read_request().unwrap();
+        if number == 0 {
+            connection.say(format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n",
+                sent.len()
+            ));
+            connection.say(&sent);
+        } else if number == 1 {
+            connection.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+            for piece in sent.chunks(33_333) {
+                connection.say(format!("{:x};ext\r\n", piece.len()));
+                connection.say(piece);
+                connection.say("\r\n");
+            }
+            connection.say("0\r\nX-Sum: 7\r\n\r\n");
+        } else {
+            connection.say("HTTP/1.1 200 OK\r\n\r\n");
+            connection.say(&sent);
+        }
+        connection.end();
+        connection.is_closed();
+    });
+    run(async {
+        for (length, trailer) in [(Some(1_000_000), None), (None, Some("7")), (None, None)] {
+            let house = Rc::new(House::default());
+            let response = house.send(&origin.origin(), get("/")).await.unwrap();
+            assert_eq!(response.body.len(), length);
+            let (read, trailers) = collect(response.body).await.unwrap();
+            assert!(read == content);
+            let sum = trailers
+                .as_ref()
+                .and_then(|trailers| trailers.get_str("x-sum"));
+            assert_eq!(sum, trailer);
+        }
+    });
+    origin.check();
+}
+
+/// A truncated response must never be taken for a whole one.
+#[test]
+fn a_response_that_is_cut_off_never_ends_in_order() {
+    let answer = |last: bool| {
+        let whole: &[u8] = match last {
+            true => {
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nA: b\r\n\r\n"
+            }
+            false => b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nokok",
+        };
+        whole.to_vec()
+    };
+    for (whole, ends) in [
+        (answer(true), true),
+        (answer(false), true),
+        (answer(false), false),
+    ] {
+        let parts = whole.clone();
+        let origin = RawOrigin::start(move |cut, mut connection| {
+            connection.read_request().unwrap();
+            connection.say(&parts[..cut]);
+            match ends {
+                true => connection.end(),
+                false => return connection.reset(),
+            }
+            connection.is_closed();
+        });
+        run(async {
+            for cut in 0..whole.len() {
+                match get_once(&origin.origin()).await {
+                    Ok(response) => {
+                        let error = collect(response.body).await.unwrap_err();
+                        assert!(matches!(error, BodyError::Disconnected), "{cut}: {error}");
+                    }
+                    Err(failure) => {
+                        assert!(matches!(failure.phase, Phase::Head | Phase::Send), "{cut}");
+                        assert!(
+                            matches!(failure.cause, Cause::Closed | Cause::Io(_)),
+                            "{cut}: {failure}"
+                        );
+                    }
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn content_of_a_request_is_sent_from_where_it_is() {
+    let content = many(300_000);
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(b"before").unwrap();
+    file.write_all(&content).unwrap();
+    file.write_all(b"after").unwrap();
+    let range = FileRange {
+        file: Arc::new(file),
+        offset: 6,
+        len: content.len() as u64,
+    };
+    let expected = content.clone();
+    let origin = RawOrigin::start(move |_, mut connection| {
+        while let Some(head) = connection.read_head() {
+            assert!(head.contains("content-length: 300000\r\n"), "{head}");
+            assert!(connection.read_exact(300_000) == expected);
+            connection.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    run(async {
+        let house = Rc::new(House::default());
+        for body in [Body::File(range), Body::from(content)] {
+            let put = request(head(Method::PUT, "/"), body);
+            let response = house.send(&origin.origin(), put).await.unwrap();
+            assert_eq!(response.status, 200);
+        }
+        assert_eq!(house.opened.get(), 1);
+        assert_eq!(house.len(), 1);
+    });
+    origin.check();
+}
+
+#[test]
+fn content_of_unknown_length_is_sent_in_chunks_with_its_trailers() {
+    let origin = RawOrigin::start(|_, mut connection| {
+        let head = connection.read_head().unwrap();
+        assert!(head.contains("transfer-encoding: chunked\r\n"), "{head}");
+        assert!(!head.contains("content-length"), "{head}");
+        let content = connection.read_until(b"0\r\nx-sum: 1\r\n\r\n").unwrap();
+        assert!(
+            content.starts_with("3\r\none\r\n3\r\ntwo\r\n2710\r\n"),
+            "{content}"
+        );
+        connection.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    });
+    run(async {
+        let house = Rc::new(House::default());
+        let (frames, body) = Handed::content();
+        let mut trailers = Headers::new();
+        trailers.try_append("x-sum", "1").unwrap();
+        for frame in [
+            Frame::Data(Bytes::from_static(b"one")),
+            Frame::Data(Bytes::new()),
+            Frame::Data(Bytes::from_static(b"two")),
+            Frame::Data(Bytes::from(vec![b'x'; 10_000])),
+            Frame::Trailers(trailers),
+        ] {
+            frames.send(Ok(frame)).unwrap();
+        }
+        drop(frames);
+        house.send(&origin.origin(), post(body)).await.unwrap();
+        assert_eq!(house.len(), 1);
+    });
+    origin.check();
+}
+
+#[test]
+fn a_request_whose_content_breaks_off_is_cut_off() {
+    let (told, closed) = std::sync::mpsc::channel();
+    let origin = RawOrigin::start(move |_, mut connection| {
+        connection.read_head().unwrap();
+        connection.read_exact(b"3\r\none\r\n".len());
+        told.send(connection.is_closed()).unwrap();
+    });
+    run(async {
+        let house = Rc::new(House::default());
+        let (frames, body) = Handed::content();
+        frames
+            .send(Ok(Frame::Data(Bytes::from_static(b"one"))))
+            .unwrap();
+        frames.send(Err(BodyError::Disconnected)).unwrap();
+        let failure = house.send(&origin.origin(), post(body)).await.unwrap_err();
+        assert!(matches!(
+            failure.cause,
+            Cause::Source(BodyError::Disconnected)
+        ));
+        assert!(failure.request_sent || failure.body.is_none());
+        assert_eq!(house.len(), 0);
+    });
+    drop(closed);
+}
+
+#[test]
+fn both_directions_stream_at_once() {
+    let origin = RawOrigin::start(|_, mut connection| {
+        connection.read_head().unwrap();
+        connection.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+        for _ in 0..3 {
+            let piece = connection.read_exact(b"4\r\nping\r\n".len());
+            connection.say(piece);
+        }
+        connection.read_until(b"0\r\n\r\n").unwrap();
+        connection.say("0\r\n\r\n");
+    });
+    run(async {
+        let house = Rc::new(House::default());
+        let (frames, body) = Handed::content();
+        let mut response = house.send(&origin.origin(), post(body)).await.unwrap();
+        for _ in 0..3 {
+            frames
+                .send(Ok(Frame::Data(Bytes::from_static(b"ping"))))
+                .unwrap();
+            match response.body.frame().await {
+                Some(Ok(Frame::Data(bytes))) => assert_eq!(bytes, "ping"),
+                other => panic!("{other:?}"),
+            }
+        }
+        drop(frames);
+        assert!(response.body.frame().await.is_none());
+        assert_eq!(house.len(), 1);
+    });
+    origin.check();
+}
+
+#[test]
+fn an_early_refusal_ends_the_sending_and_the_connection() {
+    let (told, closed) = std::sync::mpsc::channel();
+    let origin = RawOrigin::start(move |_, mut connection| {
+        connection.read_head().unwrap();
+        connection.say("HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\nno");
+        told.send(connection.is_closed()).unwrap();
+    });
+    run(async {
+        let house = Rc::new(House::default());
+        let (frames, body) = Handed::content();
+        let response = house.send(&origin.origin(), post(body)).await.unwrap();
+        assert_eq!(response.status, 413);
+        assert_eq!(collect(response.body).await.unwrap().0, b"no");
+        assert!(frames.is_closed());
+        assert_eq!(house.len(), 0);
+    });
+    assert!(closed.recv().unwrap());
+}
+
+#[test]
+fn a_refusal_is_heard_although_the_origin_closes_while_it_is_sent_to() {
+    let origin = RawOrigin::start(|_, mut connection| {
+        connection.read_head().unwrap();
+        connection.say("HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\nno");
+        // The socket closes with bytes unread: the client's next write meets a reset.
+    });
+    run(async {
+        for _ in 0..20 {
+            let house = Rc::new(House::default());
+            let (frames, body) = Handed::content();
+            let sends = async {
+                // Until the response came or the connection broke, nothing is certain but the end.
+                while !frames.is_closed() {
+                    let _ = frames.send(Ok(Frame::Data(Bytes::from(vec![0; 5_000]))));
+                    tokio::task::yield_now().await;
+                }
+            };
+            let origin = origin.origin();
+            let (answer, ()) = tokio::join!(house.send(&origin, post(body)), sends);
+            match answer {
+                Ok(response) => assert_eq!(response.status, 413),
+                Err(failure) => assert!(failure.request_sent, "{failure:?}"),
+            }
+            assert_eq!(house.len(), 0);
+        }
+    });
+}
+
+#[test]
+fn a_length_that_the_content_does_not_keep_is_never_sent_as_whole() {
+    struct Short(Option<Bytes>);
+    impl apus_http::BodyStream for Short {
+        fn poll_frame(
+            &mut self,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Option<Result<Frame, BodyError>>> {
+            std::task::Poll::Ready(self.0.take().map(|bytes| Ok(Frame::Data(bytes))))
+        }
+
+        fn remaining(&self) -> Option<u64> {
+            Some(10)
+        }
+    }
+    let origin = RawOrigin::start(|_, mut connection| {
+        let _ = connection.read_request();
+    });
+    run(async {
+        for len in [9, 11] {
+            let body = Body::stream(Short(Some(Bytes::from(vec![0; len]))));
+            let house = Rc::new(House::default());
+            let failure = house.send(&origin.origin(), post(body)).await.unwrap_err();
+            assert!(matches!(failure.cause, Cause::Source(_)), "{failure}");
+        }
+    });
+}

@@ -1,0 +1,145 @@
+//! Responses as they should not be, and honest ones that come in crumbs (RFC 9112).
+
+use std::rc::Rc;
+
+use apus_http::h1::ProtocolError;
+use apus_http::{Body, BodyError, Version};
+use apus_net::client::{Cause, Phase};
+
+use super::harness::{House, RawOrigin, collect, get, get_once, run};
+
+#[test]
+fn a_response_reads_the_same_however_it_is_split() {
+    let answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nA: b\r\n\r\n\
+        3;x=y\r\none\r\n5\r\nthree\r\n0\r\nSum: 1\r\n\r\n";
+    let origin = RawOrigin::start(|number, mut connection| {
+        connection.read_request().unwrap();
+        if number == 0 {
+            return connection.say_slowly(answer);
+        }
+        let (first, second) = answer.split_at(number);
+        connection.say(first);
+        std::thread::yield_now();
+        connection.say(second);
+        connection.is_closed();
+    });
+    run(async {
+        for _ in 0..answer.len() {
+            let response = get_once(&origin.origin()).await.unwrap();
+            assert_eq!(response.headers.wire(), b"a: b\r\n");
+            assert_eq!(response.version, Version::HTTP_11);
+            let (content, trailers) = collect(response.body).await.unwrap();
+            assert_eq!(content, b"onethree");
+            assert_eq!(trailers.unwrap().get_str("sum"), Some("1"));
+        }
+    });
+    origin.check();
+}
+
+#[test]
+fn a_head_that_is_ambiguous_or_endless_is_refused() {
+    let many = "A: b\r\n".repeat(300);
+    let long = format!("A: {}\r\n", "b".repeat(70_000));
+    for (head, error) in [
+        (
+            "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
+            ProtocolError::LengthWithTransferEncoding,
+        ),
+        (
+            "Content-Length: 2\r\nContent-Length: 2\r\n",
+            ProtocolError::ContentLength,
+        ),
+        ("Content-Length: +2\r\n", ProtocolError::ContentLength),
+        ("Content-Length: 2, 2\r\n", ProtocolError::ContentLength),
+        (
+            "Transfer-Encoding: identity\r\n",
+            ProtocolError::TransferEncoding,
+        ),
+        (
+            "Transfer-Encoding: chunked, chunked\r\n",
+            ProtocolError::TransferEncoding,
+        ),
+        (
+            "Transfer-Encoding: gzip, chunked\r\n",
+            ProtocolError::TransferCoding,
+        ),
+        ("A : b\r\n", ProtocolError::SpaceBeforeColon),
+        (" folded\r\n", ProtocolError::LineFolding),
+        ("A: b\n", ProtocolError::BareLineFeed),
+        ("A: b\0c\r\n", ProtocolError::FieldValue),
+        ("A: b\rC: d\r\n", ProtocolError::FieldValue),
+        (&many, ProtocolError::TooManyFields),
+        (&long, ProtocolError::HeadTooLarge),
+    ] {
+        let answer = format!("HTTP/1.1 200 OK\r\n{head}\r\nokHTTP/1.1");
+        let origin = RawOrigin::answering(&[answer.as_bytes()]);
+        run(async {
+            let failure = get_once(&origin.origin()).await.unwrap_err();
+            let Cause::Protocol(found) = &failure.cause else {
+                panic!("{failure:?}");
+            };
+            assert_eq!(found.downcast_ref(), Some(&error), "{head}");
+            assert_eq!(failure.phase, Phase::Head);
+            assert!(failure.request_sent);
+        });
+    }
+}
+
+#[test]
+fn what_is_no_response_is_refused_at_its_first_bytes() {
+    for answer in [
+        "SSH-2.0-x\r\n",
+        "\r\n",
+        "GET / HTTP/1.1\r\n",
+        "HTTP/2.0 200\r\n\r\n",
+        "\x15\x03",
+    ] {
+        let origin = RawOrigin::start(move |_, mut connection| {
+            connection.read_request().unwrap();
+            connection.say(answer);
+            // It is not waited for more.
+            connection.is_closed();
+        });
+        run(async {
+            let failure = get_once(&origin.origin()).await.unwrap_err();
+            assert!(matches!(failure.cause, Cause::Protocol(_)), "{failure}");
+        });
+    }
+}
+
+#[test]
+fn broken_chunks_break_the_content_off() {
+    for chunks in [
+        "2\r\nokX",
+        "2\nok\r\n0\r\n\r\n",
+        "-1\r\n",
+        "fffffffffffffffff\r\n",
+        "0\r\nHost: a\r\n\r\n",
+    ] {
+        let answer = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
+        let origin = RawOrigin::answering(&[answer.as_bytes()]);
+        run(async {
+            let house = Rc::new(House::default());
+            let response = house.send(&origin.origin(), get("/")).await.unwrap();
+            let error = collect(response.body).await.unwrap_err();
+            assert!(matches!(error, BodyError::Malformed), "{chunks:?}: {error}");
+            assert_eq!(house.len(), 0);
+        });
+    }
+}
+
+#[test]
+fn fields_about_the_connection_stay_on_it() {
+    let origin = RawOrigin::answering(&[b"HTTP/1.1 200 OK\r\n\
+        Connection: keep-alive, X-Private, Cache-Control\r\nKeep-Alive: timeout=5\r\nX-Private: 1\r\n\
+        Proxy-Connection: a\r\nTE: a\r\nUpgrade: h2c\r\nCache-Control: no-store\r\nB: 2\r\n\
+        Content-Length: 0\r\n\r\n"]);
+    run(async {
+        let response = get_once(&origin.origin()).await.unwrap();
+        assert_eq!(
+            response.headers.wire(),
+            b"cache-control: no-store\r\nb: 2\r\ncontent-length: 0\r\n"
+        );
+        assert!(matches!(response.body, Body::Empty));
+    });
+}

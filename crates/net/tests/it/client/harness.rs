@@ -1,0 +1,325 @@
+//! Origins that say exactly what a test wants said, and what asks them.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::rc::Rc;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use apus_http::{Body, BodyError, BodyStream, Frame, Headers, Method};
+use apus_net::client::{
+    Address, ClientRequest, ClientResponse, Connection, Failure, Home, Http1, Origin, Protocol,
+    ProxyHead, RequestHead, Timeouts, connect,
+};
+
+use crate::harness::PATIENCE;
+
+/// An origin. What it does for each connection runs on a thread of its own.
+pub(crate) struct RawOrigin {
+    pub(crate) address: SocketAddr,
+    failures: Receiver<String>,
+}
+
+/// A connection as an origin has it.
+pub(crate) struct Accepted {
+    pub(crate) socket: TcpStream,
+    unread: Vec<u8>,
+}
+
+impl RawOrigin {
+    /// `serve` gets each connection, and its number from 0.
+    pub(crate) fn start(serve: impl Fn(usize, Accepted) + Clone + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (failed, failures) = channel();
+        thread::spawn(move || {
+            for (number, socket) in listener.incoming().enumerate() {
+                let (serve, failed) = (serve.clone(), failed.clone());
+                let accepted = Accepted::new(socket.unwrap());
+                thread::spawn(move || {
+                    let served = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                        serve(number, accepted);
+                    }));
+                    if served.is_err() {
+                        let _ = failed.send(format!("connection {number}"));
+                    }
+                });
+            }
+        });
+        Self { address, failures }
+    }
+
+    /// One that answers each request of a connection with the next of these, and closes then.
+    pub(crate) fn answering(answers: &[&[u8]]) -> Self {
+        let answers: Vec<Vec<u8>> = answers.iter().map(|answer| answer.to_vec()).collect();
+        Self::start(move |_, mut connection| {
+            for answer in &answers {
+                if connection.read_request().is_none() {
+                    return;
+                }
+                connection.say(answer);
+            }
+        })
+    }
+
+    /// Panics if the origin did.
+    pub(crate) fn check(&self) {
+        if let Ok(failed) = self.failures.try_recv() {
+            panic!("the origin panicked: {failed}");
+        }
+    }
+
+    pub(crate) fn origin(&self) -> Origin {
+        origin(Address::Ip(self.address))
+    }
+}
+
+impl Accepted {
+    fn new(socket: TcpStream) -> Self {
+        socket.set_nodelay(true).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_write_timeout(Some(PATIENCE)).unwrap();
+        Self {
+            socket,
+            unread: Vec::new(),
+        }
+    }
+
+    /// The next request with its content, if that has a length; `None` at the end.
+    pub(crate) fn read_request(&mut self) -> Option<String> {
+        let head = self.read_head()?;
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "))
+            .map_or(0, |length| length.parse().unwrap());
+        let content = self.read_exact(length);
+        Some(head + &String::from_utf8(content).unwrap())
+    }
+
+    /// The next head, with its empty line; `None` at the end.
+    pub(crate) fn read_head(&mut self) -> Option<String> {
+        self.read_until(b"\r\n\r\n")
+    }
+
+    /// All up to these bytes, and they; `None` at the end.
+    pub(crate) fn read_until(&mut self, end: &[u8]) -> Option<String> {
+        loop {
+            let found = self.unread.windows(end.len()).position(|part| part == end);
+            if let Some(at) = found {
+                let rest = self.unread.split_off(at + end.len());
+                let part = std::mem::replace(&mut self.unread, rest);
+                return Some(String::from_utf8(part).unwrap());
+            }
+            if !self.read_some() {
+                return None;
+            }
+        }
+    }
+
+    pub(crate) fn read_exact(&mut self, len: usize) -> Vec<u8> {
+        while self.unread.len() < len {
+            assert!(self.read_some(), "the client closed");
+        }
+        let rest = self.unread.split_off(len);
+        std::mem::replace(&mut self.unread, rest)
+    }
+
+    /// Whether the client closes or resets the connection and sends nothing before.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        self.unread.is_empty() && !self.read_some()
+    }
+
+    fn read_some(&mut self) -> bool {
+        let mut bytes = [0; 16 * 1024];
+        let read = match self.socket.read(&mut bytes) {
+            Ok(read) => read,
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => 0,
+            Err(error) => panic!("{error}"),
+        };
+        self.unread.extend_from_slice(&bytes[..read]);
+        read > 0
+    }
+
+    /// Says it; a client that is gone does not hear it.
+    pub(crate) fn say(&mut self, bytes: impl AsRef<[u8]>) {
+        let _ = self.socket.write_all(bytes.as_ref());
+    }
+
+    /// Says it a byte at a time.
+    pub(crate) fn say_slowly(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.say([*byte]);
+            thread::yield_now();
+        }
+    }
+
+    /// Ends the connection with a reset.
+    pub(crate) fn reset(self) {
+        let socket = socket2::SockRef::from(&self.socket);
+        socket.set_linger(Some(Duration::ZERO)).unwrap();
+    }
+
+    /// Ends this side.
+    pub(crate) fn end(&mut self) {
+        let _ = self.socket.shutdown(Shutdown::Write);
+    }
+}
+
+/// HTTP/1.1 in clear text.
+pub(crate) fn origin(address: Address) -> Origin {
+    Origin {
+        address,
+        tls: None,
+        protocol: Protocol::Http1,
+        proxy_head: ProxyHead::None,
+    }
+}
+
+/// Runs it on a thread of a worker's kind.
+pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let local = tokio::task::LocalSet::new();
+    let patient = async { tokio::time::timeout(PATIENCE * 2, future).await };
+    local.block_on(&runtime, patient).expect("took too long")
+}
+
+/// Connections that came home.
+#[derive(Default)]
+pub(crate) struct House {
+    connections: RefCell<Vec<Http1>>,
+    pub(crate) opened: Cell<usize>,
+}
+
+impl Home for House {
+    fn take_back(&self, connection: Http1) {
+        self.connections.borrow_mut().push(connection);
+    }
+}
+
+impl House {
+    /// Sends a request over the connection that came home last, or a fresh one.
+    pub(crate) async fn send(
+        self: &Rc<Self>,
+        origin: &Origin,
+        request: ClientRequest,
+    ) -> Result<ClientResponse, Failure> {
+        let mut connection = match self.take() {
+            Some(connection) => connection,
+            None => self.open(origin).await?,
+        };
+        connection.set_home(self.clone());
+        connection.send(request).await
+    }
+
+    pub(crate) async fn open(&self, origin: &Origin) -> Result<Http1, Failure> {
+        self.opened.set(self.opened.get() + 1);
+        match connect(origin, None, &Timeouts::default()).await? {
+            Connection::Http1(connection) => Ok(connection),
+            Connection::Http2(_) => panic!("HTTP/2 was not asked for"),
+        }
+    }
+
+    /// A connection that is home.
+    pub(crate) fn take(&self) -> Option<Http1> {
+        self.connections.borrow_mut().pop()
+    }
+
+    /// How many connections are home.
+    pub(crate) fn len(&self) -> usize {
+        self.connections.borrow().len()
+    }
+}
+
+/// A connection of its own to this origin, and what becomes of one GET over it.
+pub(crate) async fn get_once(origin: &Origin) -> Result<ClientResponse, Failure> {
+    Rc::new(House::default()).send(origin, get("/")).await
+}
+
+pub(crate) fn head(method: Method, target: &str) -> RequestHead {
+    RequestHead {
+        method,
+        scheme: "http",
+        authority: "origin.test".into(),
+        target: target.into(),
+        headers: Headers::new(),
+        upgrade: None,
+        te_trailers: false,
+        expects_continue: false,
+    }
+}
+
+pub(crate) fn get(target: &str) -> ClientRequest {
+    request(head(Method::GET, target), Body::Empty)
+}
+
+pub(crate) fn post(body: impl Into<Body>) -> ClientRequest {
+    request(head(Method::POST, "/"), body.into())
+}
+
+pub(crate) fn request(head: RequestHead, body: Body) -> ClientRequest {
+    ClientRequest {
+        head: Rc::new(head),
+        body,
+        interim: None,
+        timeouts: Rc::new(Timeouts::default()),
+    }
+}
+
+/// All of a body: its data, and its trailer section.
+pub(crate) async fn collect(mut body: Body) -> Result<(Vec<u8>, Option<Headers>), BodyError> {
+    let (mut data, mut trailers) = (Vec::new(), None);
+    while let Some(frame) = body.frame().await {
+        match frame? {
+            Frame::Data(bytes) => data.extend_from_slice(&bytes),
+            Frame::Trailers(section) => trailers = Some(section),
+            Frame::File(_) => panic!("a file came out of a connection"),
+        }
+    }
+    Ok((data, trailers))
+}
+
+/// Content whose frames a test hands in one after the other.
+pub(crate) struct Handed {
+    frames: tokio::sync::mpsc::UnboundedReceiver<Result<Frame, BodyError>>,
+}
+
+impl Handed {
+    pub(crate) fn content() -> (
+        tokio::sync::mpsc::UnboundedSender<Result<Frame, BodyError>>,
+        Body,
+    ) {
+        let (sender, frames) = tokio::sync::mpsc::unbounded_channel();
+        (sender, Body::stream(Self { frames }))
+    }
+}
+
+impl BodyStream for Handed {
+    fn poll_frame(
+        &mut self,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<Frame, BodyError>>> {
+        self.frames.poll_recv(cx)
+    }
+}
+
+/// Waits until a condition holds, letting other tasks run.
+pub(crate) async fn until(mut condition: impl FnMut() -> bool) {
+    while !condition() {
+        let mut yielded = false;
+        poll_fn(|cx| {
+            if std::mem::replace(&mut yielded, true) {
+                return std::task::Poll::Ready(());
+            }
+            cx.waker().wake_by_ref();
+            std::task::Poll::Pending
+        })
+        .await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
