@@ -1,0 +1,118 @@
+// An origin of Go's net/http: `http [-cert FILE -key FILE] FOLDER`. Prints the port that it listens on.
+//
+// It serves the files of the folder, and what proxy/origins.rs says that every origin has: over HTTP/1.1 and HTTP/2
+// with prior knowledge, or over TLS and whichever of them the client picks.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sort"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/h2c"
+)
+
+func main() {
+	cert := flag.String("cert", "", "the certificate")
+	key := flag.String("key", "", "its key")
+	flag.Parse()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(listener.Addr().(*net.TCPAddr).Port)
+	handler := site(flag.Arg(0))
+	if *cert != "" {
+		log.Fatal(http.ServeTLS(listener, handler, *cert, *key))
+	}
+	log.Fatal(http.Serve(listener, h2c.NewHandler(handler, &http2.Server{})))
+}
+
+func site(folder string) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", http.FileServer(http.Dir(folder)))
+	mux.HandleFunc("/stream", func(w http.ResponseWriter, r *http.Request) {
+		file, err := os.Open(filepath.Join(folder, "large.bin"))
+		if err != nil {
+			panic(err)
+		}
+		defer file.Close()
+		io.Copy(w, file)
+	})
+	mux.HandleFunc("/echo", echo)
+	mux.HandleFunc("/request", request)
+	mux.HandleFunc("/trailers", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Trailer", "X-Sum")
+		io.WriteString(w, "content")
+		w.Header().Set("X-Sum", "7")
+	})
+	mux.HandleFunc("/sum", sum)
+	mux.HandleFunc("/early", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Link", "</style.css>; rel=preload")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.Header().Del("Link")
+		io.WriteString(w, "late\n")
+	})
+	return mux
+}
+
+// Sends the content back: while it comes over HTTP/2, when it is whole over HTTP/1.1, where Go reads before it answers.
+func echo(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 {
+		content, err := io.ReadAll(r.Body)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		w.Write(content)
+		return
+	}
+	w.WriteHeader(http.StatusOK)
+	w.(http.Flusher).Flush()
+	buffer := make([]byte, 65536)
+	for {
+		n, err := r.Body.Read(buffer)
+		w.Write(buffer[:n])
+		w.(http.Flusher).Flush()
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+// Tells the length of the content, and the trailers that came behind it.
+func sum(w http.ResponseWriter, r *http.Request) {
+	length, err := io.Copy(io.Discard, r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	fmt.Fprintf(w, "%d\n", length)
+	lines(w, r.Trailer)
+}
+
+func request(w http.ResponseWriter, r *http.Request) {
+	fmt.Fprintf(w, "%s %s %s\nHost: %s\n", r.Method, r.RequestURI, r.Proto, r.Host)
+	lines(w, r.Header)
+}
+
+func lines(w io.Writer, fields http.Header) {
+	var names []string
+	for name := range fields {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		for _, value := range fields[name] {
+			fmt.Fprintf(w, "%s: %s\n", name, value)
+		}
+	}
+}
