@@ -22,9 +22,8 @@ impl Stored {
         for time in self.times.all() {
             out.extend_from_slice(&time.as_unix_millis().to_be_bytes());
         }
-        let names: Vec<&str> = self.variance.fields().collect();
         for part in [
-            names.join("\n").as_bytes(),
+            &self.variance.line()[..],
             self.variant.bytes(),
             &self.tags,
             self.headers.wire(),
@@ -55,13 +54,12 @@ impl Stored {
             error_until: reader.time()?,
             changed: reader.time()?,
         };
-        let names = std::str::from_utf8(reader.part()?).map_err(|_| DecodeError::Invalid)?;
-        let names = names.split('\n').filter(|name| !name.is_empty());
-        let variance = Variance::from_fields(names.map(Into::into));
+        let names = reader.part()?;
+        let variance = Variance::from_line(names);
         let variant = Variant::from_bytes(reader.part()?);
         let tags = reader.part()?;
         let headers = Headers::from_wire(reader.part()?).map_err(|_| DecodeError::Invalid)?;
-        if !reader.0.is_empty() || flags & !Flags::ALL != 0 {
+        if !reader.0.is_empty() || flags & !Flags::ALL != 0 || variance.line() != names {
             return Err(DecodeError::Invalid);
         }
         Ok(Self {

@@ -14,6 +14,9 @@ pub enum Refusal {
     TooFewUses,
     /// The request says `no-store`.
     RequestNoStore,
+    /// The request says something that can change the answer and is not part of the key: it has
+    /// content, or names another method or target in a field.
+    UnkeyedInput,
     /// Responses of this status are not stored.
     Status,
     /// It says `must-understand`, and the status has no meaning that is known here.
@@ -56,6 +59,7 @@ impl Refusal {
                 | Self::Method
                 | Self::TooFewUses
                 | Self::RequestNoStore
+                | Self::UnkeyedInput
                 | Self::SetCookie
                 | Self::Authorization
                 | Self::SessionCookie
@@ -70,6 +74,7 @@ impl fmt::Display for Refusal {
             Self::Method => "only answers to GET are stored",
             Self::TooFewUses => "not asked for often enough yet",
             Self::RequestNoStore => "the request says no-store",
+            Self::UnkeyedInput => "the request says what is not part of the key",
             Self::Status => "answers of this status are not stored",
             Self::NotUnderstood => "must-understand with an unknown status",
             Self::NoStore => "the response says no-store",

@@ -15,6 +15,15 @@ use super::{
     Variance, deception, fields,
 };
 
+/// Fields by which frameworks take a request for one with another method or target.
+const OVERRIDES: [&str; 5] = [
+    "x-http-method-override",
+    "x-http-method",
+    "x-method-override",
+    "x-original-url",
+    "x-rewrite-url",
+];
+
 /// More tags than any page has parts.
 const MAX_TAGS: usize = 256;
 
@@ -51,6 +60,9 @@ pub fn may_store(
     }
     if RequestDirectives::of(request.headers).no_store {
         return Err(Refusal::RequestNoStore);
+    }
+    if has_unkeyed_input(request, rules) {
+        return Err(Refusal::UnkeyedInput);
     }
     let part = part(response, rules)?;
     let stored = evaluate(request, response, rules)?;
@@ -148,6 +160,17 @@ fn directives(headers: &Headers, rules: &Rules) -> (ResponseDirectives, bool) {
         Some(directives) => (directives, true),
         None => (ResponseDirectives::of(headers), false),
     }
+}
+
+/// Whether an origin may have answered something else than what the key says.
+fn has_unkeyed_input(request: &PresentedRequest<'_>, rules: &Rules) -> bool {
+    let headers = request.headers;
+    let is_keyed = |name: &str| rules.key.headers.iter().any(|keyed| **keyed == *name);
+    headers.contains("transfer-encoding")
+        || content_length(headers).is_some_and(|length| length > 0)
+        || OVERRIDES
+            .iter()
+            .any(|name| headers.contains(name) && !is_keyed(name))
 }
 
 fn part(response: &OriginResponse<'_>, rules: &Rules) -> Result<Option<Part>, Refusal> {

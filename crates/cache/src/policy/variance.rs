@@ -54,13 +54,6 @@ impl Variance {
         Ok(variance)
     }
 
-    /// From names that are in lower case and sorted.
-    pub(super) fn from_fields(fields: impl Iterator<Item = Box<str>>) -> Self {
-        Self {
-            fields: fields.collect(),
-        }
-    }
-
     /// The names as one line of bytes, for [`Variance::from_line`].
     pub fn line(&self) -> Vec<u8> {
         let names: Vec<&[u8]> = self.fields.iter().map(|name| name.as_bytes()).collect();
@@ -72,7 +65,11 @@ impl Variance {
         let names = line
             .split(|byte| *byte == b',')
             .filter(|name| !name.is_empty());
-        Self::from_fields(names.map(|name| String::from_utf8_lossy(name).into()))
+        Self {
+            fields: names
+                .map(|name| String::from_utf8_lossy(name).into())
+                .collect(),
+        }
     }
 
     /// The names of the fields, in lower case.

@@ -370,6 +370,30 @@ fn ignores_fields_that_the_configuration_names() {
 }
 
 #[test]
+fn does_not_store_what_was_asked_for_by_more_than_the_key() {
+    let store = |line, rules: &Rules| {
+        try_store(&Ask::with(&[line]), &Reply::with(200, &[FRESH]), rules).err()
+    };
+    for line in [
+        ("content-length", "1"),
+        ("transfer-encoding", "chunked"),
+        ("x-http-method-override", "POST"),
+        ("x-original-url", "/admin"),
+        ("x-rewrite-url", "/admin"),
+    ] {
+        assert_eq!(
+            store(line, &Rules::default()),
+            Some(Refusal::UnkeyedInput),
+            "{line:?}"
+        );
+    }
+    assert_eq!(store(("content-length", "0"), &Rules::default()), None);
+    let mut rules = Rules::default();
+    rules.key.headers.push("x-original-url".into());
+    assert_eq!(store(("x-original-url", "/admin"), &rules), None);
+}
+
+#[test]
 fn keeps_tags_and_hides_their_fields() {
     let lines = [
         FRESH,
