@@ -1,5 +1,6 @@
 //! The fuzz targets: functions that take bytes and panic when a property does not hold.
 
+mod cache;
 mod configuration;
 mod connection;
 mod fields;
@@ -11,6 +12,7 @@ mod proxy;
 
 use std::process::ExitCode;
 
+pub use cache::{cache_fields, cache_record};
 pub use configuration::configuration;
 pub use fields::{accept_encoding, range};
 pub use http1::{chunked, request_head, response_head};
@@ -25,6 +27,8 @@ pub type Target = fn(&[u8]);
 /// Every target with the name of its folder of seeds.
 pub const TARGETS: &[(&str, Target)] = &[
     ("accept_encoding", accept_encoding),
+    ("cache_fields", cache_fields),
+    ("cache_record", cache_record),
     ("chunked", chunked),
     ("configuration", configuration),
     ("http2_client", http2_client),

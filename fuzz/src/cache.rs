@@ -1,0 +1,169 @@
+//! The targets of the cache: the fields that it lives by, and what it keeps on disk.
+
+use apus_cache::policy::{
+    Conditions, Freshened, KeyRules, OriginResponse, PresentedRequest, Reuse, Rules, Stored,
+    Timestamp, freshen, invalidated, may_store, reuse,
+};
+use apus_http::fields::{
+    CacheStatus, Handling, RequestDirectives, ResponseDirectives, Scope, Vary, age, surrogate_keys,
+};
+use apus_http::{Headers, Method, StatusCode};
+
+/// When responses come.
+const NOW: Timestamp = Timestamp::from_unix_seconds(784_111_777);
+
+/// Field lines are read alike on one line and on several; what forbids to store is obeyed; what is
+/// stored is fresh for no longer than it says, is read back as it was written, and is found by its own
+/// request. The first line is the request's, the others the response's.
+pub fn cache_fields(data: &[u8]) {
+    let mut lines = data.split(|byte| *byte == b'\n');
+    let asked = headers(lines.next().into_iter());
+    let answered = headers(lines);
+    check_fields(&answered);
+    let (method, head) = (Method::GET, Method::HEAD);
+    let request = PresentedRequest {
+        method: &method,
+        scheme: "https",
+        authority: "example.com",
+        path: "/page",
+        query: None,
+        headers: &asked,
+        device: None,
+    };
+    let response = OriginResponse {
+        status: StatusCode::OK,
+        headers: &answered,
+        requested: NOW,
+        received: NOW,
+    };
+    let (rules, conditions) = (
+        Rules::default(),
+        Conditions {
+            uses: 1,
+            ..Conditions::default()
+        },
+    );
+    let posted = PresentedRequest {
+        method: &Method::POST,
+        ..request
+    };
+    let keys = invalidated(&posted, StatusCode::OK, &answered, &rules.key);
+    let site = KeyRules::default().uri(&PresentedRequest {
+        path: "/",
+        ..request
+    });
+    assert!(keys.iter().all(|key| key.uri().starts_with(site.bytes())));
+    let Ok(storable) = may_store(&request, &response, &rules, &conditions) else {
+        return;
+    };
+    let stored = storable.stored;
+    assert!(!RequestDirectives::of(&asked).no_store);
+    assert!(!stored.headers().contains("set-cookie"));
+    if !answered.contains("cdn-cache-control") {
+        let directives = ResponseDirectives::of(&answered);
+        assert!(!directives.private.is_whole());
+        assert!(!directives.no_store || directives.must_understand);
+        let lifetime = directives.s_maxage.or(directives.max_age);
+        if let Some(lifetime) = lifetime {
+            let left = stored.ttl(NOW);
+            assert!(left <= i64::from(lifetime.seconds()));
+        }
+    }
+    assert!(stored.matches(&request));
+    assert!(stored.matches(&PresentedRequest {
+        method: &head,
+        ..request
+    }));
+    let expired = stored.fresh_until();
+    let later = reuse(&request, &stored, &rules, &conditions, expired);
+    assert!(!matches!(later, Reuse::Fresh { .. }));
+    let mut bytes = Vec::new();
+    stored.encode(&mut bytes);
+    assert_eq!(Stored::decode(&bytes).as_ref(), Ok(&stored));
+    let current = OriginResponse {
+        status: StatusCode::NOT_MODIFIED,
+        ..response
+    };
+    if let Freshened::Stored(newer) = freshen(&request, &stored, &current, &rules) {
+        assert_eq!(newer.status(), stored.status());
+        assert_eq!(
+            newer.headers().get("content-length"),
+            stored.headers().get("content-length")
+        );
+    }
+}
+
+/// What is read as a stored response is written as the same bytes, and has sensible times whatever
+/// they are.
+pub fn cache_record(data: &[u8]) {
+    let Ok(stored) = Stored::decode(data) else {
+        return;
+    };
+    let mut again = Vec::new();
+    stored.encode(&mut again);
+    assert_eq!(again, data);
+    for now in [
+        NOW,
+        stored.fresh_until(),
+        Timestamp::from_unix_millis(u64::MAX),
+    ] {
+        assert!(!(stored.is_fresh(now) && now >= stored.fresh_until()));
+        let mut purged = stored.clone();
+        purged.make_stale(now);
+        assert!(!purged.is_fresh(now));
+        assert!(purged.useful_until() <= stored.useful_until());
+        let _ = (stored.age(now), stored.ttl(now), stored.validators());
+    }
+}
+
+fn headers<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Headers {
+    let mut headers = Headers::new();
+    for line in lines {
+        let mut parts = line.splitn(2, |byte| *byte == b':');
+        if let (Some(name), Some(value)) = (parts.next(), parts.next()) {
+            let _ = headers.try_append(name, value);
+        }
+    }
+    headers
+}
+
+fn check_fields(headers: &Headers) {
+    let wire = Headers::from_wire(headers.wire());
+    assert_eq!(wire.as_ref(), Ok(headers));
+    let values: Vec<_> = headers.get_all("cache-control").collect();
+    if !values.is_empty() && values.iter().all(|value| !value.contains(&b'"')) {
+        let mut joined = Headers::new();
+        let _ = joined.try_append("cache-control", values.join(&b','));
+        assert_eq!(
+            ResponseDirectives::of(&joined),
+            ResponseDirectives::of(headers)
+        );
+    }
+    let directives = ResponseDirectives::of(headers);
+    for scope in [&directives.no_cache, &directives.private] {
+        if let Scope::Fields(names) = scope {
+            assert!(!names.is_empty() && names.iter().all(|name| scope.names(name)));
+        }
+    }
+    if let Vary::Fields(names) = Vary::of(headers) {
+        assert!(names.is_sorted() && names.iter().all(|name| **name != *"*"));
+    }
+    let _ = (
+        age(headers),
+        ResponseDirectives::targeted(headers, "cdn-cache-control"),
+    );
+    for name in ["surrogate-key", "cache-tag"] {
+        assert!(surrogate_keys(headers, name).all(|tag| (1..=256).contains(&tag.len())));
+    }
+    let key = String::from_utf8_lossy(headers.wire());
+    let status = CacheStatus {
+        cache: "apus",
+        handling: Handling::Hit,
+        ttl: None,
+        key: Some(&key),
+        detail: None,
+    };
+    let mut told = Headers::new();
+    status.append_to(&mut told);
+    assert_eq!(told.len(), 1);
+}
