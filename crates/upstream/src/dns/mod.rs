@@ -30,16 +30,13 @@ impl Upstreams {
     /// Looks up the names of nodes that have no addresses yet, once. A server waits for it before it
     /// takes requests, as long as it cares to.
     pub async fn resolve(&self) {
-        let lookups = self.names().into_iter().filter_map(|(name, group)| {
-            let is_new = group.resolved_until(&name.node).is_none();
-            is_new.then(|| async move {
-                resolve(&Arc::downgrade(&group), &name, 0).await;
-            })
-        });
         let local = LocalSet::new();
         let mut tasks = JoinSet::new();
-        for lookup in lookups {
-            tasks.spawn_local_on(lookup, &local);
+        for (name, group) in self.names() {
+            if group.resolved_until(&name.node).is_none() {
+                let lookup = async move { resolve(&Arc::downgrade(&group), &name, 0).await };
+                tasks.spawn_local_on(lookup, &local);
+            }
         }
         local
             .run_until(async { while tasks.join_next().await.is_some() {} })

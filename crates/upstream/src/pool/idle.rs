@@ -28,47 +28,26 @@ impl Idle {
 
 /// A connection of HTTP/2, which many requests share.
 pub(super) struct Shared {
-    connection: Http2,
-    client: Client,
-    requests: u64,
-    opened_at: Instant,
-    used_at: Instant,
+    pub(super) connection: Http2,
+    pub(super) client: Client,
 }
 
 impl Shared {
-    /// A new connection, which its first request uses.
-    pub(super) fn new(connection: Http2, client: Client, now: Instant) -> Self {
-        Self {
-            connection,
-            client,
-            requests: 1,
-            opened_at: now,
-            used_at: now,
-        }
-    }
-
-    /// The connection for one more request, if it has room.
-    pub(super) fn take(&mut self, client: Client, now: Instant) -> Option<Http2> {
-        if self.client != client || !self.connection.has_room() {
-            return None;
-        }
-        self.requests += 1;
-        self.used_at = now;
-        Some(self.connection.clone())
+    /// Whether it has room for one more request of the client.
+    pub(super) fn has_room(&self, client: Client) -> bool {
+        self.client == client && self.connection.has_room()
     }
 
     /// Whether it is not to be used again. Requests that use it go on.
     pub(super) fn is_spent(&self, plan: &PoolPlan, now: Instant) -> bool {
-        self.connection.is_closed() || is_worn(plan, self.requests, self.opened_at, now)
+        let connection = &self.connection;
+        connection.is_closed() || is_worn(plan, connection.requests(), connection.opened_at(), now)
     }
 
     /// Whether nobody has used it for too long.
-    pub(super) fn is_idle(&mut self, plan: &PoolPlan, now: Instant) -> bool {
-        if self.connection.open_streams() > 0 {
-            self.used_at = now;
-        }
-        plan.max_idle == 0 && self.connection.open_streams() == 0
-            || now.saturating_duration_since(self.used_at) > plan.idle_timeout
+    pub(super) fn is_idle(&self, plan: &PoolPlan, now: Instant) -> bool {
+        let waited = now.saturating_duration_since(self.connection.idle_since());
+        self.connection.open_streams() == 0 && (plan.max_idle == 0 || waited > plan.idle_timeout)
     }
 }
 

@@ -26,6 +26,8 @@ pub(crate) struct Pool {
     plan: Cell<PoolPlan>,
     /// Those of HTTP/1.1 that wait; the one used last is at the end, and goes first.
     idle: RefCell<Vec<Idle>>,
+    /// Where those go back to that are not for one client.
+    home: Rc<HomeOf>,
     /// Those of HTTP/2.
     shared: RefCell<Vec<Shared>>,
     /// A connection being opened that others may share.
@@ -54,7 +56,11 @@ impl Lease {
 impl Pool {
     /// A pool without connections.
     pub(crate) fn new(origin: Origin) -> Rc<Self> {
-        Rc::new(Self {
+        Rc::new_cyclic(|pool| Self {
+            home: Rc::new(HomeOf {
+                pool: Weak::clone(pool),
+                client: None,
+            }),
             origin,
             plan: Cell::default(),
             idle: RefCell::default(),
@@ -130,17 +136,14 @@ impl Pool {
         match &mut connection {
             Connection::Http1(http1) => {
                 self.speaks_http1.set(true);
-                if self.plan.get().max_idle > 0 {
-                    http1.set_home(Rc::new(HomeOf {
-                        pool: Rc::downgrade(self),
-                        client: self.client(client),
-                    }));
-                }
+                self.send_home(http1, self.client(client));
             }
             Connection::Http2(http2) => {
                 self.speaks_http1.set(false);
-                let shared = Shared::new(http2.clone(), self.client(client), coarse_now());
-                self.shared.borrow_mut().push(shared);
+                self.shared.borrow_mut().push(Shared {
+                    connection: http2.clone(),
+                    client: self.client(client),
+                });
                 self.keep_swept();
             }
         }
@@ -163,9 +166,8 @@ impl Pool {
             return None;
         }
         shared.retain(|shared| !shared.is_spent(&plan, now));
-        shared
-            .iter_mut()
-            .find_map(|shared| shared.take(client, now))
+        let found = shared.iter().find(|shared| shared.has_room(client));
+        found.map(|shared| shared.connection.clone())
     }
 
     /// A connection of HTTP/1.1 that waits, the one used last.
@@ -177,9 +179,27 @@ impl Pool {
             // The last one, but for PROXY protocol heads: nothing moves.
             let mut found = idle.remove(place);
             if !found.is_spent(&plan, now) && found.connection.is_usable() {
+                self.send_home(&mut found.connection, client);
                 return Some(found.connection);
             }
         }
+    }
+
+    /// Has a connection come back after its next response, unless that is its last: the node is told so
+    /// then.
+    fn send_home(&self, connection: &mut Http1, client: Client) {
+        let plan = self.plan.get();
+        let is_last = connection.requests().checked_add(1) == Some(plan.max_requests);
+        if plan.max_idle == 0 || is_last {
+            return;
+        }
+        connection.set_home(match client {
+            None => Rc::clone(&self.home) as Rc<dyn Home>,
+            Some(_) => Rc::new(HomeOf {
+                pool: Weak::clone(&self.home.pool),
+                client,
+            }),
+        });
     }
 
     fn put_back(self: &Rc<Self>, connection: Http1, client: Client) {
@@ -212,7 +232,7 @@ impl Pool {
         let mut idle = self.idle.borrow_mut();
         idle.retain_mut(|idle| !idle.is_spent(&plan, now) && idle.connection.is_usable());
         let mut shared = self.shared.borrow_mut();
-        shared.retain_mut(|shared| !shared.is_spent(&plan, now) && !shared.is_idle(&plan, now));
+        shared.retain(|shared| !shared.is_spent(&plan, now) && !shared.is_idle(&plan, now));
         let any = !idle.is_empty() || !shared.is_empty();
         self.sweeps.set(any);
         any
