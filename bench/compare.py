@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Apus, nginx, H2O and the floor, side by side on one machine. BENCHMARKS.md explains the method."""
+"""Apus, nginx, H2O, HAProxy, Varnish and the floor, side by side on one machine. BENCHMARKS.md explains the method."""
 
 import argparse
+import contextlib
 import datetime
 import json
 import sys
 from pathlib import Path
 
-from comparison import cases, host, measure, report, servers
+from comparison import cases, host, measure, proxies, report, servers
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -30,26 +31,39 @@ def main():
     options = arguments()
     host.install_what_is_missing()
     host.raise_descriptor_limit()
-    servers.build_floor()
+    servers.build_origins()
     binary = None if options.without_apus else options.apus or servers.build_apus()
     servers.prepare(cases.FILES)
     cores = host.cores()
 
+    @contextlib.contextmanager
     def start(case):
-        running = []
-        try:
-            if binary:
-                running.append(servers.start_apus(cores[0], binary.resolve()))
-            running.append(servers.start_nginx(cores[0]))
-            if case.is_http2:
-                running.append(servers.start_h2o(cores[0]))
-            if case.has_floor:
-                running.append(servers.start_floor(cores[0], case.size))
-        except BaseException:
-            for server in running:
-                server.stop()
-            raise
-        return running
+        """The servers that are compared; whatever was started for them ends with the block."""
+        with contextlib.ExitStack() as stack:
+            def started(server):
+                stack.callback(server.stop)
+                return server
+
+            running = []
+            if isinstance(case, (cases.ProxyCase, cases.DownloadCase, cases.QueueCase)):
+                def origin():
+                    return started(proxies.start_origin(case, cores[1])).clear
+
+                # What one server keeps open to a slow origin, another could not have.
+                shared = None if case.kind == cases.QUEUE else origin()
+                if binary and proxies.apus_can(case):
+                    running.append(started(proxies.start_apus(case, cores[0], binary.resolve(), shared or origin())))
+                for rival in case.rivals:
+                    running.append(started(proxies.START[rival](case, cores[0], shared or origin())))
+            else:
+                if binary:
+                    running.append(started(servers.start_apus(cores[0], binary.resolve())))
+                running.append(started(servers.start_nginx(cores[0])))
+                if case.is_http2:
+                    running.append(started(servers.start_h2o(cores[0])))
+                if case.has_floor:
+                    running.append(started(servers.start_floor(cores[0], case.size)))
+            yield running
 
     def say(line):
         if sys.stderr.isatty():
@@ -69,6 +83,8 @@ def main():
             by_server = measure.run_memory_case(case, start, say)
         elif isinstance(case, cases.PeakCase):
             by_server = measure.run_peak_case(case, start, cores, say)
+        elif isinstance(case, cases.DownloadCase):
+            by_server = measure.run_download_case(case, start, cores, options.rounds, options.seconds, say)
         else:
             by_server = measure.run_case(case, start, cores, options.rounds, options.seconds, say)
         results["cases"][case.name] = {"servers": by_server, "verdicts": report.verdicts(case, by_server)}

@@ -158,4 +158,83 @@ PEAK_CASES = (
              targets=(Target("bytes", "nginx", 0.5), NO_ERROR)),
 )
 
-ALL = (*CASES, *MEMORY_CASES, *PEAK_CASES)
+# What servers in front of an origin do.
+PASS, CACHED, QUEUE = "pass", "cached", "queue"
+
+
+@dataclass(frozen=True)
+class ProxyCase:
+    """One load on each server in turn, which asks an origin or its own cache."""
+
+    name: str
+    title: str
+    kind: str
+    # Bytes of the answer.
+    size: int
+    connections: int
+    rivals: tuple
+    targets: tuple = ()
+    path: str = "/"
+    tls = close = percentiles = has_floor = is_http2 = False
+
+
+@dataclass(frozen=True)
+class DownloadCase:
+    """Readers of one large file that is cached: bytes per second, and by how much the server grows."""
+
+    name: str
+    title: str
+    size: int
+    readers: int
+    rivals: tuple
+    targets: tuple = ()
+    path: str = "/large.bin"
+    kind = CACHED
+    has_floor = is_http2 = False
+
+
+@dataclass(frozen=True)
+class QueueCase:
+    """More clients than an origin works for at a time."""
+
+    name: str
+    title: str
+    connections: int
+    # What the origin does at once, and how long each takes.
+    at_a_time: int
+    milliseconds: int
+    rivals: tuple
+    targets: tuple = ()
+    path: str = "/"
+    kind = QUEUE
+    tls = close = percentiles = has_floor = is_http2 = False
+
+    @property
+    def limit(self):
+        """Requests that the origin answers in a second."""
+        return self.at_a_time * 1000 / self.milliseconds
+
+
+_AS_PROXY = (_cpu("nginx", 0.75), _cpu("haproxy", 1.0), NO_ERROR)
+_AS_CACHE = (_cpu("nginx", 0.60), _cpu("varnish", 0.60), NO_ERROR)
+
+PROXY_CASES = (
+    ProxyCase("proxy-1k", "1 KB of an origin, 64 connections", PASS, KB, 64, ("nginx", "haproxy"), _AS_PROXY),
+    ProxyCase("proxy-100k", "100 KB of an origin, 64 connections", PASS, 100 * KB, 64, ("nginx", "haproxy"),
+              _AS_PROXY),
+    ProxyCase("cached-10k", "10 KB that is cached, 64 connections", CACHED, 10 * KB, 64, ("nginx", "varnish"),
+              _AS_CACHE),
+)
+
+DOWNLOAD_CASES = (
+    DownloadCase("cached-1g", "1 GB that is cached, 10 readers", 1024 * MB, 10, ("nginx",),
+                 (Target("bytes_per_second", "nginx", 1.0, at_least=True), Target("growth_bytes", "", 8 * MB), NO_ERROR)),
+)
+
+QUEUE_CASES = (
+    QueueCase("slow-origin", "500 connections, an origin that does 50 at a time, 50 ms each", 500, 50, 50,
+              ("nginx", "haproxy"),
+              (NO_ERROR, Target("p99_of_mean", "", 1.5), Target("of_limit", "", 0.95, at_least=True))),
+)
+
+ALL = (*CASES, *MEMORY_CASES, *PEAK_CASES, *PROXY_CASES, *DOWNLOAD_CASES, *QUEUE_CASES)

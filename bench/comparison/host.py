@@ -11,7 +11,7 @@ from pathlib import Path
 
 # The program that is needed, and the Debian package that has it.
 PACKAGES = {"nginx": "nginx-light", "h2o": "h2o", "wrk": "wrk", "h2load": "nghttp2-client", "cc": "gcc",
-            "openssl": "openssl", "taskset": "util-linux", "ss": "iproute2"}
+            "openssl": "openssl", "haproxy": "haproxy", "varnishd": "varnish", "taskset": "util-linux", "ss": "iproute2"}
 
 
 def find(program):
@@ -27,7 +27,7 @@ def install_what_is_missing():
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         sys.exit("bench: please install: " + " ".join(missing) + "\n  sudo " + " ".join(command))
     print("installing", *missing, flush=True)
-    # The packaged nginx and H2O would start a server of their own on port 80.
+    # The packaged servers would start, on port 80.
     environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive", RUNLEVEL="1")
     for step in (["apt-get", "update", "-qq"], command):
         subprocess.run(step, env=environment, check=True, stdout=subprocess.DEVNULL)
@@ -65,6 +65,8 @@ def describe():
         "kernel": platform.release(),
         "nginx": _first_line([find("nginx"), "-v"]).removeprefix("nginx version: "),
         "h2o": _first_line([find("h2o"), "--version"]).replace(" version ", "/"),
+        "haproxy": _first_line([find("haproxy"), "-v"]).replace(" version ", "/").split(" ")[0],
+        "varnish": _first_line([find("varnishd"), "-V"]).removeprefix("varnishd (").split(" revision")[0],
         "h2load": _first_line([find("h2load"), "--version"]),
         "wrk": _first_line([find("wrk"), "-v"]).split(" Copyright")[0],
         "openssl": _first_line(["openssl", "version"]),

@@ -3,19 +3,23 @@
 import statistics
 import time
 
-from . import load, process, servers
+from . import cases, crowd, load, process, servers
 
 # How long the generator notes the time of every request, once a round.
 LOGGED_SECONDS = 2
+# How long it takes at least until a queue is as long as it gets, and can be looked at.
+QUEUE_SECONDS = 10
 
 
 def run_case(case, start, cores, rounds, seconds, say):
     """Medians over the rounds, by server."""
     _, generator_core = cores
-    running = start(case)
-    samples = {server.name: [] for server in running}
-    try:
-        if not case.is_http2:  # h2load warms up in each round
+    if isinstance(case, cases.QueueCase):
+        seconds = max(seconds, QUEUE_SECONDS)
+    with start(case) as running:
+        samples = {server.name: [] for server in running}
+        # h2load warms up in each round, and so does a queue.
+        if not case.is_http2 and not isinstance(case, cases.QueueCase):
             for server in running:
                 load.wrk(generator_core, server.url(case.path, case.tls), min(case.connections, 64), 1)
         for number in range(rounds):
@@ -25,9 +29,6 @@ def run_case(case, start, cores, rounds, seconds, say):
                 samples[server.name].append(sample)
                 say(f"  {case.name}  round {number + 1}/{rounds}  {server.name:<6}"
                     f"{sample['requests_per_second']:>10.0f}/s {sample['cpu_us']:>9.2f} us")
-    finally:
-        for server in running:
-            server.stop()
     return {name: _median(of_server) for name, of_server in samples.items()}
 
 
@@ -35,6 +36,10 @@ def _sample(server, case, generator_core, seconds):
     measured = Measured(server)
     if case.is_http2:
         sample = _http2_sample(server, case, generator_core, seconds, measured)
+    elif isinstance(case, cases.QueueCase):
+        measured.begin()
+        sample = crowd.ask(generator_core, server, case.path, case.connections, seconds)
+        measured.end()
     else:
         measured.begin()
         sample = load.wrk(generator_core, server.url(case.path, case.tls), case.connections, seconds, case.close)
@@ -44,6 +49,9 @@ def _sample(server, case, generator_core, seconds):
     sample["cpu_us"] = measured.cpu_seconds * 1e6 / requests
     sample["busy"] = measured.cpu_seconds / measured.seconds
     sample["per_core_second"] = requests / measured.cpu_seconds if measured.cpu_seconds else 0.0
+    if isinstance(case, cases.QueueCase):
+        sample["p99_of_mean"] = sample["p99_us"] / (sample["mean_us"] or 1)
+        sample["of_limit"] = sample["requests_per_second"] / case.limit
     sample["memory_bytes"] = process.memory_bytes(server.pid)
     sample["peak_memory_bytes"] = process.peak_memory_bytes(server.pid)
     return sample
@@ -88,8 +96,8 @@ def _median(samples):
 def run_memory_case(case, start, say):
     """Bytes, by server."""
     result = {}
-    for server in start(case):
-        try:
+    with start(case) as running:
+        for server in running:
             before = _settled_memory(server)
             if not case.connections:
                 value = before
@@ -99,10 +107,9 @@ def run_memory_case(case, start, say):
                     before = _settled_memory(server)
                 with load.IdleConnections(server, "/12b.html", case.connections, case.tls):
                     value = (_settled_memory(server) - before) / case.connections
-        finally:
             server.stop()
-        result[server.name] = {"bytes": value}
-        say(f"  {case.name}  {server.name:<6}{value:>12.0f} bytes")
+            result[server.name] = {"bytes": value}
+            say(f"  {case.name}  {server.name:<6}{value:>12.0f} bytes")
     return result
 
 
@@ -110,8 +117,8 @@ def run_peak_case(case, start, cores, say):
     """By how much the largest resident set grows, by server."""
     _, generator_core = cores
     result = {}
-    for server in start(case):
-        try:
+    with start(case) as running:
+        for server in running:
             url = server.url(case.path, tls=True)
             # What the first request makes a process allocate is not what many cost.
             load.h2load_burst(generator_core, url, 1, 1, 1)
@@ -119,10 +126,38 @@ def run_peak_case(case, start, cores, say):
             sample = load.h2load_burst(generator_core, url, case.connections, case.streams, case.each)
             server.check()
             value = process.peak_memory_bytes(server.pid) - before
-        finally:
             server.stop()
-        result[server.name] = {"bytes": value, "errors": sample["errors"]}
-        say(f"  {case.name}  {server.name:<6}{value:>12.0f} bytes")
+            result[server.name] = {"bytes": value, "errors": sample["errors"]}
+            say(f"  {case.name}  {server.name:<6}{value:>12.0f} bytes")
+    return result
+
+
+def run_download_case(case, start, cores, rounds, seconds, say):
+    """Bytes per second and growth of the largest resident set, by server."""
+    _, generator_core = cores
+    result = {}
+    with start(case) as running:
+        samples = {server.name: [] for server in running}
+        before = {}
+        for server in running:
+            # Once past the origin, and a start of what readers of the stored file cost.
+            load.wrk(generator_core, server.url(case.path), 1, 5)
+            load.wrk(generator_core, server.url(case.path), case.readers, 1)
+            before[server.name] = process.peak_memory_bytes(server.pid)
+        for number in range(rounds):
+            for server in running[number % len(running):] + running[:number % len(running)]:
+                sample = load.wrk(generator_core, server.url(case.path), case.readers, seconds)
+                server.check()
+                samples[server.name].append(sample)
+                say(f"  {case.name}  round {number + 1}/{rounds}  {server.name:<6}"
+                    f"{sample['bytes_per_second'] / cases.MB:>10.0f} MB/s")
+        for server in running:
+            of_server = samples[server.name]
+            result[server.name] = {
+                "bytes_per_second": statistics.median(sample["bytes_per_second"] for sample in of_server),
+                "growth_bytes": process.peak_memory_bytes(server.pid) - before[server.name],
+                "errors": sum(sample["errors"] for sample in of_server),
+            }
     return result
 
 

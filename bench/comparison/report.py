@@ -1,9 +1,11 @@
 """What came out: a table for the terminal, Markdown and a plot for BENCHMARKS.md."""
 
-from .cases import ALL, CASES, MB
+from .cases import ALL, CASES, MB, PROXY_CASES, QUEUE_CASES
 
 TITLES = {case.name: case.title for case in ALL}
 HTTP2 = {case.name for case in CASES if case.is_http2}
+PROXIED = {case.name for case in (*PROXY_CASES, *QUEUE_CASES)}
+QUEUED = {case.name for case in QUEUE_CASES}
 METRICS = {
     "cpu_us": "CPU",
     "requests_per_second": "requests per second",
@@ -11,6 +13,10 @@ METRICS = {
     "p99_us": "p99",
     "errors": "errors",
     "bytes": "bytes",
+    "bytes_per_second": "bytes per second",
+    "growth_bytes": "growth of memory, in bytes,",
+    "p99_of_mean": "p99 / mean",
+    "of_limit": "share of the origin's limit",
 }
 
 
@@ -53,6 +59,10 @@ def terminal(results):
                 errors = f"{row['errors']:>8} errors" if "errors" in row else ""
                 lines.append(f"{name:<14}{server:<8}{row['bytes']:>20,.0f} bytes{errors}")
                 continue
+            if "growth_bytes" in row:
+                lines.append(f"{name:<14}{server:<8}{row['bytes_per_second'] / MB:>15,.0f} MB/s"
+                             f"{row['growth_bytes']:>16,.0f} bytes more{row['errors']:>8} errors")
+                continue
             lines.append(
                 f"{name:<14}{server:<8}{row['requests_per_second']:>10.0f}{row['cpu_us']:>10.2f}"
                 f"{share(entry, row, 'nginx'):>9}{share(entry, row, 'h2o'):>8}{row['busy']:>6.0%}"
@@ -80,7 +90,7 @@ def markdown(results):
     host = results["host"]
     lines = [
         f"Measured {results['date']} at commit {host['commit']} on {host['cpu']} ({host['cores']} cores, "
-        f"Linux {host['kernel']}), {host['nginx']}, {host['h2o']}, {host['wrk']}, {host['h2load']}: medians of "
+        f"Linux {host['kernel']}), {host['nginx']}, {host['h2o']}, {host['haproxy']}, {host['varnish']}, {host['wrk']}, {host['h2load']}: medians of "
         f"{results['rounds']} interleaved rounds of {results['seconds']} s.",
     ]
     http1 = [
@@ -92,6 +102,12 @@ def markdown(results):
         "| peak memory | errors |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
+    proxied = [
+        "| load, in front of an origin | server | requests/s | CPU per request | of nginx's | server's core busy | p50 "
+        "| p99 | peak memory | errors |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    downloads = ["| load | server | MB/s | growth of memory | errors |", "| --- | --- | ---: | ---: | ---: |"]
     memory = ["| memory | server | bytes |", "| --- | --- | ---: |"]
     goals = ["| load | goal | reached | |", "| --- | --- | ---: | --- |"]
     for name, entry in results["cases"].items():
@@ -101,19 +117,25 @@ def markdown(results):
             if "bytes" in row:
                 memory.append(f"{start} {row['bytes']:,.0f} |")
                 continue
+            if "growth_bytes" in row:
+                downloads.append(f"{start} {row['bytes_per_second'] / MB:,.0f} | {megabytes(row['growth_bytes'])} | "
+                                 f"{row['errors']} |")
+                continue
             start += f" {row['requests_per_second']:,.0f} | {row['cpu_us']:.2f} us |"
             end = (f" {microseconds(row, 'p50_us', ' us')} | {microseconds(row, 'p99_us', ' us')} | "
                    f"{megabytes(row['peak_memory_bytes'])} | {row['errors']} |")
             if name in HTTP2:
                 shares = f" {share(entry, row, 'nginx')} | {share(entry, row, 'h2o')} | {row['busy']:.0%} |"
                 http2.append(start + shares + end)
+            elif name in PROXIED:
+                proxied.append(f"{start} {share(entry, row, 'nginx')} | {row['busy']:.0%} |{end}")
             else:
                 http1.append(start + end)
         for verdict in entry["verdicts"]:
             versus = f" of {verdict['versus']}'s" if verdict["versus"] else ""
             goals.append(f"| {title} | {METRICS[verdict['metric']]} {verdict['target']}{versus} | "
                          f"{_round(verdict['reached'])} | {'met' if verdict['met'] else '**missed**'} |")
-    parts = [lines, *(table for table in (http1, http2, memory, goals) if len(table) > 2)]
+    parts = [lines, *(table for table in (http1, http2, proxied, downloads, memory, goals) if len(table) > 2)]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
@@ -123,12 +145,12 @@ def _round(value):
 
 def svg(results):
     """CPU per request of each server as a share of nginx's, one group of bars for each load."""
-    colours = {"apus": "#0f766e", "nginx": "#8b8f98", "h2o": "#3b6fb6", "floor": "#d4a72c"}
+    colours = {"apus": "#0f766e", "nginx": "#8b8f98", "h2o": "#3b6fb6", "haproxy": "#8b5cf6", "varnish": "#be4b6e", "floor": "#d4a72c"}
     left, scale, bar, y = 270, 360, 12, 56
     body = []
     for name, entry in results["cases"].items():
         nginx = entry["servers"].get("nginx", {}).get("cpu_us")
-        if not nginx:
+        if not nginx or name in QUEUED:
             continue
         rows = [(server, row["cpu_us"] / nginx) for server, row in entry["servers"].items()]
         middle = y + len(rows) * bar / 2 + 4

@@ -1,0 +1,153 @@
+"""Servers in front of an origin: how each is configured to pass on, to cache, and to queue.
+
+All tell the origin who the client is, in the usual fields; all keep connections to it.
+"""
+
+import os
+import shutil
+
+from . import cases, host
+from .servers import BUILD, RUN, Server
+
+NGINX = """\
+daemon off;
+{user}worker_processes 1;
+worker_rlimit_nofile {descriptors};
+pid nginx.pid;
+error_log nginx.log warn;
+events {{ worker_connections 16384; }}
+http {{
+    access_log off;
+    server_tokens off;
+    sendfile on;
+    tcp_nopush on;
+    keepalive_timeout 300s;
+    keepalive_requests 1000000000;
+    open_file_cache max=1000 inactive=300s;
+    open_file_cache_valid 60s;
+    client_body_temp_path tmp; proxy_temp_path tmp; fastcgi_temp_path tmp;
+    uwsgi_temp_path tmp; scgi_temp_path tmp;
+    proxy_cache_path cache keys_zone=bench:10m max_size=4g inactive=1h use_temp_path=off;
+    upstream origin {{
+        server 127.0.0.1:{origin};
+        keepalive {keepalive};
+        keepalive_requests 1000000000;
+        keepalive_time 24h;
+    }}
+    server {{
+        listen 127.0.0.1:{port} backlog=4096;
+        location / {{
+            proxy_pass http://origin;
+            proxy_http_version 1.1;
+            proxy_set_header Host $http_host;
+            proxy_set_header Connection "";
+            proxy_set_header X-Real-IP $remote_addr;
+            proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+            proxy_set_header X-Forwarded-Proto $scheme;
+            proxy_buffer_size 8k;
+            proxy_buffers 32 8k;
+            {cache}
+        }}
+    }}
+}}
+"""
+
+NGINX_CACHE = "proxy_cache bench; proxy_cache_valid 200 1h; proxy_cache_lock on;"
+
+HAPROXY = """\
+global
+    nbthread 1
+    maxconn 4096
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 300s
+    timeout server 60s
+    timeout queue 60s
+    timeout http-keep-alive 300s
+    option forwardfor
+    http-reuse always
+frontend bench
+    bind 127.0.0.1:{port} backlog 4096
+    http-request set-header X-Forwarded-Proto http
+    http-request set-header X-Real-IP %[src]
+    default_backend origin
+backend origin
+    server origin 127.0.0.1:{origin}{limit}
+"""
+
+VARNISH = """\
+vcl 4.1;
+backend default {{ .host = "127.0.0.1"; .port = "{origin}"; }}
+sub vcl_backend_response {{ set beresp.ttl = 1h; }}
+"""
+
+APUS = """\
+[global]
+worker_threads = 1
+keepalive_timeout = 300
+control_socket = "apus.sock"
+
+[[sites]]
+name = "bench"
+listen = ["127.0.0.1:{port}"]
+upstream = "origin"
+
+[[sites.upstreams]]
+name = "origin"
+nodes = [{{ addr = "127.0.0.1:{origin}", max_conns = {limit} }}]
+keepalive = {{ max_idle = 512 }}
+queue = {{ max = 4096, timeout = 60 }}
+"""
+
+
+def apus_can(case):
+    """The cache has no keys yet."""
+    return case.kind != cases.CACHED
+
+
+def start_origin(case, core):
+    port = host.free_port()
+    if case.kind == cases.QUEUE:
+        command = [BUILD / "slow_origin", port, case.at_a_time, case.milliseconds]
+    else:
+        command = [BUILD / "floor", port, case.size]
+    return Server("origin", command, port, None, core)
+
+
+def start_apus(case, core, binary, origin):
+    port = host.free_port()
+    limit = case.at_a_time if case.kind == cases.QUEUE else 0
+    (RUN / "apus.toml").write_text(APUS.format(port=port, origin=origin, limit=limit))
+    return Server("apus", [binary, "serve", RUN / "apus.toml"], port, None, core)
+
+
+def start_nginx(case, core, origin):
+    port = host.free_port()
+    shutil.rmtree(RUN / "cache", ignore_errors=True)
+    keepalive = case.at_a_time if case.kind == cases.QUEUE else 512
+    text = NGINX.format(
+        port=port, origin=origin, keepalive=keepalive, descriptors=host.raise_descriptor_limit(),
+        user="user root;\n" if os.geteuid() == 0 else "", cache=NGINX_CACHE if case.kind == cases.CACHED else "")
+    (RUN / "nginx.conf").write_text(text)
+    command = [host.find("nginx"), "-p", RUN, "-c", RUN / "nginx.conf", "-e", RUN / "nginx.log"]
+    return Server("nginx", command, port, None, core)
+
+
+def start_haproxy(case, core, origin):
+    port = host.free_port()
+    limit = f" maxconn {case.at_a_time}" if case.kind == cases.QUEUE else ""
+    (RUN / "haproxy.cfg").write_text(HAPROXY.format(port=port, origin=origin, limit=limit))
+    return Server("haproxy", [host.find("haproxy"), "-db", "-f", RUN / "haproxy.cfg"], port, None, core)
+
+
+def start_varnish(case, core, origin):
+    port = host.free_port()
+    shutil.rmtree(RUN / "varnish", ignore_errors=True)
+    (RUN / "bench.vcl").write_text(VARNISH.format(origin=origin))
+    command = [host.find("varnishd"), "-F", "-n", RUN / "varnish", "-f", RUN / "bench.vcl", "-a", f"127.0.0.1:{port}",
+               "-s", "malloc,2g", "-p", "thread_pools=1", "-p", "thread_pool_min=200", "-p", "timeout_idle=300"]
+    return Server("varnish", command, port, None, core)
+
+
+START = {"nginx": start_nginx, "haproxy": start_haproxy, "varnish": start_varnish}
