@@ -90,6 +90,7 @@ impl Inner {
             let held = self.upload.is_held();
             match (self.poll_received(cx), lost.take()) {
                 (Poll::Ready(Ok(Received::Head(head))), _) => {
+                    self.read_until = None;
                     if head.status.as_u16() >= 400 {
                         self.upload.stop(&self.buffers);
                     }

@@ -1,6 +1,11 @@
 //! Connections to origins: what they make of origins that are honest, slow, broken and hostile.
 
+mod addresses;
 mod content;
 mod framing;
 mod harness;
+mod interim;
 mod persistence;
+mod timeouts;
+mod tls;
+mod tunnels;

@@ -39,7 +39,7 @@ pub(crate) struct Authority {
 /// A certificate and its key, in PEM form.
 pub(crate) struct Issued {
     certificate: String,
-    key: String,
+    pub(crate) key: String,
 }
 
 impl Authority {
@@ -108,11 +108,11 @@ impl Authority {
 }
 
 impl Issued {
-    fn der(&self) -> CertificateDer<'static> {
+    pub(crate) fn der(&self) -> CertificateDer<'static> {
         CertificateDer::from_pem_slice(self.certificate.as_bytes()).unwrap()
     }
 
-    fn certificate(&self) -> Certificate {
+    pub(crate) fn certificate(&self) -> Certificate {
         Certificate::from_pem(self.certificate.as_bytes(), self.key.as_bytes()).unwrap()
     }
 }

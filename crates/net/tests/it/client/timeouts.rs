@@ -1,0 +1,145 @@
+//! Origins that are too slow, in each phase.
+
+use std::net::TcpListener;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use apus_http::{Body, BodyError, Frame};
+use apus_net::client::{
+    Address, Cause, ClientRequest, Failure, Phase, Timeouts, Tls, TlsSettings, connect,
+};
+use bytes::Bytes;
+
+use super::harness::{Handed, House, RawOrigin, collect, get, origin, post, run};
+
+const SHORT: Duration = Duration::from_millis(50);
+
+fn within(timeouts: Timeouts, mut request: ClientRequest) -> ClientRequest {
+    request.timeouts = Rc::new(timeouts);
+    request
+}
+
+fn assert_timed_out(failure: &Failure, phase: Phase) {
+    assert!(matches!(failure.cause, Cause::TimedOut), "{failure:?}");
+    assert_eq!(failure.phase, phase);
+}
+
+#[test]
+fn a_response_that_does_not_come_is_given_up() {
+    for said in [
+        "",
+        "HTTP/1.1 200 OK\r\nContent-",
+        "HTTP/1.1 100 Continue\r\n\r\n",
+    ] {
+        let (told, closed) = std::sync::mpsc::channel();
+        let origin = RawOrigin::start(move |_, mut connection| {
+            connection.read_request().unwrap();
+            connection.say(said);
+            told.send(connection.is_closed()).unwrap();
+        });
+        run(async {
+            let timeouts = Timeouts {
+                first_byte: SHORT,
+                ..Timeouts::default()
+            };
+            let house = Rc::new(House::default());
+            let start = Instant::now();
+            let request = within(timeouts, get("/"));
+            let failure = house.send(&origin.origin(), request).await.unwrap_err();
+            assert_timed_out(&failure, Phase::Head);
+            assert!(start.elapsed() >= SHORT);
+            assert!(failure.request_sent);
+        });
+        assert!(closed.recv().unwrap());
+    }
+}
+
+#[test]
+fn the_time_for_a_response_begins_when_the_request_was_sent() {
+    let origin = RawOrigin::start(|_, mut connection| {
+        connection.read_until(b"0\r\n\r\n").unwrap();
+        connection.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    });
+    run(async {
+        let timeouts = Timeouts {
+            first_byte: Duration::from_secs(1),
+            ..Timeouts::default()
+        };
+        let (frames, body) = Handed::content();
+        let sends = async {
+            tokio::time::sleep(Duration::from_millis(1100)).await;
+            frames
+                .send(Ok(Frame::Data(Bytes::from_static(b"x"))))
+                .unwrap();
+            drop(frames);
+        };
+        let house = Rc::new(House::default());
+        let origin = origin.origin();
+        let request = within(timeouts, post(body));
+        let (answer, ()) = tokio::join!(house.send(&origin, request), sends);
+        assert_eq!(answer.unwrap().status, 200);
+    });
+}
+
+#[test]
+fn content_that_stops_coming_breaks_off() {
+    let origin = RawOrigin::start(|_, mut connection| {
+        connection.read_request().unwrap();
+        connection.say("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
+        connection.is_closed();
+    });
+    run(async {
+        let timeouts = Timeouts {
+            read: SHORT,
+            ..Timeouts::default()
+        };
+        let house = Rc::new(House::default());
+        let request = within(timeouts, get("/"));
+        let response = house.send(&origin.origin(), request).await.unwrap();
+        let error = collect(response.body).await.unwrap_err();
+        assert!(matches!(error, BodyError::TimedOut), "{error}");
+    });
+}
+
+#[test]
+fn an_origin_that_does_not_read_is_given_up() {
+    let (end, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Arc::new(std::sync::Mutex::new(wait));
+    let origin = RawOrigin::start(move |_, connection| {
+        let _ = wait.lock().unwrap().recv();
+        drop(connection);
+    });
+    run(async {
+        let timeouts = Timeouts {
+            write: SHORT,
+            ..Timeouts::default()
+        };
+        let house = Rc::new(House::default());
+        let body = Body::from(vec![0; 64 * 1024 * 1024]);
+        let request = within(timeouts, post(body));
+        let failure = house.send(&origin.origin(), request).await.unwrap_err();
+        assert_timed_out(&failure, Phase::Send);
+        assert!(matches!(failure.body, Some(Body::Bytes(_))));
+    });
+    drop(end);
+}
+
+#[test]
+fn a_handshake_that_does_not_end_is_given_up() {
+    let frozen = TcpListener::bind("127.0.0.1:0").unwrap();
+    run(async {
+        let settings = TlsSettings {
+            verify: false,
+            ..TlsSettings::new("origin.test")
+        };
+        let mut origin = origin(Address::Ip(frozen.local_addr().unwrap()));
+        origin.tls = Some(Tls::new(&settings).unwrap());
+        let timeouts = Timeouts {
+            tls: SHORT,
+            ..Timeouts::default()
+        };
+        let failure = connect(&origin, None, &timeouts).await.unwrap_err();
+        assert_timed_out(&failure, Phase::Tls);
+        assert!(!failure.request_sent);
+    });
+}

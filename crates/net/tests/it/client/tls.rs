@@ -1,0 +1,279 @@
+//! TLS to origins: who is trusted, what is shown, and what an end without an alert means.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use apus_http::{Body, BodyError, FileRange, Method};
+use apus_net::client::{Address, Cause, Origin, Phase, Tls, TlsSettings};
+use apus_net::tls::MinVersion;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{HandshakeKind, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
+
+use super::harness::{House, collect, get, get_once, head, origin, request, run};
+use crate::tls::{Authority, Issued};
+
+type Stream = StreamOwned<ServerConnection, TcpStream>;
+
+/// A TLS origin, and what it has to say of its handshakes.
+struct TlsOrigin {
+    address: SocketAddr,
+    handshakes: Receiver<Result<HandshakeKind, rustls::Error>>,
+}
+
+fn config(issued: &Issued, clients: Option<&Authority>) -> ServerConfig {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some(authority) => {
+            let mut roots = RootCertStore::empty();
+            roots.add(authority.certificate()).unwrap();
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
+            builder.with_client_cert_verifier(verifier.build().unwrap())
+        }
+    };
+    let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
+    builder.with_single_cert(vec![issued.der()], key).unwrap()
+}
+
+impl TlsOrigin {
+    fn start(config: ServerConfig, serve: impl Fn(&mut Stream) + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (told, handshakes): (Sender<_>, _) = channel();
+        let config = Arc::new(config);
+        std::thread::spawn(move || {
+            for socket in listener.incoming() {
+                let session = ServerConnection::new(Arc::clone(&config)).unwrap();
+                let mut stream = StreamOwned::new(session, socket.unwrap());
+                let shaken = stream.conn.complete_io(&mut stream.sock);
+                let outcome = match shaken {
+                    Ok(_) => Ok(stream.conn.handshake_kind().unwrap()),
+                    Err(error) => match error.downcast::<rustls::Error>() {
+                        Ok(error) => Err(error),
+                        Err(error) => Err(rustls::Error::General(error.to_string())),
+                    },
+                };
+                let shaken = outcome.is_ok();
+                let _ = told.send(outcome);
+                if shaken {
+                    serve(&mut stream);
+                }
+            }
+        });
+        Self {
+            address,
+            handshakes,
+        }
+    }
+
+    fn origin(&self, settings: &TlsSettings) -> Origin {
+        Origin {
+            tls: Some(Tls::new(settings).unwrap()),
+            ..origin(Address::Ip(self.address))
+        }
+    }
+}
+
+fn answer(stream: &mut Stream) {
+    let mut request = [0; 4096];
+    let _ = stream.read(&mut request);
+    let _ =
+        stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
+}
+
+fn trusting(authority: &Authority, name: &str) -> TlsSettings {
+    TlsSettings {
+        authorities: Some(vec![authority.certificate()]),
+        ..TlsSettings::new(name)
+    }
+}
+
+#[test]
+fn only_the_right_name_signed_by_a_trusted_authority_is_believed() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let served = TlsOrigin::start(config(&authority.ecdsa(&["origin.test"]), None), answer);
+    run(async {
+        let good = served.origin(&trusting(&authority, "origin.test"));
+        let response = get_once(&good).await.unwrap();
+        assert_eq!(collect(response.body).await.unwrap().0, b"ok");
+        for settings in [
+            trusting(&authority, "other.test"),
+            trusting(&authority, "127.0.0.1"),
+            trusting(&stranger, "origin.test"),
+            // Whom the system trusts is not this one.
+            TlsSettings::new("origin.test"),
+        ] {
+            let failure = get_once(&served.origin(&settings)).await.unwrap_err();
+            assert_eq!(failure.phase, Phase::Tls);
+            assert!(matches!(failure.cause, Cause::Protocol(_)), "{failure:?}");
+            assert!(!failure.request_sent);
+        }
+        let unverified = TlsSettings {
+            verify: false,
+            ..TlsSettings::new("other.test")
+        };
+        get_once(&served.origin(&unverified)).await.unwrap();
+    });
+}
+
+#[test]
+fn an_address_can_be_a_name() {
+    let authority = Authority::new();
+    let served = TlsOrigin::start(config(&authority.ecdsa(&["127.0.0.1"]), None), answer);
+    run(async {
+        let origin = served.origin(&trusting(&authority, "127.0.0.1"));
+        get_once(&origin).await.unwrap();
+    });
+}
+
+#[test]
+fn a_client_certificate_is_shown_where_it_is_asked_for() {
+    let authority = Authority::new();
+    let config = config(&authority.ecdsa(&["origin.test"]), Some(&authority));
+    let served = TlsOrigin::start(config, answer);
+    run(async {
+        let settings = TlsSettings {
+            certificate: Some(authority.ecdsa(&["apus"]).certificate()),
+            ..trusting(&authority, "origin.test")
+        };
+        get_once(&served.origin(&settings)).await.unwrap();
+        served.handshakes.recv().unwrap().unwrap();
+        let without = served.origin(&trusting(&authority, "origin.test"));
+        get_once(&without).await.unwrap_err();
+        served.handshakes.recv().unwrap().unwrap_err();
+    });
+}
+
+#[test]
+fn sessions_are_resumed_and_settings_that_mean_the_same_share_them() {
+    let authority = Authority::new();
+    let served = TlsOrigin::start(config(&authority.ecdsa(&["origin.test"]), None), answer);
+    run(async {
+        let origin = served.origin(&trusting(&authority, "origin.test"));
+        // As after a reload.
+        let again = served.origin(&trusting(&authority, "origin.test"));
+        assert!(origin == again);
+        for (origin, kind) in [
+            (&origin, HandshakeKind::Full),
+            (&again, HandshakeKind::Resumed),
+        ] {
+            let response = get_once(origin).await.unwrap();
+            collect(response.body).await.unwrap();
+            let shaken = served.handshakes.recv().unwrap().unwrap();
+            assert!(
+                shaken == kind || shaken == HandshakeKind::FullWithHelloRetryRequest,
+                "{shaken:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn settings_that_differ_are_different_origins() {
+    let authority = Authority::new();
+    let settings = trusting(&authority, "origin.test");
+    let tls = Tls::new(&settings).unwrap();
+    for other in [
+        trusting(&authority, "other.test"),
+        trusting(&Authority::new(), "origin.test"),
+        TlsSettings {
+            verify: false,
+            ..settings.clone()
+        },
+        TlsSettings {
+            certificate: Some(authority.ecdsa(&["apus"]).certificate()),
+            ..settings.clone()
+        },
+        TlsSettings {
+            min_version: MinVersion::Tls13,
+            ..settings.clone()
+        },
+    ] {
+        assert!(Tls::new(&other).unwrap() != tls, "{other:?}");
+    }
+    assert!(Tls::new(&TlsSettings::new("no name")).is_err());
+}
+
+/// RFC 9112 section 9.8: whoever cuts the connection must not be able to shorten an answer.
+#[test]
+fn content_without_a_length_is_whole_only_with_the_alert_that_ends_it() {
+    let authority = Authority::new();
+    for alert in [true, false] {
+        let issued = authority.ecdsa(&["origin.test"]);
+        let served = TlsOrigin::start(config(&issued, None), move |stream| {
+            let _ = stream.read(&mut [0; 4096]);
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nok").unwrap();
+            if alert {
+                stream.conn.send_close_notify();
+                let _ = stream.conn.complete_io(&mut stream.sock);
+            }
+        });
+        run(async {
+            let origin = served.origin(&trusting(&authority, "origin.test"));
+            let response = get_once(&origin).await.unwrap();
+            match (collect(response.body).await, alert) {
+                (Ok((content, _)), true) => assert_eq!(content, b"ok"),
+                (Err(BodyError::Disconnected), false) => {}
+                (other, _) => panic!("{alert}: {other:?}"),
+            }
+        });
+    }
+}
+
+#[test]
+fn one_connection_carries_many_requests_and_files() {
+    let authority = Authority::new();
+    let content: Vec<u8> = (0..300_000).map(|at| (at % 251) as u8).collect();
+    let expected = content.clone();
+    let served = TlsOrigin::start(
+        config(&authority.ecdsa(&["origin.test"]), None),
+        move |stream| {
+            for _ in 0..2 {
+                let mut read = Vec::new();
+                let end = loop {
+                    let mut byte = [0];
+                    stream.read_exact(&mut byte).unwrap();
+                    read.push(byte[0]);
+                    if read.ends_with(b"\r\n\r\n") {
+                        break read.starts_with(b"GET");
+                    }
+                };
+                if !end {
+                    let mut body = vec![0; expected.len()];
+                    stream.read_exact(&mut body).unwrap();
+                    assert!(body == expected);
+                }
+                stream
+                    .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                    .unwrap();
+            }
+        },
+    );
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&content).unwrap();
+    let range = FileRange {
+        file: Arc::new(file),
+        offset: 0,
+        len: content.len() as u64,
+    };
+    run(async {
+        let origin = served.origin(&trusting(&authority, "origin.test"));
+        let house = Rc::new(House::default());
+        let put = request(head(Method::PUT, "/"), Body::File(range));
+        house.send(&origin, put).await.unwrap();
+        let mut connection = house.take().unwrap();
+        // Tickets have come since, which are no answer.
+        assert!(connection.is_usable());
+        connection.set_home(house.clone());
+        connection.send(get("/")).await.unwrap();
+        assert_eq!(house.opened.get(), 1);
+    });
+}

@@ -1,0 +1,94 @@
+//! Connections that go on as another protocol (RFC 9110 section 7.8).
+
+use std::future::poll_fn;
+use std::rc::Rc;
+
+use apus_http::h1::ProtocolError;
+use apus_http::{Body, Duplex, Method};
+use apus_net::client::{Cause, ClientRequest, RequestHead};
+
+use super::harness::{House, RawOrigin, get_once, head, request, run};
+
+fn offering() -> ClientRequest {
+    let head = RequestHead {
+        upgrade: Some("websocket".into()),
+        ..head(Method::GET, "/chat")
+    };
+    request(head, Body::Empty)
+}
+
+async fn read_all(tunnel: &mut dyn Duplex) -> Vec<u8> {
+    let mut all = Vec::new();
+    loop {
+        let mut buffer = [0; 5];
+        match poll_fn(|cx| tunnel.poll_read(cx, &mut buffer))
+            .await
+            .unwrap()
+        {
+            0 => return all,
+            read => all.extend_from_slice(&buffer[..read]),
+        }
+    }
+}
+
+#[test]
+fn the_connection_is_handed_over_with_what_came_early() {
+    let origin = RawOrigin::start(|_, mut connection| {
+        let head = connection.read_head().unwrap();
+        assert!(
+            head.contains("upgrade: websocket\r\nconnection: upgrade\r\n"),
+            "{head}"
+        );
+        connection.say("HTTP/1.1 101 X\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\nearly,");
+        assert_eq!(connection.read_exact(4), b"ping");
+        connection.say("pong");
+        connection.end();
+        assert!(connection.is_closed());
+    });
+    run(async {
+        let house = Rc::new(House::default());
+        let response = house.send(&origin.origin(), offering()).await.unwrap();
+        assert_eq!(response.status, 101);
+        assert_eq!(response.headers.wire(), b"upgrade: websocket\r\n");
+        let mut tunnel = response.tunnel.unwrap();
+        assert_eq!(
+            poll_fn(|cx| tunnel.poll_write(cx, b"ping")).await.unwrap(),
+            4
+        );
+        poll_fn(|cx| tunnel.poll_flush(cx)).await.unwrap();
+        assert_eq!(read_all(&mut *tunnel).await, b"early,pong");
+        poll_fn(|cx| tunnel.poll_shutdown(cx)).await.unwrap();
+        assert_eq!(house.len(), 0);
+    });
+    origin.check();
+}
+
+#[test]
+fn an_origin_that_declines_answers_as_usual() {
+    let origin = RawOrigin::answering(&[
+        b"HTTP/1.1 426 Upgrade Required\r\nUpgrade: other\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno",
+    ]);
+    run(async {
+        let house = Rc::new(House::default());
+        let response = house.send(&origin.origin(), offering()).await.unwrap();
+        assert_eq!(response.headers.get_str("upgrade"), Some("other"));
+        let response = house.send(&origin.origin(), offering()).await.unwrap();
+        assert!(response.tunnel.is_none());
+        assert_eq!((house.len(), house.opened.get()), (1, 1));
+    });
+}
+
+#[test]
+fn nobody_is_switched_who_did_not_ask() {
+    let origin = RawOrigin::answering(&[
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
+    ]);
+    run(async {
+        let failure = get_once(&origin.origin()).await.unwrap_err();
+        let Cause::Protocol(error) = failure.cause else {
+            panic!("{failure:?}");
+        };
+        assert_eq!(error.downcast_ref(), Some(&ProtocolError::UnaskedSwitch));
+    });
+}
