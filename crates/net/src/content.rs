@@ -1,4 +1,5 @@
-//! The content of a request on its way from the connection's driver to whoever reads it.
+//! Content on its way from the connection's driver to whoever reads it: of a request at a server, of
+//! a response at a client of HTTP/2.
 //!
 //! Over HTTP/1.1 the driver puts in one piece at a time and only when somebody waits for it, so that
 //! a slow reader slows its client and no content gathers in memory. Over HTTP/2 the other streams of
@@ -238,7 +239,8 @@ impl Drop for ContentStream {
         state.next = None;
         state.more = VecDeque::new();
         state.wanted = false;
-        if unread > 0 {
+        if unread > 0 || state.end.is_none() {
+            // More of it may be on its way, which nobody wants.
             state.wake_driver(None);
         }
     }

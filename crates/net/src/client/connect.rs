@@ -46,7 +46,7 @@ pub async fn connect(
         let transport = Transport::Clear(socket);
         return Ok(match origin.protocol {
             Protocol::Http1 | Protocol::Auto => Connection::Http1(Http1::new(transport)),
-            Protocol::Http2 => Connection::Http2(Http2::start(transport)),
+            Protocol::Http2 => Connection::Http2(Http2::start(transport, timeouts)),
         });
     };
     let offered = match origin.protocol {
@@ -57,7 +57,10 @@ pub async fn connect(
     let handshake = tls::connect(socket, tls.config(), tls.name(), offered);
     let stream = within(timeouts.tls, Phase::Tls, Box::pin(handshake)).await?;
     match (stream.is_http2(), origin.protocol) {
-        (true, _) => Ok(Connection::Http2(Http2::start(Transport::Tls(stream)))),
+        (true, _) => Ok(Connection::Http2(Http2::start(
+            Transport::Tls(stream),
+            timeouts,
+        ))),
         (false, Protocol::Http2) => Err(Failure::unsent(
             Phase::Tls,
             Cause::Protocol("the origin does not speak HTTP/2".into()),

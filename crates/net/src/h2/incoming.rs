@@ -186,6 +186,8 @@ impl Connection<'_> {
         }
         self.consume(key, progress.used);
         if proceed {
+            // What was said before comes before.
+            self.send_interims();
             let frames = self.out.frames(&self.worker.buffers);
             let none = Headers::new();
             self.codec

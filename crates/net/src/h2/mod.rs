@@ -28,11 +28,11 @@ mod interim;
 mod requests;
 mod responses;
 mod send;
-mod stream;
+pub(crate) mod stream;
 mod timers;
-mod tunnel;
-mod wakers;
-mod write;
+pub(crate) mod tunnel;
+pub(crate) mod wakers;
+pub(crate) mod write;
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

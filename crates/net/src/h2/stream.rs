@@ -61,7 +61,7 @@ pub(super) enum Work {
 
 /// Content at hand.
 #[derive(Default)]
-pub(super) enum Chunk {
+pub(crate) enum Chunk {
     #[default]
     Empty,
     Bytes(Bytes),
@@ -130,14 +130,14 @@ impl Streams {
 }
 
 impl Chunk {
-    pub(super) fn file(range: FileRange) -> Self {
+    pub(crate) fn file(range: FileRange) -> Self {
         match range.len {
             0 => Self::Empty,
             _ => Self::File(range),
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         matches!(self, Self::Empty)
     }
 }
@@ -154,7 +154,7 @@ impl From<Body> for Chunk {
 }
 
 /// A range of a file without its first `bytes` bytes.
-pub(super) fn behind(range: &FileRange, bytes: u64) -> FileRange {
+pub(crate) fn behind(range: &FileRange, bytes: u64) -> FileRange {
     FileRange {
         file: Arc::<File>::clone(&range.file),
         offset: range.offset.saturating_add(bytes),

@@ -37,7 +37,7 @@ struct Pipe {
 }
 
 /// A tunnel's stream over what comes from the client, and what is to be sent to it.
-pub(super) fn over(input: Option<ContentStream>) -> (Box<dyn Duplex>, Box<dyn BodyStream>) {
+pub(crate) fn over(input: Option<ContentStream>) -> (Box<dyn Duplex>, Box<dyn BodyStream>) {
     let pipe = Rc::new(RefCell::new(Pipe::default()));
     let stream = Stream {
         input,

@@ -7,7 +7,7 @@ use std::task::{Wake, Waker};
 
 /// The wakers of a connection's streams. There are none before a stream has to wait.
 #[derive(Default)]
-pub(super) struct Wakers {
+pub(crate) struct Wakers {
     task: Option<Waker>,
     shared: Option<Arc<Shared>>,
     slots: Vec<Option<Waker>>,
@@ -29,7 +29,7 @@ struct SlotWaker {
 impl Wakers {
     /// Remembers the task to wake. If it is another one than before, all streams that wait have to
     /// be polled, since they know the wakers of that.
-    pub(super) fn bind(&mut self, task: &Waker) {
+    pub(crate) fn bind(&mut self, task: &Waker) {
         if self
             .task
             .as_ref()
@@ -50,7 +50,7 @@ impl Wakers {
     }
 
     /// The waker of a slot, one of `slots`.
-    pub(super) fn waker(&mut self, slot: usize, slots: usize) -> Waker {
+    pub(crate) fn waker(&mut self, slot: usize, slots: usize) -> Waker {
         if let Some(Some(waker)) = self.slots.get(slot) {
             return waker.clone();
         }
@@ -68,18 +68,18 @@ impl Wakers {
     }
 
     /// Has a stream polled without waking the task.
-    pub(super) fn mark(&mut self, slot: usize, slots: usize) {
+    pub(crate) fn mark(&mut self, slot: usize, slots: usize) {
         self.shared(slots).mark(slot);
     }
 
     /// Whether there are streams to be polled.
-    pub(super) fn is_any_woken(&self) -> bool {
+    pub(crate) fn is_any_woken(&self) -> bool {
         let shared = self.shared.as_ref();
         shared.is_some_and(|shared| shared.any.load(Ordering::Acquire))
     }
 
     /// Takes out the slots below `slots` that have to be polled.
-    pub(super) fn take_woken(&self, slots: usize, woken: &mut Vec<usize>) {
+    pub(crate) fn take_woken(&self, slots: usize, woken: &mut Vec<usize>) {
         let Some(shared) = &self.shared else { return };
         if !shared.any.swap(false, Ordering::AcqRel) {
             return;
@@ -99,7 +99,7 @@ impl Wakers {
     }
 
     /// Gives back what no stream needs while there is none.
-    pub(super) fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         self.shared = None;
         self.slots = Vec::new();
     }

@@ -20,7 +20,7 @@ const SLICES: usize = 64;
 
 /// Bytes on their way to the client.
 #[derive(Default)]
-pub(super) struct Batch {
+pub(crate) struct Batch {
     /// Frames and small content.
     bytes: Vec<u8>,
     /// What stands between them.
@@ -65,7 +65,7 @@ struct Start {
 
 impl Batch {
     /// Where frames are appended.
-    pub(super) fn frames(&mut self, buffers: &Buffers) -> &mut Vec<u8> {
+    pub(crate) fn frames(&mut self, buffers: &Buffers) -> &mut Vec<u8> {
         if self.bytes.is_empty() && self.bytes.capacity() < BUFFER {
             self.bytes = buffers.take();
         }
@@ -73,7 +73,7 @@ impl Batch {
     }
 
     /// Adds content, behind its frame's header.
-    pub(super) fn add(&mut self, content: Bytes, buffers: &Buffers) {
+    pub(crate) fn add(&mut self, content: Bytes, buffers: &Buffers) {
         if content.len() <= COPY_MOST {
             self.frames(buffers).extend_from_slice(&content);
         } else {
@@ -82,7 +82,7 @@ impl Batch {
     }
 
     /// Room of at most `most` bytes to read a file into, for [`Self::add_read`].
-    pub(super) fn room(&mut self, most: usize, buffers: &Buffers) -> &mut [u8] {
+    pub(crate) fn room(&mut self, most: usize, buffers: &Buffers) -> &mut [u8] {
         let is_full = |page: &Page| PAGE - page.filled < most.min(PAGE);
         if self.pages.last().is_none_or(is_full) {
             self.pages.push(Page {
@@ -99,7 +99,7 @@ impl Batch {
     }
 
     /// Adds as content the first `len` bytes of [`Self::room`], behind their frame's header.
-    pub(super) fn add_read(&mut self, len: usize) {
+    pub(crate) fn add_read(&mut self, len: usize) {
         let Some(page) = self.pages.last_mut().filter(|_| len > 0) else {
             return;
         };
@@ -118,31 +118,31 @@ impl Batch {
     }
 
     /// Bytes that were added and not written.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.bytes.len() - self.start.bytes + self.apart
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.parts.is_empty()
     }
 
     /// Whether some was written and some was not.
-    pub(super) fn is_partial(&self) -> bool {
+    pub(crate) fn is_partial(&self) -> bool {
         self.start.bytes > 0
     }
 
     /// Bytes that ever were written.
-    pub(super) fn written(&self) -> u64 {
+    pub(crate) fn written(&self) -> u64 {
         self.written
     }
 
     /// Bytes that ever were added.
-    pub(super) fn added(&self) -> u64 {
+    pub(crate) fn added(&self) -> u64 {
         self.written + self.len() as u64
     }
 
     /// Writes once; tells how many bytes. All that was written whole is let go.
-    pub(super) fn poll_write(
+    pub(crate) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
         transport: &mut Transport,
@@ -235,7 +235,7 @@ impl Batch {
     }
 
     /// Gives the buffer back for the time of a wait, keeping a small copy of what is in it.
-    pub(super) fn rest(&mut self, buffers: &Buffers) {
+    pub(crate) fn rest(&mut self, buffers: &Buffers) {
         if self.bytes.capacity() >= BUFFER && self.bytes.len() <= BUFFER / 4 {
             let kept = self.bytes.as_slice().to_vec();
             buffers.put(std::mem::replace(&mut self.bytes, kept));
@@ -243,7 +243,7 @@ impl Batch {
     }
 
     /// Gives back all memory, where nothing is to be written.
-    pub(super) fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         if self.is_empty() {
             self.parts = Vec::new();
             self.pages = Vec::new();

@@ -5,6 +5,8 @@ mod answers;
 #[cfg(test)]
 mod client;
 #[cfg(test)]
+mod client_h2;
+#[cfg(test)]
 mod content;
 #[cfg(test)]
 mod descriptors;

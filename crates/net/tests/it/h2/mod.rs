@@ -54,7 +54,7 @@ fn open_narrow(server: &Server, settings: &[(u16, u32)]) -> Peer<TcpStream> {
 }
 
 /// A server with TLS that offers HTTP/2 and HTTP/1.1, and who signed its certificate.
-fn with_tls(limits: Limits, service: Arc<dyn ServiceFactory>) -> (Authority, Server) {
+pub(crate) fn with_tls(limits: Limits, service: Arc<dyn ServiceFactory>) -> (Authority, Server) {
     let authority = Authority::new();
     let issued = authority.ecdsa(&["example.com"]);
     let site = TlsSite {
@@ -96,7 +96,7 @@ fn wait_for_count(server: &Server, name: &str, least: u64) {
 }
 
 /// Answers with what it was asked: method, target, then the fields in the order of their names.
-fn described() -> Arc<dyn ServiceFactory> {
+pub(crate) fn described() -> Arc<dyn ServiceFactory> {
     service(|request| {
         let mut lines: Vec<String> = request
             .headers()
@@ -113,7 +113,7 @@ fn described() -> Arc<dyn ServiceFactory> {
 }
 
 /// Content in which every part differs from every other.
-fn content(len: usize) -> Vec<u8> {
+pub(crate) fn content(len: usize) -> Vec<u8> {
     let mut content = Vec::with_capacity(len + 8);
     let mut number: u64 = 0;
     while content.len() < len {

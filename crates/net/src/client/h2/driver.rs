@@ -1,0 +1,330 @@
+//! The task of a connection: reads what is there, opens streams for what is in the queue, polls what
+//! was woken, writes once; then again.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use apus_http::BodyError;
+use apus_http::h2::{Config, Connection as Codec, ConnectionError, ErrorCode, StreamKey};
+
+use super::stream::{Receiving, Stream, Streams};
+use super::timers::Timers;
+use super::{BATCH, OUT_MOST, RECEIVE_WINDOW, STREAMS, Shared, unsent};
+use crate::buffers::Buffers;
+use crate::client::{Cause, Failure, Phase, Timeouts};
+use crate::clock::coarse_now;
+use crate::h2::wakers::Wakers;
+use crate::h2::write::Batch;
+use crate::input::Input;
+use crate::transport::Transport;
+
+/// Bytes that the kernel holds while it cannot send them, so that whose turn it is can be decided
+/// late.
+const UNSENT_MOST: u32 = 128 * 1024;
+
+/// What a field section of a response may have.
+const HEAD_BYTES: usize = 64 * 1024;
+const HEAD_FIELDS: usize = 256;
+
+/// What is written or done before other tasks get their turn.
+const TURN_BYTES: usize = 2 * BATCH;
+const TURN_ROUNDS: usize = 16;
+
+/// How long the last bytes may take to leave.
+const END_WITHIN: Duration = Duration::from_secs(1);
+
+/// A connection, as its task has it.
+pub(super) struct Driver {
+    pub(super) shared: Rc<Shared>,
+    pub(super) transport: Transport,
+    pub(super) codec: Codec,
+    pub(super) input: Input,
+    /// Whether there may be whole frames in the input.
+    pub(super) unhandled: bool,
+    /// What is to be written.
+    pub(super) out: Batch,
+    /// Whether the last write may have filled the socket.
+    pub(super) wrote_much: bool,
+    pub(super) buffers: Rc<Buffers>,
+    pub(super) streams: Streams,
+    pub(super) wakers: Wakers,
+    /// The slots that are polled now; kept for its memory.
+    woken: Vec<usize>,
+    /// Streams whose responses are to be handed on.
+    pub(super) fresh: Vec<StreamKey>,
+    pub(super) timers: Timers,
+    pub(super) turn: Turn,
+    /// How it ends, once `out` is written.
+    pub(super) end: Option<Lost>,
+}
+
+/// What was done in this turn of the task.
+#[derive(Default)]
+pub(super) struct Turn {
+    rounds: usize,
+    pub(super) bytes: usize,
+}
+
+/// Why a connection ends.
+#[derive(Debug)]
+pub(super) enum Lost {
+    /// Nobody needs it any more, or the origin ended it in order.
+    Closed,
+    Io(io::Error),
+    TimedOut,
+    Protocol(ConnectionError),
+}
+
+impl Driver {
+    /// A connection over a transport on which nothing was said.
+    pub(super) fn new(mut transport: Transport, timeouts: &Timeouts, shared: Rc<Shared>) -> Self {
+        transport.limit_unsent(UNSENT_MOST);
+        let buffers = Buffers::of_thread();
+        let mut out = Batch::default();
+        let config = Config {
+            max_concurrent_streams: u32::try_from(STREAMS).unwrap_or(u32::MAX),
+            max_frame_size: 16 * 1024,
+            target_bytes: 0,
+            head_bytes: HEAD_BYTES,
+            fields: HEAD_FIELDS,
+            receive_window: RECEIVE_WINDOW,
+            extended_connect: false,
+        };
+        let codec = Codec::client(config, out.frames(&buffers));
+        Self {
+            shared,
+            transport,
+            codec,
+            input: Input::default(),
+            unhandled: false,
+            out,
+            wrote_much: false,
+            buffers,
+            streams: Streams::default(),
+            wakers: Wakers::default(),
+            woken: Vec::new(),
+            fresh: Vec::new(),
+            timers: Timers::new(timeouts),
+            turn: Turn::default(),
+            end: None,
+        }
+    }
+
+    /// Drives the connection to its end.
+    pub(super) async fn run(mut self) {
+        let lost = poll_fn(|cx| self.poll(cx)).await;
+        if !matches!(lost, Lost::Closed) {
+            tracing::debug!(error = %lost, "a connection to an origin ended");
+        }
+        self.lose_all(&lost);
+        if matches!(lost, Lost::Closed | Lost::Protocol(_)) {
+            let _ = tokio::time::timeout(END_WITHIN, poll_fn(|cx| self.poll_shutdown(cx))).await;
+        }
+    }
+
+    /// One turn of the task.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Lost> {
+        self.watch(cx);
+        self.turn = Turn::default();
+        self.codec
+            .advance(coarse_now().saturating_duration_since(self.shared.opened_at));
+        loop {
+            self.turn.rounds += 1;
+            let progress = match self.round(cx) {
+                Ok(progress) => progress,
+                Err(lost) => return Poll::Ready(lost),
+            };
+            self.tell_room();
+            if let Some(lost) = self.ended() {
+                return Poll::Ready(lost);
+            }
+            if progress {
+                if self.turn.rounds >= TURN_ROUNDS || self.turn.bytes >= TURN_BYTES {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                continue;
+            }
+            self.input.rest(&self.buffers);
+            self.out.rest(&self.buffers);
+            ready!(self.poll_timer(cx));
+            if let Err(lost) = self.on_deadline(Instant::now()) {
+                return Poll::Ready(lost);
+            }
+        }
+    }
+
+    /// Does what can be done; tells whether there was anything.
+    fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, Lost> {
+        let mut progress = self.poll_input(cx)?;
+        // Those that end make room for others, whose first content leaves with their heads.
+        progress |= self.poll_streams();
+        if self.open_streams() {
+            progress = true;
+            self.poll_streams();
+        }
+        progress |= self.poll_output(cx)?;
+        Ok(progress)
+    }
+
+    /// Remembers the task for those who have something for it.
+    fn watch(&mut self, cx: &Context<'_>) {
+        self.wakers.bind(cx.waker());
+        let mut task = self.shared.task.borrow_mut();
+        match &*task {
+            Some(known) if known.will_wake(cx.waker()) => {}
+            _ => *task = Some(cx.waker().clone()),
+        }
+    }
+
+    /// Tells the handles how many streams there are and may be.
+    fn tell_room(&self) {
+        let (open, before) = (self.codec.open_streams(), self.shared.open.get());
+        if open == 0 && before > 0 {
+            self.shared.idle_since.set(coarse_now());
+        }
+        self.shared.open.set(open);
+        self.shared.room.set(self.codec.room());
+        if self.codec.is_ending() || self.end.is_some() {
+            self.shared.closed.set(true);
+        }
+    }
+
+    /// How the connection ends, if it is at its end.
+    fn ended(&mut self) -> Option<Lost> {
+        if self.end.is_some() {
+            return self.end.take();
+        }
+        let is_unused = self.codec.open_streams() == 0 && self.shared.queue.borrow().is_empty();
+        let is_unwanted = self.codec.is_ending() || Rc::strong_count(&self.shared) == 1;
+        if is_unused && is_unwanted {
+            let frames = self.out.frames(&self.buffers);
+            self.codec.go_away(ErrorCode::NO_ERROR, frames);
+            return Some(Lost::Closed);
+        }
+        None
+    }
+
+    /// Polls what was woken; tells whether there was any.
+    fn poll_streams(&mut self) -> bool {
+        if !self.wakers.is_any_woken() {
+            return false;
+        }
+        let mut woken = std::mem::take(&mut self.woken);
+        self.wakers.take_woken(self.streams.slots(), &mut woken);
+        for slot in woken.drain(..) {
+            let Some(key) = self.streams.key(slot) else {
+                continue;
+            };
+            let waker = self.wakers.waker(slot, STREAMS);
+            let mut cx = Context::from_waker(&waker);
+            self.poll_sending(key, &mut cx);
+            self.note_progress(key, &cx);
+        }
+        self.woken = woken;
+        true
+    }
+
+    /// Whether more input would only have more to be written.
+    pub(super) fn is_choked(&self) -> bool {
+        self.out.len() >= OUT_MOST
+    }
+
+    /// Takes a request back: the origin is told to forget it.
+    pub(super) fn cancel(&mut self, key: StreamKey) -> Option<Box<Stream>> {
+        let frames = self.out.frames(&self.buffers);
+        self.codec.reset(key, ErrorCode::CANCEL, frames);
+        self.streams.remove(key)
+    }
+
+    /// Tells whoever waits for a stream's response, or reads it, that there is no more of it.
+    pub(super) fn fail(&self, stream: Box<Stream>, cause: Cause, error: BodyError) {
+        let Stream {
+            exchange,
+            sending,
+            receiving,
+            begins_at,
+            ..
+        } = *stream;
+        if let Some(exchange) = exchange {
+            let request_sent = !matches!(cause, Cause::Refused) && self.out.written() > begins_at;
+            exchange.settle(Err(Failure {
+                phase: match sending.ended {
+                    true => Phase::Head,
+                    false => Phase::Send,
+                },
+                cause,
+                request_sent,
+                body: sending.give_back(),
+            }));
+        } else if let Receiving::Content(content) = receiving {
+            let cx = Context::from_waker(std::task::Waker::noop());
+            content.end(Err(error), &cx);
+        }
+    }
+
+    /// Lets go of all streams, and of what is in the queue.
+    fn lose_all(&mut self, lost: &Lost) {
+        self.shared.closed.set(true);
+        for key in self.streams.keys() {
+            if let Some(stream) = self.streams.remove(key) {
+                let error = match lost {
+                    Lost::TimedOut => BodyError::TimedOut,
+                    Lost::Protocol(_) => BodyError::Malformed,
+                    Lost::Closed | Lost::Io(_) => BodyError::Disconnected,
+                };
+                self.fail(stream, lost.cause(), error);
+            }
+        }
+        self.shared.open.set(0);
+        loop {
+            let next = self.shared.queue.borrow_mut().pop_front();
+            let Some(waiting) = next else { break };
+            let failure = unsent(waiting.request, lost.cause());
+            waiting.exchange.settle(Err(failure));
+        }
+    }
+
+    /// Writes what is left, and ends our side.
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.out.is_empty() {
+            ready!(self.out.poll_write(cx, &mut self.transport, &self.buffers))?;
+        }
+        ready!(self.transport.poll_flush(cx))?;
+        self.transport.poll_shutdown(cx)
+    }
+}
+
+/// The runtime may end before the connection does, and a panic ends it.
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.lose_all(&Lost::Closed);
+    }
+}
+
+impl Lost {
+    fn cause(&self) -> Cause {
+        match self {
+            Self::Closed => Cause::Closed,
+            Self::Io(error) => Cause::Io(io::Error::new(error.kind(), error.to_string())),
+            Self::TimedOut => Cause::TimedOut,
+            Self::Protocol(error) => Cause::Protocol(Box::new(*error)),
+        }
+    }
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cause().fmt(f)
+    }
+}
+
+impl From<io::Error> for Lost {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}

@@ -1,0 +1,376 @@
+//! What comes from the origin: responses and their content, and what else the codec finds.
+
+use std::ops::Range;
+use std::task::{Context, Poll};
+
+use apus_http::h2::{ErrorCode, Event, StreamKey};
+use apus_http::{Body, BodyError, Headers, StatusCode, Version};
+use bytes::Bytes;
+
+use super::STREAMS;
+use super::driver::{Driver, Lost};
+use super::stream::{Fresh, Receiving, Stream};
+use crate::client::deadline::after;
+use crate::client::{Cause, ClientResponse};
+use crate::content::{Content, ContentStream};
+use crate::h2::tunnel;
+
+/// Bytes that are read before they are looked at.
+const READ_MOST: usize = 16 * 1024;
+
+impl Driver {
+    /// Reads what is there and does what it says; tells whether there was anything.
+    pub(super) fn poll_input(&mut self, cx: &mut Context<'_>) -> Result<bool, Lost> {
+        // What has to be answered would gather here. Content goes on: an origin that is held up
+        // until its responses are read would never read what holds us up.
+        if self.end.is_some() || self.is_choked() {
+            return Ok(false);
+        }
+        if !self.unhandled && self.poll_fill(cx)? == 0 {
+            return Ok(false);
+        }
+        self.handle_input();
+        self.hand_on();
+        Ok(true)
+    }
+
+    /// Reads what is there, up to a buffer.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Result<usize, Lost> {
+        let mut read = 0;
+        while read < READ_MOST {
+            let room = self.input.room(&self.buffers);
+            match self.transport.poll_read(cx, room)? {
+                Poll::Ready(0) if read == 0 => return Err(Lost::Closed),
+                // The next read says so again.
+                Poll::Ready(0) | Poll::Pending => break,
+                Poll::Ready(more) => read += more,
+            }
+        }
+        if read > 0 {
+            self.timers.note_read();
+        }
+        Ok(read)
+    }
+
+    fn handle_input(&mut self) {
+        self.unhandled = true;
+        while self.end.is_none() && !self.is_choked() {
+            let frames = self.out.frames(&self.buffers);
+            let (consumed, event) = match self.codec.handle_input(self.input.unread(), frames) {
+                Ok(found) => found,
+                Err(error) => {
+                    self.end = Some(Lost::Protocol(error));
+                    return;
+                }
+            };
+            match event {
+                Event::Incomplete => {
+                    self.input.consume(consumed);
+                    self.unhandled = false;
+                    return;
+                }
+                Event::Data { stream, range, end } => self.take_content(stream, range, end),
+                event => self.handle(event),
+            }
+            self.input.consume(consumed);
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Informational {
+                stream,
+                status,
+                headers,
+            } => self.take_interim(stream, status, *headers),
+            Event::Response {
+                stream,
+                status,
+                headers,
+                end,
+            } => self.take_head(stream, status, headers, end),
+            Event::Trailers { stream, trailers } => self.take_end(stream, Some(*trailers)),
+            Event::Reset { stream, code } => self.take_reset(stream, code),
+            Event::Malformed { stream, fault } => {
+                tracing::debug!(error = %fault, "an origin sent a malformed message");
+                if let Some(stream) = stream.and_then(|key| self.streams.remove(key)) {
+                    self.fail(
+                        stream,
+                        Cause::Protocol(Box::new(fault)),
+                        BodyError::Malformed,
+                    );
+                }
+            }
+            Event::GoAway { last, code } => {
+                tracing::debug!(%code, "an origin ends its connection");
+                self.refuse_behind(last);
+            }
+            // Handled by the caller, or of a server's end.
+            Event::Incomplete | Event::Data { .. } | Event::Request(_) | Event::Refused { .. } => {}
+        }
+    }
+
+    fn take_interim(&mut self, key: StreamKey, status: StatusCode, headers: Headers) {
+        let Some(stream) = self.streams.get(key) else {
+            return;
+        };
+        if let Some(interim) = &stream.interim {
+            interim.send(status, headers);
+        }
+        if status == StatusCode::CONTINUE && stream.sending.held_until.is_some() {
+            self.begin_sending(key);
+        }
+    }
+
+    fn take_head(
+        &mut self,
+        key: StreamKey,
+        status: StatusCode,
+        mut headers: Box<Headers>,
+        end: bool,
+    ) {
+        let Some(stream) = self.streams.get(key) else {
+            return;
+        };
+        stream.receive_by = None;
+        if status == StatusCode::NO_CONTENT {
+            // It cannot be true (RFC 9110 section 8.6).
+            headers.remove("content-length");
+        }
+        if stream.is_tunnel && status.is_success() && !end {
+            return self.open_tunnel(key, *headers);
+        }
+        let has_content = !stream.is_head
+            && status != StatusCode::NO_CONTENT
+            && status != StatusCode::NOT_MODIFIED;
+        stream.receiving = Receiving::Fresh(Fresh::new(status, headers));
+        if stream.is_tunnel || stream.sending.held_until.is_some() {
+            // There is no tunnel, or no reason to hold content back.
+            self.begin_sending(key);
+        }
+        if end {
+            self.take_end(key, None);
+        } else if has_content {
+            self.fresh.push(key);
+        } else {
+            self.deliver(key, Body::Empty);
+            self.receive_in_time(key);
+        }
+    }
+
+    /// Hands a stream over that the origin made a tunnel of.
+    fn open_tunnel(&mut self, key: StreamKey, headers: Headers) {
+        let (content, input) = Content::new(None);
+        let (duplex, source) = tunnel::over(Some(input));
+        let Some(stream) = self.streams.get(key) else {
+            return;
+        };
+        stream.sending.source = Some(source);
+        stream.receiving = Receiving::Content(content);
+        if let Some(exchange) = stream.exchange.take() {
+            exchange.settle(Ok(ClientResponse {
+                status: StatusCode::SWITCHING_PROTOCOLS,
+                version: Version::HTTP_2,
+                headers,
+                body: Body::Empty,
+                tunnel: Some(duplex),
+            }));
+        }
+        self.wakers.mark(key.slot(), STREAMS);
+    }
+
+    /// Takes a piece of content that stands in the input.
+    fn take_content(&mut self, key: StreamKey, range: Range<usize>, end: bool) {
+        let waker = self.wakers.waker(key.slot(), STREAMS);
+        let cx = Context::from_waker(&waker);
+        let bytes = self.input.unread().get(range).unwrap_or_default();
+        let len = bytes.len();
+        if let Some(stream) = self.streams.get(key) {
+            match &mut stream.receiving {
+                Receiving::Content(content) => {
+                    stream.receive_by = None;
+                    content.push_behind(bytes, &cx);
+                    self.wakers.mark(key.slot(), STREAMS);
+                }
+                Receiving::Fresh(fresh) => fresh.add(bytes, &cx),
+                Receiving::Head | Receiving::Ended => self.consume(key, len),
+            }
+        }
+        if end {
+            self.take_end(key, None);
+        }
+    }
+
+    /// Takes the end of a response.
+    fn take_end(&mut self, key: StreamKey, trailers: Option<Headers>) {
+        let waker = self.wakers.waker(key.slot(), STREAMS);
+        let cx = Context::from_waker(&waker);
+        let Some(stream) = self.streams.get(key) else {
+            return;
+        };
+        match &mut stream.receiving {
+            Receiving::Content(content) => {
+                content.end(Ok(trailers), &cx);
+                if stream.is_tunnel && self.codec.is_open(key) {
+                    // The other direction goes on.
+                    return;
+                }
+            }
+            Receiving::Fresh(fresh) => {
+                let body = match (&fresh.flow, trailers) {
+                    (None, None) => fresh.piece.take().map_or(Body::Empty, Body::from),
+                    (_, trailers) => {
+                        fresh.flow(&cx).0.end(Ok(trailers), &cx);
+                        let flow = fresh.flow.take();
+                        flow.map_or(Body::Empty, |(_, stream)| Body::stream(stream))
+                    }
+                };
+                self.deliver(key, body);
+            }
+            Receiving::Head | Receiving::Ended => {}
+        }
+        // The response is there without the rest of the request, which nobody waits for any more.
+        self.cancel(key);
+    }
+
+    /// Hands on the responses whose content did not end in the input at hand.
+    fn hand_on(&mut self) {
+        while let Some(key) = self.fresh.pop() {
+            let waker = self.wakers.waker(key.slot(), STREAMS);
+            let cx = Context::from_waker(&waker);
+            let Some(stream) = self.streams.get(key) else {
+                continue;
+            };
+            let Receiving::Fresh(fresh) = &mut stream.receiving else {
+                continue;
+            };
+            fresh.flow(&cx);
+            if let Some((content, body)) = fresh.flow.take() {
+                self.deliver(key, Body::stream(body));
+                if let Some(stream) = self.streams.get(key) {
+                    stream.receiving = Receiving::Content(content);
+                }
+                self.wakers.mark(key.slot(), STREAMS);
+            }
+        }
+    }
+
+    /// Gives the response to whoever waits for it.
+    fn deliver(&mut self, key: StreamKey, body: Body) {
+        let Some(stream) = self.streams.get(key) else {
+            return;
+        };
+        let receiving = std::mem::replace(&mut stream.receiving, Receiving::Ended);
+        if let (Receiving::Fresh(fresh), Some(exchange)) = (receiving, stream.exchange.take()) {
+            exchange.settle(Ok(ClientResponse {
+                status: fresh.status,
+                version: Version::HTTP_2,
+                headers: *fresh.headers,
+                body,
+                tunnel: None,
+            }));
+        }
+    }
+
+    fn take_reset(&mut self, key: StreamKey, code: ErrorCode) {
+        tracing::debug!(%code, "an origin reset a stream");
+        let cause = match code {
+            ErrorCode::REFUSED_STREAM => Cause::Refused,
+            _ => Cause::Reset,
+        };
+        if let Some(stream) = self.streams.remove(key) {
+            self.fail(stream, cause, BodyError::Disconnected);
+        }
+    }
+
+    /// The origin has not looked at streams behind this one (RFC 9113 section 6.8).
+    fn refuse_behind(&mut self, last: u32) {
+        for key in self.streams.keys() {
+            if key.id() > last
+                && let Some(stream) = self.cancel(key)
+            {
+                self.fail(stream, Cause::Refused, BodyError::Disconnected);
+            }
+        }
+    }
+
+    /// Does what those who wait for a response or read its content ask for by what they did.
+    pub(super) fn note_progress(&mut self, key: StreamKey, cx: &Context<'_>) {
+        let Some(stream) = self.streams.get(key) else {
+            return;
+        };
+        let is_gone = |stream: &Stream| {
+            let exchange = stream.exchange.as_ref();
+            exchange.is_some_and(|exchange| exchange.is_abandoned())
+        };
+        if is_gone(stream) {
+            self.cancel(key);
+            return;
+        }
+        let Receiving::Content(content) = &stream.receiving else {
+            return;
+        };
+        let progress = content.progress(cx);
+        let is_abandoned = content.is_abandoned();
+        if is_abandoned && (!stream.is_tunnel || stream.sending.ended) {
+            self.cancel(key);
+            return;
+        }
+        let is_late = progress.wanted && stream.receive_by.is_none() && !stream.is_tunnel;
+        self.consume(key, progress.used);
+        if is_late {
+            self.receive_in_time(key);
+        }
+    }
+
+    /// From now on the next piece has to come in time.
+    fn receive_in_time(&mut self, key: StreamKey) {
+        if let Some(stream) = self.streams.get(key) {
+            let by = after(stream.timeouts.read);
+            stream.receive_by = Some(by);
+            self.timers.examine_by(by);
+        }
+    }
+
+    fn consume(&mut self, key: StreamKey, bytes: usize) {
+        if bytes > 0 {
+            let frames = self.out.frames(&self.buffers);
+            self.codec.consumed(key, bytes, frames);
+        }
+    }
+}
+
+impl Fresh {
+    fn new(status: StatusCode, headers: Box<Headers>) -> Self {
+        Self {
+            status,
+            headers,
+            piece: None,
+            flow: None,
+        }
+    }
+
+    /// Adds content. The first piece may be all there is.
+    fn add(&mut self, bytes: &[u8], cx: &Context<'_>) {
+        if bytes.is_empty() {
+            return;
+        }
+        if self.piece.is_none() && self.flow.is_none() {
+            self.piece = Some(Bytes::copy_from_slice(bytes));
+        } else {
+            self.flow(cx).0.push_behind(bytes, cx);
+        }
+    }
+
+    /// The content as a stream, from its first piece on.
+    fn flow(&mut self, cx: &Context<'_>) -> &(Content, ContentStream) {
+        self.flow.get_or_insert_with(|| {
+            let length = self.headers.get_str("content-length");
+            let flow = Content::new(length.and_then(|length| length.parse().ok()));
+            if let Some(piece) = self.piece.take() {
+                flow.0.push(piece, cx);
+            }
+            flow
+        })
+    }
+}

@@ -1,0 +1,114 @@
+//! Opening streams for the requests in the queue.
+
+use apus_http::h2::OutgoingRequest;
+use apus_http::{Body, Method};
+
+use super::driver::Driver;
+use super::stream::{Receiving, Sending, Stream};
+use super::{BATCH, STREAMS, Submitted, unsent};
+use crate::client::deadline::after;
+use crate::client::{Cause, RequestHead};
+use crate::clock::coarse_now;
+
+/// How long content is held back for `100 Continue`: many origins never send it (RFC 9110 section
+/// 10.1.1).
+const CONTINUE_WITHIN: std::time::Duration = std::time::Duration::from_secs(1);
+
+impl Driver {
+    /// Opens streams for what is in the queue; tells whether there was anything.
+    pub(super) fn open_streams(&mut self) -> bool {
+        let mut any = false;
+        while self.out.len() < BATCH && self.end.is_none() {
+            // Whether there can be a tunnel is told by the origin's settings.
+            let waits = |next: &Submitted| {
+                next.request.head.upgrade.is_some()
+                    && !self.codec.is_settled()
+                    && !next.exchange.is_abandoned()
+            };
+            let mut queue = self.shared.queue.borrow_mut();
+            if queue.front().is_none_or(waits) {
+                break;
+            }
+            let next = queue.pop_front();
+            drop(queue);
+            any = true;
+            if let Some(next) = next.filter(|next| !next.exchange.is_abandoned()) {
+                self.open_stream(next);
+            }
+        }
+        any
+    }
+
+    fn open_stream(&mut self, submitted: Submitted) {
+        let Submitted { request, exchange } = submitted;
+        let head = &*request.head;
+        let is_tunnel = head.upgrade.is_some();
+        if is_tunnel && !self.codec.takes_extended_connect() {
+            let cause = Cause::Request("the origin takes no tunnels over HTTP/2".into());
+            return exchange.settle(Err(unsent(request, cause)));
+        }
+        let is_whole = matches!(request.body, Body::Empty) && !is_tunnel;
+        let expects_continue = head.expects_continue && !is_whole && !is_tunnel;
+        let outgoing = OutgoingRequest {
+            method: &head.method,
+            scheme: head.scheme,
+            authority: Some(&head.authority),
+            path: &head.target,
+            protocol: head.upgrade.as_deref(),
+            headers: &head.headers,
+            content_length: content_length(head, &request.body),
+            te_trailers: head.te_trailers,
+            expects_continue,
+        };
+        let begins_at = self.out.added();
+        let frames = self.out.frames(&self.buffers);
+        let Some(key) = self.codec.send_request(outgoing, is_whole, frames) else {
+            return exchange.settle(Err(unsent(request, Cause::Refused)));
+        };
+        self.shared.requests.set(self.shared.requests.get() + 1);
+        exchange.watch(self.wakers.waker(key.slot(), STREAMS));
+        let mut sending = Sending::new(request.body, coarse_now());
+        if is_tunnel {
+            // Nothing is sent before it is known to be one.
+            sending.left = None;
+        }
+        if expects_continue {
+            sending.held_until = Some(after(CONTINUE_WITHIN));
+        }
+        let by = sending.held_until;
+        self.timers.examine_by(by.unwrap_or_else(|| {
+            // What it does not send in time is looked at then, and what it waits for.
+            after(request.timeouts.write.min(request.timeouts.first_byte))
+        }));
+        self.streams.enter(Box::new(Stream {
+            key,
+            exchange: Some(exchange),
+            interim: request.interim,
+            timeouts: request.timeouts,
+            begins_at,
+            is_tunnel,
+            is_head: head.method == Method::HEAD && !is_tunnel,
+            sending,
+            receiving: Receiving::Head,
+            receive_by: None,
+        }));
+        if is_whole {
+            self.request_ended(key);
+        } else if is_tunnel {
+            self.await_response(key);
+        } else if !expects_continue {
+            self.begin_sending(key);
+        }
+    }
+}
+
+/// What `Content-Length` says: nothing where there is no content and none is expected (RFC 9110
+/// section 8.6).
+fn content_length(head: &RequestHead, body: &Body) -> Option<u64> {
+    let is_expected = matches!(head.method, Method::POST | Method::PUT | Method::PATCH);
+    match body {
+        _ if head.upgrade.is_some() => None,
+        Body::Empty => is_expected.then_some(0),
+        body => body.len(),
+    }
+}

@@ -1,0 +1,343 @@
+//! The content of requests: gathered from all streams in the order that the codec gives them turns in,
+//! to leave in one write.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Context, Poll, ready};
+
+use apus_http::h2::StreamKey;
+use apus_http::{BodyError, FileRange, Frame, Headers};
+use bytes::Bytes;
+
+use super::driver::{Driver, Lost};
+use super::stream::Sending;
+use super::{BATCH, STREAMS};
+use crate::client::Cause;
+use crate::client::deadline::after;
+use crate::clock::coarse_now;
+use crate::file::{read_away, read_cached};
+use crate::h2::stream::{Chunk, behind};
+
+/// Bytes of a frame's header.
+const FRAME_HEADER: usize = 9;
+
+/// A batch with less room than this is full: content must not leave in crumbs.
+const ROOM_LEAST: usize = 1024;
+
+/// After a write of so many bytes the next one may find the socket full.
+const MUCH: usize = 16 * 1024;
+
+/// What a source of content gave.
+enum Given {
+    Pending,
+    Chunk(Chunk, u64),
+    End(Option<Headers>),
+    Failed(BodyError),
+}
+
+impl Driver {
+    /// Writes what is to be written, joined by as much content as fits; tells whether any left.
+    pub(super) fn poll_output(&mut self, cx: &mut Context<'_>) -> Result<bool, Lost> {
+        match self.poll_written(cx) {
+            Poll::Ready(result) => result?,
+            Poll::Pending => {
+                self.timers.blocked();
+                return Ok(false);
+            }
+        }
+        if self.end.is_none() && !self.out.is_partial() {
+            self.fill();
+        }
+        if self.out.is_empty() {
+            self.timers.unblocked();
+            return Ok(false);
+        }
+        match self.out.poll_write(cx, &mut self.transport, &self.buffers) {
+            Poll::Ready(written) => {
+                let written = written?;
+                self.turn.bytes += written;
+                self.wrote_much = written >= MUCH;
+                self.timers.unblocked();
+                match self.transport.poll_flush(cx) {
+                    Poll::Ready(result) => result?,
+                    Poll::Pending => self.timers.blocked(),
+                }
+                Ok(true)
+            }
+            Poll::Pending => {
+                self.timers.blocked();
+                Ok(false)
+            }
+        }
+    }
+
+    /// Waits until what was written has left, and there is room for more if there is more.
+    fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.transport.poll_flush(cx))?;
+        if self.wrote_much && self.codec.is_send_due() {
+            ready!(self.transport.poll_writable(cx))?;
+            self.wrote_much = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Gathers content up to the size of a batch.
+    fn fill(&mut self) {
+        while let Some(room) = BATCH.checked_sub(self.out.len() + FRAME_HEADER)
+            && room >= ROOM_LEAST
+        {
+            let Some((key, most)) = self.codec.next_send() else {
+                return;
+            };
+            self.send_some(key, most.min(room));
+        }
+    }
+
+    fn sending(&mut self, key: StreamKey) -> Option<&mut Sending> {
+        self.streams.get(key).map(|stream| &mut stream.sending)
+    }
+
+    /// Adds up to `most` bytes of a stream's content to the batch.
+    fn send_some(&mut self, key: StreamKey, most: usize) {
+        let Some(sending) = self.sending(key) else {
+            return;
+        };
+        sending.moved_at = coarse_now();
+        match std::mem::take(&mut sending.next) {
+            Chunk::Empty => {}
+            Chunk::Bytes(mut bytes) => {
+                let part = bytes.split_to(bytes.len().min(most));
+                if !bytes.is_empty() {
+                    sending.next = Chunk::Bytes(bytes);
+                }
+                self.send_bytes(key, part);
+            }
+            Chunk::Read(mut read) => {
+                let (bytes, rest) = &mut *read;
+                let part = bytes.split_to(bytes.len().min(most));
+                sending.next = match bytes.is_empty() {
+                    true => Chunk::file(rest.clone()),
+                    false => Chunk::Read(read),
+                };
+                self.send_bytes(key, part);
+            }
+            Chunk::File(range) => self.send_file(key, range, most),
+        }
+    }
+
+    fn send_bytes(&mut self, key: StreamKey, part: Bytes) {
+        if let Some(end) = self.send_data(key, part.len()) {
+            self.out.add(part, &self.buffers);
+            self.sent(key, end);
+        }
+    }
+
+    /// Sends what is in memory of a file, or has it read from its disk while others have their turn.
+    fn send_file(&mut self, key: StreamKey, range: FileRange, most: usize) {
+        let most = usize::try_from(range.len).unwrap_or(usize::MAX).min(most);
+        let room = self.out.room(most, &self.buffers);
+        match read_cached(&range, room, range.offset) {
+            None => {
+                if let Some(sending) = self.sending(key) {
+                    sending.next = Chunk::File(range.clone());
+                    sending.reading = Some(Box::pin(read_away(range)));
+                    self.wakers.mark(key.slot(), STREAMS);
+                }
+            }
+            Some(Ok(read)) if read > 0 => {
+                if let Some(sending) = self.sending(key) {
+                    sending.next = Chunk::file(behind(&range, read as u64));
+                }
+                if let Some(end) = self.send_data(key, read) {
+                    self.out.add_read(read);
+                    self.sent(key, end);
+                }
+            }
+            Some(result) => self.break_off(key, file_error(result.err())),
+        }
+    }
+
+    /// Encodes the header of a frame with the next `len` bytes of a stream. Tells whether they are the
+    /// last; nothing if the connection has to end.
+    fn send_data(&mut self, key: StreamKey, len: usize) -> Option<bool> {
+        let sending = self.sending(key)?;
+        let end = sending.next.is_empty() && sending.source.is_none();
+        let frames = self.out.frames(&self.buffers);
+        match self.codec.send_data(key, len, end, frames) {
+            Ok(()) => Some(end),
+            Err(error) => {
+                self.end = Some(Lost::Protocol(error));
+                None
+            }
+        }
+    }
+
+    /// Goes on with a stream behind a frame of data.
+    fn sent(&mut self, key: StreamKey, end: bool) {
+        let Some(sending) = self.sending(key) else {
+            return;
+        };
+        if end {
+            self.request_ended(key);
+        } else if sending.next.is_empty() {
+            let waker = self.wakers.waker(key.slot(), STREAMS);
+            self.poll_sending(key, &mut Context::from_waker(&waker));
+        } else {
+            self.codec.want_send(key);
+        }
+    }
+
+    /// Begins with content that was held back, or is not.
+    pub(super) fn begin_sending(&mut self, key: StreamKey) {
+        let Some(sending) = self.sending(key) else {
+            return;
+        };
+        sending.held_until = None;
+        sending.moved_at = coarse_now();
+        if !sending.next.is_empty() {
+            self.codec.want_send(key);
+        } else if sending.source.is_some() {
+            self.wakers.mark(key.slot(), STREAMS);
+        } else if !sending.ended {
+            self.send_end(key, None);
+        }
+    }
+
+    /// Asks for content of a stream, where none is at hand.
+    pub(super) fn poll_sending(&mut self, key: StreamKey, cx: &mut Context<'_>) {
+        let Some(sending) = self.sending(key) else {
+            return;
+        };
+        if let Some(reading) = &mut sending.reading {
+            let Poll::Ready(read) = reading.as_mut().poll(cx) else {
+                return;
+            };
+            sending.reading = None;
+            return match (std::mem::take(&mut sending.next), read) {
+                (Chunk::File(range), Ok(bytes)) if !bytes.is_empty() => {
+                    let rest = behind(&range, bytes.len() as u64);
+                    sending.next = Chunk::Read(Box::new((bytes, rest)));
+                    sending.moved_at = coarse_now();
+                    self.codec.want_send(key);
+                }
+                (_, read) => self.break_off(key, file_error(read.err())),
+            };
+        }
+        if sending.held_until.is_some() || !sending.next.is_empty() {
+            return;
+        }
+        match sending.ask(cx) {
+            Given::Pending => {}
+            Given::Chunk(Chunk::Empty, _) => {
+                // It has its next turn after others.
+                self.wakers.mark(key.slot(), STREAMS);
+            }
+            Given::Chunk(chunk, len) => {
+                if sending.left.is_some_and(|left| left < len) {
+                    return self
+                        .break_off(key, BodyError::Source("it is longer than it said".into()));
+                }
+                sending.left = sending.left.map(|left| left.saturating_sub(len));
+                sending.next = chunk;
+                sending.moved_at = coarse_now();
+                self.codec.want_send(key);
+            }
+            Given::End(trailers) => {
+                if sending.left.is_some_and(|left| left > 0) {
+                    return self
+                        .break_off(key, BodyError::Source("it is shorter than it said".into()));
+                }
+                self.send_end(key, trailers);
+            }
+            Given::Failed(error) => self.break_off(key, error),
+        }
+    }
+
+    /// Ends the request without more data.
+    fn send_end(&mut self, key: StreamKey, trailers: Option<Headers>) {
+        let frames = self.out.frames(&self.buffers);
+        let ended = match trailers {
+            Some(trailers) => {
+                self.codec.send_trailers(key, &trailers, frames);
+                Ok(())
+            }
+            None => self.codec.send_data(key, 0, true, frames),
+        };
+        match ended {
+            Ok(()) => self.request_ended(key),
+            Err(error) => self.end = Some(Lost::Protocol(error)),
+        }
+    }
+
+    /// All of a request was sent: from now on the origin has to answer in time.
+    pub(super) fn request_ended(&mut self, key: StreamKey) {
+        if let Some(sending) = self.sending(key) {
+            sending.ended = true;
+            sending.source = None;
+        }
+        self.await_response(key);
+        if !self.codec.is_open(key) {
+            self.streams.remove(key);
+        }
+    }
+
+    pub(super) fn await_response(&mut self, key: StreamKey) {
+        if let Some(stream) = self.streams.get(key)
+            && stream.exchange.is_some()
+        {
+            let by = after(stream.timeouts.first_byte);
+            stream.receive_by = Some(by);
+            self.timers.examine_by(by);
+        }
+    }
+
+    /// Takes a request back whose content broke off: it must not be taken for whole.
+    fn break_off(&mut self, key: StreamKey, error: BodyError) {
+        if let Some(stream) = self.cancel(key) {
+            tracing::debug!(%error, "the content of a request to an origin broke off");
+            self.fail(stream, Cause::Source(error), BodyError::Disconnected);
+        }
+    }
+}
+
+impl Sending {
+    fn ask(&mut self, cx: &mut Context<'_>) -> Given {
+        let Some(source) = &mut self.source else {
+            return Given::Pending;
+        };
+        let Ok(polled) = catch_unwind(AssertUnwindSafe(|| source.poll_frame(cx))) else {
+            tracing::error!("the source of a request's content panicked");
+            return Given::Failed(BodyError::Source("its source panicked".into()));
+        };
+        let Poll::Ready(given) = polled else {
+            return Given::Pending;
+        };
+        self.is_untouched = false;
+        let given = match given {
+            Some(Ok(Frame::Data(bytes))) => {
+                let len = bytes.len() as u64;
+                match len {
+                    0 => return Given::Chunk(Chunk::Empty, 0),
+                    _ => return Given::Chunk(Chunk::Bytes(bytes), len),
+                }
+            }
+            Some(Ok(Frame::File(range))) => {
+                let len = range.len;
+                return Given::Chunk(Chunk::file(range), len);
+            }
+            Some(Ok(Frame::Trailers(trailers))) => Given::End(Some(trailers)),
+            Some(Err(error)) => Given::Failed(error),
+            None => Given::End(None),
+        };
+        // What was given back would have no source; nothing is.
+        self.source = None;
+        given
+    }
+}
+
+fn file_error(error: Option<io::Error>) -> BodyError {
+    match error {
+        Some(error) => error.into(),
+        None => BodyError::Source("a file became shorter while it was sent".into()),
+    }
+}

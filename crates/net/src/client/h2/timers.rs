@@ -1,0 +1,145 @@
+//! How long a connection waits for what.
+
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use apus_http::BodyError;
+use apus_http::h2::StreamKey;
+
+use super::driver::{Driver, Lost};
+use crate::client::deadline::{Deadline, after};
+use crate::client::{Cause, Timeouts};
+use crate::clock::{TICK, coarse_now};
+
+/// An origin that says nothing for so many round trips, though it is asked something, is asked whether
+/// it is still there.
+const SILENT_ROUND_TRIPS: u32 = 2;
+
+/// Times of a connection; `None` where nothing runs.
+pub(super) struct Timers {
+    deadline: Deadline,
+    /// When the streams have to be looked at.
+    examine_at: Option<Instant>,
+    /// When something was read last.
+    read_at: Instant,
+    /// When a PING was sent last.
+    pinged_at: Instant,
+    /// By when the origin has to take some of what is to be written.
+    write_by: Option<Instant>,
+    /// How long it may take nothing.
+    write: Duration,
+    /// How long a PING and its answer may take.
+    round_trip: Duration,
+}
+
+impl Timers {
+    pub(super) fn new(timeouts: &Timeouts) -> Self {
+        let now = coarse_now();
+        Self {
+            deadline: Deadline::default(),
+            examine_at: None,
+            read_at: now,
+            pinged_at: now,
+            write_by: None,
+            write: timeouts.write,
+            round_trip: timeouts.connect,
+        }
+    }
+
+    /// Has the streams looked at by then.
+    pub(super) fn examine_by(&mut self, at: Instant) {
+        self.examine_at = Some(self.examine_at.map_or(at, |known| known.min(at)));
+    }
+
+    pub(super) fn note_read(&mut self) {
+        self.read_at = coarse_now();
+    }
+
+    pub(super) fn blocked(&mut self) {
+        if self.write_by.is_none() {
+            self.write_by = Some(after(self.write));
+        }
+    }
+
+    pub(super) fn unblocked(&mut self) {
+        self.write_by = None;
+    }
+}
+
+impl Driver {
+    /// Waits for the next deadline.
+    pub(super) fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let ping_at = self.ping_at();
+        let timers = &mut self.timers;
+        let deadlines = [timers.examine_at, timers.write_by, ping_at];
+        match deadlines.into_iter().flatten().min() {
+            Some(at) => timers.deadline.poll(cx, at),
+            None => Poll::Pending,
+        }
+    }
+
+    /// When to send a PING, or to give up on its answer.
+    fn ping_at(&self) -> Option<Instant> {
+        let is_asked = self.codec.open_streams() > 0 || !self.shared.queue.borrow().is_empty();
+        let timers = &self.timers;
+        if !is_asked {
+            return None;
+        }
+        let at = match self.codec.awaits_pong() {
+            true => timers.read_at.max(timers.pinged_at) + timers.round_trip,
+            false => timers.read_at + timers.round_trip * SILENT_ROUND_TRIPS,
+        };
+        Some(at + TICK)
+    }
+
+    /// Does what is due.
+    pub(super) fn on_deadline(&mut self, now: Instant) -> Result<(), Lost> {
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if is_due(self.timers.write_by) {
+            return Err(Lost::TimedOut);
+        }
+        if is_due(self.ping_at()) {
+            if self.codec.awaits_pong() {
+                tracing::debug!("an origin answers no PING");
+                return Err(Lost::TimedOut);
+            }
+            self.timers.pinged_at = now;
+            let frames = self.out.frames(&self.buffers);
+            self.codec.ping(frames);
+        }
+        if is_due(self.timers.examine_at) {
+            self.timers.examine_at = None;
+            for key in self.streams.keys() {
+                if let Some(at) = self.examine(key, now) {
+                    self.timers.examine_by(at);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends what a stream has waited for too long; gives the time to look at it again.
+    fn examine(&mut self, key: StreamKey, now: Instant) -> Option<Instant> {
+        let is_stalled = self.codec.is_stalled(key);
+        let stream = self.streams.get(key)?;
+        let sending = &stream.sending;
+        if sending.held_until.is_some_and(|until| until <= now) {
+            self.begin_sending(key);
+            return Some(now);
+        }
+        let write_by = match (sending.ended, is_stalled) {
+            (true, _) => None,
+            (false, true) => Some(sending.moved_at + stream.timeouts.write + TICK),
+            (false, false) => Some(now + stream.timeouts.write),
+        };
+        let deadlines = [sending.held_until, stream.receive_by, write_by];
+        let next = deadlines.into_iter().flatten().min();
+        if next.is_none_or(|next| next > now) {
+            return next;
+        }
+        if let Some(stream) = self.cancel(key) {
+            self.fail(stream, Cause::TimedOut, BodyError::TimedOut);
+        }
+        None
+    }
+}

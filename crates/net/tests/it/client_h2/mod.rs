@@ -1,0 +1,111 @@
+//! HTTP/2 to origins: what a proxy gets from honest ones, the `h2` crate's and our own, and what
+//! hostile ones can do to it.
+
+mod faults;
+mod flow;
+mod messages;
+mod origin;
+mod ours;
+mod times;
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use apus_http::{Body, Headers, Method};
+use apus_net::client::{
+    Address, ClientRequest, ClientResponse, Connection, Failure, Http2, Origin, Protocol,
+    ProxyHead, RequestHead, Timeouts, connect,
+};
+use tokio::task::LocalSet;
+
+use crate::harness::{PATIENCE, collect, text};
+
+/// Runs a test on one thread, as a worker runs its connections.
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let test = async { tokio::time::timeout(PATIENCE, test).await };
+    LocalSet::new()
+        .block_on(&runtime, test)
+        .expect("the test to end in time");
+}
+
+/// Waits for a condition that other tasks bring about.
+async fn eventually(what: &str, mut reached: impl FnMut() -> bool) {
+    let start = std::time::Instant::now();
+    while !reached() {
+        assert!(start.elapsed() < PATIENCE, "{what} did not come about");
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+}
+
+/// Connects with prior knowledge.
+async fn open(address: SocketAddr) -> Http2 {
+    open_with(address, &Timeouts::default()).await
+}
+
+async fn open_with(address: SocketAddr, timeouts: &Timeouts) -> Http2 {
+    let origin = Origin {
+        address: Address::Ip(address),
+        tls: None,
+        protocol: Protocol::Http2,
+        proxy_head: ProxyHead::None,
+    };
+    match connect(&origin, None, timeouts).await.unwrap() {
+        Connection::Http2(connection) => connection,
+        Connection::Http1(_) => panic!("HTTP/1.1 was chosen"),
+    }
+}
+
+fn head(method: Method, target: &str) -> RequestHead {
+    RequestHead {
+        method,
+        scheme: "http",
+        authority: "example.com".into(),
+        target: target.into(),
+        headers: Headers::new(),
+        upgrade: None,
+        te_trailers: false,
+        expects_continue: false,
+    }
+}
+
+fn request(head: RequestHead, body: impl Into<Body>) -> ClientRequest {
+    ClientRequest {
+        head: Rc::new(head),
+        body: body.into(),
+        interim: None,
+        timeouts: Rc::default(),
+    }
+}
+
+fn get(target: &str) -> ClientRequest {
+    request(head(Method::GET, target), Body::Empty)
+}
+
+fn post(target: &str, body: impl Into<Body>) -> ClientRequest {
+    request(head(Method::POST, target), body)
+}
+
+fn with_timeouts(mut request: ClientRequest, timeouts: &Timeouts) -> ClientRequest {
+    request.timeouts = Rc::new(timeouts.clone());
+    request
+}
+
+/// The content of a response, with trailers behind it in brackets.
+async fn content(response: &mut ClientResponse) -> Vec<u8> {
+    collect(&mut response.body).await.unwrap()
+}
+
+async fn fetch(connection: &Http2, request: ClientRequest) -> (u16, String) {
+    let mut response = connection.send(request).await.unwrap();
+    let content = content(&mut response).await;
+    (response.status.as_u16(), text(&content))
+}
+
+async fn failure(connection: &Http2, request: ClientRequest) -> Failure {
+    connection.send(request).await.expect_err("no response")
+}

@@ -1,0 +1,156 @@
+//! Our own server as the origin, in clear text and over TLS.
+
+use std::rc::Rc;
+
+use apus_http::{Answer, Headers, InterimQueue, Method, Response, StatusCode};
+use apus_net::Limits;
+use apus_net::client::{
+    Address, Connection, Http2, Origin, Protocol, ProxyHead, Timeouts, Tls, TlsSettings, connect,
+};
+
+use super::{fetch, get, head, open, post, request, run};
+use crate::h2::{content as random, described, with_tls};
+use crate::harness::{Server, collector, frames, ok, service};
+use crate::tls::Authority;
+use crate::tunnels::echo;
+
+async fn open_tls(authority: &Authority, server: &Server, protocol: Protocol) -> Http2 {
+    let settings = TlsSettings {
+        authorities: Some(vec![authority.der.clone()]),
+        ..TlsSettings::new("example.com")
+    };
+    let origin = Origin {
+        address: Address::Ip(server.address()),
+        tls: Some(Tls::new(&settings).unwrap()),
+        protocol,
+        proxy_head: ProxyHead::None,
+    };
+    let opened = connect(&origin, None, &Timeouts::default()).await;
+    match opened.unwrap() {
+        Connection::Http2(connection) => connection,
+        Connection::Http1(_) => panic!("HTTP/1.1 was chosen"),
+    }
+}
+
+#[test]
+fn requests_go_over_tls_by_alpn() {
+    let (authority, server) = with_tls(Limits::default(), collector());
+    run(async {
+        for protocol in [Protocol::Http2, Protocol::Auto] {
+            let connection = open_tls(&authority, &server, protocol).await;
+            let sent = String::from_utf8_lossy(&random(2_000_000)).into_owned();
+            let got = fetch(&connection, post("/", sent.clone())).await;
+            assert!(got == (200, sent));
+        }
+    });
+}
+
+#[test]
+fn fields_arrive_as_they_were_sent() {
+    let server = Server::start(described());
+    run(async {
+        let connection = open(server.address()).await;
+        let mut fields = head(Method::GET, "/a?b=c");
+        for (name, value) in [
+            ("cookie", "a=1; b=2"),
+            ("authorization", "Basic x"),
+            ("x", ""),
+        ] {
+            fields.headers.try_append(name, value).unwrap();
+        }
+        for _ in 0..3 {
+            let asked = request(fields.clone(), apus_http::Body::Empty);
+            assert_eq!(
+                fetch(&connection, asked).await.1,
+                "GET example.com /a?b=c\nauthorization: Basic x\ncookie: a=1; b=2\n\
+                 host: example.com\nx: \n"
+            );
+        }
+    });
+}
+
+#[test]
+fn interim_responses_are_passed_on_and_100_lets_the_content_go() {
+    let server = Server::start(service(|mut request| {
+        Answer::later(async move {
+            let mut hints = Headers::new();
+            hints.try_append("link", "</a>").unwrap();
+            request.interim().send(StatusCode::EARLY_HINTS, hints);
+            let content = crate::harness::collect(&mut request.take_body()).await;
+            ok(content.unwrap())
+        })
+    }));
+    run(async {
+        let connection = open(server.address()).await;
+        let queue = Rc::new(InterimQueue::default());
+        // The content is there only once the client was told to go on.
+        let seen = Rc::new(std::cell::RefCell::new(Vec::new()));
+        let (told, asked) = (Rc::clone(&queue), Rc::clone(&seen));
+        let mut content = Some("hello");
+        let body = frames(Some(5), move |_| {
+            while let Some((request, status, headers)) = told.next() {
+                let link = headers.get_str("link").unwrap_or("").to_owned();
+                asked.borrow_mut().push((request, status.as_u16(), link));
+            }
+            std::task::Poll::Ready(content.take().map(|content| {
+                Ok(apus_http::Frame::Data(bytes::Bytes::from_static(
+                    content.as_bytes(),
+                )))
+            }))
+        });
+        let mut expecting = head(Method::POST, "/");
+        expecting.expects_continue = true;
+        let mut request = request(expecting, body);
+        request.interim = Some(queue.sender(7));
+        assert_eq!(fetch(&connection, request).await, (200, "hello".into()));
+        let expected = [(7, 103, "</a>".to_owned()), (7, 100, String::new())];
+        assert_eq!(*seen.borrow(), expected);
+    });
+}
+
+#[test]
+fn tunnels_pass_both_ways() {
+    let server = Server::start(service(|request| {
+        if request.headers().get_str("upgrade") != Some("echo") {
+            return Response::new(StatusCode::FORBIDDEN).with_body("no").into();
+        }
+        let mut response = Response::new(StatusCode::SWITCHING_PROTOCOLS);
+        response.set_tunnel(Box::new(|duplex| Box::pin(echo(duplex))));
+        response.into()
+    }));
+    run(async {
+        let connection = open(server.address()).await;
+        let mut upgrade = head(Method::GET, "/");
+        upgrade.upgrade = Some("echo".into());
+        let asked = request(upgrade.clone(), apus_http::Body::Empty);
+        let response = connection.send(asked).await.unwrap();
+        assert_eq!(response.status, StatusCode::SWITCHING_PROTOCOLS);
+        let mut tunnel = response.tunnel.expect("a tunnel");
+        for text in [&b"hello"[..], b"again"] {
+            let mut back = [0; 5];
+            let written = std::future::poll_fn(|cx| tunnel.poll_write(cx, text)).await;
+            assert_eq!(written.unwrap(), 5);
+            let read = std::future::poll_fn(|cx| tunnel.poll_read(cx, &mut back)).await;
+            assert_eq!((read.unwrap(), &back[..]), (5, text));
+        }
+        drop(tunnel);
+        super::eventually("the end of the tunnel", || connection.open_streams() == 0).await;
+        upgrade.upgrade = Some("other".into());
+        let asked = request(upgrade, apus_http::Body::Empty);
+        assert_eq!(fetch(&connection, asked).await, (403, "no".into()));
+        assert_eq!(fetch(&connection, get("/")).await.0, 403);
+    });
+}
+
+#[test]
+fn a_server_that_stops_is_left_in_order() {
+    let server = Server::start(collector());
+    run(async {
+        let connection = open(server.address()).await;
+        assert_eq!(fetch(&connection, get("/")).await.0, 200);
+        server.engine.stop(crate::harness::PATIENCE).await;
+        super::eventually("the end", || connection.is_closed()).await;
+        let failure = super::failure(&connection, post("/", "x")).await;
+        assert!(!failure.request_sent && failure.body.is_some(), "{failure}");
+    });
+}

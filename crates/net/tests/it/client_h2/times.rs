@@ -1,0 +1,165 @@
+//! Origins that are too slow, or not there any more.
+
+use std::time::{Duration, Instant};
+
+use apus_http::{BodyError, Method};
+use apus_net::client::{Cause, Phase, Timeouts};
+
+use super::origin::Scripted;
+use super::{fetch, get, head, open, open_with, post, request, run, with_timeouts};
+use crate::h2::client::{block, code, data, head as head_frames, kind, setting};
+use crate::harness::collect;
+
+const SHORT: Duration = Duration::from_millis(300);
+
+#[test]
+fn a_head_has_to_come_in_time() {
+    run(async {
+        let origin = Scripted::start(|raw| {
+            raw.greet(&[]);
+            let stream = raw.request();
+            let reset = raw.until(kind::RST_STREAM);
+            assert_eq!((reset.stream, reset.number(0)), (stream, code::CANCEL));
+            let stream = raw.request();
+            raw.send(head_frames(stream, &block(&[(":status", "204")]), true));
+            raw.rest();
+        });
+        let connection = open(origin.address).await;
+        let timeouts = Timeouts {
+            first_byte: SHORT,
+            ..Timeouts::default()
+        };
+        let start = Instant::now();
+        let failure = super::failure(&connection, with_timeouts(get("/"), &timeouts)).await;
+        assert!(start.elapsed() >= SHORT);
+        assert!(matches!(failure.cause, Cause::TimedOut), "{failure}");
+        assert_eq!((failure.phase, failure.request_sent), (Phase::Head, true));
+        assert_eq!(fetch(&connection, get("/")).await.0, 204);
+        drop(connection);
+        origin.finish().await;
+    });
+}
+
+#[test]
+fn content_has_to_come_in_time_where_it_is_waited_for() {
+    run(async {
+        let origin = Scripted::start(|raw| {
+            raw.greet(&[]);
+            let stream = raw.request();
+            raw.send(head_frames(stream, &block(&[(":status", "200")]), false));
+            raw.send(data(stream, "some", false));
+            let reset = raw.until(kind::RST_STREAM);
+            assert_eq!((reset.stream, reset.number(0)), (stream, code::CANCEL));
+            raw.rest();
+        });
+        let connection = open(origin.address).await;
+        let timeouts = Timeouts {
+            read: SHORT,
+            ..Timeouts::default()
+        };
+        let asked = with_timeouts(get("/"), &timeouts);
+        let mut response = connection.send(asked).await.unwrap();
+        // Who does not read yet is not waited for by the origin.
+        tokio::time::sleep(2 * SHORT).await;
+        let start = Instant::now();
+        let error = collect(&mut response.body).await.unwrap_err();
+        assert!(matches!(error, BodyError::TimedOut), "{error}");
+        assert!(start.elapsed() >= SHORT);
+        assert!(!connection.is_closed());
+        drop(connection);
+        origin.finish().await;
+    });
+}
+
+#[test]
+fn windows_have_to_open_in_time() {
+    run(async {
+        let origin = Scripted::start(|raw| {
+            raw.greet(&[(setting::INITIAL_WINDOW_SIZE, 0)]);
+            let stream = raw.request();
+            let reset = raw.until(kind::RST_STREAM);
+            assert_eq!((reset.stream, reset.number(0)), (stream, code::CANCEL));
+            raw.rest();
+        });
+        let connection = open(origin.address).await;
+        super::eventually("the settings", || connection.has_room()).await;
+        let timeouts = Timeouts {
+            write: SHORT,
+            ..Timeouts::default()
+        };
+        let large = vec![0; 200_000];
+        let failure = super::failure(&connection, with_timeouts(post("/", large), &timeouts)).await;
+        assert!(matches!(failure.cause, Cause::TimedOut), "{failure}");
+        assert_eq!((failure.phase, failure.request_sent), (Phase::Send, true));
+        drop(connection);
+        origin.finish().await;
+    });
+}
+
+#[test]
+fn an_origin_that_is_not_there_any_more_is_noticed() {
+    run(async {
+        let (done, wait) = std::sync::mpsc::channel::<()>();
+        let origin = Scripted::start(move |raw| {
+            raw.greet(&[]);
+            raw.request();
+            raw.until(kind::PING);
+            // Its machine is gone: nothing more is said.
+            let _ = wait.recv();
+        });
+        let timeouts = Timeouts {
+            connect: SHORT,
+            ..Timeouts::default()
+        };
+        let connection = open_with(origin.address, &timeouts).await;
+        let failure = super::failure(&connection, get("/")).await;
+        assert!(matches!(failure.cause, Cause::TimedOut), "{failure}");
+        assert!(connection.is_closed());
+        drop(done);
+        origin.finish().await;
+    });
+}
+
+#[test]
+fn an_origin_that_takes_nothing_is_given_up() {
+    run(async {
+        let (done, wait) = std::sync::mpsc::channel::<()>();
+        let origin = Scripted::start(move |raw| {
+            raw.greet(&[(setting::INITIAL_WINDOW_SIZE, 0x7fff_ffff)]);
+            raw.send(crate::h2::client::window_update(0, 0x7000_0000));
+            let _ = wait.recv();
+        });
+        let timeouts = Timeouts {
+            write: SHORT,
+            ..Timeouts::default()
+        };
+        let connection = open_with(origin.address, &timeouts).await;
+        let large = vec![0; 64_000_000];
+        let failure = super::failure(&connection, post("/", large)).await;
+        assert!(matches!(failure.cause, Cause::TimedOut), "{failure}");
+        assert!(connection.is_closed());
+        drop(done);
+        origin.finish().await;
+    });
+}
+
+#[test]
+fn content_goes_without_100_from_origins_that_never_send_it() {
+    run(async {
+        let origin = Scripted::start(|raw| {
+            raw.greet(&[]);
+            let stream = raw.request();
+            assert_eq!(raw.until(kind::DATA).payload, b"hello");
+            raw.send(head_frames(stream, &block(&[(":status", "204")]), true));
+            raw.rest();
+        });
+        let connection = open(origin.address).await;
+        let mut expecting = head(Method::POST, "/");
+        expecting.expects_continue = true;
+        let start = Instant::now();
+        assert_eq!(fetch(&connection, request(expecting, "hello")).await.0, 204);
+        assert!(start.elapsed() >= Duration::from_millis(900));
+        drop(connection);
+        origin.finish().await;
+    });
+}
