@@ -25,6 +25,8 @@ pub enum Refusal {
     NoStore,
     /// It says `private`.
     Private,
+    /// It has another answer sent in its place, for this request (`X-Accel-Redirect`, `X-Sendfile`).
+    InternalRedirect,
     /// It sets a cookie.
     SetCookie,
     /// The request has `Authorization`, and the origin did not declare the answer for all.
@@ -79,6 +81,7 @@ impl fmt::Display for Refusal {
             Self::NotUnderstood => "must-understand with an unknown status",
             Self::NoStore => "the response says no-store",
             Self::Private => "the response says private",
+            Self::InternalRedirect => "the response has another one sent in its place",
             Self::SetCookie => "the response sets a cookie",
             Self::Authorization => "the request has Authorization",
             Self::SessionCookie => "the request has a session cookie",

@@ -38,6 +38,9 @@ pub struct Rules {
     /// Fields that say the same as `Cache-Control` to some caches only, in lower case (RFC 9213);
     /// the first one that a response has replaces `Cache-Control` and `Expires`.
     pub targeted: Vec<Box<str>>,
+    /// Whether `X-Accel-Expires` counts, before all others, as nginx has it: seconds, 0 for not to
+    /// store, or `@` and seconds since 1970.
+    pub accel_expires: bool,
     /// What becomes of responses with `Set-Cookie`.
     pub set_cookie: SetCookie,
     /// Requests that tell who the client is.
@@ -74,6 +77,7 @@ impl Default for Rules {
             max_variants: 32,
             ignored: Ignored::default(),
             targeted: names(&["cdn-cache-control"]),
+            accel_expires: true,
             set_cookie: SetCookie::Refuse,
             credentials: Credentials::default(),
             client_directives: ClientDirectives::Trusted,
@@ -140,7 +144,7 @@ impl Default for Heuristic {
 /// Fields of responses that do not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ignored {
-    /// `Cache-Control` and the targeted fields, `private` and `no-store` too.
+    /// `Cache-Control` and those that replace it, `private` and `no-store` too.
     pub cache_control: bool,
     /// `Expires`.
     pub expires: bool,

@@ -12,7 +12,7 @@ use super::part::content_length;
 use super::stored::{Flags, Times};
 use super::{
     Conditions, OriginResponse, Part, PresentedRequest, Refusal, Rules, SetCookie, Stored,
-    Variance, deception, fields,
+    Timestamp, Variance, deception, fields,
 };
 
 /// Fields by which frameworks take a request for one with another method or target.
@@ -93,7 +93,13 @@ pub(super) fn evaluate(
     rules: &Rules,
 ) -> Result<Stored, Refusal> {
     let headers = response.headers;
-    let (directives, is_targeted) = directives(headers, rules);
+    if ["x-accel-redirect", "x-sendfile"]
+        .iter()
+        .any(|name| headers.contains(name))
+    {
+        return Err(Refusal::InternalRedirect);
+    }
+    let (directives, is_targeted) = directives(response, rules);
     check_status(response, &directives, rules)?;
     check_directives(response.status, &directives)?;
     if rules.set_cookie == SetCookie::Refuse
@@ -149,17 +155,41 @@ pub(super) fn evaluate(
     Ok(stored)
 }
 
-/// The directives for this cache: of the first targeted field that can be read, or `Cache-Control`
-/// (RFC 9213 section 2.2). The flag tells which.
-fn directives(headers: &Headers, rules: &Rules) -> (ResponseDirectives, bool) {
+/// The directives for this cache: of nginx's own field, of the first targeted field that can be read,
+/// or of `Cache-Control` (RFC 9213 section 2.2). The flag tells whether it is not the last.
+fn directives(response: &OriginResponse<'_>, rules: &Rules) -> (ResponseDirectives, bool) {
     if rules.ignored.cache_control {
         return (ResponseDirectives::default(), false);
+    }
+    let headers = response.headers;
+    if rules.accel_expires
+        && let Some(directives) = accel_expires(response)
+    {
+        return (directives, true);
     }
     let mut targeted = rules.targeted.iter();
     match targeted.find_map(|name| ResponseDirectives::targeted(headers, name)) {
         Some(directives) => (directives, true),
         None => (ResponseDirectives::of(headers), false),
     }
+}
+
+/// What `X-Accel-Expires` means as directives; `None` if it is absent or cannot be read.
+fn accel_expires(response: &OriginResponse<'_>) -> Option<ResponseDirectives> {
+    let value = response.headers.get_str("x-accel-expires")?;
+    let seconds = match value.strip_prefix('@') {
+        Some(time) => {
+            let time = Timestamp::from_unix_seconds(time.parse().ok()?);
+            let left = time.since(date(response)).as_secs();
+            u32::try_from(left).unwrap_or(u32::MAX)
+        }
+        None => value.parse().ok()?,
+    };
+    Some(ResponseDirectives {
+        max_age: Some(DeltaSeconds::Valid(seconds)),
+        no_store: seconds == 0,
+        ..ResponseDirectives::default()
+    })
 }
 
 /// Whether an origin may have answered something else than what the key says.

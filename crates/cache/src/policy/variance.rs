@@ -142,7 +142,8 @@ pub(super) fn write_field<A: smallvec::Array<Item = u8>>(
     let mut separator: &[u8] = b"";
     for value in values {
         text.extend_from_slice(separator);
-        separator = b",";
+        // As lines are mostly joined (RFC 9110 section 5.3).
+        separator = if is_list { b"," } else { b", " };
         if is_list {
             // Names of these lists have no case, and white space no meaning.
             text.extend(

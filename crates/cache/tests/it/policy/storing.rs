@@ -419,6 +419,41 @@ fn keeps_tags_and_hides_their_fields() {
 }
 
 #[test]
+fn does_not_store_what_has_another_answer_sent_in_its_place() {
+    for name in ["x-accel-redirect", "x-sendfile"] {
+        let lines = [FRESH, (name, "/protected/file")];
+        assert_eq!(
+            try_ok(&lines).err(),
+            Some(Refusal::InternalRedirect),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn x_accel_expires_counts_before_all_others() {
+    let no_store = ("cache-control", "no-store");
+    let until = |value| {
+        let lines = [no_store, ("expires", "0"), ("x-accel-expires", value)];
+        try_ok(&lines).map(|stored| stored.fresh_until())
+    };
+    assert_eq!(until("10"), Ok(at(10)));
+    assert_eq!(until("@784111797"), Ok(at(20)));
+    assert_eq!(until("0"), Err(Refusal::NoStore));
+    assert_eq!(until("@1"), Err(Refusal::NoStore));
+    assert_eq!(until("soon"), Err(Refusal::NoStore));
+    let rules = Rules {
+        accel_expires: false,
+        ..Rules::default()
+    };
+    let lines = [FRESH, ("x-accel-expires", "10")];
+    let stored = try_store(&Ask::with(&[]), &Reply::with(200, &lines), &rules)
+        .unwrap()
+        .stored;
+    assert_eq!(stored.fresh_until(), at(60));
+}
+
+#[test]
 fn guesses_nothing_if_told_so() {
     let old = date(-1000);
     let rules = Rules {

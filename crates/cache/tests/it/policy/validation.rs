@@ -222,6 +222,19 @@ fn a_304_without_date_is_as_new_as_it_came() {
 }
 
 #[test]
+fn a_304_leaves_the_lifetime_that_it_says_nothing_about() {
+    for line in [
+        FRESH,
+        ("cdn-cache-control", "max-age=60"),
+        ("x-accel-expires", "60"),
+        ("cache-control", "s-maxage=60, private=\"etag2\""),
+    ] {
+        let newer = freshened(&ok(&[line, ("etag", "\"x\"")]), &[("etag", "\"x\"")]);
+        assert_fresh_until(&newer, 160, &line);
+    }
+}
+
+#[test]
 fn keeps_tags_and_variant_unless_the_304_changes_them() {
     let reply = Reply::with(
         200,

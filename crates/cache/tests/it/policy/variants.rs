@@ -50,7 +50,7 @@ fn must_not_reuse_unless_all_fields_of_vary_match() {
         &[("x", "1"), ("y", "1")],
         true,
     );
-    assert_matches("x", &[("x", "a"), ("x", "b")], &[("x", "a,b")], true);
+    assert_matches("x", &[("x", "a"), ("x", "b")], &[("x", "a, b")], true);
     assert_matches("x", &[("x", "a")], &[("x", "A")], false);
     assert_matches("x, y", &[("x", "a")], &[("y", "a")], false);
 }
