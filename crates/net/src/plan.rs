@@ -91,7 +91,7 @@ pub enum Network {
 
 impl Network {
     /// Whether `peer` belongs to it.
-    pub(crate) fn contains(&self, peer: &Peer) -> bool {
+    pub fn contains(&self, peer: &Peer) -> bool {
         match (self, peer) {
             (Self::Unix, Peer::Unix) => true,
             (Self::Ip { address, bits }, Peer::Ip(peer)) => {

@@ -50,6 +50,19 @@ pub fn normalise(raw: &str) -> Result<Cow<'_, [u8]>, InvalidPath> {
     Ok(Cow::Owned(normal))
 }
 
+/// The path as it is sent on to another server: as it was sent, unless it had segments to resolve or
+/// to collapse, in which that server might see something else than locations did.
+///
+/// # Errors
+/// As [`normalise`].
+pub(crate) fn sent_on(raw: &str) -> Result<Cow<'_, str>, InvalidPath> {
+    match normalise(raw)? {
+        Cow::Borrowed(_) => Ok(Cow::Borrowed(raw)),
+        Cow::Owned(normal) if normal == decode(raw.as_bytes())? => Ok(Cow::Borrowed(raw)),
+        Cow::Owned(normal) => Ok(Cow::Owned(encode(&normal))),
+    }
+}
+
 /// Whether nothing is to decode, collapse or resolve.
 fn is_normal(path: &[u8]) -> bool {
     let mut rest = path;
@@ -200,6 +213,21 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_path_is_sent_on_as_it_came_unless_others_may_resolve_it_differently() {
+        for same in ["/a%20b/%C3%A4", "/a/b", "/%7Euser/..x"] {
+            assert_eq!(sent_on(same).unwrap(), same);
+        }
+        for (sent, resolved) in [
+            ("/a/../b", "/b"),
+            ("/a/%2e%2E/b%20c", "/b%20c"),
+            ("//a//b", "/a/b"),
+            ("/a/./b/", "/a/b/"),
+        ] {
+            assert_eq!(sent_on(sent).unwrap(), resolved);
+        }
+    }
 
     #[test]
     fn borrows_what_is_normal() {

@@ -35,6 +35,8 @@ pub enum StepKind {
     Location,
     /// Which service answers.
     Handler,
+    /// Which group of origins is asked.
+    Origins,
     /// Which file the answer comes from.
     File,
     /// What became of the content: a variant, a range, a compression, an error page.
@@ -48,6 +50,7 @@ impl fmt::Display for StepKind {
             Self::Rewrite => "rewrite",
             Self::Location => "location",
             Self::Handler => "handler",
+            Self::Origins => "origins",
             Self::File => "file",
             Self::Content => "content",
         })

@@ -13,6 +13,8 @@ mod error_pages;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
+mod proxy;
+#[cfg(test)]
 mod rewrite;
 #[cfg(test)]
 mod serve;

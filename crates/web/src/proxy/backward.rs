@@ -1,0 +1,256 @@
+//! The fields of an answer on its way to the client: what an origin says about itself is put in the
+//! terms of the site.
+
+use apus_http::Headers;
+use apus_upstream::plan::SameSite;
+
+/// Changes a `Location` (or `Refresh`) that starts with one text to start with another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedirectRule {
+    /// What the URI starts with, as `http://internal:8080/app/`.
+    pub from: Box<str>,
+    /// What stands there instead, as `/`.
+    pub to: Box<str>,
+}
+
+/// Changes the attributes of cookies that an origin sets (RFC 6265 section 4.1).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CookieRules {
+    /// From a domain to another; an empty one drops the attribute.
+    pub domains: Vec<(Box<str>, Box<str>)>,
+    /// From what a path starts with to what it starts with then.
+    pub paths: Vec<(Box<str>, Box<str>)>,
+    /// Adds `Secure`.
+    pub secure: bool,
+    /// Adds `HttpOnly`.
+    pub http_only: bool,
+    /// Sets `SameSite`.
+    pub same_site: Option<SameSite>,
+}
+
+/// What the origin was asked as, and the client asked for.
+pub(super) struct Names<'a> {
+    /// The authority that the origin got.
+    pub(super) origin: &'a str,
+    /// The authority that the client sent.
+    pub(super) client: Option<&'a str>,
+}
+
+/// Puts redirects in the terms of the site. Without a rule that fits, one to the origin's own name
+/// becomes one to the same path here.
+pub(super) fn redirects(headers: &mut Headers, rules: &[RedirectRule], names: &Names<'_>) {
+    if let Some(location) = headers.get_str("location")
+        && let Some(changed) = redirect(location, rules, names)
+    {
+        // What was a field value stays one, or the origin's line stays as it is.
+        let _ = headers.try_insert("location", changed);
+    }
+    if !rules.is_empty()
+        && let Some(refresh) = headers.get_str("refresh")
+        && let Some((before, uri)) = split_refresh(refresh)
+        && let Some(changed) = redirect(uri, rules, names)
+    {
+        let changed = format!("{before}{changed}");
+        let _ = headers.try_insert("refresh", changed);
+    }
+}
+
+fn redirect(uri: &str, rules: &[RedirectRule], names: &Names<'_>) -> Option<String> {
+    for rule in rules {
+        if let Some(rest) = uri.strip_prefix(&*rule.from) {
+            return Some(format!("{}{rest}", rule.to));
+        }
+    }
+    if names
+        .client
+        .is_some_and(|client| client.eq_ignore_ascii_case(names.origin))
+    {
+        return None;
+    }
+    let rest = uri
+        .strip_prefix("http://")
+        .or_else(|| uri.strip_prefix("https://"))?;
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, rest) = rest.split_at_checked(end)?;
+    // Two slashes at the front would name another host.
+    let is_own = authority.eq_ignore_ascii_case(names.origin) && !rest.starts_with("//");
+    is_own.then(|| match rest.starts_with('/') {
+        true => rest.to_owned(),
+        false => format!("/{rest}"),
+    })
+}
+
+/// Splits `5; url=http://...` before the URI.
+fn split_refresh(value: &str) -> Option<(&str, &str)> {
+    let at = value.to_ascii_lowercase().find("url=")?;
+    value.split_at_checked(at.checked_add(4)?)
+}
+
+/// Changes the attributes of all cookies.
+pub(super) fn cookies(headers: &mut Headers, rules: &CookieRules) {
+    if *rules == CookieRules::default() || !headers.contains("set-cookie") {
+        return;
+    }
+    let changed: Vec<Vec<u8>> = headers
+        .get_all("set-cookie")
+        .map(|cookie| rules.change(cookie))
+        .collect();
+    headers.remove("set-cookie");
+    for cookie in changed {
+        // What was a field value stays one: rules are checked when they are made.
+        let _ = headers.try_append("set-cookie", cookie);
+    }
+}
+
+impl CookieRules {
+    fn change(&self, cookie: &[u8]) -> Vec<u8> {
+        let mut parts = cookie.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+        let mut changed = parts.next().unwrap_or_default().to_vec();
+        let mut add = |attribute: &[u8]| {
+            changed.extend_from_slice(b"; ");
+            changed.extend_from_slice(attribute);
+        };
+        let (mut secure, mut http_only) = (self.secure, self.http_only);
+        for part in parts.filter(|part| !part.is_empty()) {
+            let (name, value) = match part.iter().position(|byte| *byte == b'=') {
+                Some(at) => part.split_at_checked(at).unwrap_or((part, b"")),
+                None => (part, &b""[..]),
+            };
+            let value = value.strip_prefix(b"=").unwrap_or(value).trim_ascii();
+            match name.trim_ascii().to_ascii_lowercase().as_slice() {
+                b"secure" => secure = false,
+                b"httponly" => http_only = false,
+                b"samesite" if self.same_site.is_some() => continue,
+                b"domain" => {
+                    if let Some(to) = self.domain(value) {
+                        if !to.is_empty() {
+                            add(&[b"Domain=", to.as_bytes()].concat());
+                        }
+                        continue;
+                    }
+                }
+                b"path" => {
+                    if let Some(to) = self.path(value) {
+                        add(&[b"Path=", to.as_slice()].concat());
+                        continue;
+                    }
+                }
+                _ => {}
+            }
+            add(part);
+        }
+        if secure {
+            add(b"Secure");
+        }
+        if http_only {
+            add(b"HttpOnly");
+        }
+        if let Some(same_site) = self.same_site {
+            add(format!("SameSite={same_site}").as_bytes());
+        }
+        changed
+    }
+
+    fn domain(&self, value: &[u8]) -> Option<&str> {
+        let value = value.strip_prefix(b".").unwrap_or(value);
+        let is = |from: &str| value.eq_ignore_ascii_case(from.trim_start_matches('.').as_bytes());
+        let rule = self.domains.iter().find(|(from, _)| is(from))?;
+        Some(&rule.1)
+    }
+
+    fn path(&self, value: &[u8]) -> Option<Vec<u8>> {
+        self.paths.iter().find_map(|(from, to)| {
+            let rest = value.strip_prefix(from.as_bytes())?;
+            Some([to.as_bytes(), rest].concat())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: Names<'_> = Names {
+        origin: "app:8080",
+        client: Some("www.example"),
+    };
+
+    fn rule(from: &str, to: &str) -> RedirectRule {
+        RedirectRule {
+            from: from.into(),
+            to: to.into(),
+        }
+    }
+
+    #[test]
+    fn a_redirect_to_the_origin_becomes_one_to_the_site() {
+        for (uri, changed) in [
+            ("http://app:8080/a?b#c", Some("/a?b#c")),
+            ("https://APP:8080", Some("/")),
+            ("http://app:8080?q", Some("/?q")),
+            ("http://app:8080//evil.example/", None),
+            ("http://app:8080.evil.example/", None),
+            ("http://app/", None),
+            ("/a", None),
+        ] {
+            assert_eq!(redirect(uri, &[], &NAMES).as_deref(), changed, "{uri}");
+        }
+        let same = Names {
+            origin: "www.example",
+            client: Some("WWW.example"),
+        };
+        assert_eq!(redirect("https://www.example/a", &[], &same), None);
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_changes_a_redirect() {
+        let rules = [rule("http://app:8080/base/", "/x/"), rule("/base/", "/y/")];
+        let change = |uri| redirect(uri, &rules, &NAMES);
+        assert_eq!(change("http://app:8080/base/a").as_deref(), Some("/x/a"));
+        assert_eq!(change("/base/a").as_deref(), Some("/y/a"));
+        assert_eq!(change("/other"), None);
+    }
+
+    #[test]
+    fn refresh_is_changed_by_rules_alone() {
+        let mut headers = Headers::new();
+        headers.try_append("refresh", "5; URL=/base/a").unwrap();
+        redirects(&mut headers, &[rule("/base/", "/")], &NAMES);
+        assert_eq!(headers.get_str("refresh"), Some("5; URL=/a"));
+    }
+
+    #[test]
+    fn attributes_of_every_cookie_are_changed() {
+        let rules = CookieRules {
+            domains: vec![
+                ("internal.example".into(), "example.com".into()),
+                ("drop.example".into(), "".into()),
+            ],
+            paths: vec![("/base/".into(), "/".into())],
+            secure: true,
+            http_only: true,
+            same_site: Some(SameSite::Lax),
+        };
+        let mut headers = Headers::new();
+        for cookie in [
+            "a=1; Domain=.Internal.example; path=/base/x; Max-Age=5",
+            "b=\"x=y\"; domain=drop.example; Secure; SameSite=None",
+            "c=; Path=/other; HttpOnly",
+        ] {
+            headers.try_append("set-cookie", cookie).unwrap();
+        }
+        cookies(&mut headers, &rules);
+        let lines: Vec<_> = headers
+            .get_all("set-cookie")
+            .map(|line| std::str::from_utf8(line).unwrap())
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "a=1; Domain=example.com; Path=/x; Max-Age=5; Secure; HttpOnly; SameSite=Lax",
+                "b=\"x=y\"; Secure; HttpOnly; SameSite=Lax",
+                "c=; Path=/other; HttpOnly; Secure; SameSite=Lax",
+            ]
+        );
+    }
+}

@@ -1,0 +1,379 @@
+//! The fields of a request on its way to an origin (RFC 9110 section 7.6): what belongs to the
+//! client's connection stays behind, and nobody says who the client is but we.
+
+use std::fmt::Write;
+use std::net::IpAddr;
+
+use apus_http::{Headers, Peer, Request, Version};
+use apus_net::Network;
+use smallvec::SmallVec;
+
+/// Our name in `Via`.
+const PSEUDONYM: &str = "apus";
+
+/// A request that came through us so often goes in a circle.
+const MAX_HOPS: usize = 8;
+
+/// Which fields tell an origin about the client.
+#[derive(Clone, Debug)]
+pub struct Forwarding {
+    /// `X-Forwarded-For`, `X-Forwarded-Proto`, `X-Forwarded-Host`, `X-Forwarded-Port` and `X-Real-IP`.
+    pub x_forwarded: bool,
+    /// `Forwarded` (RFC 7239).
+    pub forwarded: bool,
+    /// `Via` (RFC 9110 section 7.6.3).
+    pub via: bool,
+    /// Whether fields are sent on whose names hold an underscore. Many applications take them for
+    /// those with a hyphen, which somebody may have checked.
+    pub underscores: bool,
+    /// Proxies in front of us, whose word about the client is added to rather than replaced.
+    pub trusted: Vec<Network>,
+}
+
+impl Default for Forwarding {
+    fn default() -> Self {
+        Self {
+            x_forwarded: true,
+            forwarded: false,
+            via: true,
+            underscores: false,
+            trusted: Vec::new(),
+        }
+    }
+}
+
+/// The request went through this server too often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Circle;
+
+/// What is told apart from the end-to-end fields.
+#[derive(Debug, Default)]
+pub(super) struct Aside {
+    /// The protocols of `Upgrade`, if the client asks for one of them.
+    pub(super) upgrade: Option<Box<str>>,
+    /// Whether the client takes trailers.
+    pub(super) te_trailers: bool,
+    /// Whether the client waits for a 100 before it sends the content.
+    pub(super) expects_continue: bool,
+}
+
+/// The end-to-end fields for the origin, and what was among the others.
+pub(super) fn fields(
+    request: &Request,
+    forwarding: &Forwarding,
+) -> Result<(Headers, Aside), Circle> {
+    let from = request.headers();
+    let connection = request.connection();
+    let is_trusted = forwarding
+        .trusted
+        .iter()
+        .any(|network| network.contains(&connection.peer));
+    let mut named: SmallVec<[&[u8]; 4]> = SmallVec::new();
+    for value in from.get_all("connection") {
+        named.extend(members(value));
+    }
+    let asks_to_upgrade = named
+        .iter()
+        .any(|option| option.eq_ignore_ascii_case(b"upgrade"));
+    let mut aside = Aside::default();
+    let mut hops = 0;
+    let mut to = Headers::with_capacity(from.wire().len() + 256);
+    to.append_from(from, |name, value| {
+        match name {
+            "host" | "connection" | "keep-alive" | "proxy-connection" | "transfer-encoding"
+            | "content-length" | "http2-settings" | "proxy" => return false,
+            "upgrade" => {
+                if asks_to_upgrade && aside.upgrade.is_none() {
+                    aside.upgrade = std::str::from_utf8(value).ok().map(Into::into);
+                }
+                return false;
+            }
+            "te" => {
+                aside.te_trailers |=
+                    members(value).any(|member| member.eq_ignore_ascii_case(b"trailers"));
+                return false;
+            }
+            "expect" => {
+                aside.expects_continue |= value.eq_ignore_ascii_case(b"100-continue");
+                return false;
+            }
+            "via" => {
+                hops += members(value)
+                    .filter(|member| member.ends_with(PSEUDONYM.as_bytes()))
+                    .count();
+            }
+            _ => {}
+        }
+        if tells_of_client(name) {
+            // With underscores nobody means well.
+            return is_trusted && !name.contains('_');
+        }
+        (forwarding.underscores || !name.contains('_'))
+            && !named
+                .iter()
+                .any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
+    });
+    if hops >= MAX_HOPS {
+        return Err(Circle);
+    }
+    tell(request, forwarding, &mut to);
+    Ok((to, aside))
+}
+
+/// Whether origins may take the field for what we know of the client.
+fn tells_of_client(name: &str) -> bool {
+    let Some(first) = name.bytes().next() else {
+        return false;
+    };
+    if !matches!(first, b'f' | b'x' | b't' | b'c') {
+        return false;
+    }
+    let is = |known: &str| {
+        name.len() == known.len()
+            && name.bytes().zip(known.bytes()).all(|(byte, known)| {
+                byte == known || (matches!(byte, b'_' | b'.') && known == b'-')
+            })
+    };
+    [
+        "forwarded",
+        "x-forwarded-for",
+        "x-forwarded-proto",
+        "x-forwarded-host",
+        "x-forwarded-port",
+        "x-forwarded-server",
+        "x-forwarded-ssl",
+        "x-forwarded-scheme",
+        "x-forwarded-prefix",
+        "x-forwarded",
+        "x-real-ip",
+        "x-client-ip",
+        "x-cluster-client-ip",
+        "x-original-url",
+        "x-rewrite-url",
+        "x-original-forwarded-for",
+        "true-client-ip",
+        "client-ip",
+    ]
+    .iter()
+    .any(|known| is(known))
+}
+
+/// Adds what we know of the client.
+fn tell(request: &Request, forwarding: &Forwarding, to: &mut Headers) {
+    let connection = request.connection();
+    let peer = connection.peer.ip();
+    // What is written is made of what was checked before: every line is valid.
+    if forwarding.x_forwarded {
+        if let Some(peer) = peer {
+            append_to_list(to, "x-forwarded-for", &peer.to_string());
+            if !to.contains("x-real-ip") {
+                let _ = to.try_append("x-real-ip", peer.to_string());
+            }
+        }
+        if !to.contains("x-forwarded-proto") {
+            let _ = to.try_append("x-forwarded-proto", request.scheme());
+        }
+        if !to.contains("x-forwarded-host")
+            && let Some(host) = request.authority()
+        {
+            let _ = to.try_append("x-forwarded-host", host);
+        }
+        if !to.contains("x-forwarded-port")
+            && let Peer::Ip(local) = connection.local
+        {
+            let _ = to.try_append("x-forwarded-port", local.port().to_string());
+        }
+    }
+    if forwarding.forwarded {
+        append_to_list(to, "forwarded", &forwarded(request, peer));
+    }
+    if forwarding.via {
+        let version = match request.version() {
+            Version::HTTP_10 => "1.0",
+            Version::HTTP_2 => "2.0",
+            Version::HTTP_3 => "3.0",
+            _ => "1.1",
+        };
+        append_to_list(to, "via", &format!("{version} {PSEUDONYM}"));
+    }
+}
+
+/// An element of `Forwarded` (RFC 7239 section 4).
+fn forwarded(request: &Request, peer: Option<IpAddr>) -> String {
+    let mut element = match peer {
+        Some(IpAddr::V6(peer)) => format!("for=\"[{peer}]\""),
+        Some(IpAddr::V4(peer)) => format!("for={peer}"),
+        None => "for=unknown".to_owned(),
+    };
+    if let Some(host) = request.authority() {
+        // An authority holds no quote and no backslash.
+        let _ = write!(element, ";host=\"{host}\"");
+    }
+    let _ = write!(element, ";proto={}", request.scheme());
+    element
+}
+
+/// Adds a member behind those that the list has.
+fn append_to_list(to: &mut Headers, name: &str, member: &str) {
+    let mut list = Vec::new();
+    for value in to.get_all(name) {
+        list.extend_from_slice(value);
+        list.extend_from_slice(b", ");
+    }
+    list.extend_from_slice(member.as_bytes());
+    // What were field values stay one.
+    let _ = to.try_insert(name, list);
+}
+
+/// The members of a list field (RFC 9110 section 5.6.1).
+fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value
+        .split(|byte| *byte == b',')
+        .map(<[u8]>::trim_ascii)
+        .filter(|member| !member.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::rc::Rc;
+
+    use apus_http::{Body, ConnectionInfo, Method, RequestParts, Target};
+    use http::Extensions;
+
+    use super::*;
+
+    fn request(lines: &[(&str, &str)]) -> Request {
+        let mut headers = Headers::new();
+        for (name, value) in lines {
+            headers.try_append(name, value).unwrap();
+        }
+        let address = |text: &str| Peer::Ip(text.parse::<SocketAddr>().unwrap());
+        Request::new(RequestParts {
+            method: Method::GET,
+            target: Target::parse(&Method::GET, "/").unwrap(),
+            version: Version::HTTP_11,
+            headers,
+            body: Body::Empty,
+            connection: Rc::new(ConnectionInfo {
+                id: 1,
+                peer: address("192.0.2.7:999"),
+                local: address("198.51.100.1:8080"),
+                tls: None,
+            }),
+            extensions: Extensions::new(),
+        })
+    }
+
+    fn text(headers: &Headers) -> String {
+        String::from_utf8(headers.wire().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn what_belongs_to_the_clients_connection_stays_behind() {
+        let request = request(&[
+            ("host", "a"),
+            ("connection", "keep-alive, X-Hop, upgrade"),
+            ("x-hop", "1"),
+            ("keep-alive", "5"),
+            ("te", "gzip, trailers"),
+            ("upgrade", "websocket"),
+            ("expect", "100-continue"),
+            ("transfer-encoding", "chunked"),
+            ("proxy", "evil"),
+            ("accept", "*/*"),
+        ]);
+        let only = Forwarding {
+            x_forwarded: false,
+            via: false,
+            ..Forwarding::default()
+        };
+        let (headers, aside) = fields(&request, &only).unwrap();
+        assert_eq!(text(&headers), "accept: */*\r\n");
+        assert_eq!(aside.upgrade.as_deref(), Some("websocket"));
+        assert!(aside.te_trailers && aside.expects_continue);
+    }
+
+    #[test]
+    fn an_upgrade_that_the_connection_field_does_not_name_is_none() {
+        let (_, aside) = fields(&request(&[("upgrade", "x")]), &Forwarding::default()).unwrap();
+        assert_eq!(aside.upgrade, None);
+    }
+
+    #[test]
+    fn a_stranger_does_not_say_who_it_is() {
+        let lines = [
+            ("host", "a.example"),
+            ("x-forwarded-for", "127.0.0.1"),
+            ("x_forwarded_for", "127.0.0.1"),
+            ("x-forwarded_proto", "https"),
+            ("x.real.ip", "127.0.0.1"),
+            ("x-real-ip", "127.0.0.1"),
+            ("forwarded", "for=127.0.0.1"),
+            ("true-client-ip", "127.0.0.1"),
+            ("x-original-url", "/admin"),
+        ];
+        let both = Forwarding {
+            forwarded: true,
+            ..Forwarding::default()
+        };
+        let (headers, _) = fields(&request(&lines), &both).unwrap();
+        assert_eq!(
+            text(&headers),
+            "x-forwarded-for: 192.0.2.7\r\n\
+             x-real-ip: 192.0.2.7\r\n\
+             x-forwarded-proto: http\r\n\
+             x-forwarded-host: a.example\r\n\
+             x-forwarded-port: 8080\r\n\
+             forwarded: for=192.0.2.7;host=\"a.example\";proto=http\r\n\
+             via: 1.1 apus\r\n"
+        );
+    }
+
+    #[test]
+    fn a_trusted_proxy_is_believed_and_added_to() {
+        let lines = [
+            ("x-forwarded-for", "203.0.113.5"),
+            ("x-forwarded-proto", "https"),
+            ("x_forwarded_for", "127.0.0.1"),
+            ("x-real-ip", "203.0.113.5"),
+            ("via", "1.0 fred"),
+        ];
+        let trusting = Forwarding {
+            trusted: vec!["192.0.2.0/24".parse().unwrap()],
+            underscores: true,
+            ..Forwarding::default()
+        };
+        let (headers, _) = fields(&request(&lines), &trusting).unwrap();
+        for (name, value) in [
+            ("x-forwarded-for", "203.0.113.5, 192.0.2.7"),
+            ("x-forwarded-proto", "https"),
+            ("x-real-ip", "203.0.113.5"),
+            ("via", "1.0 fred, 1.1 apus"),
+        ] {
+            assert_eq!(headers.get_str(name), Some(value), "{name}");
+        }
+        assert!(!headers.contains("x_forwarded_for"));
+    }
+
+    #[test]
+    fn names_with_underscores_are_sent_on_where_that_is_wanted() {
+        let lines = [("under_score", "1")];
+        let (headers, _) = fields(&request(&lines), &Forwarding::default()).unwrap();
+        assert!(!headers.contains("under_score"));
+        let wanted = Forwarding {
+            underscores: true,
+            ..Forwarding::default()
+        };
+        let (headers, _) = fields(&request(&lines), &wanted).unwrap();
+        assert!(headers.contains("under_score"));
+    }
+
+    #[test]
+    fn a_request_that_goes_in_a_circle_is_refused() {
+        let hops = ["1.1 apus"; MAX_HOPS].join(", ");
+        assert!(fields(&request(&[("via", &hops)]), &Forwarding::default()).is_err());
+        let hops = ["1.1 other"; 2 * MAX_HOPS].join(", ");
+        assert!(fields(&request(&[("via", &hops)]), &Forwarding::default()).is_ok());
+    }
+}

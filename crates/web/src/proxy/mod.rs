@@ -1,0 +1,21 @@
+//! The reverse proxy: a service that has its answers from a group of origins.
+//!
+//! A request is written anew from its parsed form ([`forward`]), sent to a node of the group, and its
+//! answer put in the terms of the site ([`backward`]) while its content streams by. What goes wrong
+//! becomes an answer of our own ([`refusal`]).
+
+mod backward;
+mod forward;
+mod hold;
+mod refusal;
+mod service;
+mod settings;
+mod substitute;
+mod tunnel;
+
+pub use self::backward::{CookieRules, RedirectRule};
+pub use self::forward::Forwarding;
+pub use self::hold::Hold;
+pub use self::service::Proxy;
+pub use self::settings::{Host, PathChange, ProxySettings};
+pub use self::substitute::{Substitution, Substitutions};

@@ -1,0 +1,114 @@
+//! Answers of our own where no origin gave one (RFC 9110 sections 15.6.3 to 15.6.5), and what logs say
+//! about it.
+
+use apus_http::{BodyError, HeaderValue, Request, Response, StatusCode, header};
+use apus_net::client::{Cause, Failure};
+use apus_upstream::{Attempt, AttemptOutcome, Failed, FailedKind};
+
+use super::forward::Circle;
+
+/// The answer to a request that came through here too often (RFC 5842 section 7.2).
+pub(super) fn circle(request: &Request, Circle: Circle) -> Response {
+    tracing::error!(
+        host = request.host().unwrap_or(""),
+        path = request.path(),
+        "a request is proxied in a circle"
+    );
+    Response::new(StatusCode::LOOP_DETECTED)
+}
+
+/// The answer to a request whose content broke off before anybody was asked.
+pub(super) fn content(error: &BodyError) -> Response {
+    tracing::debug!(%error, "a client did not send its request whole");
+    Response::new(of_content(error))
+}
+
+/// The answer to a request that no node answered.
+pub(super) fn failed(group: &str, failed: &Failed) -> Response {
+    let status = status(&failed.kind);
+    note(group, &failed.attempts);
+    match &failed.kind {
+        FailedKind::Node { node, failure } if is_of_client(&failure.cause) => {
+            tracing::debug!(group, node = &*node.name, %failure, "a client did not send its request whole");
+        }
+        FailedKind::Node { node, failure } => tracing::error!(
+            group,
+            node = &*node.name,
+            address = &*node.address,
+            phase = failure.phase.as_str(),
+            cause = %failure.cause,
+            status = status.as_u16(),
+            "no answer from an origin"
+        ),
+        kind => tracing::error!(
+            group,
+            cause = cause(kind),
+            status = status.as_u16(),
+            "no origin could be asked"
+        ),
+    }
+    let mut response = Response::new(status);
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        let seconds = failed.retry_after.map_or(1, |after| after.as_secs().max(1));
+        response
+            .headers_mut()
+            .insert(&header::RETRY_AFTER, &HeaderValue::from(seconds));
+    }
+    response
+}
+
+fn status(kind: &FailedKind) -> StatusCode {
+    match kind {
+        FailedKind::Node { failure, .. } => of_failure(failure),
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+fn of_failure(failure: &Failure) -> StatusCode {
+    match &failure.cause {
+        Cause::TimedOut => StatusCode::GATEWAY_TIMEOUT,
+        Cause::Source(error) => of_content(error),
+        _ => StatusCode::BAD_GATEWAY,
+    }
+}
+
+fn of_content(error: &BodyError) -> StatusCode {
+    match error {
+        BodyError::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        BodyError::TimedOut => StatusCode::REQUEST_TIMEOUT,
+        _ => StatusCode::BAD_REQUEST,
+    }
+}
+
+/// Logs the attempts that were followed by another.
+pub(super) fn note(group: &str, attempts: &[Attempt]) {
+    for attempt in attempts {
+        let (phase, cause) = match &attempt.outcome {
+            AttemptOutcome::Failed(failure) => (failure.phase.as_str(), failure.cause.to_string()),
+            AttemptOutcome::Status(status) => ("response", format!("status {}", status.as_u16())),
+        };
+        tracing::warn!(
+            group,
+            node = &*attempt.node.name,
+            address = &*attempt.node.address,
+            phase,
+            cause,
+            seconds = attempt.took.as_secs_f32(),
+            "asked another origin after one failed"
+        );
+    }
+}
+
+fn cause(kind: &FailedKind) -> &'static str {
+    match kind {
+        FailedKind::NoNode => "no node of the group is up",
+        FailedKind::QueueFull => "all nodes are busy and too many requests wait",
+        FailedKind::QueueTimedOut => "all nodes were busy for too long",
+        _ => "no node answered",
+    }
+}
+
+/// Whether it was the client that did not send its content.
+fn is_of_client(cause: &Cause) -> bool {
+    matches!(cause, Cause::Source(_))
+}

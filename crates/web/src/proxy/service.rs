@@ -1,0 +1,228 @@
+//! One request and its answer by way of an origin.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use apus_http::{Answer, Body, Method, Request, Response, Service, ServiceFactory, StatusCode};
+use apus_net::client::{ClientRequest, ClientResponse, RequestHead};
+use apus_upstream::plan::{HashKey, Strategy};
+use apus_upstream::{Context, Upstreams, WorkerGroup, hash_key, is_idempotent};
+use bytes::Bytes;
+
+use super::backward::{self, Names};
+use super::settings::{Host, ProxySettings};
+use super::{forward, refusal, tunnel};
+use crate::path::{self, InvalidPath};
+
+/// A reverse proxy: requests are answered by a group of origins.
+#[derive(Clone, Debug)]
+pub struct Proxy {
+    upstreams: Upstreams,
+    group: Arc<str>,
+    settings: Arc<ProxySettings>,
+}
+
+impl Proxy {
+    /// Has a group of `upstreams` answer. Without such a group every answer is a 503.
+    pub fn new(upstreams: &Upstreams, group: &str, settings: ProxySettings) -> Self {
+        Self {
+            upstreams: upstreams.clone(),
+            group: group.into(),
+            settings: Arc::new(settings),
+        }
+    }
+}
+
+impl ServiceFactory for Proxy {
+    fn service(&self) -> Rc<dyn Service> {
+        Rc::new(ProxyService(Rc::new(Inner {
+            name: Arc::clone(&self.group),
+            group: self.upstreams.group(&self.group),
+            settings: Arc::clone(&self.settings),
+        })))
+    }
+}
+
+/// The proxy at work on one worker.
+struct ProxyService(Rc<Inner>);
+
+struct Inner {
+    name: Arc<str>,
+    group: Option<Rc<WorkerGroup>>,
+    settings: Arc<ProxySettings>,
+}
+
+impl Service for ProxyService {
+    fn call(&self, request: Request) -> Answer {
+        let inner = &self.0;
+        let Some(group) = &inner.group else {
+            tracing::error!(group = &*inner.name, "there is no such group of origins");
+            return Response::new(StatusCode::SERVICE_UNAVAILABLE).into();
+        };
+        let head = match inner.head(&request) {
+            Ok(head) => Rc::new(head),
+            Err(response) => return response.into(),
+        };
+        let (inner, group) = (Rc::clone(inner), Rc::clone(group));
+        Answer::later(async move { inner.exchange(&group, request, head).await })
+    }
+}
+
+impl Inner {
+    /// The head of the request for the origin.
+    fn head(&self, request: &Request) -> Result<RequestHead, Response> {
+        let settings = &self.settings;
+        let target = target(request, settings).map_err(refuse)?;
+        let (mut headers, aside) = forward::fields(request, &settings.forwarding)
+            .map_err(|circle| refusal::circle(request, circle))?;
+        if !settings.substitutions.is_empty() {
+            // Texts are found in what is not compressed.
+            headers.remove("accept-encoding");
+        }
+        let authority = match &settings.host {
+            Host::Client => request.authority().unwrap_or("").into(),
+            Host::Fixed(host) => host.clone(),
+        };
+        Ok(RequestHead {
+            method: request.method().clone(),
+            scheme: settings.scheme,
+            authority,
+            target,
+            headers,
+            upgrade: aside.upgrade,
+            te_trailers: aside.te_trailers,
+            expects_continue: aside.expects_continue,
+        })
+    }
+
+    async fn exchange(
+        &self,
+        group: &Rc<WorkerGroup>,
+        mut request: Request,
+        head: Rc<RequestHead>,
+    ) -> Response {
+        let settings = &self.settings;
+        let mut body = request.take_body();
+        if let Some(hold) = &settings.hold_request {
+            body = match hold.take_in(body).await {
+                Ok(body) => body,
+                Err(error) => return refusal::content(&error),
+            };
+        }
+        let names = Names {
+            origin: &head.authority,
+            client: request.authority(),
+        };
+        let outgoing = ClientRequest {
+            head: Rc::clone(&head),
+            body,
+            interim: Some(request.interim().clone()),
+            timeouts: group.timeouts(),
+        };
+        let context = group.plan(|plan| Context {
+            key: match &plan.strategy {
+                Strategy::ConsistentHash(key) => balance_key(&request, &head, key),
+                _ => None,
+            },
+            sticky: plan
+                .sticky
+                .as_ref()
+                .and_then(|sticky| cookie(&request, &sticky.name)),
+            client: Some(&**request.connection()),
+            idempotent: is_idempotent(&head.method),
+            deadline: None,
+        });
+        match group.send(outgoing, context).await {
+            Ok(delivered) => {
+                refusal::note(&self.name, &delivered.attempts);
+                let mut response = self.response(delivered.response, &names);
+                if let Some(cookie) = delivered.set_cookie {
+                    // A cookie of a plan that was checked.
+                    let _ = response.headers_mut().try_append("set-cookie", cookie);
+                }
+                response
+            }
+            Err(failed) => refusal::failed(&self.name, &failed),
+        }
+    }
+
+    /// The answer of an origin in the terms of the site.
+    fn response(&self, answer: ClientResponse, names: &Names<'_>) -> Response {
+        let settings = &self.settings;
+        let mut headers = answer.headers;
+        for name in &settings.hidden {
+            headers.remove(name);
+        }
+        backward::redirects(&mut headers, &settings.redirects, names);
+        backward::cookies(&mut headers, &settings.cookies);
+        let body = match answer.body {
+            // An origin that says nothing means it: no page of ours takes its place.
+            Body::Empty => Body::Bytes(Bytes::new()),
+            body => match &settings.hold_response {
+                Some(hold) => hold.run_ahead(body),
+                None => body,
+            },
+        };
+        let mut response = Response::with_shared_headers(answer.status, Rc::new(headers), body);
+        settings.substitutions.apply(&mut response);
+        if let Some(origin) = answer.tunnel {
+            let idle = settings.tunnel_timeout;
+            response.set_tunnel(Box::new(move |client| {
+                Box::pin(tunnel::carry(client, origin, idle))
+            }));
+        }
+        response
+    }
+}
+
+/// What consistent hashing goes by; `None` where the request has no such thing.
+fn balance_key(request: &Request, head: &RequestHead, key: &HashKey) -> Option<u64> {
+    match key {
+        HashKey::Address => {
+            let address = request.connection().peer.ip()?.to_canonical();
+            Some(match address {
+                IpAddr::V4(address) => hash_key(&address.octets()),
+                IpAddr::V6(address) => hash_key(&address.octets()),
+            })
+        }
+        HashKey::Uri => Some(hash_key(head.target.as_bytes())),
+        HashKey::Header(name) => request.headers().get(name).map(hash_key),
+        HashKey::Cookie(name) => cookie(request, name).map(|value| hash_key(value.as_bytes())),
+    }
+}
+
+/// The value of the first cookie of the name.
+fn cookie<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
+    request
+        .headers()
+        .get_all("cookie")
+        .filter_map(|line| std::str::from_utf8(line).ok())
+        .flat_map(|line| line.split(';'))
+        .filter_map(|pair| pair.split_once('='))
+        .find(|(known, _)| known.trim() == name)
+        .map(|(_, value)| value.trim())
+}
+
+/// The request target for the origin.
+fn target(request: &Request, settings: &ProxySettings) -> Result<Box<str>, InvalidPath> {
+    if *request.method() == Method::OPTIONS && request.path() == "*" {
+        return Ok("*".into());
+    }
+    let mut path = path::sent_on(request.path())?;
+    if let Some(change) = &settings.path
+        && let Some(changed) = change.apply(&path)
+    {
+        path = Cow::Owned(changed);
+    }
+    Ok(match request.query() {
+        None => path.into(),
+        Some(query) => format!("{path}?{query}").into(),
+    })
+}
+
+fn refuse(error: InvalidPath) -> Response {
+    tracing::debug!(%error, "refused a path");
+    Response::new(StatusCode::BAD_REQUEST)
+}
