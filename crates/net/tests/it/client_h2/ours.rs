@@ -16,7 +16,7 @@ use crate::tunnels::echo;
 
 async fn open_tls(authority: &Authority, server: &Server, protocol: Protocol) -> Http2 {
     let settings = TlsSettings {
-        authorities: Some(vec![authority.der.clone()]),
+        authorities: Some(vec![authority.certificate()]),
         ..TlsSettings::new("example.com")
     };
     let origin = Origin {

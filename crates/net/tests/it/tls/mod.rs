@@ -79,6 +79,10 @@ impl Authority {
         self.issue(names, &PKCS_RSA_SHA256)
     }
 
+    pub(crate) fn certificate(&self) -> CertificateDer<'static> {
+        self.der.clone()
+    }
+
     /// What a client uses who trusts this authority.
     pub(crate) fn client(&self) -> ClientConfig {
         self.client_with(&BOTH, None)
