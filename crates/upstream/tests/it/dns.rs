@@ -1,0 +1,256 @@
+//! Names of nodes, answered by a DNS server that says what a test wants said (RFC 1035).
+
+use std::cell::{Cell, RefCell};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use apus_http::Method;
+use apus_upstream::plan::{GroupPlan, NodePlan, Place};
+use apus_upstream::{FailedKind, Upstreams};
+use tokio::net::UdpSocket;
+use tokio::task::spawn_local;
+
+use crate::harness::{OK, Origin, eventually, get, plain, run, send, status};
+
+const A: u16 = 1;
+const SRV: u16 = 33;
+
+/// A record: its type, and its data.
+type Record = (u16, Vec<u8>);
+
+fn a(address: [u8; 4]) -> Record {
+    (A, address.to_vec())
+}
+
+fn srv(priority: u16, weight: u16, port: u16, target: &str) -> Record {
+    let mut data = Vec::new();
+    for number in [priority, weight, port] {
+        data.extend_from_slice(&number.to_be_bytes());
+    }
+    for label in target.split('.').chain([""]) {
+        data.push(label.len() as u8);
+        data.extend_from_slice(label.as_bytes());
+    }
+    (SRV, data)
+}
+
+/// A DNS server on this thread.
+struct Dns {
+    address: SocketAddr,
+    /// What it knows, by name. What it does not know is answered with SERVFAIL.
+    zone: Rc<RefCell<Vec<(String, Record)>>>,
+    questions: Rc<Cell<usize>>,
+    ttl: Rc<Cell<u32>>,
+}
+
+impl Dns {
+    async fn start() -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let dns = Self {
+            address: socket.local_addr().unwrap(),
+            zone: Rc::default(),
+            questions: Rc::default(),
+            ttl: Rc::default(),
+        };
+        let (zone, questions) = (Rc::clone(&dns.zone), Rc::clone(&dns.questions));
+        let ttl = Rc::clone(&dns.ttl);
+        spawn_local(async move {
+            let mut query = [0; 512];
+            loop {
+                let (len, client) = socket.recv_from(&mut query).await.unwrap();
+                questions.set(questions.get() + 1);
+                let answer = answer(&query[..len], &zone.borrow(), ttl.get());
+                socket.send_to(&answer, client).await.unwrap();
+            }
+        });
+        dns
+    }
+
+    fn says(&self, records: Vec<(&str, Record)>) {
+        let records = records
+            .into_iter()
+            .map(|(name, record)| (name.into(), record));
+        self.zone.replace(records.collect());
+    }
+
+    fn plan(&self, nodes: Vec<NodePlan>) -> GroupPlan {
+        let mut plan = plain(nodes);
+        plan.dns.servers = vec![self.address];
+        plan.dns.min_ttl = Duration::from_millis(20);
+        plan.dns.timeout = Duration::from_secs(2);
+        plan
+    }
+}
+
+fn answer(query: &[u8], zone: &[(String, Record)], ttl: u32) -> Vec<u8> {
+    let mut labels = Vec::new();
+    let mut at = 12;
+    while query[at] > 0 {
+        let end = at + 1 + usize::from(query[at]);
+        labels.push(String::from_utf8_lossy(&query[at + 1..end]).to_ascii_lowercase());
+        at = end;
+    }
+    let asked = u16::from_be_bytes([query[at + 1], query[at + 2]]);
+    let name = labels.join(".");
+    let known = zone.iter().any(|(known, _)| *known == name);
+    let records: Vec<_> = zone
+        .iter()
+        .filter(|(known, (kind, _))| *known == name && *kind == asked)
+        .collect();
+    let mut answer = query[..2].to_vec();
+    answer.extend_from_slice(&[0x81, if known { 0x80 } else { 0x82 }]);
+    for count in [1, records.len() as u16, 0, 0] {
+        answer.extend_from_slice(&count.to_be_bytes());
+    }
+    answer.extend_from_slice(&query[12..at + 5]);
+    for (_, (kind, data)) in records {
+        answer.extend_from_slice(&[0xc0, 12]);
+        answer.extend_from_slice(&kind.to_be_bytes());
+        answer.extend_from_slice(&[0, 1]);
+        answer.extend_from_slice(&ttl.to_be_bytes());
+        answer.extend_from_slice(&(data.len() as u16).to_be_bytes());
+        answer.extend_from_slice(data);
+    }
+    answer
+}
+
+fn named(host: &str, port: u16) -> NodePlan {
+    let place = Place::Name {
+        host: host.into(),
+        port,
+    };
+    NodePlan::new(host, place)
+}
+
+fn addresses(upstreams: &Upstreams) -> Vec<String> {
+    let nodes = status(upstreams).nodes;
+    nodes.into_iter().map(|node| node.address).collect()
+}
+
+/// Keeps names resolved beside the test.
+fn keep_resolving(upstreams: &Upstreams) {
+    let upstreams = upstreams.clone();
+    spawn_local(async move { upstreams.run_dns().await });
+}
+
+#[test]
+fn follows_a_name_whose_addresses_change() {
+    run(async {
+        let origin = Origin::sending(OK).await;
+        let port = origin.address.port();
+        let dns = Dns::start().await;
+        dns.says(vec![("app.test", a([127, 0, 0, 1]))]);
+        let upstreams = Upstreams::new();
+        upstreams.apply(vec![dns.plan(vec![named("app.test.", port)])]);
+        let group = upstreams.group("app").unwrap();
+        let failed = send(&group, Method::GET).await.unwrap_err();
+        assert!(matches!(failed.kind, FailedKind::NoNode));
+
+        upstreams.resolve().await;
+        assert_eq!(addresses(&upstreams), [format!("127.0.0.1:{port}")]);
+        get(&group).await;
+        keep_resolving(&upstreams);
+        dns.says(vec![
+            ("app.test", a([127, 0, 0, 3])),
+            ("app.test", a([127, 0, 0, 1])),
+        ]);
+        let both = [format!("127.0.0.1:{port}"), format!("127.0.0.3:{port}")];
+        eventually("there are both", || addresses(&upstreams) == both).await;
+        // The order of the answer is no news, and the one that stays keeps what is known of it.
+        assert_eq!(status(&upstreams).nodes[0].requests, 1);
+        dns.says(vec![("app.test", a([127, 0, 0, 3]))]);
+        eventually("the first is gone", || addresses(&upstreams) == both[1..]).await;
+    });
+}
+
+#[test]
+fn keeps_the_last_addresses_when_there_is_no_answer() {
+    run(async {
+        let origin = Origin::sending(OK).await;
+        let dns = Dns::start().await;
+        dns.says(vec![("app.test", a([127, 0, 0, 1]))]);
+        let upstreams = Upstreams::new();
+        upstreams.apply(vec![
+            dns.plan(vec![named("app.test.", origin.address.port())]),
+        ]);
+        keep_resolving(&upstreams);
+        let group = upstreams.group("app").unwrap();
+        eventually("it is resolved", || addresses(&upstreams).len() == 1).await;
+        dns.says(Vec::new());
+        let asked = dns.questions.get();
+        eventually("it is asked for again", || dns.questions.get() > asked + 4).await;
+        get(&group).await;
+        assert_eq!(addresses(&upstreams).len(), 1);
+    });
+}
+
+#[test]
+fn asks_again_when_the_time_to_live_is_over_and_not_before() {
+    run(async {
+        let dns = Dns::start().await;
+        dns.says(vec![("app.test", a([127, 0, 0, 1]))]);
+        dns.ttl.set(3600);
+        let upstreams = Upstreams::new();
+        let mut plan = dns.plan(vec![named("app.test.", 80)]);
+        plan.dns.ipv6 = false;
+        plan.dns.max_ttl = Duration::from_secs(7200);
+        upstreams.apply(vec![plan.clone()]);
+        keep_resolving(&upstreams);
+        eventually("it is resolved", || addresses(&upstreams).len() == 1).await;
+        let asked = dns.questions.get();
+        // A change of the plan is no reason to ask.
+        plan.nodes[0].weight = 2;
+        upstreams.apply(vec![plan.clone()]);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(dns.questions.get(), asked);
+        // Another name is.
+        plan.nodes.push(named("other.test.", 80));
+        dns.says(vec![("other.test", a([127, 0, 0, 9]))]);
+        upstreams.apply(vec![plan]);
+        eventually("there are two", || addresses(&upstreams).len() == 2).await;
+    });
+}
+
+#[test]
+fn takes_ports_weights_and_backups_from_srv_records() {
+    run(async {
+        let (a1, a2) = (Origin::sending(OK).await, Origin::sending(OK).await);
+        let backup = Origin::sending(OK).await;
+        let dns = Dns::start().await;
+        let service = "_http._tcp.app.test";
+        dns.says(vec![
+            (service, srv(10, 3, a1.address.port(), "one.test")),
+            (service, srv(10, 1, a2.address.port(), "one.test")),
+            (service, srv(20, 0, backup.address.port(), "two.test")),
+            ("one.test", a([127, 0, 0, 1])),
+            ("two.test", a([127, 0, 0, 1])),
+        ]);
+        let upstreams = Upstreams::new();
+        let node = NodePlan::new("app", Place::Service(format!("{service}.").into()));
+        upstreams.apply(vec![dns.plan(vec![node])]);
+        upstreams.resolve().await;
+        let group = upstreams.group("app").unwrap();
+        for _ in 0..8 {
+            get(&group).await;
+        }
+        assert_eq!((a1.requests(), a2.requests()), (6, 2));
+        assert_eq!(backup.requests(), 0);
+        let nodes = status(&upstreams).nodes;
+        assert_eq!(nodes.iter().filter(|node| node.backup).count(), 1);
+    });
+}
+
+#[test]
+fn resolves_names_that_are_addresses() {
+    run(async {
+        let origin = Origin::sending(OK).await;
+        let dns = Dns::start().await;
+        let upstreams = Upstreams::new();
+        let host = Ipv4Addr::LOCALHOST.to_string();
+        upstreams.apply(vec![dns.plan(vec![named(&host, origin.address.port())])]);
+        upstreams.resolve().await;
+        get(&upstreams.group("app").unwrap()).await;
+        assert_eq!(dns.questions.get(), 0);
+    });
+}

@@ -1,0 +1,219 @@
+//! Connections that are kept, shared, and given up.
+
+use std::time::Duration;
+
+use apus_http::{ConnectionInfo, Method, Peer};
+use apus_net::client::{Cause, Phase, Protocol, ProxyHead};
+use apus_upstream::plan::PoolPlan;
+use apus_upstream::{Context, FailedKind, FailureKind};
+
+use crate::harness::{
+    OK, Origin, Reply, eventually, get, group, nobody, node, node_status, plain, request, run,
+    send, status,
+};
+
+#[test]
+fn uses_the_connection_that_was_used_last() {
+    run(async {
+        let origin = Origin::sending(OK).await;
+        let (_, group) = group(plain(vec![origin.node("a")]));
+        let (first, second) = tokio::join!(get(&group), get(&group));
+        drop((first, second));
+        assert_eq!(origin.connections(), 2);
+        for _ in 0..5 {
+            get(&group).await;
+        }
+        let seen = origin.seen();
+        let last = seen[2].connection;
+        assert!(seen[2..].iter().all(|seen| seen.connection == last));
+        assert_eq!(origin.connections(), 2);
+    });
+}
+
+#[test]
+fn closes_a_connection_after_its_requests_and_says_so() {
+    run(async {
+        let origin = Origin::sending(OK).await;
+        let mut plan = plain(vec![origin.node("a")]);
+        plan.pool.max_requests = 2;
+        let (_, group) = group(plan);
+        for _ in 0..6 {
+            get(&group).await;
+        }
+        assert_eq!(origin.connections(), 3);
+        let said: Vec<bool> = origin
+            .seen()
+            .iter()
+            .map(|seen| seen.head.to_ascii_lowercase().contains("connection: close"))
+            .collect();
+        assert_eq!(said, [false, true, false, true, false, true]);
+    });
+}
+
+#[test]
+fn keeps_no_more_connections_than_the_plan_says() {
+    run(async {
+        let origin = Origin::sending(OK).await;
+        let mut plan = plain(vec![origin.node("a")]);
+        plan.pool.max_idle = 1;
+        let (_, one) = group(plan.clone());
+        tokio::join!(get(&one), get(&one), get(&one));
+        eventually("one is left", || origin.open() == 1).await;
+        plan.pool.max_idle = 0;
+        let (_, none) = group(plan);
+        get(&none).await;
+        eventually("none is left of it", || origin.open() == 1).await;
+    });
+}
+
+#[test]
+fn closes_connections_that_nobody_uses() {
+    run(async {
+        let origin = Origin::sending(OK).await;
+        let mut plan = plain(vec![origin.node("a")]);
+        plan.pool = PoolPlan {
+            idle_timeout: Duration::from_millis(100),
+            ..PoolPlan::default()
+        };
+        let (_, group) = group(plan);
+        tokio::join!(get(&group), get(&group));
+        assert_eq!(origin.open(), 2);
+        eventually("they are closed", || origin.open() == 0).await;
+        get(&group).await;
+        assert_eq!(origin.connections(), 3);
+    });
+}
+
+#[test]
+fn gives_up_connections_that_are_old() {
+    run(async {
+        let origin = Origin::sending(OK).await;
+        let mut plan = plain(vec![origin.node("a")]);
+        plan.pool.max_age = Duration::from_nanos(1);
+        let (_, group) = group(plan);
+        for _ in 0..3 {
+            get(&group).await;
+        }
+        assert_eq!(origin.connections(), 3);
+    });
+}
+
+#[test]
+fn sees_that_the_node_closed_a_connection_before_it_is_used() {
+    run(async {
+        let origin = Origin::start(async |_| Reply::SendAndClose(OK.into())).await;
+        let (upstreams, group) = group(plain(vec![origin.node("a")]));
+        for count in 1..=3 {
+            // Not idempotent: it could not be sent again.
+            send(&group, Method::POST).await.unwrap();
+            assert_eq!(origin.connections(), count);
+            eventually("it is closed", || origin.open() == 0).await;
+            // And until this end knows.
+            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(status(&upstreams).totals.reconnects, 0);
+    });
+}
+
+/// An origin that answers the first request of a connection and closes it at the second.
+async fn forgetful() -> Origin {
+    let last = std::cell::Cell::new(usize::MAX);
+    Origin::start(async move |seen| {
+        if last.replace(seen.connection) == seen.connection {
+            Reply::Close
+        } else {
+            Reply::Send(OK.into())
+        }
+    })
+    .await
+}
+
+#[test]
+fn sends_again_over_a_new_connection_what_met_a_closing_one() {
+    run(async {
+        let origin = forgetful().await;
+        let (upstreams, group) = group(plain(vec![origin.node("a")]));
+        for _ in 0..4 {
+            assert!(get(&group).await.attempts.is_empty());
+        }
+        assert_eq!((origin.requests(), origin.connections()), (7, 4));
+        assert_eq!(status(&upstreams).totals.reconnects, 3);
+        let node = node_status(&upstreams, "a");
+        assert!(node.failures.iter().all(|&(_, count)| count == 0));
+    });
+}
+
+#[test]
+fn does_not_send_a_post_again_that_met_a_closing_connection() {
+    run(async {
+        let origin = forgetful().await;
+        let (upstreams, group) = group(plain(vec![origin.node("a")]));
+        get(&group).await;
+        let failed = send(&group, Method::POST).await.unwrap_err();
+        assert!(matches!(failed.kind, FailedKind::Node { .. }));
+        assert_eq!(origin.requests(), 2);
+        let failures = node_status(&upstreams, "a").failures;
+        assert!(failures.contains(&(FailureKind::Closed, 1)));
+    });
+}
+
+#[test]
+fn keeps_the_connections_of_clients_apart_that_a_proxy_head_names() {
+    run(async {
+        let origin = Origin::sending(OK).await;
+        let mut plan = plain(vec![origin.node("a")]);
+        plan.proxy_head = ProxyHead::V1;
+        let (_, group) = group(plan);
+        let client = |port: u16| ConnectionInfo {
+            id: 1,
+            peer: Peer::Ip(([192, 0, 2, 1], port).into()),
+            local: Peer::Ip(([198, 51, 100, 1], 443).into()),
+            tls: None,
+        };
+        for port in [1000, 2000, 1000, 2000, 3000] {
+            let client = client(port);
+            let context = Context {
+                client: Some(&client),
+                ..Context::default()
+            };
+            group
+                .send(request(&group, Method::GET), context)
+                .await
+                .unwrap();
+        }
+        assert_eq!(origin.connections(), 3);
+        for seen in origin.seen() {
+            let (port, is_first) = match seen.connection {
+                0 => (1000, true),
+                1 => (2000, true),
+                _ => (3000, true),
+            };
+            let named = seen.head.starts_with("PROXY TCP4 192.0.2.1 198.51.100.1");
+            assert!(!named || seen.head.contains(&format!(" {port} 443\r\n")) && is_first);
+        }
+    });
+}
+
+#[test]
+fn fails_all_who_wait_for_a_shared_connection_that_cannot_be_opened() {
+    run(async {
+        let mut plan = plain(vec![node("dead", nobody().await)]);
+        plan.protocol = Protocol::Http2;
+        let (upstreams, group) = group(plan);
+        let (a, b, c) = tokio::join!(
+            send(&group, Method::GET),
+            send(&group, Method::GET),
+            send(&group, Method::POST),
+        );
+        for failed in [a, b, c].map(Result::unwrap_err) {
+            let FailedKind::Node { failure, .. } = failed.kind else {
+                panic!("{failed:?}");
+            };
+            assert_eq!(failure.phase, Phase::Connect);
+            assert!(matches!(failure.cause, Cause::Io(_)) && !failure.request_sent);
+        }
+        let failures = node_status(&upstreams, "dead").failures;
+        assert!(failures.contains(&(FailureKind::Connect, 3)));
+    });
+}

@@ -1,0 +1,252 @@
+//! The line of requests that wait for a node.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use apus_upstream::plan::{Admin, GroupPlan};
+use apus_upstream::{FailedKind, Upstreams};
+use tokio::task::spawn_local;
+
+use crate::harness::{
+    Gate, OK, Origin, PATIENCE, Reply, eventually, get, get_beside, group, in_flight, node, plain,
+    run, send, status,
+};
+
+/// An origin that answers when it is let through, and how many requests it had at once at most.
+async fn gated(gate: &Gate) -> (Origin, Rc<Cell<(usize, usize)>>) {
+    let counts: Rc<Cell<(usize, usize)>> = Rc::default();
+    let origin = Origin::start({
+        let (gate, counts) = (gate.clone(), Rc::clone(&counts));
+        async move |_| {
+            let (now, most) = counts.get();
+            counts.set((now + 1, most.max(now + 1)));
+            gate.pass().await;
+            counts.set((counts.get().0 - 1, counts.get().1));
+            Reply::Send(OK.into())
+        }
+    })
+    .await;
+    (origin, counts)
+}
+
+fn limited(origin: &Origin, max_requests: u32) -> GroupPlan {
+    let mut node = origin.node("a");
+    node.max_requests = max_requests;
+    plain(vec![node])
+}
+
+#[test]
+fn sends_a_node_no_more_requests_than_it_takes_and_all_in_their_order() {
+    run(async {
+        let gate = Gate::shut();
+        let (origin, counts) = gated(&gate).await;
+        let (upstreams, group) = group(limited(&origin, 3));
+        let done: Rc<RefCell<Vec<usize>>> = Rc::default();
+        let mut tasks = Vec::new();
+        for number in 0..30 {
+            let (group, done) = (Rc::clone(&group), Rc::clone(&done));
+            tasks.push(spawn_local(async move {
+                get(&group).await;
+                done.borrow_mut().push(number);
+            }));
+            tokio::task::yield_now().await;
+        }
+        eventually("all wait", || status(&upstreams).waiting == 27).await;
+        for count in 1..=30 {
+            gate.let_through(1);
+            eventually("one is done", || done.borrow().len() == count).await;
+        }
+        assert_eq!(counts.get(), (0, 3));
+        assert_eq!(*done.borrow(), (0..30).collect::<Vec<_>>());
+        let totals = status(&upstreams).totals;
+        assert_eq!((totals.queued, status(&upstreams).waiting), (27, 0));
+    });
+}
+
+#[test]
+fn turns_away_what_does_not_fit_into_the_line() {
+    run(async {
+        let gate = Gate::shut();
+        let (origin, _) = gated(&gate).await;
+        let mut plan = limited(&origin, 1);
+        plan.queue.max_waiting = 2;
+        let (upstreams, group) = group(plan);
+        let waiting: Vec<_> = (0..3).map(|_| get_beside(&group)).collect();
+        eventually("two wait", || status(&upstreams).waiting == 2).await;
+        let failed = send(&group, apus_http::Method::GET).await.unwrap_err();
+        assert!(matches!(failed.kind, FailedKind::QueueFull));
+        gate.let_through(3);
+        for task in waiting {
+            task.await.unwrap().unwrap();
+        }
+        assert_eq!(status(&upstreams).totals.queue_full, 1);
+    });
+}
+
+#[test]
+fn ends_the_wait_in_time() {
+    run(async {
+        let gate = Gate::shut();
+        let (origin, _) = gated(&gate).await;
+        let mut plan = limited(&origin, 1);
+        plan.queue.timeout = Duration::from_millis(30);
+        let (upstreams, group) = group(plan);
+        let first = get_beside(&group);
+        eventually("the first is there", || origin.requests() == 1).await;
+        let failed = send(&group, apus_http::Method::GET).await.unwrap_err();
+        assert!(matches!(failed.kind, FailedKind::QueueTimedOut));
+        assert_eq!(status(&upstreams).waiting, 0);
+        gate.let_through(1);
+        first.await.unwrap().unwrap();
+        gate.let_through(1);
+        get(&group).await;
+    });
+}
+
+#[test]
+fn forgets_who_stops_waiting() {
+    run(async {
+        let gate = Gate::shut();
+        let (origin, _) = gated(&gate).await;
+        let (upstreams, group) = group(limited(&origin, 1));
+        let first = get_beside(&group);
+        eventually("the first is there", || origin.requests() == 1).await;
+        let gone = get_beside(&group);
+        eventually("one waits", || status(&upstreams).waiting == 1).await;
+        let next = get_beside(&group);
+        eventually("two wait", || status(&upstreams).waiting == 2).await;
+        gone.abort();
+        eventually("one waits", || status(&upstreams).waiting == 1).await;
+        gate.let_through(2);
+        first.await.unwrap().unwrap();
+        next.await.unwrap().unwrap();
+        assert_eq!(origin.requests(), 2);
+    });
+}
+
+#[test]
+fn gives_a_place_that_becomes_free_on_one_worker_to_who_waits_on_another() {
+    let upstreams = Upstreams::new();
+    let (address_of, address) = mpsc::channel();
+    let (finish, finished) = mpsc::channel::<()>();
+    let first = std::thread::spawn({
+        let upstreams = upstreams.clone();
+        move || {
+            run(async {
+                let gate = Gate::shut();
+                let (origin, _) = gated(&gate).await;
+                upstreams.apply(vec![limited(&origin, 1)]);
+                let group = upstreams.group("app").unwrap();
+                let request = get_beside(&group);
+                eventually("the first is there", || origin.requests() == 1).await;
+                address_of.send(origin.address).unwrap();
+                eventually("another worker's waits", || status(&upstreams).waiting == 1).await;
+                gate.let_through(2);
+                request.await.unwrap().unwrap();
+                eventually("the other's was answered", || origin.requests() == 2).await;
+                eventually("it is done", || finished.try_recv().is_ok()).await;
+            });
+        }
+    });
+    address.recv_timeout(PATIENCE).unwrap();
+    run(async {
+        let group = upstreams.group("app").unwrap();
+        get(&group).await;
+        finish.send(()).unwrap();
+    });
+    first.join().unwrap();
+    assert_eq!(in_flight(&upstreams), 0);
+}
+
+#[test]
+fn lets_those_who_wait_choose_anew_when_nodes_change() {
+    run(async {
+        let gate = Gate::shut();
+        let (full, _) = gated(&gate).await;
+        let (upstreams, group) = group(limited(&full, 1));
+        let first = get_beside(&group);
+        eventually("the first is there", || full.requests() == 1).await;
+        let second = get_beside(&group);
+        eventually("one waits", || status(&upstreams).waiting == 1).await;
+        let other = Origin::sending(OK).await;
+        let mut plan = limited(&full, 1);
+        plan.nodes.push(other.node("b"));
+        upstreams.apply(vec![plan]);
+        let delivered = second.await.unwrap().unwrap();
+        assert_eq!(&*delivered.node.name, "b");
+        gate.let_through(1);
+        first.await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn has_nobody_wait_for_nodes_that_are_down() {
+    run(async {
+        let gate = Gate::shut();
+        let (origin, _) = gated(&gate).await;
+        let (upstreams, group) = group(limited(&origin, 1));
+        let first = get_beside(&group);
+        eventually("the first is there", || origin.requests() == 1).await;
+        let second = get_beside(&group);
+        eventually("one waits", || status(&upstreams).waiting == 1).await;
+        upstreams.set_node("app", "a", Admin::Down).unwrap();
+        let failed = second.await.unwrap().unwrap_err();
+        assert!(matches!(failed.kind, FailedKind::NoNode));
+        gate.let_through(1);
+        first.await.unwrap().unwrap();
+        upstreams.set_node("app", "a", Admin::Up).unwrap();
+        gate.let_through(1);
+        get(&group).await;
+    });
+}
+
+#[test]
+fn takes_a_place_at_another_node_when_one_is_full_and_at_a_backup_only_when_none_is_up() {
+    run(async {
+        let gate = Gate::shut();
+        let (a, _) = gated(&gate).await;
+        let (b, _) = gated(&gate).await;
+        let backup = Origin::sending(OK).await;
+        let mut nodes = vec![a.node("a"), b.node("b"), backup.node("backup")];
+        nodes[0].max_requests = 1;
+        nodes[1].max_requests = 1;
+        nodes[2].backup = true;
+        let (upstreams, group) = group(plain(nodes));
+        let first = [get_beside(&group), get_beside(&group)];
+        eventually("each has one", || (a.requests(), b.requests()) == (1, 1)).await;
+        let waits = get_beside(&group);
+        eventually("one waits", || status(&upstreams).waiting == 1).await;
+        gate.let_through(3);
+        for task in first.into_iter().chain([waits]) {
+            task.await.unwrap().unwrap();
+        }
+        assert_eq!(backup.requests(), 0);
+        upstreams.set_node("app", "a", Admin::Down).unwrap();
+        upstreams.set_node("app", "b", Admin::Down).unwrap();
+        assert_eq!(&*get(&group).await.node.name, "backup");
+    });
+}
+
+#[test]
+fn does_not_hold_a_place_while_it_waits_for_another() {
+    run(async {
+        let gate = Gate::shut();
+        let (good, _) = gated(&gate).await;
+        let dead = node("dead", crate::harness::nobody().await);
+        let mut nodes = vec![dead, good.node("good")];
+        nodes[0].max_requests = 1;
+        nodes[1].max_requests = 1;
+        let mut plan = plain(nodes);
+        plan.retry.tries = 2;
+        let (upstreams, group) = group(plan);
+        let tasks: Vec<_> = (0..6).map(|_| get_beside(&group)).collect();
+        eventually("five wait", || status(&upstreams).waiting == 5).await;
+        gate.let_through(6);
+        for task in tasks {
+            assert_eq!(&*task.await.unwrap().unwrap().node.name, "good");
+        }
+        assert_eq!(in_flight(&upstreams), 0);
+    });
+}

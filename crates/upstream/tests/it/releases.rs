@@ -1,0 +1,157 @@
+//! However a request ends, it leaves nothing behind at its node: neither a place nor a count.
+
+use std::task::Poll;
+
+use apus_http::{BodyError, Frame, Method};
+use apus_upstream::plan::{GroupPlan, Strategy};
+use apus_upstream::{FailureKind, Upstreams};
+use tokio::task::spawn_local;
+
+use crate::harness::{
+    OK, Origin, Reply, eventually, get, get_beside, group, in_flight, node_status, plain, read,
+    request, run, send,
+};
+
+/// A node that takes one request at a time, so that a place which is not given back is missed.
+fn strict(origin: &Origin) -> GroupPlan {
+    let mut node = origin.node("a");
+    node.max_requests = 1;
+    let mut plan = plain(vec![node]);
+    plan.strategy = Strategy::LeastConnections;
+    plan
+}
+
+const BEGUN: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nok";
+
+/// An origin that does this first, and then answers.
+async fn once(first: impl Fn() -> Reply + 'static) -> Origin {
+    let is_first = std::cell::Cell::new(true);
+    Origin::start(async move |_| match is_first.replace(false) {
+        true => first(),
+        false => Reply::Send(OK.into()),
+    })
+    .await
+}
+
+async fn assert_free(upstreams: &Upstreams, group: &std::rc::Rc<apus_upstream::WorkerGroup>) {
+    eventually("nothing is in flight", || in_flight(upstreams) == 0).await;
+    get(group).await;
+    assert_eq!(in_flight(upstreams), 0);
+}
+
+#[test]
+fn a_request_whose_client_goes_before_the_response() {
+    run(async {
+        let origin = once(|| Reply::Freeze).await;
+        let (upstreams, group) = group(strict(&origin));
+        let task = get_beside(&group);
+        eventually("it is there", || origin.requests() == 1).await;
+        assert_eq!(in_flight(&upstreams), 1);
+        task.abort();
+        assert_free(&upstreams, &group).await;
+    });
+}
+
+#[test]
+fn a_response_whose_content_is_dropped() {
+    run(async {
+        let origin = once(|| Reply::Send(BEGUN.into())).await;
+        let (upstreams, group) = group(strict(&origin));
+        let mut delivered = send(&group, Method::GET).await.unwrap();
+        let frame = delivered.response.body.frame().await.unwrap().unwrap();
+        assert!(matches!(frame, Frame::Data(bytes) if bytes == "ok"));
+        assert_eq!(in_flight(&upstreams), 1);
+        drop(delivered);
+        assert_free(&upstreams, &group).await;
+        let failures = node_status(&upstreams, "a").failures;
+        assert!(failures.iter().all(|&(_, count)| count == 0));
+    });
+}
+
+#[test]
+fn a_response_whose_content_breaks_off() {
+    run(async {
+        let origin = once(|| Reply::SendAndClose(BEGUN.into())).await;
+        let (upstreams, group) = group(strict(&origin));
+        let mut delivered = send(&group, Method::GET).await.unwrap();
+        let mut end = delivered.response.body.frame().await.unwrap();
+        while end.is_ok() {
+            end = delivered.response.body.frame().await.unwrap();
+        }
+        assert!(matches!(end, Err(BodyError::Disconnected)), "{end:?}");
+        // Though the response is still there.
+        assert_free(&upstreams, &group).await;
+        let failures = node_status(&upstreams, "a").failures;
+        assert!(failures.contains(&(FailureKind::Content, 1)));
+    });
+}
+
+#[test]
+fn a_response_that_was_read_to_its_end() {
+    run(async {
+        let origin = Origin::sending(OK).await;
+        let (upstreams, group) = group(strict(&origin));
+        let mut delivered = send(&group, Method::GET).await.unwrap();
+        assert_eq!(read(&mut delivered).await, "ok");
+        assert_free(&upstreams, &group).await;
+    });
+}
+
+#[test]
+fn a_request_that_fails() {
+    run(async {
+        let origin = once(|| Reply::Close).await;
+        let (upstreams, group) = group(strict(&origin));
+        send(&group, Method::GET).await.unwrap_err();
+        assert_free(&upstreams, &group).await;
+    });
+}
+
+#[test]
+fn a_request_whose_service_panics() {
+    run(async {
+        let origin = once(|| Reply::Send(BEGUN.into())).await;
+        let (upstreams, group) = group(strict(&origin));
+        let panicking = spawn_local({
+            let group = std::rc::Rc::clone(&group);
+            async move {
+                let _delivered = send(&group, Method::GET).await.unwrap();
+                panic!("in a service");
+            }
+        });
+        assert!(panicking.await.unwrap_err().is_panic());
+        assert_free(&upstreams, &group).await;
+    });
+}
+
+#[test]
+fn a_tunnel_that_is_closed() {
+    run(async {
+        let origin = once(|| {
+            let switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
+                Upgrade: websocket\r\n\r\nhello";
+            Reply::Send(switching.into())
+        })
+        .await;
+        let (upstreams, group) = group(strict(&origin));
+        let mut upgrade = request(&group, Method::GET);
+        let head = std::rc::Rc::make_mut(&mut upgrade.head);
+        head.upgrade = Some("websocket".into());
+        let mut delivered = group
+            .send(upgrade, apus_upstream::Context::default())
+            .await
+            .unwrap();
+        let mut tunnel = delivered.response.tunnel.take().unwrap();
+        drop(delivered);
+        let mut buffer = [0; 16];
+        let read = std::future::poll_fn(|cx| match tunnel.poll_read(cx, &mut buffer) {
+            Poll::Ready(read) => Poll::Ready(read.unwrap()),
+            Poll::Pending => Poll::Pending,
+        })
+        .await;
+        assert_eq!(&buffer[..read], b"hello");
+        assert_eq!(in_flight(&upstreams), 1);
+        drop(tunnel);
+        assert_free(&upstreams, &group).await;
+    });
+}
