@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use apus_server::ListenArgument;
 use clap::builder::styling::{AnsiColor, Styles};
-use clap::{Args, Parser, Subcommand, ValueHint};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
 const STYLES: Styles = Styles::styled()
@@ -89,10 +89,20 @@ Examples:
     Stop(Running),
     /// Show what the running server does
     Status(Running),
+    /// Have the running server ask an origin or not
+    ///
+    /// Goes before what the configuration says of the node, until it is told something else or ends.
+    /// `apus status` shows groups and nodes.
+    #[command(after_long_help = "\
+Examples:
+  apus upstream drain app 10.0.0.1:9501           no new clients, for a node with `sticky`
+  apus upstream down example.com/app 10.0.0.1:9501
+  apus upstream up app 10.0.0.1:9501 --config site.toml")]
+    Upstream(Upstream),
     /// Show which site, location and file a request meets, and why
     ///
     /// Puts the request through the services that the configuration makes, without a connection
-    /// and without a running server. The path is sent as it is written.
+    /// and without a running server. The path is sent as it is written. No origin is asked.
     #[command(after_long_help = "\
 Examples:
   apus explain GET https://example.com/docs
@@ -156,6 +166,34 @@ pub(crate) struct Running {
     /// Answer in JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Arguments of `apus upstream`.
+#[derive(Debug, Args)]
+pub(crate) struct Upstream {
+    /// What becomes of the node
+    pub(crate) change: Change,
+    /// The name of its group, with that of the site and a slash before it where several have one
+    pub(crate) group: String,
+    /// The name of the node: its address, if it has no other
+    pub(crate) node: String,
+    /// What `apus serve` was given [default: ./apus.toml, else the current folder]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    pub(crate) config: Option<PathBuf>,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What becomes of a node.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Change {
+    /// It gets requests
+    Up,
+    /// It gets only requests of clients that a sticky cookie keeps with it
+    Drain,
+    /// It gets no requests
+    Down,
 }
 
 /// Arguments of `apus explain`.

@@ -15,7 +15,7 @@ use apus_server::{
 };
 use clap::{CommandFactory, Parser};
 
-use arguments::{Arguments, Command, Explain, Running, Serve};
+use arguments::{Arguments, Change, Command, Explain, Running, Serve, Upstream};
 use output::{print, print_error, print_json};
 
 #[cfg(feature = "jemalloc")]
@@ -58,9 +58,10 @@ fn run(command: Command) -> Result<Result<(), Failed>, Refused> {
     match command {
         Command::Serve(arguments) => run_serve(arguments),
         Command::Check { file, tls, json } => run_check(file, tls, json),
-        Command::Reload(running) => run_ask(&running, control::Request::Reload),
-        Command::Stop(running) => run_ask(&running, control::Request::Stop),
-        Command::Status(running) => run_ask(&running, control::Request::Status),
+        Command::Reload(running) => run_ask(&running, &control::Request::Reload),
+        Command::Stop(running) => run_ask(&running, &control::Request::Stop),
+        Command::Status(running) => run_ask(&running, &control::Request::Status),
+        Command::Upstream(arguments) => run_upstream(arguments),
         Command::Explain(arguments) => run_explain(arguments),
         Command::Completions { shell } => {
             let mut script = Vec::new();
@@ -121,7 +122,24 @@ fn run_check(file: Option<PathBuf>, tls: bool, json: bool) -> Result<Result<(), 
     Ok(if is_good { Ok(()) } else { Err(Failed) })
 }
 
-fn run_ask(running: &Running, request: control::Request) -> Result<Result<(), Failed>, Refused> {
+fn run_upstream(arguments: Upstream) -> Result<Result<(), Failed>, Refused> {
+    let running = Running {
+        source: arguments.config,
+        json: arguments.json,
+    };
+    let request = control::Request::Upstream {
+        group: arguments.group,
+        node: arguments.node,
+        change: match arguments.change {
+            Change::Up => control::NodeChange::Up,
+            Change::Drain => control::NodeChange::Drain,
+            Change::Down => control::NodeChange::Down,
+        },
+    };
+    run_ask(&running, &request)
+}
+
+fn run_ask(running: &Running, request: &control::Request) -> Result<Result<(), Failed>, Refused> {
     let source = find(running.source.as_deref())?;
     let response = ask(&control_socket_of(&source), request)
         .map_err(|error| Refused::Failed(error.to_string()))?;

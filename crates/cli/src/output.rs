@@ -35,7 +35,7 @@ pub(crate) fn has_colours(output: impl IsTerminal) -> bool {
 }
 
 /// What a running server answered.
-pub(crate) fn answer(request: control::Request, value: &Value) -> String {
+pub(crate) fn answer(request: &control::Request, value: &Value) -> String {
     match request {
         control::Request::Reload => {
             let warnings = value
@@ -45,6 +45,7 @@ pub(crate) fn answer(request: control::Request, value: &Value) -> String {
             format!("{warnings}reloaded\n")
         }
         control::Request::Stop => "stopped\n".to_owned(),
+        control::Request::Upstream { .. } => "changed\n".to_owned(),
         _ => status(value),
     }
 }
@@ -115,7 +116,64 @@ fn status(value: &Value) -> String {
             out.insert_str(at + 1, &heading);
         }
     }
+    for group in list("upstreams") {
+        push_group(&mut out, group);
+    }
     out
+}
+
+/// A group of origins and its nodes, a line each.
+fn push_group(out: &mut String, group: &Value) {
+    let text = |value: &Value, name: &str| match value.get(name) {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Null) | None => String::new(),
+        Some(other) => other.to_string(),
+    };
+    let _ = writeln!(
+        out,
+        "\nupstream {}: {} requests, {} retries, {} waiting",
+        text(group, "name"),
+        text(group, "requests"),
+        text(group, "retries"),
+        text(group, "waiting"),
+    );
+    let nodes = group.get("nodes").and_then(Value::as_array);
+    for node in nodes.into_iter().flatten() {
+        let (name, address) = (text(node, "name"), text(node, "address"));
+        let _ = write!(out, "  {name}");
+        if name != address {
+            let _ = write!(out, " ({address})");
+        }
+        let _ = write!(out, ": {}", text(node, "state"));
+        let told = text(node, "admin");
+        if told != "up" {
+            let _ = write!(out, ", {told}");
+        }
+        if node.get("backup").and_then(Value::as_bool) == Some(true) {
+            out.push_str(", backup");
+        }
+        let failures: u64 = node
+            .get("failures")
+            .and_then(Value::as_object)
+            .map_or(0, |kinds| kinds.values().filter_map(Value::as_u64).sum());
+        let _ = write!(
+            out,
+            "; {} requests, {} open, {failures} failures",
+            text(node, "requests"),
+            text(node, "in_flight"),
+        );
+        if let Some(latency) = node.get("latency_seconds").and_then(Value::as_f64) {
+            let _ = write!(out, ", {:.1} ms", latency * 1000.0);
+        }
+        let check = node.get("last_check").filter(|check| !check.is_null());
+        if let Some(fault) = check
+            .map(|check| text(check, "fault"))
+            .filter(|f| !f.is_empty())
+        {
+            let _ = write!(out, ", last check: {fault}");
+        }
+        out.push('\n');
+    }
 }
 
 fn duration(seconds: u64) -> String {
@@ -140,7 +198,12 @@ pub(crate) fn explanation(explanation: &Explanation) -> String {
             let _ = writeln!(out, "\n{:<10}because {}", "", step.why);
         }
     }
-    let _ = writeln!(out, "{:<10}{}", "status", explanation.status);
+    match explanation.status {
+        Some(status) => {
+            let _ = writeln!(out, "{:<10}{status}", "status");
+        }
+        None => out.push_str("status    that of the origin\n"),
+    }
     for (name, value) in &explanation.headers {
         let value: String = value.chars().filter(|c| !c.is_control()).collect();
         let _ = writeln!(out, "{:<10}{name}: {value}", "header");

@@ -1,6 +1,7 @@
 //! From a configuration to what the engine runs: sites are built of the services of the framework,
 //! and each address gets those that listen on it.
 
+mod origins;
 mod same_name;
 
 use std::io;
@@ -14,21 +15,29 @@ use apus_net::{ListenAddress, Listener};
 
 use crate::access_log::AccessLogs;
 use crate::config;
+pub use origins::{Origins, groups};
 use same_name::SameName;
 
 /// The least memory that a place of static files gets.
 const LEAST_CACHE: u64 = 1024 * 1024;
 
-/// Builds what `plan` says. Access logs are opened, sockets are not. Compressed forms of files come
-/// from `variants`, which outlives the plan.
+/// What outlives the plans that are assembled with it.
+#[derive(Clone, Copy, Debug)]
+pub struct Lasting<'a> {
+    /// Files that are logged to.
+    pub logs: &'a AccessLogs,
+    /// Compressed forms of files.
+    pub variants: &'a Arc<Variants>,
+    /// Who answers for proxies.
+    pub origins: Origins<'a>,
+}
+
+/// Builds what `plan` says. Access logs are opened, sockets are not. Its [`groups`] of origins have to
+/// be in force before its services are made.
 ///
 /// # Errors
 /// An access log cannot be opened.
-pub fn assemble(
-    plan: &config::Plan,
-    logs: &AccessLogs,
-    variants: &Arc<Variants>,
-) -> io::Result<apus_net::Plan> {
+pub fn assemble(plan: &config::Plan, lasting: Lasting<'_>) -> io::Result<apus_net::Plan> {
     let addresses: Vec<_> = distinct_listeners(plan)
         .into_iter()
         .map(|listener| (listener, members(plan, &listener.address)))
@@ -42,12 +51,12 @@ pub fn assemble(
     }
     let kept = Kept {
         cache_bytes: cache_bytes(plan, &shared),
-        variants,
+        lasting,
     };
     let sites = plan
         .sites
         .iter()
-        .map(|site| build(site, &kept, logs))
+        .map(|site| build(site, &kept))
         .collect::<io::Result<Vec<_>>>()?;
     let groups = shared
         .iter()
@@ -183,15 +192,14 @@ fn cache_bytes(plan: &config::Plan, groups: &[&[usize]]) -> u64 {
     }
 }
 
-/// What is kept in memory of files.
+/// What services are built with.
 struct Kept<'a> {
-    /// By each place of files, on each worker.
+    /// What each place of files keeps in memory, on each worker.
     cache_bytes: u64,
-    /// By all.
-    variants: &'a Arc<Variants>,
+    lasting: Lasting<'a>,
 }
 
-fn build(said: &config::Site, kept: &Kept<'_>, logs: &AccessLogs) -> io::Result<Site> {
+fn build(said: &config::Site, kept: &Kept<'_>) -> io::Result<Site> {
     let mut site = Site::new(&said.name)
         .settings(settings(&said.content))
         .compression(said.compression);
@@ -205,9 +213,12 @@ fn build(said: &config::Site, kept: &Kept<'_>, logs: &AccessLogs) -> io::Result<
     }
     for own in &said.locations {
         if let Some(handler) = &own.content.handler {
-            site = site.location(
-                location(own.pattern.clone(), handler, said, kept).settings(settings(&own.content)),
-            );
+            let mut location =
+                location(own.pattern.clone(), handler, said, kept).settings(settings(&own.content));
+            if own.internal {
+                location = location.internal();
+            }
+            site = site.location(location);
         }
     }
     if said.force_https {
@@ -220,6 +231,7 @@ fn build(said: &config::Site, kept: &Kept<'_>, logs: &AccessLogs) -> io::Result<
         site = site.hsts(hsts);
     }
     if let Some(log) = &said.access_log {
+        let logs = kept.lasting.logs;
         let opened = logs
             .open(&log.path, log.format.clone(), &said.name)
             .map_err(|error| {
@@ -250,6 +262,7 @@ fn location(
 ) -> Location {
     match handler {
         config::Handler::Return(answer) => Location::respond(pattern, answer.clone()),
+        config::Handler::Proxy(said) => kept.lasting.origins.location(pattern, said),
         config::Handler::Files(said) => {
             let mut files = match &said.root {
                 config::Root::Root(root) => Files::new(root),
@@ -267,7 +280,7 @@ fn location(
             .compression(site.compression)
             .precompressed(site.precompressed)
             .cache(kept.cache_bytes)
-            .variants(Arc::clone(kept.variants));
+            .variants(Arc::clone(kept.lasting.variants));
             if let Some(list) = &said.try_files {
                 files = files.try_files(list.clone());
             }
@@ -293,6 +306,12 @@ fn settings(content: &config::Content) -> Settings {
         settings = settings.root(match &files.root {
             config::Root::Root(root) | config::Root::Alias(root) => root,
         });
+    }
+    if let Some(config::Handler::Proxy(proxy)) = &content.handler {
+        settings = settings.intercept_errors(proxy.intercept_errors);
+        if let Some(accel) = &proxy.accel {
+            settings = settings.accel(accel.clone());
+        }
     }
     for rule in &content.rewrites {
         settings = settings.rewrite(rule.clone());
@@ -333,7 +352,16 @@ mod tests {
     fn plan(folder: &Path, text: &str) -> apus_net::Plan {
         let plan = config::parse_str(text, "apus.toml", folder, &|_| None);
         let plan = plan.unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
-        assemble(&plan, &AccessLogs::new().0, &Arc::new(Variants::new(0))).unwrap()
+        assembled(&plan).unwrap()
+    }
+
+    fn assembled(plan: &config::Plan) -> io::Result<apus_net::Plan> {
+        let lasting = Lasting {
+            logs: &AccessLogs::new().0,
+            variants: &Arc::new(Variants::new(0)),
+            origins: Origins::Named,
+        };
+        assemble(plan, lasting)
     }
 
     fn get(listener: &Listener, host: &str, path: &str) -> Response {
@@ -571,10 +599,7 @@ mod tests {
         let folder = folder();
         let text = "[[sites]]\nlisten = 80\nroot = \"one\"\naccess_log = \"one\"\n";
         let plan = config::parse_str(text, "apus.toml", folder.path(), &|_| None).unwrap();
-        let variants = Arc::new(Variants::new(0));
-        let error = assemble(&plan, &AccessLogs::new().0, &variants)
-            .err()
-            .unwrap();
+        let error = assembled(&plan).err().unwrap();
         assert!(error.to_string().contains("access log"), "{error}");
     }
 }

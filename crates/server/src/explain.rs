@@ -6,7 +6,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 
-use apus::trace::{Step, Trace};
+use apus::trace::{Step, StepKind, Trace};
 use apus_http::{
     Body, ConnectionInfo, Headers, InvalidField, InvalidTarget, Method, Peer, Request,
     RequestParts, StatusCode, Target, TlsInfo, TlsVersion, Version,
@@ -36,8 +36,8 @@ pub struct Explanation {
     pub listener: String,
     /// What was decided, in order.
     pub steps: Vec<Step>,
-    /// The status of the answer.
-    pub status: StatusCode,
+    /// The status of the answer; `None` if it is that of an origin, for none is asked.
+    pub status: Option<StatusCode>,
     /// The field lines of the answer, but for those that the connection adds.
     pub headers: Vec<(String, String)>,
     /// The length of the answer's content, where it is known.
@@ -54,7 +54,7 @@ impl Explanation {
                 "what": step.what,
                 "why": step.why,
             })).collect::<Vec<_>>(),
-            "status": self.status.as_u16(),
+            "status": self.status.map(|status| status.as_u16()),
             "headers": self.headers,
             "content_length": self.content_length,
         })
@@ -81,16 +81,19 @@ pub fn explain(source: Source, question: &Question) -> Result<Explanation, Expla
         .map_err(ExplainError::Runtime)?;
     let response =
         runtime.block_on(async { listener.service.service().call(request).wait().await });
+    let steps = trace.steps();
+    let is_of_origin = response.status() == StatusCode::OK
+        && steps.iter().any(|step| step.kind == StepKind::Origins);
     Ok(Explanation {
         listener: listener.address.to_string(),
-        steps: trace.steps(),
-        status: response.status(),
+        steps,
+        status: (!is_of_origin).then(|| response.status()),
         headers: response
             .headers()
             .iter()
             .map(|(name, value)| (name.to_owned(), String::from_utf8_lossy(value).into_owned()))
             .collect(),
-        content_length: response.body().len(),
+        content_length: response.body().len().filter(|_| !is_of_origin),
     })
 }
 

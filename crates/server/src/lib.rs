@@ -12,6 +12,7 @@ pub mod local_ca;
 pub mod logging;
 mod run;
 mod source;
+mod upstreams;
 
 pub use control::{ControlError, ask};
 pub use explain::{ExplainError, Explanation, Question, explain};

@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::{fmt, fs, io};
 
 use apus::files::Variants;
+use apus_upstream::Upstreams;
+use apus_upstream::plan::GroupPlan;
 use serde_json::Value;
 
 use crate::access_log::AccessLogs;
-use crate::assemble::assemble;
+use crate::assemble::{Lasting, Origins, assemble, groups};
 use crate::config::{self, Diagnostics, LogLevel};
 use crate::control::socket_path;
 use crate::folder::FolderSite;
@@ -26,6 +28,8 @@ pub(crate) struct Loader {
     workers: Option<NonZeroUsize>,
     /// What was compressed; a reload does not change files.
     variants: RefCell<Arc<Variants>>,
+    /// What is known of origins; a reload does not change those that stay.
+    upstreams: Upstreams,
     /// The hosts of each local certificate that was served last.
     certified: RefCell<Vec<Vec<String>>>,
 }
@@ -44,6 +48,8 @@ pub(crate) enum Certificates {
 /// All that a source says, ready to run.
 pub(crate) struct Loaded {
     pub(crate) plan: apus_net::Plan,
+    /// The groups of origins, which have to be in force before the plan is.
+    pub(crate) groups: Vec<GroupPlan>,
     pub(crate) control_socket: Option<PathBuf>,
     pub(crate) log_level: &'static str,
     /// The local certificates that are served.
@@ -66,6 +72,7 @@ impl Loader {
             certificates,
             workers,
             variants: RefCell::new(Arc::new(Variants::new(0))),
+            upstreams: Upstreams::new(),
             certified: RefCell::default(),
         }
     }
@@ -74,7 +81,13 @@ impl Loader {
         &self.source
     }
 
-    /// Reads the source as it is now. Without `access_logs` no log file is opened, nor made.
+    /// The groups of origins that the plans it loads send requests to.
+    pub(crate) fn upstreams(&self) -> &Upstreams {
+        &self.upstreams
+    }
+
+    /// Reads the source as it is now. Without `access_logs`, for a plan that is not run, no log file is
+    /// opened, nor made, and no origin is asked.
     pub(crate) fn load(&self, access_logs: Option<&AccessLogs>) -> Result<Loaded, LoadError> {
         let made = RefCell::new(Vec::new());
         let failure = RefCell::new(None);
@@ -102,20 +115,29 @@ impl Loader {
             config.global.workers = workers;
         }
         let variants = self.variants(config.global.static_cache_bytes);
-        let plan = match access_logs {
-            Some(logs) => assemble(&config, logs, &variants),
+        let no_logs;
+        let (logs, origins) = match access_logs {
+            Some(logs) => (logs, Origins::Asked(&self.upstreams)),
             None => {
                 for site in &mut config.sites {
                     site.access_log = None;
                 }
-                assemble(&config, &AccessLogs::new().0, &variants)
+                no_logs = AccessLogs::new().0;
+                (&no_logs, Origins::Named)
             }
         };
-        let plan = plan.map_err(LoadError::Open)?;
+        let lasting = Lasting {
+            logs,
+            variants: &variants,
+            origins,
+        };
+        let plan = assemble(&config, lasting).map_err(LoadError::Open)?;
+        let groups = groups(&config).map_err(LoadError::Open)?;
         let (hosts, local_certificates) = made.into_inner().into_iter().unzip();
         self.certified.replace(hosts);
         Ok(Loaded {
             plan,
+            groups,
             control_socket: config.global.control_socket,
             log_level: level(config.global.log_level),
             local_certificates,

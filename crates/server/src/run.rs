@@ -9,6 +9,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant, SystemTime};
 
 use apus_net::{Engine, ListenAddress, StartError};
+use apus_upstream::Upstreams;
+use apus_upstream::plan::GroupPlan;
 use sd_notify::NotifyState;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -18,18 +20,24 @@ use tokio::time::{Interval, interval_at, timeout};
 use tracing::{error, info, warn};
 
 use crate::access_log::{AccessLogs, WriterHandle};
-use crate::control::{ControlError, ControlSocket, Exchange, Request, Response, socket_path};
+use crate::control::{
+    ControlError, ControlSocket, Exchange, NodeChange, Request, Response, socket_path,
+};
 use crate::descriptors;
 use crate::folder::{FolderSite, ListenArgument};
 use crate::load::{Certificates, LoadError, Loaded, Loader};
 use crate::logging::{Logging, LoggingError};
 use crate::source::Source;
+use crate::upstreams;
 
 /// How often it is looked whether the local certificate is about to expire.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(12 * 3600);
 
 /// How long work that hangs may keep the process from ending.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a start or a reload waits for the addresses of new origins.
+const LOOKUP_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What to serve, and how.
 #[derive(Clone, Debug)]
@@ -54,10 +62,10 @@ pub struct ServeOptions {
 pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()
+        .build_local(Default::default())
         .map_err(ServeError::Runtime)?;
     let result = runtime.block_on(async {
-        let mut server = Server::start(options)?;
+        let mut server = Server::start(options).await?;
         server.run().await;
         Ok(())
     });
@@ -85,6 +93,7 @@ struct Server {
 struct InForce {
     control_socket: Option<PathBuf>,
     stop_timeout: Duration,
+    groups: Vec<GroupPlan>,
 }
 
 struct Signals {
@@ -108,7 +117,7 @@ enum Event {
 }
 
 impl Server {
-    fn start(options: ServeOptions) -> Result<Self, ServeError> {
+    async fn start(options: ServeOptions) -> Result<Self, ServeError> {
         let (access_logs, writer) = AccessLogs::new();
         let certificates = match options.tls {
             true => Certificates::Local,
@@ -118,6 +127,7 @@ impl Server {
         let loader = Loader::new(options.source, folder, certificates, options.workers);
         let Loaded {
             plan,
+            groups,
             control_socket,
             log_level,
             local_certificates,
@@ -137,6 +147,9 @@ impl Server {
         let stop_timeout = plan.limits.stop_timeout;
         let is_tls: Vec<bool> = plan.listeners.iter().map(|one| one.tls.is_some()).collect();
         let workers = plan.workers;
+        loader.upstreams().apply(groups.clone());
+        look_up(loader.upstreams()).await;
+        look_after(loader.upstreams());
         let engine = Engine::start(plan)?;
         let urls: Vec<String> = engine
             .status()
@@ -163,6 +176,7 @@ impl Server {
             loaded: InForce {
                 control_socket,
                 stop_timeout,
+                groups,
             },
             control,
             signals,
@@ -185,24 +199,47 @@ impl Server {
             match self.next_event().await {
                 Event::Stop => break,
                 Event::Reopen => self.reopen_logs().await,
-                Event::Renew => self.renew(),
+                Event::Renew => self.renew().await,
                 Event::Reload => {
-                    let _ = self.reload();
+                    let _ = self.reload().await;
                 }
-                Event::Asked(mut exchange) => match exchange.request() {
-                    Request::Status => exchange.answer(&Response::Done(self.status())).await,
-                    Request::Reload => {
-                        let response = self.reload();
-                        exchange.answer(&response).await;
-                    }
-                    Request::Stop => {
-                        asked_to_stop.push(exchange);
-                        break;
-                    }
-                },
+                Event::Asked(mut exchange) => {
+                    let response = match exchange.request() {
+                        Request::Status => Response::Done(self.status()),
+                        Request::Reload => self.reload().await,
+                        Request::Upstream {
+                            group,
+                            node,
+                            change,
+                        } => self.change_node(group, node, *change),
+                        Request::Stop => {
+                            asked_to_stop.push(exchange);
+                            break;
+                        }
+                    };
+                    exchange.answer(&response).await;
+                }
             }
         }
         self.stop(asked_to_stop).await;
+    }
+
+    fn change_node(&self, group: &str, node: &str, change: NodeChange) -> Response {
+        match upstreams::set_node(self.loader.upstreams(), group, node, change) {
+            Ok(()) => {
+                info!(
+                    group,
+                    node,
+                    ?change,
+                    "a node was changed over the control socket"
+                );
+                Response::Done(json!({}))
+            }
+            Err(message) => Response::Failed {
+                message,
+                details: Value::Null,
+            },
+        }
     }
 
     async fn next_event(&mut self) -> Event {
@@ -220,22 +257,22 @@ impl Server {
         info!("access logs reopened");
     }
 
-    fn renew(&mut self) {
+    async fn renew(&mut self) {
         match self.loader.renew_certificates() {
             Ok(false) => {}
             Ok(true) => {
-                let _ = self.reload();
+                let _ = self.reload().await;
             }
             Err(error) => error!(%error, "a local certificate cannot be renewed"),
         }
     }
 
     /// Puts what the source says now in force, or leaves everything as it is.
-    fn reload(&mut self) -> Response {
+    async fn reload(&mut self) -> Response {
         let mut states = vec![NotifyState::Reloading];
         states.extend(NotifyState::monotonic_usec_now());
         notify(&states);
-        let result = self.try_reload();
+        let result = self.try_reload().await;
         notify(&[NotifyState::Ready]);
         match result {
             Ok(warnings) => {
@@ -257,7 +294,7 @@ impl Server {
         }
     }
 
-    fn try_reload(&mut self) -> Result<String, ServeError> {
+    async fn try_reload(&mut self) -> Result<String, ServeError> {
         let loaded = self.loader.load(Some(&self.access_logs))?;
         let mut warnings = String::new();
         if !loaded.warnings.is_empty() {
@@ -271,12 +308,33 @@ impl Server {
             warnings += "the control socket changes with a restart only\n";
         }
         self.logging.set_level(Some(loaded.log_level))?;
-        self.engine.reload(loaded.plan)?;
+        self.put_in_force(loaded.plan, loaded.groups).await?;
         self.loaded.stop_timeout = stop_timeout;
         if !warnings.is_empty() {
             warn!("{}", warnings.trim_end());
         }
         Ok(warnings)
+    }
+
+    /// Puts a plan in force with its groups of origins. Those that it has no more stay until it is, for
+    /// otherwise they would have to be made anew if it cannot be.
+    async fn put_in_force(
+        &mut self,
+        plan: apus_net::Plan,
+        groups: Vec<GroupPlan>,
+    ) -> Result<(), StartError> {
+        let before = &self.loaded.groups;
+        let is_gone = |old: &&GroupPlan| !groups.iter().any(|new| new.name == old.name);
+        let gone = before.iter().filter(is_gone);
+        let upstreams = self.loader.upstreams();
+        upstreams.apply(groups.iter().chain(gone).cloned().collect());
+        look_up(upstreams).await;
+        let result = self.engine.reload(plan);
+        if result.is_ok() {
+            self.loaded.groups = groups;
+        }
+        upstreams.apply(self.loaded.groups.clone());
+        result
     }
 
     /// Lets open requests end; a second signal does not.
@@ -302,7 +360,7 @@ impl Server {
                 _ = self.signals.reopen.recv() => self.log_writer.reopen().await,
                 mut exchange = self.control.next() => match exchange.request() {
                     Request::Stop => waiting.push(exchange),
-                    Request::Status | Request::Reload => {
+                    Request::Status | Request::Reload | Request::Upstream { .. } => {
                         let message = "the server is stopping".to_owned();
                         let details = Value::Null;
                         exchange.answer(&Response::Failed { message, details }).await;
@@ -362,8 +420,26 @@ impl Server {
             "totals": totals(&status.totals()),
             "workers": workers,
             "access_logs": access_logs,
+            "upstreams": upstreams::status(self.loader.upstreams()),
         })
     }
+}
+
+/// Looks up the names of origins that are new, so that the first requests find them.
+async fn look_up(upstreams: &Upstreams) {
+    if timeout(LOOKUP_PATIENCE, upstreams.resolve()).await.is_err() {
+        warn!(
+            "names of origins are not resolved yet; requests for them are answered 503 until then"
+        );
+    }
+}
+
+/// Checks origins and keeps their addresses up to date from now on.
+fn look_after(upstreams: &Upstreams) {
+    let checked = upstreams.clone();
+    tokio::task::spawn_local(async move { checked.run_checks().await });
+    let resolved = upstreams.clone();
+    tokio::task::spawn_local(async move { resolved.run_dns().await });
 }
 
 impl Signals {

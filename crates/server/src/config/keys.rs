@@ -20,6 +20,7 @@ pub(super) struct Reader<'a> {
     pub(super) variable: &'a dyn Fn(&str) -> Option<String>,
     pub(super) local_certificates: Option<LocalCertificates<'a>>,
     wrong: Vec<(Place, String)>,
+    left_out: Vec<Place>,
 }
 
 impl<'a> Reader<'a> {
@@ -33,6 +34,7 @@ impl<'a> Reader<'a> {
             variable,
             local_certificates,
             wrong: Vec::new(),
+            left_out: Vec::new(),
         }
     }
 
@@ -42,6 +44,16 @@ impl<'a> Reader<'a> {
         self.wrong
             .iter()
             .any(|(table, key)| table == place && keys.contains(&key.as_str()))
+    }
+
+    /// Notes that a table of the list at `list` had a mistake and was left out.
+    pub(super) fn leave_out(&mut self, list: &Place) {
+        self.left_out.push(list.clone());
+    }
+
+    /// Whether the list at `list` lacks a table that had a mistake.
+    pub(super) fn has_left_out(&self, list: &Place) -> bool {
+        self.left_out.contains(list)
     }
 
     /// Notes a mistake.
@@ -397,7 +409,7 @@ pub(super) fn key_name(field: &'static str) -> &'static str {
 macro_rules! keys {
     (
         $(#[doc = $table_doc:literal])*
-        pub(super) struct $Name:ident {
+        $vis:vis struct $Name:ident {
             $(
                 $(#[doc = $doc:literal])*
                 $key:ident $([$required:ident])? : $Type:ty $(= $default:expr)?,
@@ -407,14 +419,14 @@ macro_rules! keys {
     ) => {
         $(#[doc = $table_doc])*
         #[derive(Clone, Debug)]
-        pub(super) struct $Name {
+        $vis struct $Name {
             $(
                 $(#[doc = $doc])*
-                pub(super) $key: keys!(@field $([$required])? $Type $(= $default)?),
+                $vis $key: keys!(@field $([$required])? $Type $(= $default)?),
             )*
             $(
                 /// The keys of another table that stand in this one too.
-                pub(super) $part: $Part,
+                $vis $part: $Part,
             )?
         }
 

@@ -23,7 +23,7 @@ use std::path::Path;
 pub use diagnostics::{Diagnostics, Severity};
 pub use plan::{
     AccessLog, Content, ErrorPage, Files, Global, Handler, Listener, Location, LogLevel, Plan,
-    Root, Site,
+    Proxy, Root, Site, Upstream,
 };
 pub use reference::reference;
 pub use schema::schema;

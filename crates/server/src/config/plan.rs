@@ -5,9 +5,11 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use apus::files::{Compression, Glob, Symlinks, TryFiles};
-use apus::sites::{FieldChange, Hsts, Pattern, Return, Rewrite, ServerName};
+use apus::proxy::ProxySettings;
+use apus::sites::{Accel, FieldChange, Hsts, Pattern, Return, Rewrite, ServerName};
 use apus_net::tls::{TlsSite, UnknownName};
-use apus_net::{Limits, ListenAddress, Network};
+use apus_net::{Limits, ListenAddress, Network, client};
+use apus_upstream::plan::GroupPlan;
 use http::HeaderValue;
 
 use super::diagnostics::Diagnostics;
@@ -21,6 +23,8 @@ pub struct Plan {
     pub global: Global,
     /// The sites, in the order of the file.
     pub sites: Vec<Site>,
+    /// The groups of origins of all sites.
+    pub upstreams: Vec<Upstream>,
     /// What works, but not as somebody may think, or not for long.
     pub warnings: Diagnostics,
 }
@@ -95,11 +99,30 @@ pub struct AccessLog {
     pub format: Format,
 }
 
+/// A group of origins.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    /// The group, but for the TLS of its nodes. Its name is the site's, a slash, and its own; where a
+    /// URL stands for the group, that.
+    pub group: GroupPlan,
+    /// The TLS of each node; `None` is clear text.
+    pub tls: Vec<Option<client::TlsSettings>>,
+}
+
+impl Upstream {
+    /// Whether its nodes speak TLS: all do, or none.
+    pub fn is_tls(&self) -> bool {
+        self.tls.iter().any(Option::is_some)
+    }
+}
+
 /// A location.
 #[derive(Clone, Debug)]
 pub struct Location {
     /// Which paths it is for.
     pub pattern: Pattern,
+    /// Whether it is for requests alone that the site sends there itself.
+    pub internal: bool,
     /// What it does with requests.
     pub content: Content,
 }
@@ -139,6 +162,21 @@ pub enum Handler {
     Files(Files),
     /// A fixed answer.
     Return(Return),
+    /// Origins.
+    Proxy(Box<Proxy>),
+}
+
+/// How origins are asked.
+#[derive(Clone, Debug)]
+pub struct Proxy {
+    /// The name of their group.
+    pub upstream: String,
+    /// What is done with requests and answers on their way.
+    pub settings: ProxySettings,
+    /// Whether error responses of origins get the error pages of the site.
+    pub intercept_errors: bool,
+    /// What origins may have the site answer in their place.
+    pub accel: Option<Accel>,
 }
 
 /// How files are served.

@@ -1,6 +1,9 @@
 //! The keys of a configuration file: the one definition of each, from which the parser, the
 //! reference and the JSON schema are made.
 
+pub(super) mod proxy;
+pub(super) mod upstream;
+
 use serde_json::json;
 use toml::de::DeValue;
 
@@ -8,10 +11,13 @@ use super::diagnostics::Finding;
 use super::keys::{Kind, Node, Reader, Value, choices, keys, shown};
 use super::source::{At, Place};
 use super::value::{FilePath, Int, Kilobytes, List, Map, Megabytes, Seconds, Several, Text};
+use super::word::origin::UpstreamName;
 use super::word::{
     self, Expression, FieldName, FieldValue, FileMode, HeaderText, Host, Listen, LocationPath,
     MediaType, Network, PathPattern, Status, StatusSet, Test, Uri, UriTemplate,
 };
+use proxy::Proxy;
+use upstream::Upstream;
 
 const YEAR: u64 = 31_536_000;
 
@@ -99,6 +105,9 @@ keys! {
         access_log: AccessLogChoice,
         /// What the server tells about its own work, on standard error.
         log_level: LogLevel = LogLevel::Info,
+        /// Networks of proxies in front of this server (`"10.0.0.0/8"`, `"::1"`, or `"unix:"`). What
+        /// they say of the client is passed on to origins; what others say is not.
+        trusted_proxies: Several<Network> = Several::default(),
         /// Compression.
         compress: Compress,
     }
@@ -176,6 +185,8 @@ keys! {
         access_log: AccessLogChoice,
         /// Compression, where it differs from `[global.compress]`.
         compress: Compress,
+        /// Groups of origins, for the key `upstream` of the site and its locations.
+        upstreams: List<Upstream> = List::default(),
         /// Parts of the site, by path.
         locations: List<Location> = List::default(),
         ..content: Content,
@@ -234,6 +245,12 @@ keys! {
         /// A fixed answer. That of a site is for paths which no location is for; locations do not
         /// inherit it.
         r#return: Return,
+        /// The origins that answer: the name of a group of the site, or a URL. With a path, as in
+        /// `"app/"` or `"http://127.0.0.1:3000/v1/"`, that stands in the place of the location's path;
+        /// else requests keep theirs. Locations that say nothing else have that of the site.
+        upstream: UpstreamName,
+        /// What is done with requests and answers on their way to origins and back.
+        proxy: Proxy,
     }
 }
 
@@ -300,9 +317,13 @@ keys! {
         /// Which paths: `"= /path"` exactly, `"/prefix"`, `"^~ /prefix"` before any expression,
         /// `"~ regex"`, `"~* regex"` ignoring case.
         path [required]: LocationPath,
-        /// What answers: `static` for files, `return` for the fixed answer of the key `return`. By
-        /// default `return` where that key is given, else `static`.
+        /// What answers: `static` for files, `return` for the fixed answer of the key `return`,
+        /// `reverse_proxy` for the origins of the key `upstream`. By default what the keys that are given
+        /// belong to, else that of the site.
         handler: Handler,
+        /// Whether there is nothing here for clients, only for requests that the site sends here itself:
+        /// by `rewrite`, `try_files`, `error_pages` or `X-Accel-Redirect`.
+        internal: bool = false,
         /// The folder that stands in the place of the location's path; `root` would have the path
         /// added.
         alias: FilePath,
@@ -317,6 +338,8 @@ choices! {
         Static = "static",
         /// A fixed answer.
         Return = "return",
+        /// Origins.
+        ReverseProxy = "reverse_proxy",
     }
 }
 

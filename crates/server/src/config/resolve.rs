@@ -3,23 +3,26 @@
 
 mod content;
 mod listen;
+mod proxy;
 mod tls;
+mod upstream;
 
 use std::num::NonZeroUsize;
 use std::thread::available_parallelism;
 
 use apus::files::Compression;
 use apus::sites::Hsts;
-use apus_net::Limits;
 use apus_net::tls::UnknownName;
+use apus_net::{Limits, Network};
 
 use super::diagnostics::{Diagnostics, Finding};
 use super::keys::{Reader, Table, shown};
-use super::plan::{AccessLog, Global, Location, Plan, Site};
+use super::plan::{AccessLog, Global, Plan, Site, Upstream};
 use super::raw;
 use super::source::{At, Place};
 use super::word::Host;
 use crate::access_log::Format;
+use upstream::Groups;
 
 /// Makes the plan, or `None` after mistakes have been reported.
 pub(super) fn plan(file: raw::File, reader: &mut Reader<'_>) -> Option<Plan> {
@@ -41,6 +44,12 @@ pub(super) fn plan(file: raw::File, reader: &mut Reader<'_>) -> Option<Plan> {
             None => raw::Compress::absent(&top, reader)?,
         },
         max_body_bytes: raw_global.client_max_body_size.value.0,
+        trusted_proxies: raw_global
+            .trusted_proxies
+            .0
+            .iter()
+            .map(|network| network.value.0)
+            .collect(),
     };
     let global = global(raw_global, reader);
     if file.sites.0.is_empty()
@@ -56,18 +65,30 @@ pub(super) fn plan(file: raw::File, reader: &mut Reader<'_>) -> Option<Plan> {
         );
     }
     listen::check(&file.sites.0, reader);
+    let mut upstreams: Vec<Upstream> = Vec::new();
     let sites: Vec<_> = file
         .sites
         .value
         .0
         .into_iter()
         .enumerate()
-        .filter_map(|(at, raw)| site(raw, at, &inherited, reader))
+        .filter_map(|(at, raw)| {
+            let resolved = site(&raw, at, &inherited, reader)?;
+            for upstream in resolved.upstreams {
+                // The same URL in two sites is the same group.
+                let name = &upstream.group.name;
+                if !upstreams.iter().any(|known| known.group.name == *name) {
+                    upstreams.push(upstream);
+                }
+            }
+            Some((resolved.site, resolved.named))
+        })
         .collect();
     check_names(&sites, reader);
     Some(Plan {
         global,
         sites: sites.into_iter().map(|(site, _)| site).collect(),
+        upstreams,
         warnings: Diagnostics::default(),
     })
 }
@@ -77,6 +98,7 @@ struct Inherited {
     access_log: Option<AccessLog>,
     compress: raw::Compress,
     max_body_bytes: u64,
+    trusted_proxies: Vec<Network>,
 }
 
 fn global(raw: raw::Global, reader: &mut Reader<'_>) -> Global {
@@ -180,12 +202,19 @@ fn log_template(text: &str, place: &Place, reader: &mut Reader<'_>) -> Option<Fo
         .ok()
 }
 
+/// A site, and what is needed to look at all of them.
+struct Resolved {
+    site: Site,
+    named: Named,
+    upstreams: Vec<Upstream>,
+}
+
 fn site(
-    raw: At<raw::Site>,
+    raw: &At<raw::Site>,
     at: usize,
     inherited: &Inherited,
     reader: &mut Reader<'_>,
-) -> Option<(Site, Named)> {
+) -> Option<Resolved> {
     let named = Named {
         place: raw
             .name
@@ -199,20 +228,11 @@ fn site(
             .collect(),
         site: raw.place.clone(),
     };
-    let listeners = listen::listeners(&raw, reader);
-    let tls = tls::site(&raw, reader);
+    let listeners = listen::listeners(raw, reader);
+    let tls = tls::site(raw, reader);
     let access_log = match &raw.access_log {
         Some(log) => access_log(log, reader),
         None => inherited.access_log.clone(),
-    };
-    let resolver = content::Resolver {
-        site: &raw,
-        inherited,
-    };
-    let content = resolver.site(reader);
-    let locations = resolver.locations(reader);
-    let (Some(content), Some(locations)) = (content, locations) else {
-        return None;
     };
     let names: Vec<_> = raw
         .server_name
@@ -230,6 +250,9 @@ fn site(
             None => format!("site-{}", at + 1),
         },
     };
+    let groups = Groups::new(raw, &name, reader);
+    let (content, locations) = content::Resolver::new(raw, inherited, &groups).contents(reader)?;
+    groups.warn_of_unused(reader);
     let of_all = &inherited.compress;
     let compress = raw.compress.as_ref().map_or(of_all, |own| &own.value);
     let site = Site {
@@ -253,12 +276,13 @@ fn site(
         },
         precompressed: **compress.precompressed.or(&of_all.precompressed),
         content,
-        locations: locations
-            .into_iter()
-            .map(|(pattern, content)| Location { pattern, content })
-            .collect(),
+        locations,
     };
-    Some((site, named))
+    Some(Resolved {
+        site,
+        named,
+        upstreams: groups.into_plans(),
+    })
 }
 
 /// Where the names of a site stand.

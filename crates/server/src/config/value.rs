@@ -7,7 +7,7 @@ use serde_json::json;
 use toml::de::DeValue;
 
 use super::diagnostics::Finding;
-use super::keys::{Kind, Node, Reader, Value, Word, parse_word};
+use super::keys::{Kind, Node, Reader, Table, Value, Word, parse_word};
 use super::source::{At, Place};
 
 impl Value for bool {
@@ -147,6 +147,45 @@ impl<const MIN: u64, const MAX: u64> Value for Seconds<MIN, MAX> {
             Self::words(),
             json!({"anyOf": [
                 {"type": "number", "minimum": MIN, "maximum": MAX},
+                {"type": "string"},
+            ]}),
+        )
+    }
+
+    fn shown(&self) -> serde_json::Value {
+        shown_number(self.0.as_secs_f64())
+    }
+}
+
+/// A time above nothing, of at most `MAX` seconds, in seconds or as a string with a unit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Time<const MAX: u64>(pub(super) Duration);
+
+impl<const MAX: u64> Time<MAX> {
+    pub(super) const fn new(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds))
+    }
+
+    fn words() -> String {
+        format!("a number of seconds above 0, to {MAX}, or a string like \"500ms\"")
+    }
+}
+
+impl<const MAX: u64> Value for Time<MAX> {
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        let Seconds(time) = Seconds::<0, MAX>::read(node, reader)?;
+        if time.is_zero() {
+            out_of_range(node, &Self::words(), reader);
+            return None;
+        }
+        Some(Self(time))
+    }
+
+    fn kind() -> Kind {
+        Kind::new(
+            Self::words(),
+            json!({"anyOf": [
+                {"type": "number", "exclusiveMinimum": 0, "maximum": MAX},
                 {"type": "string"},
             ]}),
         )
@@ -309,10 +348,14 @@ impl<T: Value> Value for List<T> {
             reader.wrong_type(node, "a list of tables");
             return None;
         };
-        let items = array
-            .iter()
-            .filter_map(|item| At::read(&Node::new(item, node.place.file), reader));
-        Some(Self(items.collect()))
+        let mut items = Vec::with_capacity(array.len());
+        for item in array {
+            match At::read(&Node::new(item, node.place.file), reader) {
+                Some(item) => items.push(item),
+                None => reader.leave_out(&node.place),
+            }
+        }
+        Some(Self(items))
     }
 
     fn kind() -> Kind {
@@ -362,12 +405,65 @@ impl<T: Value> Value for Several<T> {
                 {"type": "array", "items": item.schema},
             ]}),
             table: item.table,
-            repeated: false,
+            repeated: item.repeated,
         }
     }
 
     fn shown(&self) -> serde_json::Value {
         self.0.iter().map(|item| item.shown()).collect()
+    }
+}
+
+/// What can be turned on as it is, or with a table that says more, and off.
+#[derive(Clone, Debug)]
+pub(super) enum Switch<T> {
+    /// `false`.
+    Off,
+    /// `true`: with the defaults.
+    On,
+    /// On, by this table.
+    As(Box<T>),
+}
+
+impl<T: Table + Clone> Switch<T> {
+    /// The table, if it is on.
+    pub(super) fn table(&self, place: &Place, reader: &mut Reader<'_>) -> Option<T> {
+        match self {
+            Self::Off => None,
+            Self::On => T::absent(place, reader),
+            Self::As(table) => Some((**table).clone()),
+        }
+    }
+}
+
+impl<T: Table + Value> Value for Switch<T> {
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        match node.value {
+            DeValue::Boolean(true) => Some(Self::On),
+            DeValue::Boolean(false) => Some(Self::Off),
+            DeValue::Table(_) => T::read(node, reader).map(|table| Self::As(Box::new(table))),
+            _ => {
+                reader.wrong_type(node, "true, false, or a table");
+                None
+            }
+        }
+    }
+
+    fn kind() -> Kind {
+        let table = T::kind();
+        Kind {
+            words: "`true`, `false`, or a table".to_owned(),
+            schema: json!({"anyOf": [{"type": "boolean"}, table.schema]}),
+            ..table
+        }
+    }
+
+    fn shown(&self) -> serde_json::Value {
+        match self {
+            Self::Off => false.into(),
+            Self::On => true.into(),
+            Self::As(_) => serde_json::Value::Null,
+        }
     }
 }
 

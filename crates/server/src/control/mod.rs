@@ -17,7 +17,7 @@ pub use place::socket_path;
 pub use socket::{ControlSocket, Exchange};
 
 /// What a running server can be asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Request {
@@ -27,6 +27,29 @@ pub enum Request {
     Reload,
     /// To answer what it was asked and end. Answered when that is so.
     Stop,
+    /// To have a node of a group of origins asked or not, whatever the configuration says, until it is
+    /// told something else or ends.
+    Upstream {
+        /// The name of the group, with that of its site and a slash before it or, where that is enough,
+        /// without.
+        group: String,
+        /// The name of the node.
+        node: String,
+        /// What becomes of it.
+        change: NodeChange,
+    },
+}
+
+/// What becomes of a node of a group of origins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeChange {
+    /// It gets requests.
+    Up,
+    /// It gets only requests of clients that a sticky cookie keeps with it.
+    Drain,
+    /// It gets no requests.
+    Down,
 }
 
 /// What it answers.
@@ -48,7 +71,7 @@ pub enum Response {
 ///
 /// # Errors
 /// No server listens there, or it broke off.
-pub fn ask(path: &Path, request: Request) -> Result<Response, ControlError> {
+pub fn ask(path: &Path, request: &Request) -> Result<Response, ControlError> {
     let broken = |error| ControlError::Io(path.to_owned(), error);
     let mut stream = UnixStream::connect(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
@@ -56,7 +79,7 @@ pub fn ask(path: &Path, request: Request) -> Result<Response, ControlError> {
         }
         _ => broken(error),
     })?;
-    let mut line = serde_json::to_vec(&request).map_err(|error| broken(error.into()))?;
+    let mut line = serde_json::to_vec(request).map_err(|error| broken(error.into()))?;
     line.push(b'\n');
     stream.write_all(&line).map_err(broken)?;
     let mut reader = BufReader::new(stream);
@@ -66,7 +89,7 @@ pub fn ask(path: &Path, request: Request) -> Result<Response, ControlError> {
         return Err(ControlError::BrokeOff(path.to_owned()));
     }
     let response = serde_json::from_str(&answer).map_err(|error| broken(error.into()))?;
-    if request == Request::Stop {
+    if *request == Request::Stop {
         // The process holds its end open until it ends.
         let _ = reader.read_line(&mut answer);
     }
@@ -146,17 +169,17 @@ mod tests {
         );
         let client = {
             let path = path.clone();
-            thread::spawn(move || ask(&path, Request::Status))
+            thread::spawn(move || ask(&path, &Request::Status))
         };
         let mut exchange = socket.next().await;
-        assert_eq!(exchange.request(), Request::Status);
+        assert_eq!(*exchange.request(), Request::Status);
         let response = Response::Done(serde_json::json!({"x": 1}));
         exchange.answer(&response).await;
         assert_eq!(client.join().unwrap().unwrap(), response);
         drop(socket);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
         assert!(matches!(
-            ask(&path, Request::Stop),
+            ask(&path, &Request::Stop),
             Err(ControlError::NotRunning(_))
         ));
     }

@@ -163,8 +163,8 @@ pub struct Exchange {
 
 impl Exchange {
     /// What is asked.
-    pub fn request(&self) -> Request {
-        self.request
+    pub fn request(&self) -> &Request {
+        &self.request
     }
 
     /// Answers. The connection closes when this is dropped.

@@ -35,7 +35,7 @@ pub(crate) fn parse_in(folder: &Path, text: &str) -> Result<Plan, Diagnostics> {
 }
 
 /// The findings about `text` as `line:column severity: message; label; help`.
-fn findings(text: &str) -> Vec<String> {
+pub(crate) fn findings(text: &str) -> Vec<String> {
     let folder = folder();
     let diagnostics = match parse_in(folder.path(), text) {
         Ok(plan) => plan.warnings,
@@ -382,7 +382,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "SITE\n[[sites.locations]]\npath = \"/a\"\nhandler = \"proxy\"\n",
-        "6:11 `proxy` is not a handler; expected \"static\" or \"return\"",
+        "6:11 `proxy` is not a handler; expected \"static\" or \"return\" or \"reverse_proxy\"",
     ),
     (
         "SITE\nname = \"${NOPE}\"\n",

@@ -186,6 +186,11 @@ const KEYS: &[(&str, &str, &str)] = &[
         "locations = [{ path = \"/a/\", handler = \"static\" }]",
     ),
     (
+        "sites.locations.internal",
+        "locations = [{ path = \"/a/\" }]",
+        "locations = [{ path = \"/a/\", internal = true }]",
+    ),
+    (
         "sites.locations.alias",
         "locations = [{ path = \"/a/\" }]",
         "locations = [{ path = \"/a/\", alias = \"other\" }]",
@@ -278,6 +283,365 @@ const CONTENT: &[(&str, &str, &str)] = &[
         "return.content_type",
         "return = { status = 404, text = \"gone\" }",
         "return = { status = 404, text = \"gone\", content_type = \"text/x\" }",
+    ),
+];
+
+/// Keys of the table `proxy` of sites and locations.
+const PROXY: &[(&str, &str, &str)] = &[
+    ("host", "", "host = \"app.example\""),
+    ("x_forwarded", "", "x_forwarded = false"),
+    ("forwarded", "", "forwarded = true"),
+    ("via", "", "via = false"),
+    ("underscores", "", "underscores = true"),
+    ("hide", "", "hide = [\"X-Powered-By\"]"),
+    (
+        "redirects",
+        "",
+        "redirects = { \"http://internal/\" = \"/\" }",
+    ),
+    ("cookies", "", "cookies = { secure = true }"),
+    (
+        "cookies.domains",
+        "",
+        "cookies.domains = { \"internal\" = \"\" }",
+    ),
+    ("cookies.paths", "", "cookies.paths = { \"/app/\" = \"/\" }"),
+    ("cookies.secure", "", "cookies.secure = true"),
+    ("cookies.http_only", "", "cookies.http_only = true"),
+    ("cookies.same_site", "", "cookies.same_site = \"lax\""),
+    ("replace", "", "replace = { \"</head>\" = \"<x></head>\" }"),
+    (
+        "replace_types",
+        "replace = { a = \"b\" }",
+        "replace = { a = \"b\" }, replace_types = [\"text/css\", \"*\"]",
+    ),
+    ("hold_request", "", "hold_request = true"),
+    (
+        "hold_request.memory",
+        "hold_request = true",
+        "hold_request = { memory = 7 }",
+    ),
+    (
+        "hold_request.disk",
+        "hold_request = true",
+        "hold_request = { disk = 7 }",
+    ),
+    (
+        "hold_request.folder",
+        "hold_request = true",
+        "hold_request = { folder = \"other\" }",
+    ),
+    ("hold_response", "", "hold_response = true"),
+    (
+        "hold_response.memory",
+        "hold_response = true",
+        "hold_response = { memory = 7 }",
+    ),
+    ("tunnel_timeout", "", "tunnel_timeout = \"5m\""),
+    ("intercept_errors", "", "intercept_errors = true"),
+    ("accel", "", "accel = true"),
+    (
+        "accel.files",
+        "accel = true",
+        "accel = { files = { \"/srv/files/\" = \"/internal/\" } }",
+    ),
+];
+
+/// Keys of a group of origins, which has a node unless it names some.
+const UPSTREAM: &[(&str, &str, &str)] = &[
+    (
+        "nodes",
+        "nodes = \"127.0.0.1:1\"",
+        "nodes = [\"127.0.0.1:1\", \"unix:app.sock\"]",
+    ),
+    (
+        "nodes.addr",
+        "nodes = [{ addr = \"127.0.0.1:1\" }]",
+        "nodes = [{ addr = \"[::1]:1\" }]",
+    ),
+    (
+        "nodes.name",
+        "nodes = [{ addr = \"127.0.0.1:1\" }]",
+        "nodes = [{ addr = \"127.0.0.1:1\", name = \"one\" }]",
+    ),
+    (
+        "nodes.weight",
+        "nodes = [{ addr = \"127.0.0.1:1\" }]",
+        "nodes = [{ addr = \"127.0.0.1:1\", weight = 2 }]",
+    ),
+    (
+        "nodes.backup",
+        "nodes = [{ addr = \"127.0.0.1:1\" }]",
+        "nodes = [{ addr = \"127.0.0.1:1\", backup = true }]",
+    ),
+    (
+        "nodes.drain",
+        "nodes = [{ addr = \"127.0.0.1:1\" }]",
+        "nodes = [{ addr = \"127.0.0.1:1\", drain = true }]",
+    ),
+    (
+        "nodes.down",
+        "nodes = [{ addr = \"127.0.0.1:1\" }]",
+        "nodes = [{ addr = \"127.0.0.1:1\", down = true }]",
+    ),
+    (
+        "nodes.max_conns",
+        "nodes = [{ addr = \"127.0.0.1:1\" }]",
+        "nodes = [{ addr = \"127.0.0.1:1\", max_conns = 5 }]",
+    ),
+    ("strategy", "", "strategy = \"p2c\""),
+    (
+        "hash",
+        "strategy = \"hash\", hash = \"uri\"",
+        "strategy = \"hash\", hash = \"cookie:id\"",
+    ),
+    ("protocol", "", "protocol = \"h2\""),
+    ("send_proxy", "", "send_proxy = \"v2\""),
+    ("failure_statuses", "", "failure_statuses = [500, \"4xx\"]"),
+    ("slow_start", "", "slow_start = 30"),
+    ("total_timeout", "", "total_timeout = 30"),
+    ("connect_timeout", "", "connect_timeout = \"500ms\""),
+    ("tls_timeout", "", "tls_timeout = \"500ms\""),
+    ("first_byte_timeout", "", "first_byte_timeout = \"500ms\""),
+    ("read_timeout", "", "read_timeout = \"500ms\""),
+    ("write_timeout", "", "write_timeout = \"500ms\""),
+    ("tls", "", "tls = { ca = \"cert.pem\" }"),
+    (
+        "tls.verify",
+        "tls = { ca = \"cert.pem\" }",
+        "tls = { verify = false }",
+    ),
+    (
+        "tls.ca",
+        "tls = { ca = \"cert.pem\" }",
+        "tls = { ca = \"other-cert.pem\" }",
+    ),
+    (
+        "tls.cert",
+        "tls = { ca = \"cert.pem\" }",
+        "tls = { ca = \"cert.pem\", cert = \"cert.pem\", key = \"key.pem\" }",
+    ),
+    (
+        "tls.key",
+        "tls = { ca = \"cert.pem\" }",
+        "tls = { ca = \"cert.pem\", cert = \"other-cert.pem\", key = \"other-key.pem\" }",
+    ),
+    (
+        "tls.server_name",
+        "tls = { ca = \"cert.pem\" }",
+        "tls = { ca = \"cert.pem\", server_name = \"example.com\" }",
+    ),
+    (
+        "tls.min_version",
+        "tls = { ca = \"cert.pem\" }",
+        "tls = { ca = \"cert.pem\", min_version = \"1.3\" }",
+    ),
+    ("sticky", "", "sticky = true"),
+    (
+        "sticky.name",
+        "sticky = true",
+        "sticky = { name = \"route\" }",
+    ),
+    (
+        "sticky.path",
+        "sticky = true",
+        "sticky = { path = \"/app/\" }",
+    ),
+    (
+        "sticky.domain",
+        "sticky = true",
+        "sticky = { domain = \".example.com\" }",
+    ),
+    (
+        "sticky.max_age",
+        "sticky = true",
+        "sticky = { max_age = 60 }",
+    ),
+    (
+        "sticky.secure",
+        "sticky = true",
+        "sticky = { secure = true }",
+    ),
+    (
+        "sticky.http_only",
+        "sticky = true",
+        "sticky = { http_only = false }",
+    ),
+    (
+        "sticky.same_site",
+        "sticky = true",
+        "sticky = { same_site = \"strict\" }",
+    ),
+    ("breaker", "", "breaker = true"),
+    (
+        "breaker.percent",
+        "breaker = true",
+        "breaker = { percent = 7 }",
+    ),
+    (
+        "breaker.min_requests",
+        "breaker = true",
+        "breaker = { min_requests = 7 }",
+    ),
+    (
+        "breaker.window",
+        "breaker = true",
+        "breaker = { window = 7 }",
+    ),
+    (
+        "breaker.open_for",
+        "breaker = true",
+        "breaker = { open_for = 7 }",
+    ),
+    (
+        "breaker.max_open_for",
+        "breaker = true",
+        "breaker = { max_open_for = 7 }",
+    ),
+    (
+        "breaker.probes",
+        "breaker = true",
+        "breaker = { probes = 7 }",
+    ),
+    ("ejection", "", "ejection = true"),
+    (
+        "ejection.consecutive",
+        "ejection = true",
+        "ejection = { consecutive = 7 }",
+    ),
+    (
+        "ejection.rate",
+        "ejection = true",
+        "ejection = { rate = false }",
+    ),
+    (
+        "ejection.time",
+        "ejection = true",
+        "ejection = { time = 7 }",
+    ),
+    (
+        "ejection.max_time",
+        "ejection = true",
+        "ejection = { max_time = 70 }",
+    ),
+    (
+        "ejection.max_percent",
+        "ejection = true",
+        "ejection = { max_percent = 7 }",
+    ),
+    (
+        "ejection.keep",
+        "ejection = true",
+        "ejection = { keep = 7 }",
+    ),
+    (
+        "ejection.rate.interval",
+        "ejection = true",
+        "ejection = { rate = { interval = 7 } }",
+    ),
+    (
+        "ejection.rate.margin",
+        "ejection = true",
+        "ejection = { rate = { margin = 7 } }",
+    ),
+    (
+        "ejection.rate.min_requests",
+        "ejection = true",
+        "ejection = { rate = { min_requests = 7 } }",
+    ),
+    ("check", "", "check = true"),
+    (
+        "check.path",
+        "check = true",
+        "check = { path = \"/health\" }",
+    ),
+    ("check.host", "check = true", "check = { host = \"app\" }"),
+    (
+        "check.status",
+        "check = true",
+        "check = { status = [204, \"3xx\"] }",
+    ),
+    (
+        "check.contains",
+        "check = true",
+        "check = { contains = \"ok\" }",
+    ),
+    ("check.interval", "check = true", "check = { interval = 7 }"),
+    ("check.jitter", "check = true", "check = { jitter = 7 }"),
+    ("check.timeout", "check = true", "check = { timeout = 7 }"),
+    ("check.rise", "check = true", "check = { rise = 7 }"),
+    ("check.fall", "check = true", "check = { fall = 7 }"),
+    ("check.type", "check = true", "check = { type = \"tcp\" }"),
+    (
+        "check.service",
+        "check = { type = \"grpc\" }",
+        "check = { type = \"grpc\", service = \"app\" }",
+    ),
+    ("passive", "", "passive = false"),
+    ("passive.max_fails", "", "passive = { max_fails = 7 }"),
+    ("passive.fail_timeout", "", "passive = { fail_timeout = 7 }"),
+    ("keepalive", "", "keepalive = { max_idle = 0 }"),
+    ("keepalive.max_idle", "", "keepalive.max_idle = 7"),
+    ("keepalive.idle_timeout", "", "keepalive.idle_timeout = 7"),
+    ("keepalive.max_requests", "", "keepalive.max_requests = 7"),
+    ("keepalive.max_age", "", "keepalive.max_age = 7"),
+    (
+        "queue",
+        "nodes = { addr = \"127.0.0.1:1\", max_conns = 5 }",
+        "nodes = { addr = \"127.0.0.1:1\", max_conns = 5 }, queue = { max = 7 }",
+    ),
+    (
+        "queue.max",
+        "nodes = { addr = \"127.0.0.1:1\", max_conns = 5 }",
+        "nodes = { addr = \"127.0.0.1:1\", max_conns = 5 }, queue.max = 7",
+    ),
+    (
+        "queue.timeout",
+        "nodes = { addr = \"127.0.0.1:1\", max_conns = 5 }",
+        "nodes = { addr = \"127.0.0.1:1\", max_conns = 5 }, queue.timeout = 7",
+    ),
+    ("retry", "", "retry = { tries = 1 }"),
+    ("retry.tries", "", "retry.tries = 7"),
+    ("retry.within", "", "retry.within = 7"),
+    ("retry.on", "", "retry.on = [503, \"timeout\"]"),
+    ("retry.non_idempotent", "", "retry.non_idempotent = true"),
+    ("retry.hedge", "", "retry.hedge = 0.05"),
+    ("retry.budget", "", "retry.budget = { percent = 7 }"),
+    ("retry.budget.percent", "", "retry.budget.percent = 7"),
+    (
+        "retry.budget.min_per_second",
+        "",
+        "retry.budget.min_per_second = 7",
+    ),
+    (
+        "dns",
+        "nodes = \"app.example:80\"",
+        "nodes = \"app.example:80\", dns = { ipv6 = false }",
+    ),
+    (
+        "dns.servers",
+        "nodes = \"app.example:80\"",
+        "nodes = \"app.example:80\", dns.servers = [\"192.0.2.53\", \"[::1]:5353\"]",
+    ),
+    (
+        "dns.min_ttl",
+        "nodes = \"app.example:80\"",
+        "nodes = \"app.example:80\", dns.min_ttl = 7",
+    ),
+    (
+        "dns.max_ttl",
+        "nodes = \"app.example:80\"",
+        "nodes = \"app.example:80\", dns.max_ttl = 7",
+    ),
+    (
+        "dns.timeout",
+        "nodes = \"app.example:80\"",
+        "nodes = \"app.example:80\", dns.timeout = 7",
+    ),
+    (
+        "dns.ipv6",
+        "nodes = \"app.example:80\"",
+        "nodes = \"app.example:80\", dns.ipv6 = false",
     ),
 ];
 
@@ -383,6 +747,68 @@ fn every_key_changes_the_plan() {
             _ => text,
         };
         try_key(&location, once(of(without)), once(of(with)));
+    }
+    for (key, without, with) in PROXY {
+        let table = |keys: &str, of: &str| match of {
+            "sites" => format!("upstream = \"http://[::1]:1\"\nproxy = {{ {keys} }}"),
+            _ => format!(
+                "locations = [{{ path = \"/a/\", upstream = \"http://[::1]:1\", proxy = {{ {keys} }} }}]"
+            ),
+        };
+        for of in ["sites", "sites.locations"] {
+            let key = format!("{of}.proxy.{key}");
+            let of = |keys| format!("[[sites]]\nlisten = 80\n{}\n", table(keys, of));
+            try_key(&key, of(without), of(with));
+        }
+    }
+    let origins = |upstream: &str| {
+        let site = "[[sites]]\nlisten = 80\n";
+        (
+            format!("{site}{upstream}\n"),
+            format!("{site}root = \"public\"\nlocations = [{{ path = \"/a/\", {upstream} }}]\n"),
+        )
+    };
+    let (one, two) = (
+        origins("upstream = \"unix:/a\""),
+        origins("upstream = \"http://a/b/\""),
+    );
+    try_key("sites.upstream", one.0, two.0);
+    try_key("sites.locations.upstream", one.1, two.1);
+    let (one, two) = (
+        origins("upstream = \"unix:/a\""),
+        origins("upstream = \"unix:/a\"\nproxy = { via = false }"),
+    );
+    let trusting = format!(
+        "[global]\ntrusted_proxies = [\"10.0.0.0/8\", \"unix:\"]\n{}",
+        one.0
+    );
+    try_key("global.trusted_proxies", one.0.clone(), trusting);
+    try_key("sites.proxy", one.0, two.0);
+    try_key(
+        "sites.locations.proxy",
+        one.1,
+        two.1.replace("\nproxy", ", proxy"),
+    );
+    let group = |name: &str, keys: &str| {
+        let nodes = match keys.starts_with("nodes") {
+            true => "",
+            false => "nodes = \"127.0.0.1:1\", ",
+        };
+        let name = format!("name = \"{name}\"");
+        format!(
+            "[[sites]]\nlisten = 80\nupstream = {}\nupstreams = [{{ {name}, {nodes}{keys} }}]\n",
+            name.trim_start_matches("name = ")
+        )
+    };
+    try_key("sites.upstreams.name", group("a", ""), group("b", ""));
+    try_key(
+        "sites.upstreams",
+        "[[sites]]\nlisten = 80\nupstream = \"unix:/a\"\n".to_owned(),
+        group("a", ""),
+    );
+    for (key, without, with) in UPSTREAM {
+        let key = format!("sites.upstreams.{key}");
+        try_key(&key, group("app", without), group("app", with));
     }
     let mut known = BTreeSet::new();
     collect(&config::schema(), "", &mut known);

@@ -4,3 +4,5 @@
 mod config;
 #[cfg(test)]
 mod config_keys;
+#[cfg(test)]
+mod config_origins;

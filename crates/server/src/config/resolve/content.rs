@@ -1,29 +1,67 @@
 //! What a site and its locations do with requests: a location has of the site what it does not say
 //! itself.
 
+mod kind;
+
+use std::cell::Cell;
 use std::path::PathBuf;
 
 use apus::files::{Symlinks, TryFiles};
-use apus::sites::{FieldChange, InvalidReturn, Pattern, Preset, Return, Rewrite, RewriteFlag};
+use apus::sites::{FieldChange, InvalidReturn, Preset, Return, Rewrite, RewriteFlag};
 use http::HeaderValue;
 
 use super::Inherited;
+use super::proxy::Said;
+use super::upstream::Groups;
 use crate::config::diagnostics::Finding;
 use crate::config::include::reason;
 use crate::config::keys::{Reader, shown};
-use crate::config::plan::{Content, ErrorPage, Files, Handler, Root};
+use crate::config::plan::{Content, ErrorPage, Files, Handler, Location, Root};
 use crate::config::raw::{self, Then};
 use crate::config::source::{At, Place};
 use crate::config::value::{FilePath, Several, Text};
+use crate::config::word::origin::UpstreamName;
 use crate::config::word::{FieldName, FieldValue, one_line};
 
 /// Resolves the contents of one site.
 pub(super) struct Resolver<'a> {
-    pub(super) site: &'a At<raw::Site>,
-    pub(super) inherited: &'a Inherited,
+    site: &'a At<raw::Site>,
+    inherited: &'a Inherited,
+    groups: &'a Groups<'a>,
+    /// What of the site has an effect so far.
+    used: Used,
 }
 
-impl Resolver<'_> {
+#[derive(Default)]
+struct Used {
+    root: Cell<bool>,
+    upstream: Cell<bool>,
+    proxy: Cell<bool>,
+}
+
+impl<'a> Resolver<'a> {
+    pub(super) fn new(
+        site: &'a At<raw::Site>,
+        inherited: &'a Inherited,
+        groups: &'a Groups<'a>,
+    ) -> Self {
+        Self {
+            site,
+            inherited,
+            groups,
+            used: Used::default(),
+        }
+    }
+
+    /// What the site does itself, and its locations.
+    pub(super) fn contents(&self, reader: &mut Reader<'_>) -> Option<(Content, Vec<Location>)> {
+        let content = self.site(reader);
+        let locations = self.locations(reader);
+        let (content, locations) = (content?, locations?);
+        self.refuse_unused(&content, &locations, reader);
+        Some((content, locations))
+    }
+
     fn preset(&self) -> Option<Preset> {
         self.site.preset.as_ref().map(|preset| match preset.value {
             raw::Preset::Static => Preset::Static,
@@ -31,8 +69,7 @@ impl Resolver<'_> {
         })
     }
 
-    /// What the site does itself.
-    pub(super) fn site(&self, reader: &mut Reader<'_>) -> Option<Content> {
+    fn site(&self, reader: &mut Reader<'_>) -> Option<Content> {
         let mut content = self.own(reader)?;
         if let Some(preset) = self.preset() {
             let own = std::mem::take(&mut content.response_fields);
@@ -44,28 +81,99 @@ impl Resolver<'_> {
     fn own(&self, reader: &mut Reader<'_>) -> Option<Content> {
         let own = &self.site.content;
         let root = own.root.as_ref().map(|root| folder(root, reader));
-        let handler = match (&own.r#return, root) {
-            (Some(answer), _) => fixed(answer, reader).map(Handler::Return),
-            (None, Some(root)) => self.files(own, root.map(Root::Root), reader),
-            (None, None) if reader.has_wrong(&self.site.place, &["root", "return"]) => None,
-            (None, None) if !self.site.locations.given => {
+        let handler = match (&own.r#return, &own.upstream, root) {
+            (Some(answer), ..) => fixed(answer, reader).map(Handler::Return),
+            (None, Some(upstream), _) => self.proxy(upstream, None, reader),
+            (None, None, Some(root)) => {
+                self.used.root.set(true);
+                self.files(own, root.map(Root::Root), reader)
+            }
+            (None, None, None)
+                if reader.has_wrong(&self.site.place, &["root", "return", "upstream"]) =>
+            {
+                None
+            }
+            (None, None, None) if !self.site.locations.given => {
                 reader.report(
                     Finding::error(
                         &self.site.place,
                         "the site has nothing to serve",
-                        "expected `root`, `return` or `[[sites.locations]]`",
+                        "expected `root`, `return`, `upstream` or `[[sites.locations]]`",
                     )
                     .help("add root = \"public\", or another folder"),
                 );
                 None
             }
-            (None, None) => return self.content(own, None, reader),
+            (None, None, None) => return self.content(own, None, reader),
         };
         self.content(own, Some(handler), reader)
     }
 
+    /// The handler that asks origins; `location` is the one that does, `None` the site.
+    fn proxy(
+        &self,
+        upstream: &At<UpstreamName>,
+        location: Option<&At<raw::Location>>,
+        reader: &mut Reader<'_>,
+    ) -> Option<Handler> {
+        let of_site = self.site.content.proxy.as_ref();
+        self.used.proxy.set(true);
+        let is_own = |location: &&At<raw::Location>| location.content.upstream.is_some();
+        let pattern = location.filter(is_own).map(|location| &location.path);
+        if pattern.is_none() {
+            self.used.upstream.set(true);
+        }
+        Said {
+            groups: self.groups,
+            upstream,
+            pattern,
+            own: location.and_then(|location| location.content.proxy.as_ref()),
+            of_site,
+            trusted: &self.inherited.trusted_proxies,
+        }
+        .handler(reader)
+        .map(|proxy| Handler::Proxy(Box::new(proxy)))
+    }
+
+    /// Reports keys of the site about origins, and beside them, that change nothing.
+    fn refuse_unused(&self, content: &Content, locations: &[Location], reader: &mut Reader<'_>) {
+        let own = &self.site.content;
+        if let Some(upstream) = own.upstream.as_ref().filter(|_| !self.used.upstream.get()) {
+            reader.report(Finding::error(
+                &upstream.place,
+                "`upstream` has no effect",
+                "the site has a `return`, and its locations say what they do themselves",
+            ));
+        }
+        if let Some(proxy) = own.proxy.as_ref().filter(|_| !self.used.proxy.get()) {
+            reader.report(Finding::error(
+                &proxy.place,
+                "`proxy` has no effect",
+                "neither the site nor a location has an `upstream`",
+            ));
+        }
+        let Some(upstream) = &own.upstream else {
+            return;
+        };
+        let is_files = |content: &Content| matches!(content.handler, Some(Handler::Files(_)));
+        let has_files =
+            is_files(content) || locations.iter().any(|location| is_files(&location.content));
+        for (key, place) in kind::files_keys(own) {
+            if (key == "root" && !self.used.root.get()) || !has_files {
+                reader.report(
+                    Finding::error(
+                        place,
+                        format!("`{key}` has no effect"),
+                        "the site sends requests to its `upstream`",
+                    )
+                    .related(&upstream.place, "here"),
+                );
+            }
+        }
+    }
+
     /// Its locations.
-    pub(super) fn locations(&self, reader: &mut Reader<'_>) -> Option<Vec<(Pattern, Content)>> {
+    fn locations(&self, reader: &mut Reader<'_>) -> Option<Vec<Location>> {
         let raw = &self.site.locations.0;
         for (at, location) in raw.iter().enumerate() {
             let before = raw.get(..at).unwrap_or_default();
@@ -87,8 +195,11 @@ impl Resolver<'_> {
         let locations: Vec<_> = raw
             .iter()
             .map(|location| {
-                self.location(location, reader)
-                    .map(|content| (location.path.value.0.clone(), content))
+                self.location(location, reader).map(|content| Location {
+                    pattern: location.path.value.0.clone(),
+                    internal: *location.internal,
+                    content,
+                })
             })
             .collect();
         locations.into_iter().collect()
@@ -96,37 +207,57 @@ impl Resolver<'_> {
 
     fn location(&self, location: &At<raw::Location>, reader: &mut Reader<'_>) -> Option<Content> {
         let own = &location.content;
-        let handler = match (
-            &own.r#return,
-            location.handler.as_ref().map(|h| (h, h.value)),
-        ) {
-            (None, Some((handler, raw::Handler::Return))) => {
-                reader.report(Finding::error(
-                    &handler.place,
-                    "the handler `return` has no answer",
-                    "expected the key `return` in this location",
-                ));
-                None
-            }
-            (Some(answer), Some((handler, raw::Handler::Static))) => {
-                reader.report(
-                    Finding::error(
-                        &answer.place,
-                        "`return` has no effect",
-                        "the handler of this location is `static`",
-                    )
-                    .related(&handler.place, "here"),
-                );
-                None
-            }
-            (Some(answer), _) => fixed(answer, reader).map(Handler::Return),
-            (None, _) if reader.has_wrong(&location.place, &["return", "handler"]) => None,
-            (None, _) => {
+        let handler = if reader.has_wrong(&location.place, &["return", "handler", "upstream"]) {
+            None
+        } else {
+            self.handler(location, reader)
+        };
+        self.content(own, Some(handler), reader)
+    }
+
+    fn handler(&self, location: &At<raw::Location>, reader: &mut Reader<'_>) -> Option<Handler> {
+        let own = &location.content;
+        let kind = kind::of(location, &self.site.content, reader)?;
+        match kind {
+            raw::Handler::Return => match &own.r#return {
+                Some(answer) => fixed(answer, reader).map(Handler::Return),
+                None => {
+                    let place = location
+                        .handler
+                        .as_ref()
+                        .map_or(&location.place, |h| &h.place);
+                    reader.report(Finding::error(
+                        place,
+                        "the handler `return` has no answer",
+                        "expected the key `return` in this location",
+                    ));
+                    None
+                }
+            },
+            raw::Handler::Static => {
                 let root = self.root(location, reader);
                 self.files(own, root, reader)
             }
-        };
-        self.content(own, Some(handler), reader)
+            raw::Handler::ReverseProxy => {
+                let of_site = self.site.content.upstream.as_ref();
+                match own.upstream.as_ref().or(of_site) {
+                    Some(upstream) => self.proxy(upstream, Some(location), reader),
+                    None if reader.has_wrong(&self.site.place, &["upstream"]) => None,
+                    None => {
+                        let place = location
+                            .handler
+                            .as_ref()
+                            .map_or(&location.place, |h| &h.place);
+                        reader.report(Finding::error(
+                            place,
+                            "the handler `reverse_proxy` has no origins",
+                            "expected the key `upstream` in this location or its site",
+                        ));
+                        None
+                    }
+                }
+            }
+        }
     }
 
     fn root(&self, location: &At<raw::Location>, reader: &mut Reader<'_>) -> Option<Root> {
@@ -161,7 +292,10 @@ impl Resolver<'_> {
             (None, Some(root)) => folder(root, reader).map(Root::Root),
             (None, None) => match &self.site.content.root {
                 // Whether it is there has been asked for the site.
-                Some(root) => Some(Root::Root(root.value.0.clone())),
+                Some(root) => {
+                    self.used.root.set(true);
+                    Some(Root::Root(root.value.0.clone()))
+                }
                 None if reader.has_wrong(&location.place, &["root", "alias"])
                     || reader.has_wrong(&self.site.place, &["root"]) =>
                 {

@@ -189,7 +189,8 @@ fn local_certificate(
         .ok()
 }
 
-fn certificate(
+/// The certificate and its key; warns if they should not be as they are.
+pub(super) fn certificate(
     cert: &At<FilePath>,
     key: &At<FilePath>,
     reader: &mut Reader<'_>,
@@ -285,7 +286,8 @@ fn warn_of_readers(key: &At<FilePath>, reader: &mut Reader<'_>) {
     }
 }
 
-fn file(path: &At<FilePath>, reader: &mut Reader<'_>) -> Option<Vec<u8>> {
+/// What the file holds.
+pub(super) fn file(path: &At<FilePath>, reader: &mut Reader<'_>) -> Option<Vec<u8>> {
     include::read(Path::new(&path.value.0))
         .map_err(|why| {
             reader.report(Finding::error(

@@ -1,0 +1,78 @@
+//! The origins behind proxies: groups as a plan says, and the services that ask them.
+
+use std::io;
+use std::rc::Rc;
+
+use apus::proxy::Proxy;
+use apus::sites::{Location, Pattern};
+use apus::trace::{self, Step, StepKind};
+use apus_http::{Answer, Request, Response, Service, ServiceFactory, StatusCode};
+use apus_net::client::Tls;
+use apus_upstream::Upstreams;
+use apus_upstream::plan::GroupPlan;
+
+use crate::config;
+
+/// Who answers for proxies.
+#[derive(Clone, Copy, Debug)]
+pub enum Origins<'a> {
+    /// Those of these groups.
+    Asked(&'a Upstreams),
+    /// Nobody: it is only told who would.
+    Named,
+}
+
+impl Origins<'_> {
+    /// A location where the origins of a group answer.
+    pub(super) fn location(self, pattern: Pattern, said: &config::Proxy) -> Location {
+        let name = format!("reverse_proxy {}", said.upstream);
+        match self {
+            Self::Asked(upstreams) => {
+                let proxy = Proxy::new(upstreams, &said.upstream, said.settings.clone());
+                Location::service(pattern, &name, proxy)
+            }
+            Self::Named => Location::service(pattern, &name, Unasked(said.upstream.clone())),
+        }
+    }
+}
+
+/// Stands for a group that is not asked.
+struct Unasked(String);
+
+impl ServiceFactory for Unasked {
+    fn service(&self) -> Rc<dyn Service> {
+        Rc::new(Self(self.0.clone()))
+    }
+}
+
+impl Service for Unasked {
+    fn call(&self, request: Request) -> Answer {
+        trace::note(&request, || {
+            Step::new(
+                StepKind::Origins,
+                &*self.0,
+                "what they answer is not known here",
+            )
+        });
+        Response::new(StatusCode::OK).into()
+    }
+}
+
+/// The groups of origins of a plan, with the TLS of their nodes.
+///
+/// # Errors
+/// TLS cannot be made ready, though it could when the plan was made.
+pub fn groups(plan: &config::Plan) -> io::Result<Vec<GroupPlan>> {
+    plan.upstreams.iter().map(group).collect()
+}
+
+fn group(upstream: &config::Upstream) -> io::Result<GroupPlan> {
+    let mut group = upstream.group.clone();
+    for (node, settings) in group.nodes.iter_mut().zip(&upstream.tls) {
+        node.tls = match settings {
+            Some(settings) => Some(Tls::new(settings).map_err(io::Error::other)?),
+            None => None,
+        };
+    }
+    Ok(group)
+}

@@ -1,0 +1,79 @@
+//! What answers in a location, by what it says; and keys in it that belong to something else.
+
+use crate::config::diagnostics::Finding;
+use crate::config::keys::Reader;
+use crate::config::raw::{Content, Handler, Location};
+use crate::config::source::{At, Place};
+
+/// What answers in the location, or `None` after a key that has no effect has been reported.
+pub(super) fn of(
+    location: &At<Location>,
+    site: &Content,
+    reader: &mut Reader<'_>,
+) -> Option<Handler> {
+    let own = &location.content;
+    let (kind, why) = match (&location.handler, &own.r#return, &own.upstream) {
+        (Some(handler), ..) => (handler.value, Some(&handler.place)),
+        (None, Some(answer), _) => (Handler::Return, Some(&answer.place)),
+        (None, None, Some(upstream)) => (Handler::ReverseProxy, Some(&upstream.place)),
+        (None, None, None) => {
+            let has_folder = location.alias.is_some()
+                || own.root.is_some()
+                || reader.has_wrong(&location.place, &["root", "alias"]);
+            match &site.upstream {
+                Some(upstream) if !has_folder => (Handler::ReverseProxy, Some(&upstream.place)),
+                _ => (Handler::Static, None),
+            }
+        }
+    };
+    let mut others: Vec<(&str, &Place)> = Vec::new();
+    if let Some(answer) = own.r#return.as_ref().filter(|_| kind != Handler::Return) {
+        others.push(("return", &answer.place));
+    }
+    if kind != Handler::ReverseProxy {
+        others.extend(own.upstream.as_ref().map(|key| ("upstream", &key.place)));
+        others.extend(own.proxy.as_ref().map(|key| ("proxy", &key.place)));
+    } else {
+        others.extend(location.alias.as_ref().map(|key| ("alias", &key.place)));
+        others.extend(files_keys(own));
+    }
+    let name = match kind {
+        Handler::Static => "static",
+        Handler::Return => "return",
+        Handler::ReverseProxy => "reverse_proxy",
+    };
+    for (key, place) in &others {
+        let finding = Finding::error(
+            place,
+            format!("`{key}` has no effect"),
+            format!("the handler of this location is `{name}`"),
+        );
+        reader.report(match why {
+            Some(why) => finding.related(why, "here"),
+            None => finding,
+        });
+    }
+    others.is_empty().then_some(kind)
+}
+
+/// The keys about files that are given, and where.
+pub(super) fn files_keys(content: &Content) -> Vec<(&'static str, &Place)> {
+    fn given<'a, T>(name: &'static str, key: &'a At<T>) -> Option<(&'static str, &'a Place)> {
+        key.given.then_some((name, &key.place))
+    }
+    let root = content.root.as_ref();
+    [
+        root.map(|root| ("root", &root.place)),
+        given("index", &content.index),
+        given("try_files", &content.try_files),
+        given("listing", &content.listing),
+        given("hidden_files", &content.hidden_files),
+        given("symlinks", &content.symlinks),
+        given("mime", &content.mime),
+        given("charset", &content.charset),
+        given("cache_control", &content.cache_control),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

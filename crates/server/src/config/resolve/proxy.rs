@@ -1,0 +1,274 @@
+//! Which origins answer, and what is done with requests and answers on their way.
+
+use std::path::Path;
+
+use apus::proxy::{
+    CookieRules, Forwarding, Hold, Host, PathChange, ProxySettings, RedirectRule, Substitution,
+    Substitutions,
+};
+use apus::sites::Accel;
+use apus_net::Network;
+
+use super::upstream::{Found, Groups, same_site};
+use crate::config::diagnostics::Finding;
+use crate::config::keys::{Reader, Table};
+use crate::config::plan::Proxy;
+use crate::config::raw::proxy as keys;
+use crate::config::source::{At, Place};
+use crate::config::value::Switch;
+use crate::config::word::LocationPath;
+use crate::config::word::origin::{ProxyHost, Target, UpstreamName};
+
+/// Where requests are held that do not fit into memory.
+const SPOOL: &str = "/var/tmp";
+
+/// What a site or location says about origins.
+pub(super) struct Said<'a> {
+    pub(super) groups: &'a Groups<'a>,
+    /// Which origins.
+    pub(super) upstream: &'a At<UpstreamName>,
+    /// The location that names them; `None`: the site.
+    pub(super) pattern: Option<&'a At<LocationPath>>,
+    pub(super) own: Option<&'a At<keys::Proxy>>,
+    pub(super) of_site: Option<&'a At<keys::Proxy>>,
+    pub(super) trusted: &'a [Network],
+}
+
+impl Said<'_> {
+    /// The handler; every part is looked at before one that is wrong ends it.
+    pub(super) fn handler(&self, reader: &mut Reader<'_>) -> Option<Proxy> {
+        let found = self.group(reader);
+        let path = self.path(reader);
+        let keys = self.keys(reader)?;
+        let host = self.host(&keys, reader);
+        let hold_request = hold_request(&keys, reader);
+        let substitutions = substitutions(&keys, reader);
+        let (found, host) = (found?, host?);
+        let accel = keys.accel.table(&keys.accel.place, reader);
+        Some(Proxy {
+            upstream: found.name,
+            settings: ProxySettings {
+                host,
+                scheme: if found.is_tls { "https" } else { "http" },
+                path: path?,
+                forwarding: Forwarding {
+                    x_forwarded: *keys.x_forwarded,
+                    forwarded: *keys.forwarded,
+                    via: *keys.via,
+                    underscores: *keys.underscores,
+                    trusted: self.trusted.to_vec(),
+                },
+                hidden: keys
+                    .hide
+                    .0
+                    .iter()
+                    .map(|name| name.0.to_ascii_lowercase().into())
+                    .collect(),
+                redirects: keys
+                    .redirects
+                    .0
+                    .iter()
+                    .map(|(from, to)| RedirectRule {
+                        from: from.0.as_str().into(),
+                        to: to.0.as_str().into(),
+                    })
+                    .collect(),
+                cookies: keys.cookies.as_deref().map(cookies).unwrap_or_default(),
+                substitutions: substitutions?,
+                hold_request: hold_request?,
+                hold_response: keys
+                    .hold_response
+                    .table(&keys.hold_response.place, reader)
+                    .map(|hold| Hold {
+                        memory: hold.memory.value.0,
+                        disk: 0,
+                        folder: SPOOL.into(),
+                    }),
+                tunnel_timeout: keys.tunnel_timeout.0,
+            },
+            intercept_errors: *keys.intercept_errors,
+            accel: accel.map(|accel| Accel {
+                files: pairs(&accel.files.0, |folder| &folder.0, |path| &path.0),
+            }),
+        })
+    }
+
+    fn group(&self, reader: &mut Reader<'_>) -> Option<Found> {
+        match &self.upstream.target {
+            Target::Group(name) => self.groups.named(name, &self.upstream.place, reader),
+            Target::Origin { node, protocol, .. } => {
+                let node = At {
+                    value: node.clone(),
+                    place: self.upstream.place.clone(),
+                    given: true,
+                };
+                self.groups.of_url(&node, *protocol, reader)
+            }
+        }
+    }
+
+    /// What becomes of the path. The outer `None` is for mistakes.
+    fn path(&self, reader: &mut Reader<'_>) -> Option<Option<PathChange>> {
+        let Some(put) = &self.upstream.path else {
+            return Some(None);
+        };
+        let pattern = self
+            .pattern
+            .map(|pattern| (pattern, pattern.value.0.to_string()));
+        let strip = match &pattern {
+            None => "/",
+            Some((pattern, text)) if text.starts_with('~') => {
+                reader.report(
+                    Finding::error(
+                        &self.upstream.place,
+                        "a path in `upstream`, in a location with a regular expression",
+                        "it stands for the location's path, and there is none",
+                    )
+                    .related(&pattern.place, "the expression")
+                    .help("use `rewrite`, or a prefix as path"),
+                );
+                return None;
+            }
+            Some((_, text)) => text.find('/').and_then(|at| text.get(at..)).unwrap_or("/"),
+        };
+        Some((strip != put).then(|| PathChange {
+            strip: strip.into(),
+            put: put.as_str().into(),
+        }))
+    }
+
+    /// The keys of the location, and those of the site where it has none.
+    fn keys(&self, reader: &mut Reader<'_>) -> Option<keys::Proxy> {
+        let (own, site) = match (self.own, self.of_site) {
+            (None, None) => return keys::Proxy::absent(&self.upstream.place, reader),
+            (Some(one), None) | (None, Some(one)) => return Some(one.value.clone()),
+            (Some(own), Some(site)) => (own, site),
+        };
+        Some(keys::Proxy {
+            host: own.host.or(&site.host).clone(),
+            x_forwarded: own.x_forwarded.or(&site.x_forwarded).clone(),
+            forwarded: own.forwarded.or(&site.forwarded).clone(),
+            via: own.via.or(&site.via).clone(),
+            underscores: own.underscores.or(&site.underscores).clone(),
+            hide: own.hide.or(&site.hide).clone(),
+            redirects: own.redirects.or(&site.redirects).clone(),
+            cookies: own.cookies.as_ref().or(site.cookies.as_ref()).cloned(),
+            replace: own.replace.or(&site.replace).clone(),
+            replace_types: own.replace_types.or(&site.replace_types).clone(),
+            hold_request: own.hold_request.or(&site.hold_request).clone(),
+            hold_response: own.hold_response.or(&site.hold_response).clone(),
+            tunnel_timeout: own.tunnel_timeout.or(&site.tunnel_timeout).clone(),
+            intercept_errors: own.intercept_errors.or(&site.intercept_errors).clone(),
+            accel: own.accel.or(&site.accel).clone(),
+        })
+    }
+
+    fn host(&self, keys: &keys::Proxy, reader: &mut Reader<'_>) -> Option<Host> {
+        Some(match &keys.host.value {
+            ProxyHost::Client => Host::Client,
+            ProxyHost::Fixed(host) => Host::Fixed(host.as_str().into()),
+            ProxyHost::Origin => match &self.upstream.target {
+                Target::Origin {
+                    authority: Some(host),
+                    ..
+                } => Host::Fixed(host.as_str().into()),
+                _ => {
+                    reader.report(
+                        Finding::error(
+                            &keys.host.place,
+                            "`$proxy_host` without a URL whose host it could be",
+                            "expected `$http_host` or a name",
+                        )
+                        .related(&self.upstream.place, "the origins"),
+                    );
+                    return None;
+                }
+            },
+        })
+    }
+}
+
+fn cookies(raw: &keys::Cookies) -> CookieRules {
+    CookieRules {
+        domains: pairs(&raw.domains.0, |from| &from.0, |to| &to.0),
+        paths: pairs(&raw.paths.0, |from| &from.0, |to| &to.0),
+        secure: *raw.secure,
+        http_only: *raw.http_only,
+        same_site: raw.same_site.as_deref().copied().map(same_site),
+    }
+}
+
+fn pairs<K, V>(
+    entries: &[(At<K>, At<V>)],
+    key: fn(&K) -> &String,
+    value: fn(&V) -> &String,
+) -> Vec<(Box<str>, Box<str>)> {
+    entries
+        .iter()
+        .map(|(k, v)| (key(k).as_str().into(), value(v).as_str().into()))
+        .collect()
+}
+
+fn substitutions(keys: &keys::Proxy, reader: &mut Reader<'_>) -> Option<Substitutions> {
+    if keys.replace.0.is_empty() && keys.replace_types.given {
+        reader.report(Finding::error(
+            &keys.replace_types.place,
+            "`replace_types` has no effect",
+            "there is no `replace`",
+        ));
+        return None;
+    }
+    let rules = keys.replace.0.iter().map(|(from, to)| Substitution {
+        from: from.0.as_bytes().into(),
+        to: to.0.as_bytes().into(),
+    });
+    let types = keys.replace_types.0.iter();
+    let types = types.map(|kind| kind.0.as_str().into());
+    Some(Substitutions::new(rules.collect(), types.collect()))
+}
+
+/// The outer `None` is for mistakes.
+fn hold_request(keys: &keys::Proxy, reader: &mut Reader<'_>) -> Option<Option<Hold>> {
+    let hold: &At<Switch<keys::HoldRequest>> = &keys.hold_request;
+    let Some(hold) = hold.table(&hold.place, reader) else {
+        return Some(None);
+    };
+    if let Some(folder) = &hold.folder {
+        let report = |title: &str, label: &str, place: &Place| Finding::error(place, title, label);
+        let finding = if hold.disk.value.0 == 0 {
+            report(
+                "`folder` has no effect",
+                "nothing is held in files",
+                &folder.place,
+            )
+        } else if !folder.value.0.is_dir() {
+            let title = format!("there is no folder {}", folder.value.0.display());
+            report(&title, "expected a folder", &folder.place)
+        } else {
+            return Some(Some(of_table(&hold)));
+        };
+        reader.report(finding);
+        return None;
+    }
+    if hold.memory.value.0 == 0 && hold.disk.value.0 == 0 {
+        reader.report(Finding::error(
+            &hold.disk.place,
+            "`hold_request` has no effect",
+            "nothing is held in memory, nor in files",
+        ));
+        return None;
+    }
+    Some(Some(of_table(&hold)))
+}
+
+fn of_table(hold: &keys::HoldRequest) -> Hold {
+    let folder = hold.folder.as_ref();
+    Hold {
+        memory: hold.memory.value.0,
+        disk: hold.disk.value.0,
+        folder: folder.map_or_else(
+            || Path::new(SPOOL).to_owned(),
+            |folder| folder.value.0.clone(),
+        ),
+    }
+}

@@ -1,0 +1,393 @@
+//! Groups of origins: those that a site names, and those that URLs make.
+
+mod health;
+mod node;
+
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+use apus_net::client::{Protocol, ProxyHead, Timeouts};
+use apus_upstream::plan::{
+    BudgetPlan, DnsPlan, GroupPlan, HashKey, PoolPlan, QueuePlan, RetryOn, RetryPlan, Strategy,
+};
+use http::StatusCode;
+
+pub(super) use node::same_site;
+
+use super::small;
+use crate::config::diagnostics::{Finding, nearest};
+use crate::config::keys::{Reader, Table, shown};
+use crate::config::plan::Upstream;
+use crate::config::raw::{self, upstream as keys};
+use crate::config::source::{At, Place};
+use crate::config::value::Time;
+use crate::config::word::origin::{NodeAddress, RetryCause, Statuses};
+
+/// The groups that a site can send requests to.
+pub(super) struct Groups<'a> {
+    site: &'a At<raw::Site>,
+    named: Vec<Named>,
+    /// Those that URLs make.
+    unnamed: RefCell<Vec<Upstream>>,
+}
+
+struct Named {
+    name: String,
+    place: Place,
+    is_used: Cell<bool>,
+    /// `None` after mistakes in it have been reported.
+    upstream: Option<Upstream>,
+}
+
+/// What a proxy has to know of a group.
+pub(super) struct Found {
+    /// The name among the groups of all sites.
+    pub(super) name: String,
+    /// Whether its nodes speak TLS.
+    pub(super) is_tls: bool,
+}
+
+impl<'a> Groups<'a> {
+    /// The groups of a site; `site_name` is what they are told apart by from those of other sites.
+    pub(super) fn new(site: &'a At<raw::Site>, site_name: &str, reader: &mut Reader<'_>) -> Self {
+        let mut named: Vec<Named> = Vec::new();
+        for raw in &site.upstreams.0 {
+            let name = &raw.name;
+            if let Some(other) = named.iter().find(|other| other.name == name.0) {
+                reader.report(
+                    Finding::error(
+                        &name.place,
+                        format!("two groups of the site are called `{}`", shown(&name.0)),
+                        "expected a name that no other group of the site has",
+                    )
+                    .related(&other.place, "the other one"),
+                );
+                continue;
+            }
+            named.push(Named {
+                name: name.0.clone(),
+                place: name.place.clone(),
+                is_used: Cell::new(false),
+                upstream: group(raw, format!("{site_name}/{}", name.0), reader),
+            });
+        }
+        Self {
+            site,
+            named,
+            unnamed: RefCell::default(),
+        }
+    }
+
+    /// The group of this name.
+    pub(super) fn named(
+        &self,
+        name: &str,
+        place: &Place,
+        reader: &mut Reader<'_>,
+    ) -> Option<Found> {
+        let Some(group) = self.named.iter().find(|group| group.name == name) else {
+            if !reader.has_left_out(&self.site.upstreams.place)
+                && !reader.has_wrong(&self.site.place, &["upstreams"])
+            {
+                let names = self.named.iter().map(|group| group.name.as_str());
+                let finding = Finding::error(
+                    place,
+                    format!("the site has no group of origins `{}`", shown(name)),
+                    "expected the name of one of its `upstreams`, or a URL",
+                );
+                reader.report(match nearest(name, names) {
+                    Some(near) => finding.help(format!("did you mean \"{near}\"?")),
+                    None => finding.help(format!(
+                        "add [[sites.upstreams]] with name = \"{0}\" to the site, or write \
+                         \"http://{0}\"",
+                        shown(name)
+                    )),
+                });
+            }
+            return None;
+        };
+        group.is_used.set(true);
+        group.upstream.as_ref().map(|upstream| Found {
+            name: upstream.group.name.to_string(),
+            is_tls: upstream.is_tls(),
+        })
+    }
+
+    /// The group of the one origin that a URL names, with the defaults.
+    pub(super) fn of_url(
+        &self,
+        address: &At<NodeAddress>,
+        protocol: Protocol,
+        reader: &mut Reader<'_>,
+    ) -> Option<Found> {
+        let name = &address.text;
+        let mut unnamed = self.unnamed.borrow_mut();
+        let is_tls = address.tls == Some(true);
+        if !unnamed.iter().any(|known| *known.group.name == **name) {
+            let (node, tls) = node::alone(address, reader)?;
+            unnamed.push(Upstream {
+                group: GroupPlan {
+                    protocol,
+                    ..GroupPlan::new(name.as_str(), vec![node])
+                },
+                tls: vec![tls],
+            });
+        }
+        Some(Found {
+            name: name.clone(),
+            is_tls,
+        })
+    }
+
+    /// Warns of groups that nobody uses.
+    pub(super) fn warn_of_unused(&self, reader: &mut Reader<'_>) {
+        for group in self.named.iter().filter(|group| !group.is_used.get()) {
+            reader.report(
+                Finding::warning(
+                    &group.place,
+                    format!("nothing uses the group `{}`", shown(&group.name)),
+                    "its nodes get no requests",
+                )
+                .help(format!(
+                    "add upstream = \"{}\" to a location, or to the site",
+                    shown(&group.name)
+                )),
+            );
+        }
+    }
+
+    /// All groups.
+    pub(super) fn into_plans(self) -> Vec<Upstream> {
+        let named = self.named.into_iter().filter_map(|group| group.upstream);
+        named.chain(self.unnamed.into_inner()).collect()
+    }
+}
+
+/// A group of a site. Every part is looked at before one that is wrong ends it.
+fn group(raw: &At<keys::Upstream>, name: String, reader: &mut Reader<'_>) -> Option<Upstream> {
+    let nodes = node::nodes(raw, reader);
+    let strategy = strategy(raw, reader);
+    let active = health::check(raw, reader);
+    let breaker = health::breaker(raw, reader);
+    let ejection = health::ejection(raw, reader);
+    let retry = retry(raw, reader);
+    let dns = dns(raw, reader);
+    let (nodes, tls) = nodes?;
+    Some(Upstream {
+        group: GroupPlan {
+            name: name.into(),
+            strategy: strategy?,
+            sticky: raw
+                .sticky
+                .table(&raw.sticky.place, reader)
+                .map(|sticky| node::sticky(&sticky)),
+            protocol: match *raw.protocol {
+                keys::Protocol::Http1 => Protocol::Http1,
+                keys::Protocol::Http2 => Protocol::Http2,
+                keys::Protocol::Auto => Protocol::Auto,
+            },
+            proxy_head: match raw.send_proxy.as_deref() {
+                None => ProxyHead::None,
+                Some(keys::ProxyHead::V1) => ProxyHead::V1,
+                Some(keys::ProxyHead::V2) => ProxyHead::V2,
+            },
+            pool: pool(raw, reader)?,
+            queue: queue(raw, &nodes, reader)?,
+            passive: health::passive(raw, reader),
+            active: active?,
+            breaker: breaker?,
+            ejection: ejection?,
+            failure_statuses: statuses(raw.failure_statuses.0.iter().map(|set| set.value)),
+            slow_start: raw.slow_start.0,
+            retry: retry?,
+            timeouts: Timeouts {
+                connect: raw.connect_timeout.0,
+                tls: raw.tls_timeout.0,
+                first_byte: raw.first_byte_timeout.0,
+                read: raw.read_timeout.0,
+                write: raw.write_timeout.0,
+            },
+            total_timeout: raw.total_timeout.as_ref().map(|time| time.0),
+            dns: dns?,
+            nodes,
+        },
+        tls,
+    })
+}
+
+fn strategy(raw: &keys::Upstream, reader: &mut Reader<'_>) -> Option<Strategy> {
+    let is_hash = *raw.strategy == keys::Strategy::Hash;
+    match &raw.hash {
+        Some(hash) if !is_hash => {
+            reader.report(
+                Finding::error(
+                    &hash.place,
+                    "`hash` has no effect",
+                    "the strategy of the group is another",
+                )
+                .help("add strategy = \"hash\""),
+            );
+            return None;
+        }
+        None if is_hash => {
+            reader.report(
+                Finding::error(
+                    &raw.strategy.place,
+                    "the strategy `hash` has no key",
+                    "expected the key `hash` in this group",
+                )
+                .help("add hash = \"uri\", or another key"),
+            );
+            return None;
+        }
+        _ => {}
+    }
+    Some(match *raw.strategy {
+        keys::Strategy::RoundRobin | keys::Strategy::Weighted => Strategy::RoundRobin,
+        keys::Strategy::LeastConn => Strategy::LeastConnections,
+        keys::Strategy::LeastTime => Strategy::LeastTime,
+        keys::Strategy::BestOfTwo => Strategy::BestOfTwo,
+        keys::Strategy::Random => Strategy::Random,
+        keys::Strategy::IpHash => Strategy::ConsistentHash(HashKey::Address),
+        keys::Strategy::Hash => Strategy::ConsistentHash(raw.hash.as_ref()?.value.0.clone()),
+    })
+}
+
+fn pool(raw: &At<keys::Upstream>, reader: &mut Reader<'_>) -> Option<PoolPlan> {
+    let keepalive = table(raw.keepalive.as_ref(), &raw.place, reader)?;
+    Some(PoolPlan {
+        max_idle: keepalive.max_idle.size(),
+        idle_timeout: keepalive.idle_timeout.0,
+        max_requests: keepalive.max_requests.0,
+        max_age: keepalive.max_age.0,
+    })
+}
+
+fn queue(
+    raw: &At<keys::Upstream>,
+    nodes: &[apus_upstream::plan::NodePlan],
+    reader: &mut Reader<'_>,
+) -> Option<QueuePlan> {
+    if let Some(queue) = &raw.queue
+        && nodes.iter().all(|node| node.max_requests == 0)
+    {
+        reader.report(
+            Finding::error(
+                &queue.place,
+                "`queue` has no effect",
+                "no node of the group has `max_conns`, so no request ever waits",
+            )
+            .help("write nodes as { addr = \"...\", max_conns = 50 }"),
+        );
+        return None;
+    }
+    let queue = table(raw.queue.as_ref(), &raw.place, reader)?;
+    Some(QueuePlan {
+        max_waiting: queue.max.size(),
+        timeout: queue.timeout.0,
+    })
+}
+
+fn retry(raw: &At<keys::Upstream>, reader: &mut Reader<'_>) -> Option<RetryPlan> {
+    let retry = table(raw.retry.as_ref(), &raw.place, reader)?;
+    let budget = table(retry.budget.as_ref(), &raw.place, reader)?;
+    let mut on = RetryOn {
+        error: false,
+        timeout: false,
+        statuses: Vec::new(),
+    };
+    let mut answers = Vec::new();
+    for cause in &retry.on.0 {
+        match cause.value {
+            RetryCause::Error => on.error = true,
+            RetryCause::Timeout => on.timeout = true,
+            RetryCause::Answer(set) => answers.push(set),
+        }
+    }
+    on.statuses = statuses(answers);
+    Some(RetryPlan {
+        tries: small(retry.tries.0),
+        within: retry.within.as_ref().map(|time| time.0),
+        on,
+        non_idempotent: *retry.non_idempotent,
+        budget: BudgetPlan {
+            percent: percent(budget.percent.0),
+            min_per_second: small(budget.min_per_second.0),
+        },
+        hedge: retry.hedge.as_ref().map(|time| time.0),
+    })
+}
+
+fn dns(raw: &At<keys::Upstream>, reader: &mut Reader<'_>) -> Option<DnsPlan> {
+    if let Some(dns) = &raw.dns
+        && !raw.nodes.0.iter().any(|node| node::is_name(node))
+    {
+        reader.report(Finding::error(
+            &dns.place,
+            "`dns` has no effect",
+            "the nodes of the group have no names to resolve",
+        ));
+        return None;
+    }
+    let dns = table(raw.dns.as_ref(), &raw.place, reader)?;
+    not_below(("min_ttl", &dns.min_ttl), ("max_ttl", &dns.max_ttl), reader)?;
+    Some(DnsPlan {
+        servers: dns.servers.0.iter().map(|server| server.value.0).collect(),
+        min_ttl: dns.min_ttl.0,
+        max_ttl: dns.max_ttl.0,
+        timeout: dns.timeout.0,
+        ipv6: *dns.ipv6,
+    })
+}
+
+/// The table, or its defaults.
+fn table<T: Table + Clone>(
+    given: Option<&At<T>>,
+    place: &Place,
+    reader: &mut Reader<'_>,
+) -> Option<T> {
+    match given {
+        Some(table) => Some(table.value.clone()),
+        None => T::absent(place, reader),
+    }
+}
+
+/// Reports a most that is less than its least.
+fn not_below<const MAX: u64>(
+    (least_name, least): (&str, &At<Time<MAX>>),
+    (most_name, most): (&str, &At<Time<MAX>>),
+    reader: &mut Reader<'_>,
+) -> Option<()> {
+    let seconds = |time: Duration| time.as_secs_f64();
+    if most.0 >= least.0 {
+        return Some(());
+    }
+    let place = if most.given {
+        &most.place
+    } else {
+        &least.place
+    };
+    reader.report(Finding::error(
+        place,
+        format!("`{most_name}` is less than `{least_name}`"),
+        format!(
+            "`{least_name}` is {} s, `{most_name}` {} s",
+            seconds(least.0),
+            seconds(most.0)
+        ),
+    ));
+    None
+}
+
+/// All statuses of the sets.
+fn statuses(sets: impl IntoIterator<Item = Statuses>) -> Vec<StatusCode> {
+    sets.into_iter()
+        .flat_map(|set| set.first..=set.last)
+        .filter_map(|status| StatusCode::from_u16(status).ok())
+        .collect()
+}
+
+/// A number whose key allows at most 100.
+fn percent(number: u64) -> u8 {
+    u8::try_from(number).unwrap_or(100)
+}

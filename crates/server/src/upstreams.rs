@@ -1,0 +1,136 @@
+//! Groups of origins as the control socket shows and changes them.
+
+use std::time::{Duration, Instant};
+
+use apus_upstream::plan::Admin;
+use apus_upstream::{GroupStatus, NodeStatus, Reason, State, Upstreams};
+use serde_json::{Value, json};
+
+use crate::control::NodeChange;
+
+/// Has a node asked, drained or not asked. `group` is the name of a group, or what follows the name of
+/// its site, where that is enough.
+///
+/// # Errors
+/// Why that cannot be, for people.
+pub(crate) fn set_node(
+    upstreams: &Upstreams,
+    group: &str,
+    node: &str,
+    change: NodeChange,
+) -> Result<(), String> {
+    let names: Vec<_> = upstreams
+        .status()
+        .into_iter()
+        .map(|group| group.name)
+        .collect();
+    let own_name = |name: &str| name.rsplit_once('/').is_some_and(|(_, own)| own == group);
+    let meant: Vec<_> = match names.iter().find(|name| &***name == group) {
+        Some(name) => vec![name],
+        None => names.iter().filter(|name| own_name(name)).collect(),
+    };
+    let known = || {
+        names
+            .iter()
+            .map(|name| &**name)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let admin = match change {
+        NodeChange::Up => Admin::Up,
+        NodeChange::Drain => Admin::Drain,
+        NodeChange::Down => Admin::Down,
+    };
+    match meant.as_slice() {
+        [] if names.is_empty() => Err("there are no groups of origins".to_owned()),
+        [] => Err(format!(
+            "there is no group `{group}`; there are {}",
+            known()
+        )),
+        [name] => upstreams
+            .set_node(name, node, admin)
+            .map_err(|error| error.to_string()),
+        _ => Err(format!(
+            "several sites have a group `{group}`; write its site's name before it: {}",
+            known()
+        )),
+    }
+}
+
+/// All groups with their nodes, for programs.
+pub(crate) fn status(upstreams: &Upstreams) -> Value {
+    let now = Instant::now();
+    upstreams
+        .status()
+        .iter()
+        .map(|status| group(status, now))
+        .collect()
+}
+
+fn group(group: &GroupStatus, now: Instant) -> Value {
+    let totals = &group.totals;
+    json!({
+        "name": &*group.name,
+        "waiting": group.waiting,
+        "requests": totals.requests,
+        "retries": totals.retries,
+        "hedges": totals.hedges,
+        "queued": totals.queued,
+        "queue_full": totals.queue_full,
+        "queue_timed_out": totals.queue_timed_out,
+        "no_node": totals.no_node,
+        "budget_spent": totals.budget_spent,
+        "reconnects": totals.reconnects,
+        "nodes": group.nodes.iter().map(|one| node(one, now)).collect::<Vec<_>>(),
+    })
+}
+
+fn node(node: &NodeStatus, now: Instant) -> Value {
+    let failures: serde_json::Map<String, Value> = node
+        .failures
+        .iter()
+        .map(|(kind, count)| (kind.as_str().to_owned(), (*count).into()))
+        .collect();
+    let check = node.last_check.as_ref().map(|check| {
+        json!({
+            "seconds_ago": now.saturating_duration_since(check.at).as_secs_f64(),
+            "fault": check.fault,
+        })
+    });
+    let (state, until) = state(node.state);
+    let left = until.map(|until| until.saturating_duration_since(now));
+    json!({
+        "name": &*node.name,
+        "address": node.address,
+        "backup": node.backup,
+        "admin": match node.admin {
+            Admin::Up => "up",
+            Admin::Drain => "drain",
+            Admin::Down => "down",
+        },
+        "state": state,
+        "seconds_left": left.as_ref().map(Duration::as_secs_f64),
+        "in_flight": node.in_flight,
+        "requests": node.requests,
+        "failures": failures,
+        "latency_seconds": node.latency.as_ref().map(Duration::as_secs_f64),
+        "last_check": check,
+    })
+}
+
+fn state(state: State) -> (String, Option<Instant>) {
+    match state {
+        State::In => ("in".to_owned(), None),
+        State::Starting(percent) => (format!("starting, {percent}%"), None),
+        State::Probing => ("probing".to_owned(), None),
+        State::Out(reason, until) => {
+            let why = match reason {
+                Reason::Checks => "its checks fail",
+                Reason::Breaker => "its breaker is open",
+                Reason::Ejected => "it is ejected",
+                Reason::Failures => "requests failed",
+            };
+            (format!("out, {why}"), until)
+        }
+    }
+}
