@@ -54,12 +54,14 @@ pub(super) fn storable(
     stored
 }
 
-/// The stored lines with those of a newer response in their place: all lines of a name that the
-/// newer response has are replaced by its own.
-pub(super) fn updated(stored: &Headers, newer: &Headers) -> Headers {
+/// The stored lines with those of a newer response in their place, as far as they are wanted: all
+/// lines of a name that the newer response has are replaced by its own.
+pub(super) fn updated(stored: &Headers, newer: &Headers, wanted: impl Fn(&str) -> bool) -> Headers {
     let replaces = |name: &str| {
-        !TIED_TO_CONTENT.contains(&name)
-            && !NEVER_STORED.contains(&name)
+        wanted(name)
+            && !TIED_TO_CONTENT.contains(&name)
+            // The age is that of the newer response; it is not stored, but counts.
+            && (name == "age" || !NEVER_STORED.contains(&name))
             && !is_nominated(newer, name)
     };
     let mut merged = Headers::with_capacity(stored.wire().len());
@@ -69,6 +71,20 @@ pub(super) fn updated(stored: &Headers, newer: &Headers) -> Headers {
     });
     merged.append_from(newer, |name, _| replaces(name));
     merged
+}
+
+/// Whether a field is only about how long a response is fresh, and which version it is.
+pub(super) fn is_of_freshness(name: &str, rules: &Rules) -> bool {
+    matches!(
+        name,
+        "date"
+            | "cache-control"
+            | "expires"
+            | "x-accel-expires"
+            | "etag"
+            | "last-modified"
+            | "vary"
+    ) || rules.targeted.iter().any(|targeted| **targeted == *name)
 }
 
 /// Whether `Connection` names the field (RFC 9110 section 7.6.1).

@@ -65,6 +65,7 @@ pub fn may_store(
         return Err(Refusal::UnkeyedInput);
     }
     let part = part(response, rules)?;
+    check_credentials(request, response, rules)?;
     let stored = evaluate(request, response, rules)?;
     let length = match part {
         Some(part) => Some(part.complete),
@@ -85,7 +86,20 @@ pub fn may_store(
     })
 }
 
-/// Everything that decides on a response and is not about the content: for new responses, and for
+/// Whether the response may be stored for all though the request tells who the client is.
+pub(super) fn check_credentials(
+    request: &PresentedRequest<'_>,
+    response: &OriginResponse<'_>,
+    rules: &Rules,
+) -> Result<(), Refusal> {
+    if rules.credentials.allow_undeclared(request) {
+        return Ok(());
+    }
+    let (directives, _) = directives(response, rules);
+    rules.credentials.allow_storing(request, &directives)
+}
+
+/// Everything that decides on a response and is neither about the content nor the client: for new responses, and for
 /// stored ones whose fields were updated.
 pub(super) fn evaluate(
     request: &PresentedRequest<'_>,
@@ -109,7 +123,6 @@ pub(super) fn evaluate(
     {
         return Err(Refusal::SetCookie);
     }
-    rules.credentials.allow_storing(request, &directives)?;
     let variance = Variance::of(headers, rules)?;
     if rules.refuse_disguised
         && response.status.is_success()

@@ -6,7 +6,7 @@ use apus_http::{Headers, StatusCode};
 use super::part::content_length;
 use super::reuse::is_failure;
 use super::stored::Flags;
-use super::storing::evaluate;
+use super::storing::{check_credentials, evaluate};
 use super::{
     Conditions, OriginResponse, PresentedRequest, Refusal, Rules, Stored, Timestamp, fields,
     may_serve_on_error,
@@ -118,6 +118,10 @@ pub fn selected(stored: &[&Stored], not_modified: &Headers) -> Option<usize> {
 
 /// What a 304 makes of a stored response.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "taken apart where it is returned"
+)]
 pub enum Freshened {
     /// It is stored in the place of the older one, with the same content.
     Stored(Box<Stored>),
@@ -128,8 +132,12 @@ pub enum Freshened {
         /// Why.
         refusal: Refusal,
         /// Whether the older one is to be removed, because the origin took back that it may be
-        /// stored. Otherwise it is something about this request, and the older one stays as it was.
+        /// stored. Otherwise it is something about this request, and the older one stays.
         is_revoked: bool,
+        /// What is stored in its place, with the same content: the older one with nothing but the
+        /// times and validators of the 304, as that may be for one client only. `None` if the older
+        /// one stays as it was.
+        renewed: Option<Box<Stored>>,
     },
 }
 
@@ -140,41 +148,56 @@ pub fn freshen(
     not_modified: &OriginResponse<'_>,
     rules: &Rules,
 ) -> Freshened {
-    let mut merged = fields::updated(&stored.headers, not_modified.headers);
-    // The age is that of the newer response.
-    if let Some(age) = not_modified.headers.get("age") {
-        let _ = merged.try_append("age", age);
-    }
-    let current = OriginResponse {
+    let as_current = |headers| OriginResponse {
         status: stored.status,
-        headers: &merged,
+        headers,
         ..*not_modified
     };
-    let evaluated = if RequestDirectives::of(request.headers).no_store {
-        Err(Refusal::RequestNoStore)
+    let mut merged = fields::updated(&stored.headers, not_modified.headers, |_| true);
+    let refusal = if RequestDirectives::of(request.headers).no_store {
+        Refusal::RequestNoStore
     } else {
-        evaluate(request, &current, rules)
+        let current = as_current(&merged);
+        let allowed = check_credentials(request, &current, rules);
+        match allowed.and_then(|()| renewed(request, stored, &current, rules)) {
+            Ok(newer) => return Freshened::Stored(Box::new(newer)),
+            Err(refusal) => refusal,
+        }
     };
-    match evaluated {
-        Ok(mut newer) => {
-            if newer.tags.is_empty() {
-                newer.tags = stored.tags.clone();
-            }
-            // It may be another request's: any of those that were asked about can be the current one.
-            if !stored.variance.is_empty() && newer.variance == stored.variance {
-                newer.variant = stored.variant.clone();
-            }
-            Freshened::Stored(Box::new(newer))
+    let renewed = match refusal {
+        Refusal::Authorization | Refusal::SessionCookie | Refusal::SetCookie => {
+            let headers = fields::updated(&stored.headers, not_modified.headers, |name| {
+                fields::is_of_freshness(name, rules)
+            });
+            renewed(request, stored, &as_current(&headers), rules).ok()
         }
-        Err(refusal) => {
-            merged.remove("age");
-            Freshened::NotStored {
-                headers: merged,
-                refusal,
-                is_revoked: !refusal.is_of_request(),
-            }
-        }
+        _ => None,
+    };
+    merged.remove("age");
+    Freshened::NotStored {
+        headers: merged,
+        refusal,
+        is_revoked: !refusal.is_of_request(),
+        renewed: renewed.map(Box::new),
     }
+}
+
+/// The stored response with other fields, from now on.
+fn renewed(
+    request: &PresentedRequest<'_>,
+    stored: &Stored,
+    current: &OriginResponse<'_>,
+    rules: &Rules,
+) -> Result<Stored, Refusal> {
+    let mut newer = evaluate(request, current, rules)?;
+    if newer.tags.is_empty() {
+        newer.tags = stored.tags.clone();
+    }
+    // It may be another request's: any of those that were asked about can be the current one.
+    if !stored.variance.is_empty() && newer.variance == stored.variance {
+        newer.variant = stored.variant.clone();
+    }
+    Ok(newer)
 }
 
 /// What the answer to a HEAD request makes of a stored response.
@@ -217,7 +240,11 @@ pub fn update_by_head(
         return HeadUpdate::Invalid;
     }
     match freshen(request, stored, response, rules) {
-        Freshened::Stored(newer) => HeadUpdate::Stored(newer),
+        Freshened::Stored(newer)
+        | Freshened::NotStored {
+            renewed: Some(newer),
+            ..
+        } => HeadUpdate::Stored(newer),
         Freshened::NotStored {
             is_revoked: true, ..
         } => HeadUpdate::Invalid,

@@ -264,7 +264,9 @@ fn a_304_can_take_back_that_the_response_may_be_stored() {
                 headers,
                 refusal,
                 is_revoked,
+                renewed,
             } => {
+                assert!(renewed.is_none());
                 assert_eq!((refusal, is_revoked), (expected, true));
                 assert_eq!(headers.get_str(line.0), Some(line.1));
                 assert_eq!(headers.get_str("x"), Some("1"));
@@ -275,22 +277,44 @@ fn a_304_can_take_back_that_the_response_may_be_stored() {
 }
 
 #[test]
+fn a_304_to_a_session_updates_what_the_origin_declared_for_all() {
+    let stored = ok(&[("cache-control", "public, max-age=60"), ("etag", "\"x\"")]);
+    let ask = Ask::with(&[("cookie", "sid=1")]);
+    let freshened = try_freshen(&stored, &[("age", "7"), ("x", "1")], &ask);
+    let Freshened::Stored(newer) = freshened else {
+        panic!("{freshened:?}")
+    };
+    assert_eq!(newer.headers().get_str("x"), Some("1"));
+    assert_fresh_until(&newer, 153, &"less its age");
+}
+
+#[test]
 fn one_client_cannot_have_removed_what_is_stored_for_all() {
-    let stored = ok(&[FRESH, ("etag", "\"x\"")]);
-    for (request, line) in [
-        (("cookie", "sid=1"), ("x", "1")),
-        (("authorization", "Basic YTpi"), ("x", "1")),
-        (("cache-control", "no-store"), ("x", "1")),
-        (("accept", "*/*"), ("set-cookie", "sid=1")),
+    let stored = ok(&[FRESH, ("etag", "\"x\""), ("x", "all")]);
+    for (request, line, is_renewed) in [
+        (("cookie", "sid=1"), ("x", "1"), true),
+        (("authorization", "Basic YTpi"), ("x", "1"), true),
+        (("accept", "*/*"), ("set-cookie", "sid=1"), true),
+        (("cookie", "sid=1"), ("cache-control", "private"), false),
+        (("cookie", "sid=1"), ("cache-control", "no-store"), false),
+        (("cache-control", "no-store"), ("x", "1"), false),
     ] {
         match try_freshen(&stored, &[line], &Ask::with(&[request])) {
             Freshened::NotStored {
                 headers,
                 is_revoked,
+                renewed,
                 ..
             } => {
                 assert!(!is_revoked, "{request:?}");
                 assert_eq!(headers.get_str(line.0), Some(line.1));
+                assert_eq!(renewed.is_some(), is_renewed, "{request:?} {line:?}");
+                if let Some(renewed) = renewed {
+                    // Nothing in it is of that client.
+                    assert_eq!(renewed.headers().get_str("x"), Some("all"));
+                    assert!(!renewed.headers().contains("set-cookie"));
+                    assert_fresh_until(&renewed, 160, &request);
+                }
             }
             other => panic!("{other:?}"),
         }
