@@ -185,8 +185,8 @@ pub struct GroupTotals {
     pub no_node: u64,
     /// Retries that did not take place because the budget was spent.
     pub budget_spent: u64,
-    /// Requests sent again over a new connection, because the one they were sent over had been closed
-    /// meanwhile.
+    /// Requests sent again over another connection to the same node, because the one they were sent over
+    /// had been closed meanwhile or had no room.
     pub reconnects: u64,
 }
 

@@ -6,6 +6,7 @@ mod dial;
 mod idle;
 
 use std::cell::{Cell, RefCell};
+use std::io::ErrorKind;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
@@ -269,19 +270,31 @@ impl Home for HomeOf {
     }
 }
 
-/// Whether a request that failed over a connection used before may have met one that the node had just
-/// closed: there was no sign of a response.
-pub(crate) fn was_stale(failure: &Failure) -> bool {
-    match (&failure.phase, &failure.cause) {
-        (Phase::Send | Phase::Head, Cause::Closed | Cause::Refused) => true,
-        (Phase::Send | Phase::Head, Cause::Io(error)) => matches!(
-            error.kind(),
-            std::io::ErrorKind::ConnectionReset
-                | std::io::ErrorKind::ConnectionAborted
-                | std::io::ErrorKind::BrokenPipe
-                | std::io::ErrorKind::NotConnected
-                | std::io::ErrorKind::UnexpectedEof
-        ),
-        _ => false,
+/// What a failure says of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The node may just have closed it, for having been idle: there was no sign of a response.
+    Stale,
+    /// The node took no further request over it.
+    Refused,
+    /// Another connection would do no better.
+    Lasting,
+}
+
+impl Fate {
+    pub(crate) fn of(failure: &Failure, is_reused: bool) -> Self {
+        match (&failure.phase, &failure.cause) {
+            (Phase::Send | Phase::Head, Cause::Refused) => Self::Refused,
+            (Phase::Send | Phase::Head, Cause::Closed) if is_reused => Self::Stale,
+            (Phase::Send | Phase::Head, Cause::Io(error)) if is_reused => match error.kind() {
+                ErrorKind::ConnectionReset
+                | ErrorKind::ConnectionAborted
+                | ErrorKind::BrokenPipe
+                | ErrorKind::NotConnected
+                | ErrorKind::UnexpectedEof => Self::Stale,
+                _ => Self::Lasting,
+            },
+            _ => Self::Lasting,
+        }
     }
 }

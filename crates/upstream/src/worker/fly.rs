@@ -13,7 +13,10 @@ use super::content::Content;
 use super::flight::Flight;
 use super::send::{Journey, Way};
 use crate::counts::count;
-use crate::pool::{Lease, was_stale};
+use crate::pool::{Fate, Lease};
+
+/// Over how many connections a request is sent to one node at most.
+const CONNECTIONS: usize = 8;
 
 /// An attempt that ended.
 pub(super) struct Landed {
@@ -89,26 +92,45 @@ enum Rest {
 }
 
 impl Way<'_> {
-    /// Sends the request over a connection that is open, or a new one. One that the node had closed
-    /// meanwhile says nothing of the node: the request goes over a new one, if it may be sent again.
+    /// Sends the request over a connection that is open, or a new one. That the node closed a connection
+    /// meanwhile, or has no room on it, says nothing of the node: the request goes over another one, if
+    /// it may be sent again.
     async fn attempt(&self, flight: Flight, content: &mut Content) -> Landed {
         let pool = &flight.local().pool;
-        if let Some(lease) = pool.checkout(self.context.client) {
-            let result = self.send_over(lease, content).await;
-            let is_stale = matches!(&result, Err(failure) if was_stale(failure)
-                && (!failure.request_sent || self.context.idempotent)
-                && content.is_available());
-            if !is_stale {
+        let mut open = pool.checkout(self.context.client);
+        let mut connections = 1;
+        loop {
+            let is_reused = open.is_some();
+            let leased = match open {
+                Some(lease) => Ok(lease),
+                None => {
+                    let connecting = pool.connect(self.context.client, &self.parts.timeouts);
+                    self.in_time(Phase::Connect, connecting).await
+                }
+            };
+            let result = match leased {
+                Ok(lease) => self.send_over(lease, content).await,
+                Err(failure) => Err(failure),
+            };
+            let fate = match &result {
+                Err(failure) if content.is_available() => Fate::of(failure, is_reused),
+                _ => Fate::Lasting,
+            };
+            let may_be_sent = match &result {
+                Err(failure) => !failure.request_sent || self.context.idempotent,
+                Ok(_) => false,
+            };
+            if fate == Fate::Lasting || !may_be_sent || connections == CONNECTIONS {
                 return Landed { flight, result };
             }
             count(&self.group.counts.reconnects);
+            connections += 1;
+            open = match fate {
+                Fate::Refused => pool.checkout(self.context.client),
+                // Others that wait have likely been closed, too.
+                _ => None,
+            };
         }
-        let connecting = pool.connect(self.context.client, &self.parts.timeouts);
-        let result = match self.in_time(Phase::Connect, connecting).await {
-            Ok(lease) => self.send_over(lease, content).await,
-            Err(failure) => Err(failure),
-        };
-        Landed { flight, result }
     }
 
     async fn send_over(

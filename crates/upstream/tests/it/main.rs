@@ -1,12 +1,24 @@
 //! Groups of origins over real sockets: origins that answer, refuse, die, freeze and lie.
 
+#[cfg(test)]
 mod balancing;
+#[cfg(test)]
 mod checks;
+#[cfg(test)]
 mod dns;
+#[cfg(test)]
 mod harness;
+#[cfg(test)]
 mod health;
+#[cfg(test)]
+mod http2;
+#[cfg(test)]
 mod pool;
+#[cfg(test)]
 mod queue;
+#[cfg(test)]
 mod releases;
+#[cfg(test)]
 mod reload;
+#[cfg(test)]
 mod retries;

@@ -1,0 +1,246 @@
+//! Nodes that speak HTTP/2: connections that requests share, and gRPC health checks. The other end is
+//! the `h2` crate.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use apus_http::Method;
+use apus_net::client::Protocol;
+use apus_upstream::plan::{CheckKind, CheckPlan, GroupPlan};
+use apus_upstream::{Reason, State};
+use bytes::Bytes;
+use h2::RecvStream;
+use h2::server::SendResponse;
+use http::{HeaderMap, HeaderValue, Request, Response};
+use tokio::net::TcpListener;
+use tokio::task::{JoinHandle, spawn_local};
+
+use crate::harness::{
+    Gate, eventually, get, get_beside, group, in_flight, node, node_status, plain, run, send,
+    status,
+};
+
+/// An origin on this thread.
+struct Origin {
+    address: SocketAddr,
+    connections: Rc<Cell<usize>>,
+    requests: Rc<Cell<usize>>,
+    accepting: JoinHandle<()>,
+}
+
+impl Origin {
+    /// An origin that allows so many streams on a connection, and does what `answer` says.
+    async fn start(
+        streams: u32,
+        answer: impl AsyncFn(Request<RecvStream>, SendResponse<Bytes>) + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (connections, requests): (Rc<Cell<usize>>, Rc<Cell<usize>>) = Default::default();
+        let (connected, came) = (Rc::clone(&connections), Rc::clone(&requests));
+        let answer = Rc::new(answer);
+        let accepting = spawn_local(async move {
+            loop {
+                let (socket, _) = listener.accept().await.unwrap();
+                connected.set(connected.get() + 1);
+                let (answer, came) = (Rc::clone(&answer), Rc::clone(&came));
+                spawn_local(async move {
+                    let mut settings = h2::server::Builder::new();
+                    settings.max_concurrent_streams(streams);
+                    let Ok(mut connection) = settings.handshake(socket).await else {
+                        return;
+                    };
+                    while let Some(Ok((request, respond))) = connection.accept().await {
+                        came.set(came.get() + 1);
+                        let answer = Rc::clone(&answer);
+                        spawn_local(async move { answer(request, respond).await });
+                    }
+                });
+            }
+        });
+        Self {
+            address,
+            connections,
+            requests,
+            accepting,
+        }
+    }
+
+    /// An origin that answers when it is let through.
+    async fn gated(streams: u32, gate: &Gate) -> Self {
+        let gate = gate.clone();
+        Self::start(streams, async move |_, mut respond| {
+            gate.pass().await;
+            // The client may be gone.
+            if let Ok(mut body) = respond.send_response(Response::new(()), false) {
+                let _ = body.send_data("ok".into(), true);
+            }
+        })
+        .await
+    }
+
+    fn plan(&self) -> GroupPlan {
+        let mut plan = plain(vec![node("a", self.address)]);
+        plan.protocol = Protocol::Http2;
+        plan
+    }
+}
+
+#[test]
+fn shares_one_connection_among_requests_that_come_together() {
+    run(async {
+        let gate = Gate::shut();
+        let origin = Origin::gated(100, &gate).await;
+        let (upstreams, group) = group(origin.plan());
+        let tasks: Vec<_> = (0..50).map(|_| get_beside(&group)).collect();
+        eventually("all are there", || origin.requests.get() == 50).await;
+        assert_eq!(in_flight(&upstreams), 50);
+        gate.let_through(50);
+        for task in tasks {
+            let mut delivered = task.await.unwrap().unwrap();
+            assert_eq!(crate::harness::read(&mut delivered).await, "ok");
+        }
+        assert_eq!(origin.connections.get(), 1);
+        assert_eq!(in_flight(&upstreams), 0);
+    });
+}
+
+#[test]
+fn opens_another_connection_when_one_has_no_room() {
+    run(async {
+        let gate = Gate::shut();
+        let origin = Origin::gated(2, &gate).await;
+        let (_, group) = group(origin.plan());
+        // By now the origin has said how many it takes.
+        gate.let_through(1);
+        get(&group).await;
+        let tasks: Vec<_> = (0..4).map(|_| get_beside(&group)).collect();
+        eventually("all are there", || origin.requests.get() == 5).await;
+        gate.let_through(4);
+        for task in tasks {
+            task.await.unwrap().unwrap();
+        }
+        assert!((2..=3).contains(&origin.connections.get()));
+    });
+}
+
+#[test]
+fn survives_an_origin_that_allows_fewer_streams_than_came_at_once() {
+    run(async {
+        let gate = Gate::shut();
+        let origin = Origin::gated(2, &gate).await;
+        let (upstreams, group) = group(origin.plan());
+        gate.let_through(100);
+        let tasks: Vec<_> = (0..12).map(|_| get_beside(&group)).collect();
+        for task in tasks {
+            task.await.unwrap().unwrap();
+        }
+        let failures = node_status(&upstreams, "a").failures;
+        assert!(
+            failures.iter().all(|&(_, count)| count == 0),
+            "{failures:?}"
+        );
+    });
+}
+
+#[test]
+fn ends_a_stream_and_not_its_neighbours_when_a_client_goes() {
+    run(async {
+        let gate = Gate::shut();
+        let origin = Origin::gated(100, &gate).await;
+        let (upstreams, group) = group(origin.plan());
+        let stays = get_beside(&group);
+        let goes = get_beside(&group);
+        eventually("both are there", || origin.requests.get() == 2).await;
+        goes.abort();
+        eventually("one is left", || in_flight(&upstreams) == 1).await;
+        gate.let_through(2);
+        stays.await.unwrap().unwrap();
+        gate.let_through(1);
+        get(&group).await;
+        assert_eq!(origin.connections.get(), 1);
+    });
+}
+
+#[test]
+fn sends_again_over_a_new_connection_when_the_old_one_ended() {
+    run(async {
+        let gate = Gate::shut();
+        gate.let_through(100);
+        let origin = Origin::gated(100, &gate).await;
+        let mut plan = origin.plan();
+        plan.pool.max_requests = 2;
+        let (upstreams, group) = group(plan);
+        for _ in 0..6 {
+            send(&group, Method::POST).await.unwrap();
+        }
+        assert_eq!(origin.connections.get(), 3);
+        assert_eq!(status(&upstreams).totals.reconnects, 0);
+        origin.accepting.abort();
+    });
+}
+
+/// A node that says of its health what the test has it say.
+async fn health_service(status: &Rc<Cell<Option<u8>>>) -> Origin {
+    let status = Rc::clone(status);
+    Origin::start(100, async move |request, mut respond| {
+        assert_eq!(request.uri().path(), "/grpc.health.v1.Health/Check");
+        assert_eq!(request.headers()["content-type"], "application/grpc");
+        assert_eq!(request.headers()["te"], "trailers");
+        let mut content = request.into_body();
+        let mut message = Vec::new();
+        while let Some(Ok(data)) = content.data().await {
+            message.extend_from_slice(&data);
+        }
+        assert_eq!(message, *b"\0\0\0\0\x05\x0a\x03app");
+        let head = Response::builder().header("content-type", "application/grpc");
+        let Some(status) = status.get() else {
+            // What a server says that knows of no such service.
+            let head = head.header("grpc-status", "12").body(()).unwrap();
+            let _ = respond.send_response(head, true);
+            return;
+        };
+        let mut trailers = HeaderMap::new();
+        trailers.insert("grpc-status", HeaderValue::from_static("0"));
+        if let Ok(mut body) = respond.send_response(head.body(()).unwrap(), false) {
+            let _ = body.send_data(Bytes::from(vec![0, 0, 0, 0, 2, 8, status]), false);
+            let _ = body.send_trailers(trailers);
+        }
+    })
+    .await
+}
+
+#[test]
+fn asks_the_grpc_health_service() {
+    run(async {
+        let says = Rc::new(Cell::new(Some(1)));
+        let origin = health_service(&says).await;
+        let mut plan = origin.plan();
+        // The checks speak HTTP/2 whatever requests do.
+        plan.protocol = Protocol::Http1;
+        plan.active = Some(CheckPlan {
+            interval: Duration::from_millis(10),
+            rise: 1,
+            fall: 1,
+            ..CheckPlan::new(CheckKind::Grpc {
+                service: "app".into(),
+            })
+        });
+        let (upstreams, _group) = group(plan);
+        let checking = upstreams.clone();
+        spawn_local(async move { checking.run_checks().await });
+        let node = || node_status(&upstreams, "a");
+        eventually("it was checked", || node().last_check.is_some()).await;
+        assert_eq!(node().last_check.unwrap().fault, None);
+        for (status, fault) in [(Some(2), "not serving"), (None, "gRPC status 12")] {
+            says.set(status);
+            let found = || node().last_check.and_then(|check| check.fault);
+            eventually(fault, || found().as_deref() == Some(fault)).await;
+            assert_eq!(node().state, State::Out(Reason::Checks, None));
+            says.set(Some(1));
+            eventually("it is back", || node().state == State::In).await;
+        }
+    });
+}
