@@ -1,6 +1,10 @@
 //! Tests of the codecs through their public doors.
 
 #[cfg(test)]
+mod client;
+#[cfg(test)]
+mod client_oracle;
+#[cfg(test)]
 mod framing;
 #[cfg(test)]
 mod h2;

@@ -18,7 +18,7 @@ use crate::properties::{Generated, cases, nearly_valid, request};
 use crate::transcript::{DATE, LIMITS, Transcript};
 
 /// A tokio stream as hyper wants it.
-struct Io(DuplexStream);
+pub(crate) struct Io(pub(crate) DuplexStream);
 
 impl hyper::rt::Read for Io {
     fn poll_read(
@@ -54,7 +54,7 @@ impl hyper::rt::Write for Io {
 }
 
 /// No content.
-struct Nothing;
+pub(crate) struct Nothing;
 
 impl Body for Nothing {
     type Data = Bytes;
@@ -115,7 +115,7 @@ impl Seen {
     }
 }
 
-async fn collect(mut body: Incoming) -> Result<Vec<u8>, hyper::Error> {
+pub(crate) async fn collect(mut body: Incoming) -> Result<Vec<u8>, hyper::Error> {
     let mut content = Vec::new();
     let mut body = pin!(&mut body);
     while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
@@ -166,7 +166,7 @@ fn by_hyper(input: &[u8]) -> Vec<Seen> {
     Arc::into_inner(seen).unwrap().into_inner().unwrap()
 }
 
-fn runtime() -> tokio::runtime::Runtime {
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap()
