@@ -163,7 +163,7 @@ impl Driver {
         let mut progress = self.poll_input(cx)?;
         // Those that end make room for others, whose first content leaves with their heads.
         progress |= self.poll_streams();
-        if self.open_streams() {
+        if self.open_queued() {
             progress = true;
             self.poll_streams();
         }
@@ -182,7 +182,7 @@ impl Driver {
     }
 
     /// Tells the handles how many streams there are and may be.
-    fn tell_room(&self) {
+    pub(super) fn tell_room(&self) {
         let (open, before) = (self.codec.open_streams(), self.shared.open.get());
         if open == 0 && before > 0 {
             self.shared.idle_since.set(coarse_now());

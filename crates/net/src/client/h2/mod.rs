@@ -10,7 +10,8 @@
 //!
 //! A connection on which nothing happens holds its codec and TLS. An origin can have it hold
 //! [`RECEIVE_WINDOW`] bytes of content that nobody has read, a share of that for each stream, so that
-//! a reader who is slow holds up no other; and a field section for each stream. What the origin does
+//! a reader who is slow holds up no other; and a field section for each stream. A response that has
+//! come to its end is its reader's, with what of that share he has not read. What the origin does
 //! not take is at most [`BATCH`] bytes beside the frame at hand of each stream, and when it has to be
 //! answered [`OUT_MOST`], past which nothing more is read from it.
 
@@ -86,13 +87,14 @@ impl Http2 {
             queue: RefCell::default(),
             task: RefCell::default(),
             open: Cell::new(0),
-            room: Cell::new(STREAMS),
+            room: Cell::new(0),
             closed: Cell::new(false),
             requests: Cell::new(0),
             opened_at: now,
             idle_since: Cell::new(now),
         });
         let driver = Driver::new(transport, timeouts, Rc::clone(&shared));
+        driver.tell_room();
         tokio::task::spawn_local(driver.run());
         Self { shared }
     }

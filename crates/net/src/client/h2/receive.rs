@@ -132,6 +132,7 @@ impl Driver {
         let Some(stream) = self.streams.get(key) else {
             return;
         };
+        self.timers.note_response();
         stream.receive_by = None;
         if status == StatusCode::NO_CONTENT {
             // It cannot be true (RFC 9110 section 8.6).
@@ -144,8 +145,12 @@ impl Driver {
             && status != StatusCode::NO_CONTENT
             && status != StatusCode::NOT_MODIFIED;
         stream.receiving = Receiving::Fresh(Fresh::new(status, headers));
-        if stream.is_tunnel || stream.sending.held_until.is_some() {
-            // There is no tunnel, or no reason to hold content back.
+        let is_held = stream.sending.held_until.is_some();
+        if is_held && !status.is_success() {
+            // What it waited to be asked for is not wanted; the stream is reset at its end.
+            stream.sending.forget();
+        } else if is_held || stream.is_tunnel {
+            // There is no reason to wait any more, or no tunnel.
             self.begin_sending(key);
         }
         if end {
@@ -185,6 +190,7 @@ impl Driver {
         let cx = Context::from_waker(&waker);
         let bytes = self.input.unread().get(range).unwrap_or_default();
         let len = bytes.len();
+        self.timers.note_response();
         if let Some(stream) = self.streams.get(key) {
             match &mut stream.receiving {
                 Receiving::Content(content) => {

@@ -1,5 +1,7 @@
 //! Opening streams for the requests in the queue.
 
+use std::time::Duration;
+
 use apus_http::h2::OutgoingRequest;
 use apus_http::{Body, Method};
 
@@ -12,11 +14,11 @@ use crate::clock::coarse_now;
 
 /// How long content is held back for `100 Continue`: many origins never send it (RFC 9110 section
 /// 10.1.1).
-const CONTINUE_WITHIN: std::time::Duration = std::time::Duration::from_secs(1);
+const CONTINUE_WITHIN: Duration = Duration::from_secs(1);
 
 impl Driver {
     /// Opens streams for what is in the queue; tells whether there was anything.
-    pub(super) fn open_streams(&mut self) -> bool {
+    pub(super) fn open_queued(&mut self) -> bool {
         let mut any = false;
         while self.out.len() < BATCH && self.end.is_none() {
             // Whether there can be a tunnel is told by the origin's settings.

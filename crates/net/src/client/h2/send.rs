@@ -329,7 +329,7 @@ impl Sending {
             Some(Err(error)) => Given::Failed(error),
             None => Given::End(None),
         };
-        // What was given back would have no source; nothing is.
+        // It is not polled again.
         self.source = None;
         given
     }

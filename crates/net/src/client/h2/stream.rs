@@ -111,6 +111,14 @@ impl Sending {
         sending
     }
 
+    /// Lets go of content that will not be sent.
+    pub(super) fn forget(&mut self) {
+        self.next = Chunk::Empty;
+        self.source = None;
+        self.held_until = None;
+        self.ended = true;
+    }
+
     /// The content, if nothing of it is lost.
     pub(super) fn give_back(self) -> Option<Body> {
         match self.source {

@@ -15,6 +15,11 @@ use crate::clock::{TICK, coarse_now};
 /// it is still there.
 const SILENT_ROUND_TRIPS: u32 = 2;
 
+/// How long to wait for the next PING, if since the last one nothing came but its answer. Origins of
+/// gRPC take more than two in five minutes for abuse, and a stream may be silent for hours; a machine
+/// that is gone by then is noticed by TCP's keep-alive.
+const QUIET: Duration = Duration::from_secs(310);
+
 /// Times of a connection; `None` where nothing runs.
 pub(super) struct Timers {
     deadline: Deadline,
@@ -24,6 +29,8 @@ pub(super) struct Timers {
     read_at: Instant,
     /// When a PING was sent last.
     pinged_at: Instant,
+    /// Whether nothing of a response came since then.
+    is_quiet: bool,
     /// By when the origin has to take some of what is to be written.
     write_by: Option<Instant>,
     /// How long it may take nothing.
@@ -40,6 +47,7 @@ impl Timers {
             examine_at: None,
             read_at: now,
             pinged_at: now,
+            is_quiet: false,
             write_by: None,
             write: timeouts.write,
             round_trip: timeouts.connect,
@@ -53,6 +61,11 @@ impl Timers {
 
     pub(super) fn note_read(&mut self) {
         self.read_at = coarse_now();
+    }
+
+    /// Notes that some of a response came.
+    pub(super) fn note_response(&mut self) {
+        self.is_quiet = false;
     }
 
     pub(super) fn blocked(&mut self) {
@@ -87,6 +100,7 @@ impl Driver {
         }
         let at = match self.codec.awaits_pong() {
             true => timers.read_at.max(timers.pinged_at) + timers.round_trip,
+            false if timers.is_quiet => timers.read_at + QUIET,
             false => timers.read_at + timers.round_trip * SILENT_ROUND_TRIPS,
         };
         Some(at + TICK)
@@ -104,6 +118,7 @@ impl Driver {
                 return Err(Lost::TimedOut);
             }
             self.timers.pinged_at = now;
+            self.timers.is_quiet = true;
             let frames = self.out.frames(&self.buffers);
             self.codec.ping(frames);
         }

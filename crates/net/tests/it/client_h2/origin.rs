@@ -127,6 +127,13 @@ impl Raw {
         })
     }
 
+    /// Whether nothing comes as long as a read may take.
+    pub(super) fn is_silent(&mut self) -> bool {
+        let read = self.stream.read(&mut [0]);
+        read.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+            && self.unread.is_empty()
+    }
+
     /// Reads up to the end; what came.
     pub(super) fn rest(&mut self) -> Vec<Frame> {
         std::iter::from_fn(|| self.frame()).collect()

@@ -7,7 +7,7 @@ use apus_net::client::{Cause, Phase, Timeouts};
 
 use super::origin::Scripted;
 use super::{fetch, get, head, open, open_with, post, request, run, with_timeouts};
-use crate::h2::client::{block, code, data, head as head_frames, kind, setting};
+use crate::h2::client::{block, code, data, flag, frame, head as head_frames, kind, setting};
 use crate::harness::collect;
 
 const SHORT: Duration = Duration::from_millis(300);
@@ -159,6 +159,52 @@ fn content_goes_without_100_from_origins_that_never_send_it() {
         let start = Instant::now();
         assert_eq!(fetch(&connection, request(expecting, "hello")).await.0, 204);
         assert!(start.elapsed() >= Duration::from_millis(900));
+        drop(connection);
+        origin.finish().await;
+    });
+}
+
+#[test]
+fn an_origin_that_answers_and_has_nothing_to_say_is_not_asked_again_soon() {
+    run(async {
+        let origin = Scripted::start(|raw| {
+            raw.greet(&[]);
+            let stream = raw.request();
+            let asked = raw.until(kind::PING);
+            raw.send(frame(kind::PING, flag::ACK, 0, &asked.payload));
+            // Much longer than it took to be asked first.
+            raw.stream.set_read_timeout(Some(6 * SHORT)).unwrap();
+            assert!(raw.is_silent());
+            raw.send(head_frames(stream, &block(&[(":status", "204")]), true));
+        });
+        let timeouts = Timeouts {
+            connect: SHORT,
+            ..Timeouts::default()
+        };
+        let connection = open_with(origin.address, &timeouts).await;
+        assert_eq!(fetch(&connection, get("/")).await.0, 204);
+        origin.finish().await;
+    });
+}
+
+#[test]
+fn content_that_was_not_asked_for_does_not_follow_a_refusal() {
+    run(async {
+        let origin = Scripted::start(|raw| {
+            raw.greet(&[]);
+            let stream = raw.request();
+            let fields = block(&[(":status", "417")]);
+            raw.send(head_frames(stream, &fields, false));
+            raw.send(data(stream, "no", true));
+            let frames = raw.rest();
+            assert!(frames.iter().all(|frame| frame.kind != kind::DATA));
+            assert!(frames.iter().any(|frame| frame.kind == kind::RST_STREAM));
+        });
+        let connection = open(origin.address).await;
+        let mut expecting = head(Method::POST, "/");
+        expecting.expects_continue = true;
+        let refused = fetch(&connection, request(expecting, "hello")).await;
+        assert_eq!(refused, (417, "no".into()));
         drop(connection);
         origin.finish().await;
     });
