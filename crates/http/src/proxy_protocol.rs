@@ -2,7 +2,7 @@
 //! `doc/proxy-protocol.txt`).
 //!
 //! Whoever sends it names the client's address, so it may be read from trusted senders only.
-//! [`parse`] reads it, [`write`] writes it.
+//! [`parse`] reads it, [`write()`] writes it.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

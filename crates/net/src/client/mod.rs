@@ -1,6 +1,6 @@
 //! The client's side of connections: to the origins that a proxy asks.
 //!
-//! [`connect`] opens a connection to an [`Origin`]; what it gives is [`Connection::Http1`], which
+//! [`connect()`] opens a connection to an [`Origin`]; what it gives is [`Connection::Http1`], which
 //! carries one request at a time, or [`Connection::Http2`], which carries many. Whoever keeps
 //! connections for later requests, such as a pool, is the [`Home`] of the former and clones the
 //! latter. Nothing here decides where a request goes, or whether it is sent again: a [`Failure`]
