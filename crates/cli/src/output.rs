@@ -245,4 +245,32 @@ mod tests {
             "the columns do not stand below each other:\n{text}"
         );
     }
+
+    #[test]
+    fn the_status_has_a_line_for_each_node() {
+        let text = status(&json!({
+            "upstreams": [{
+                "name": "one/app", "requests": 7, "retries": 1, "waiting": 0,
+                "nodes": [{
+                    "name": "app:80", "address": "10.0.0.1:80", "backup": false, "admin": "drain",
+                    "state": "out, its checks fail", "in_flight": 2, "requests": 6,
+                    "failures": {"connect": 2, "timed_out": 1}, "latency_seconds": 0.0125,
+                    "last_check": {"seconds_ago": 1.0, "fault": "status 500"},
+                }, {
+                    "name": "10.0.0.2:80", "address": "10.0.0.2:80", "backup": true, "admin": "up",
+                    "state": "in", "in_flight": 0, "requests": 1, "failures": {},
+                    "latency_seconds": null, "last_check": null,
+                }],
+            }],
+        }));
+        assert!(
+            text.ends_with(
+                "\nupstream one/app: 7 requests, 1 retries, 0 waiting\n  \
+                 app:80 (10.0.0.1:80): out, its checks fail, drain; 6 requests, 2 open, 3 failures, \
+                 12.5 ms, last check: status 500\n  \
+                 10.0.0.2:80: in, backup; 1 requests, 0 open, 0 failures\n"
+            ),
+            "{text}"
+        );
+    }
 }

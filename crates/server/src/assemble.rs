@@ -346,6 +346,7 @@ mod tests {
         Body, ConnectionInfo, Headers, Method, Peer, Request, RequestParts, Response, Target,
         TlsInfo, TlsVersion, Version,
     };
+    use apus_upstream::plan::GroupPlan;
 
     use super::*;
 
@@ -592,6 +593,38 @@ mod tests {
         };
         assert!(http2(""));
         assert!(!http2("[global]\nh2c = false\n"));
+    }
+
+    #[test]
+    fn what_is_internal_is_for_the_site_alone() {
+        let folder = folder();
+        let text = "[[sites]]\nlisten = 80\nroot = \"one\"\n\
+                    [[sites.locations]]\npath = \"/internal/\"\ninternal = true\nalias = \"alias\"\n\
+                    [[sites.locations]]\npath = \"/a/\"\n\
+                    rewrite = [{ from = \"^/a/(.*)\", to = \"/internal/$1\", then = \"last\" }]\n";
+        let plan = plan(folder.path(), text);
+        let status = |path: &str| get(&plan.listeners[0], "a.example", path).status();
+        assert_eq!(status("/internal/a.txt"), StatusCode::NOT_FOUND);
+        assert_eq!(status("/a/a.txt"), StatusCode::OK);
+    }
+
+    #[test]
+    fn nodes_get_the_tls_that_is_said_for_them() {
+        let folder = folder();
+        let text = "[[sites]]\nlisten = 80\nupstream = \"app\"\n\
+                    [[sites.upstreams]]\nname = \"app\"\nnodes = [\"10.0.0.1:1\", \"App:2\"]\n\
+                    tls = { verify = false }\n\
+                    [[sites.locations]]\npath = \"/a/\"\nupstream = \"http://app/\"\n";
+        let plan = config::parse_str(text, "apus.toml", folder.path(), &|_| None).unwrap();
+        let groups = groups(&plan).unwrap();
+        let names = |group: &GroupPlan| {
+            let tls = group.nodes.iter().map(|node| node.tls.as_ref());
+            tls.map(|tls| tls.map(|tls| tls.server_name()))
+                .collect::<Vec<_>>()
+        };
+        let name = |text: &str| Some(text.to_owned());
+        assert_eq!(names(&groups[0]), [name("10.0.0.1"), name("app")]);
+        assert_eq!(names(&groups[1]), [None]);
     }
 
     #[test]

@@ -134,3 +134,63 @@ fn state(state: State) -> (String, Option<Instant>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use apus_upstream::plan::{GroupPlan, NodePlan, Place};
+
+    use super::*;
+
+    fn upstreams(names: &[&str]) -> Upstreams {
+        let upstreams = Upstreams::new();
+        let address = apus_net::client::Address::Ip("127.0.0.1:1".parse().unwrap());
+        let node = NodePlan::new("node", Place::Address(address));
+        let group = |name: &&str| GroupPlan::new(*name, vec![node.clone()]);
+        upstreams.apply(names.iter().map(group).collect());
+        upstreams
+    }
+
+    fn admins(upstreams: &Upstreams) -> Vec<(String, String)> {
+        let text = |value: &Value, name: &str| value[name].as_str().unwrap().to_owned();
+        let groups = status(upstreams);
+        let groups = groups.as_array().unwrap().iter();
+        groups
+            .map(|group| (text(group, "name"), text(&group["nodes"][0], "admin")))
+            .collect()
+    }
+
+    #[test]
+    fn a_group_is_named_with_its_site_or_without() {
+        let upstreams = upstreams(&["one/app", "two/app", "two/api", "http://app"]);
+        let set = |group, node, change| set_node(&upstreams, group, node, change);
+        set("two/app", "node", NodeChange::Drain).unwrap();
+        set("api", "node", NodeChange::Down).unwrap();
+        set("http://app", "node", NodeChange::Down).unwrap();
+        let is = |name: &str, admin: &str| (name.to_owned(), admin.to_owned());
+        assert_eq!(
+            admins(&upstreams),
+            [
+                is("http://app", "down"),
+                is("one/app", "up"),
+                is("two/api", "down"),
+                is("two/app", "drain"),
+            ]
+        );
+        set("api", "node", NodeChange::Up).unwrap();
+        assert_eq!(admins(&upstreams)[2], is("two/api", "up"));
+    }
+
+    #[test]
+    fn what_is_not_there_is_told_with_what_is() {
+        let two = upstreams(&["one/app", "two/app"]);
+        let failure = |group, node| set_node(&two, group, node, NodeChange::Up).unwrap_err();
+        let several = failure("app", "node");
+        assert!(several.contains("one/app, two/app"), "{several}");
+        let unknown = failure("ap", "node");
+        assert!(unknown.contains("no group `ap`"), "{unknown}");
+        let node = failure("one/app", "other");
+        assert!(node.contains("`other`"), "{node}");
+        let none = set_node(&Upstreams::new(), "app", "node", NodeChange::Up).unwrap_err();
+        assert_eq!(none, "there are no groups of origins");
+    }
+}

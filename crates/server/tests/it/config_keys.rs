@@ -401,7 +401,11 @@ const UPSTREAM: &[(&str, &str, &str)] = &[
     ("slow_start", "", "slow_start = 30"),
     ("total_timeout", "", "total_timeout = 30"),
     ("connect_timeout", "", "connect_timeout = \"500ms\""),
-    ("tls_timeout", "", "tls_timeout = \"500ms\""),
+    (
+        "tls_timeout",
+        "tls = { verify = false }",
+        "tls = { verify = false }, tls_timeout = \"500ms\"",
+    ),
     ("first_byte_timeout", "", "first_byte_timeout = \"500ms\""),
     ("read_timeout", "", "read_timeout = \"500ms\""),
     ("write_timeout", "", "write_timeout = \"500ms\""),

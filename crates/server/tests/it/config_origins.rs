@@ -180,6 +180,18 @@ const MISTAKES_ABOUT_ORIGINS: &[(&str, &str)] = &[
         "7:19 the number is out of range; expected a number of seconds above 0",
     ),
     (
+        "GROUP\nnodes = \"[::1]:1\"\ntls_timeout = 5\n",
+        "7:15 `tls_timeout` has no effect",
+    ),
+    (
+        "GROUP\nnodes = \"[::1]:1\"\nretry = { tries = 1, on = 503 }\n",
+        "7:27 `on` has no effect; nothing is tried again",
+    ),
+    (
+        "GROUP\nnodes = \"[::1]:1\"\nsticky = { same_site = \"none\" }\n",
+        "7:24 `same_site = \"none\"` without `secure`; browsers refuse such a cookie",
+    ),
+    (
         "GROUP\nnodes = \"[::1]:1\"\nretry.on = \"fault\"\n",
         "7:12 `fault` is not a status from 200 to 599",
     ),

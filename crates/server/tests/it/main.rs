@@ -6,3 +6,5 @@ mod config;
 mod config_keys;
 #[cfg(test)]
 mod config_origins;
+#[cfg(test)]
+mod explain;

@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use apus_net::client::{Protocol, ProxyHead, Timeouts};
 use apus_upstream::plan::{
-    BudgetPlan, DnsPlan, GroupPlan, HashKey, PoolPlan, QueuePlan, RetryOn, RetryPlan, Strategy,
+    BudgetPlan, DnsPlan, GroupPlan, HashKey, NodePlan, PoolPlan, QueuePlan, RetryOn, RetryPlan,
+    SameSite, StickyPlan, Strategy,
 };
 use http::StatusCode;
-
-pub(super) use node::same_site;
 
 use super::small;
 use crate::config::diagnostics::{Finding, nearest};
@@ -166,6 +165,7 @@ impl<'a> Groups<'a> {
 /// A group of a site. Every part is looked at before one that is wrong ends it.
 fn group(raw: &At<keys::Upstream>, name: String, reader: &mut Reader<'_>) -> Option<Upstream> {
     let nodes = node::nodes(raw, reader);
+    let sticky = sticky(raw, reader);
     let strategy = strategy(raw, reader);
     let active = health::check(raw, reader);
     let breaker = health::breaker(raw, reader);
@@ -173,14 +173,18 @@ fn group(raw: &At<keys::Upstream>, name: String, reader: &mut Reader<'_>) -> Opt
     let retry = retry(raw, reader);
     let dns = dns(raw, reader);
     let (nodes, tls) = nodes?;
+    if raw.tls_timeout.given && tls.iter().all(Option::is_none) {
+        reader.report(Finding::error(
+            &raw.tls_timeout.place,
+            "`tls_timeout` has no effect",
+            "the nodes of the group are asked in clear text",
+        ));
+    }
     Some(Upstream {
         group: GroupPlan {
             name: name.into(),
             strategy: strategy?,
-            sticky: raw
-                .sticky
-                .table(&raw.sticky.place, reader)
-                .map(|sticky| node::sticky(&sticky)),
+            sticky: sticky?,
             protocol: match *raw.protocol {
                 keys::Protocol::Http1 => Protocol::Http1,
                 keys::Protocol::Http2 => Protocol::Http2,
@@ -253,6 +257,48 @@ fn strategy(raw: &keys::Upstream, reader: &mut Reader<'_>) -> Option<Strategy> {
     })
 }
 
+/// The outer `None` is for mistakes.
+fn sticky(raw: &keys::Upstream, reader: &mut Reader<'_>) -> Option<Option<StickyPlan>> {
+    let Some(sticky) = raw.sticky.table(&raw.sticky.place, reader) else {
+        return Some(None);
+    };
+    if let Some(same_site) = &sticky.same_site
+        && same_site.value == keys::SameSite::None
+        && !*sticky.secure
+    {
+        reader.report(
+            Finding::error(
+                &same_site.place,
+                "`same_site = \"none\"` without `secure`",
+                "browsers refuse such a cookie",
+            )
+            .help("add secure = true"),
+        );
+        return None;
+    }
+    Some(Some(StickyPlan {
+        name: sticky.name.0.as_str().into(),
+        path: sticky.path.0.as_str().into(),
+        domain: sticky
+            .domain
+            .as_ref()
+            .map(|domain| domain.0.as_str().into()),
+        max_age: sticky.max_age.as_ref().map(|age| age.0),
+        secure: *sticky.secure,
+        http_only: *sticky.http_only,
+        same_site: sticky.same_site.as_deref().copied().map(same_site),
+    }))
+}
+
+/// As the plan has it.
+pub(super) fn same_site(raw: keys::SameSite) -> SameSite {
+    match raw {
+        keys::SameSite::Strict => SameSite::Strict,
+        keys::SameSite::Lax => SameSite::Lax,
+        keys::SameSite::None => SameSite::None,
+    }
+}
+
 fn pool(raw: &At<keys::Upstream>, reader: &mut Reader<'_>) -> Option<PoolPlan> {
     let keepalive = table(raw.keepalive.as_ref(), &raw.place, reader)?;
     Some(PoolPlan {
@@ -265,7 +311,7 @@ fn pool(raw: &At<keys::Upstream>, reader: &mut Reader<'_>) -> Option<PoolPlan> {
 
 fn queue(
     raw: &At<keys::Upstream>,
-    nodes: &[apus_upstream::plan::NodePlan],
+    nodes: &[NodePlan],
     reader: &mut Reader<'_>,
 ) -> Option<QueuePlan> {
     if let Some(queue) = &raw.queue
@@ -290,6 +336,23 @@ fn queue(
 
 fn retry(raw: &At<keys::Upstream>, reader: &mut Reader<'_>) -> Option<RetryPlan> {
     let retry = table(raw.retry.as_ref(), &raw.place, reader)?;
+    if retry.tries.0 == 1 {
+        let within = retry.within.as_ref().map(|key| ("within", &key.place));
+        let on = retry.on.given.then_some(("on", &retry.on.place));
+        let any_method = retry.non_idempotent.given;
+        let any_method = any_method.then_some(("non_idempotent", &retry.non_idempotent.place));
+        if let Some((key, place)) = within.or(on).or(any_method) {
+            reader.report(
+                Finding::error(
+                    place,
+                    format!("`{key}` has no effect"),
+                    "nothing is tried again",
+                )
+                .related(&retry.tries.place, "for this is 1"),
+            );
+            return None;
+        }
+    }
     let budget = table(retry.budget.as_ref(), &raw.place, reader)?;
     let mut on = RetryOn {
         error: false,

@@ -2,12 +2,12 @@
 
 use apus_net::client::{Address, Tls, TlsSettings};
 use apus_net::tls::{ClientAuth, MinVersion};
-use apus_upstream::plan::{self, Admin, NodePlan, StickyPlan};
+use apus_upstream::plan::{self, Admin, NodePlan};
 
 use crate::config::diagnostics::Finding;
 use crate::config::keys::{Reader, shown};
 use crate::config::raw::TlsVersion;
-use crate::config::raw::upstream::{NodeEntry, SameSite, Sticky, Upstream, UpstreamTls};
+use crate::config::raw::upstream::{NodeEntry, Upstream, UpstreamTls};
 use crate::config::resolve::{small, tls};
 use crate::config::source::{At, Place};
 use crate::config::word::origin::NodeAddress;
@@ -280,26 +280,5 @@ fn ready(settings: TlsSettings, place: &Place, reader: &mut Reader<'_>) -> Optio
             ));
             None
         }
-    }
-}
-
-pub(super) fn sticky(raw: &Sticky) -> StickyPlan {
-    StickyPlan {
-        name: raw.name.0.as_str().into(),
-        path: raw.path.0.as_str().into(),
-        domain: raw.domain.as_ref().map(|domain| domain.0.as_str().into()),
-        max_age: raw.max_age.as_ref().map(|age| age.0),
-        secure: *raw.secure,
-        http_only: *raw.http_only,
-        same_site: raw.same_site.as_deref().copied().map(same_site),
-    }
-}
-
-/// As the plan has it.
-pub(in crate::config::resolve) fn same_site(raw: SameSite) -> plan::SameSite {
-    match raw {
-        SameSite::Strict => plan::SameSite::Strict,
-        SameSite::Lax => plan::SameSite::Lax,
-        SameSite::None => plan::SameSite::None,
     }
 }

@@ -1,0 +1,55 @@
+//! What is told about a request without it being answered.
+
+use std::fs;
+use std::net::TcpListener;
+
+use apus_server::{Question, Source, explain};
+
+fn question(url: &str) -> Question {
+    Question {
+        method: "POST".to_owned(),
+        url: url.to_owned(),
+        headers: Vec::new(),
+    }
+}
+
+#[test]
+fn it_is_told_which_origins_would_be_asked_and_none_is() {
+    let origin = TcpListener::bind("127.0.0.1:0").unwrap();
+    origin.set_nonblocking(true).unwrap();
+    let address = origin.local_addr().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("apus.toml");
+    let text = format!(
+        "[[sites]]\nname = \"one\"\nlisten = 80\nupstream = \"app\"\nheaders.set = {{ x-a = \"b\" }}\n\
+         [[sites.upstreams]]\nname = \"app\"\nnodes = \"{address}\"\n\
+         [[sites.locations]]\npath = \"= /gone\"\nreturn = {{ status = 410 }}\n"
+    );
+    fs::write(&file, text).unwrap();
+    let ask = |url: &str| explain(Source::File(file.clone()), &question(url)).unwrap();
+    let proxied = ask("http://example.com/a");
+    assert_eq!(proxied.status, None);
+    let steps: Vec<_> = proxied
+        .steps
+        .iter()
+        .map(|step| format!("{} {}", step.kind, step.what))
+        .collect();
+    assert_eq!(
+        steps,
+        [
+            "site one",
+            "location /",
+            "handler reverse_proxy one/app",
+            "origins one/app"
+        ]
+    );
+    assert!(
+        proxied
+            .headers
+            .contains(&("x-a".to_owned(), "b".to_owned()))
+    );
+    assert_eq!(proxied.content_length, None);
+    assert!(origin.accept().is_err(), "the origin was asked");
+    let fixed = ask("http://example.com/gone");
+    assert_eq!(fixed.status.map(|status| status.as_u16()), Some(410));
+}
