@@ -5,6 +5,7 @@ mod configuration;
 mod connection;
 mod fields;
 mod http1;
+mod http1_client;
 mod http2;
 mod http2_connection;
 mod paths;
@@ -16,6 +17,7 @@ pub use cache::{cache_fields, cache_record};
 pub use configuration::configuration;
 pub use fields::{accept_encoding, range};
 pub use http1::{chunked, request_head, response_head};
+pub use http1_client::http1_client;
 pub use http2::hpack;
 pub use http2_connection::{http2_client, http2_connection, http2_frames};
 pub use paths::path_resolution;
@@ -31,6 +33,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("cache_record", cache_record),
     ("chunked", chunked),
     ("configuration", configuration),
+    ("http1_client", http1_client),
     ("http2_client", http2_client),
     ("http2_connection", http2_connection),
     ("http2_frames", http2_frames),
