@@ -163,36 +163,30 @@ pub(super) fn write_field<A: smallvec::Array<Item = u8>>(
 const OTHER_CODINGS: [(&[u8], u8); 4] =
     [(b"deflate", 1), (b"compress", 2), (b"dcb", 4), (b"dcz", 8)];
 
+/// What most clients send, with its normal form: the way around reading it for each request.
+const USUAL: [(&[u8], &[u8]); 4] = [
+    (b"gzip, deflate, br, zstd", b"bzgi\x01"),
+    (b"gzip, deflate, br", b"bgi\x01"),
+    (b"gzip, deflate", b"gi\x01"),
+    (b"gzip", b"gi\0"),
+];
+
 /// Writes which codings are accepted and in which order. A client can name what it wants: there are
 /// no more outcomes than there are codings in use.
 fn write_codings<A: smallvec::Array<Item = u8>>(
     request: &PresentedRequest<'_>,
     out: &mut SmallVec<A>,
 ) {
-    let Some(lines) = request.values("accept-encoding") else {
+    let Some(mut lines) = request.values("accept-encoding") else {
         return out.push(b'-');
     };
-    let accepted = AcceptEncoding::parse(lines);
-    let mut others = 0_u8;
-    for member in request
-        .headers
-        .get_all("accept-encoding")
-        .flat_map(|line| line.split(|byte| *byte == b','))
+    if let (Some(line), None) = (lines.next(), lines.next())
+        && let Some((_, normal)) = USUAL.iter().find(|(usual, _)| *usual == line)
     {
-        let mut parts = member.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-        let name = parts.next().unwrap_or_default();
-        let is_refused = parts.any(|part| {
-            matches!(part, [b'q' | b'Q', b'=', b'0', rest @ ..] if rest.iter().all(|byte| matches!(byte, b'.' | b'0')))
-        });
-        if !is_refused {
-            let name = name.strip_prefix(b"x-").unwrap_or(name);
-            let known = OTHER_CODINGS
-                .iter()
-                .find(|(coding, _)| name.eq_ignore_ascii_case(coding));
-            others |= known.map_or(0, |(_, bit)| *bit);
-        }
+        return out.extend_from_slice(normal);
     }
-    for coding in accepted.preferred() {
+    let lines = || request.headers.get_all("accept-encoding");
+    for coding in AcceptEncoding::parse(lines()).preferred() {
         out.push(match coding {
             Coding::Brotli => b'b',
             Coding::Zstd => b'z',
@@ -201,7 +195,39 @@ fn write_codings<A: smallvec::Array<Item = u8>>(
         });
     }
     // Not a letter, and the last one.
-    out.push(others);
+    out.push(other_codings(lines()));
+}
+
+/// Which of [`OTHER_CODINGS`] are accepted.
+fn other_codings<'a>(lines: impl Iterator<Item = &'a [u8]>) -> u8 {
+    let (mut accepted, mut refused, mut takes_any) = (0_u8, 0_u8, false);
+    for member in lines.flat_map(|line| line.split(|byte| *byte == b',')) {
+        let mut parts = member.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+        let name = parts.next().unwrap_or_default();
+        let is_refused = parts.any(is_zero_weight);
+        let name = name.strip_prefix(b"x-").unwrap_or(name);
+        let known = OTHER_CODINGS
+            .iter()
+            .find(|(coding, _)| name.eq_ignore_ascii_case(coding));
+        match known {
+            Some((_, bit)) if is_refused => refused |= bit,
+            Some((_, bit)) => accepted |= bit,
+            None => takes_any |= name == b"*" && !is_refused,
+        }
+    }
+    if takes_any {
+        let all = OTHER_CODINGS.iter().fold(0, |all, (_, bit)| all | bit);
+        accepted |= all & !refused;
+    }
+    accepted
+}
+
+/// Whether a parameter is `q=0` (RFC 9110 section 12.4.2).
+fn is_zero_weight(parameter: &[u8]) -> bool {
+    match parameter {
+        [b'q' | b'Q', b'=', b'0', rest @ ..] => rest.iter().all(|byte| matches!(byte, b'.' | b'0')),
+        _ => false,
+    }
 }
 
 /// Nothing for `identity`, something for a coding that the normal form knows, `None` for others.

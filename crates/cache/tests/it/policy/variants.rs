@@ -106,6 +106,17 @@ fn accepted_codings_that_mean_the_same_match() {
         ("gzip;q=0.5, br", "gzip, br;q=0.5", false),
         ("gzip;q=0", "gzip", false),
         ("*", "gzip", false),
+        // By `*` an origin may use what the other client does not know.
+        ("*", "br, zstd, gzip", false),
+        ("*", "br, zstd, gzip, deflate, compress, dcb, dcz", true),
+        ("*, deflate;q=0", "br, zstd, gzip, compress, dcb, dcz", true),
+        ("*;q=0, gzip", "gzip, identity;q=0", true),
+        // What browsers send, and the same in other words.
+        ("gzip, deflate, br, zstd", "gzip,deflate,br,zstd", true),
+        ("gzip, deflate, br", "gzip,deflate,br", true),
+        ("gzip, deflate", "gzip,deflate", true),
+        ("gzip", "gzip ", true),
+        ("gzip", "gzip,", true),
         ("identity;q=0, gzip", "gzip", false),
     ] {
         assert_matches("accept-encoding", &accept(one), &accept(other), expected);
