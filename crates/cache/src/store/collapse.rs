@@ -1,16 +1,17 @@
 //! Request collapsing: of many requests for what is not stored, one goes to the origin, and the
 //! others wait for it.
 
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::Store;
 use super::fill::Filler;
 use super::key::Key;
 use super::object::{Head, NewObject, Object};
+use super::{Store, locked};
 
 /// A request on its way to the origin, of which nothing is known yet.
 #[derive(Debug, Default)]
@@ -31,6 +32,11 @@ impl Pending {
             secondary: secondary.into(),
             ..Self::default()
         }
+    }
+
+    /// Has those who wait look again.
+    pub(crate) fn look_again(&self) {
+        self.close(AGAIN);
     }
 
     fn close(&self, state: u8) {
@@ -71,6 +77,51 @@ impl Wait {
     }
 }
 
+/// A request to the origin, or what came of it, that purges since it was made have to meet.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    store: Store,
+    /// The number of the last purge when the origin was asked: later ones meet what it answers.
+    number: u64,
+}
+
+impl Asked {
+    fn now(store: &Store) -> Self {
+        let mut asked = locked(&store.shared().asked);
+        let number = store.shared().purges.current();
+        *asked.entry(number).or_default() += 1;
+        drop(asked);
+        Self {
+            store: store.clone(),
+            number,
+        }
+    }
+}
+
+impl Clone for Asked {
+    fn clone(&self) -> Self {
+        *locked(&self.store.shared().asked)
+            .entry(self.number)
+            .or_default() += 1;
+        Self {
+            store: self.store.clone(),
+            number: self.number,
+        }
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let mut asked = locked(&self.store.shared().asked);
+        if let Entry::Occupied(mut held) = asked.entry(self.number) {
+            *held.get_mut() = held.get().saturating_sub(1);
+            if *held.get() == 0 {
+                held.remove();
+            }
+        }
+    }
+}
+
 /// The duty of one request to ask the origin for all that wait.
 ///
 /// One that is dropped lets the next of them lead.
@@ -79,19 +130,17 @@ pub struct FillTicket {
     store: Store,
     key: Key,
     pending: Arc<Pending>,
-    /// The number of the last purge when the origin was asked: later ones meet what it answers.
-    asked_at: u64,
+    asked: Asked,
     outcome: u8,
 }
 
 impl FillTicket {
     pub(crate) fn new(store: Store, key: Key, pending: Arc<Pending>) -> Self {
-        let asked_at = store.shared().purges.current();
         Self {
+            asked: Asked::now(&store),
             store,
             key,
             pending,
-            asked_at,
             outcome: AGAIN,
         }
     }
@@ -105,8 +154,8 @@ impl FillTicket {
     /// older response stays what others find until this one is filled.
     pub fn start(self, new: NewObject) -> Filler {
         let shared = self.store.shared();
-        let object = Arc::new(shared.object(self.key.clone(), new, self.asked_at));
-        let filler = Filler::of_all(self.store.clone(), object.clone());
+        let object = Arc::new(shared.object(self.key.clone(), new, self.asked.number));
+        let filler = Filler::of_all(self.store.clone(), object.clone(), self.asked.clone());
         shared.list(object);
         filler
     }
@@ -114,7 +163,7 @@ impl FillTicket {
     /// The origin has said that `object` is still right (304): `head` is its metadata from now on
     /// (RFC 9111 section 4.3.4).
     pub fn freshen(self, object: &Arc<Object>, head: Head) {
-        self.store.shared().freshen(object, head, self.asked_at);
+        self.store.freshen(object, head, self.asked.number);
     }
 
     /// The response cannot be shared. Those who wait go to the origin by themselves, and for the

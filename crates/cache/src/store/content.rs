@@ -10,12 +10,15 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Poll, Waker};
 
+use apus_http::FileRange;
 use bytes::{Bytes, BytesMut};
 
+use super::disk::ObjectFile;
 use super::intervals::Intervals;
+use super::locked;
 use super::read::{Piece, ReadError};
 
 /// Pieces smaller than this are copied at once, so that they do not hold a whole read buffer each.
@@ -26,6 +29,8 @@ const SMALL_PIECE: usize = 4 * 1024;
 pub(crate) enum Mode {
     /// In memory, until the object is dropped.
     Memory,
+    /// In a file. What is not written yet is in memory, and no more than this many bytes of it.
+    Disk(u64),
     /// In memory until the readers have had them, and at most this many bytes of them: an object
     /// that cannot be stored.
     Window(u64),
@@ -35,6 +40,7 @@ pub(crate) enum Mode {
 #[derive(Debug)]
 pub(crate) struct Content {
     whole: OnceLock<Bytes>,
+    file: OnceLock<Arc<ObjectFile>>,
     state: Mutex<State>,
 }
 
@@ -48,6 +54,10 @@ struct State {
     pieces: BTreeMap<u64, Bytes>,
     /// The bytes of all pieces.
     buffered: u64,
+    /// What can be read from the file.
+    on_file: Intervals,
+    /// It turned out while it was filled that it cannot be stored.
+    lost: bool,
     /// Who fills what.
     claims: Vec<Claim>,
     /// The fill of an object without a strong validator broke off: the rest never comes.
@@ -92,6 +102,15 @@ impl Wake {
     }
 }
 
+/// What was appended.
+#[derive(Debug, Default)]
+pub(crate) struct Appended {
+    /// How many bytes of it were wanted.
+    pub(crate) wanted: usize,
+    /// What of it is to be written, and where.
+    pub(crate) to_write: Option<(u64, Bytes)>,
+}
+
 /// How a fill ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filled {
@@ -110,12 +129,15 @@ impl Content {
     pub(crate) fn new(length: Option<u64>, mode: Mode) -> Self {
         Self {
             whole: OnceLock::new(),
+            file: OnceLock::new(),
             state: Mutex::new(State {
                 mode,
                 length,
                 ready: Intervals::new(),
                 pieces: BTreeMap::new(),
                 buffered: 0,
+                on_file: Intervals::new(),
+                lost: false,
                 claims: Vec::new(),
                 broken: false,
                 readers: Vec::new(),
@@ -124,6 +146,29 @@ impl Content {
                 next_id: 0,
             }),
         }
+    }
+
+    /// Content that is whole and in memory.
+    pub(crate) fn of_bytes(bytes: Bytes) -> Self {
+        let content = Self::new(Some(bytes.len() as u64), Mode::Memory);
+        let _ = content.whole.set(bytes);
+        content
+    }
+
+    /// Content of which `stored` is in `file`. What is added waits in at most `unwritten` bytes.
+    pub(crate) fn of_file(
+        length: Option<u64>,
+        stored: Intervals,
+        file: Arc<ObjectFile>,
+        unwritten: u64,
+    ) -> Self {
+        let content = Self::new(length, Mode::Disk(unwritten));
+        let _ = content.file.set(file);
+        let mut state = content.lock();
+        state.on_file = stored.clone();
+        state.ready = stored;
+        drop(state);
+        content
     }
 
     /// The content, when it is whole and in memory.
@@ -164,7 +209,50 @@ impl Content {
 
     /// Whether somebody who comes now can read it from its start.
     pub(crate) fn is_joinable(&self) -> bool {
-        self.whole.get().is_some() || self.lock().mode == Mode::Memory
+        self.whole.get().is_some() || !self.lock().is_window()
+    }
+
+    /// Where what is appended goes.
+    pub(crate) fn mode(&self) -> Mode {
+        self.lock().mode
+    }
+
+    /// Its file, if it has one.
+    pub(crate) fn file(&self) -> Option<&Arc<ObjectFile>> {
+        self.file.get()
+    }
+
+    /// Its file, if what is appended goes there.
+    pub(crate) fn filled_file(&self) -> Option<&Arc<ObjectFile>> {
+        let file = self.file.get()?;
+        matches!(self.lock().mode, Mode::Disk(_)).then_some(file)
+    }
+
+    /// `range` of it in the file, when all of that is there.
+    pub(crate) fn file_range(&self, range: &Range<u64>) -> Option<FileRange> {
+        let file = self.file.get()?;
+        let state = self.lock();
+        let end = state.length?.min(range.end);
+        let start = range.start.min(end);
+        let there = state.on_file.contains(&(start..end));
+        drop(state);
+        file.range(start, end.saturating_sub(start))
+            .filter(|_| there)
+    }
+
+    /// What of it is in memory, by where it starts.
+    pub(crate) fn pieces(&self) -> Vec<(u64, Bytes)> {
+        match self.whole.get() {
+            Some(whole) => vec![(0, whole.clone())],
+            None => {
+                let state = self.lock();
+                state
+                    .pieces
+                    .iter()
+                    .map(|(start, piece)| (*start, piece.clone()))
+                    .collect()
+            }
+        }
     }
 
     // What fillers do.
@@ -206,7 +294,7 @@ impl Content {
         if state.is_unread(claim, unread_stops) {
             return Poll::Ready(false);
         }
-        if let Mode::Window(most) = state.mode
+        if let Mode::Window(most) | Mode::Disk(most) = state.mode
             && state.buffered >= most
         {
             state.wait_as_filler(cx);
@@ -234,6 +322,8 @@ impl Content {
     /// everything.
     pub(crate) fn cut_laggards(&self) {
         let mut state = self.lock();
+        // Nobody came to read it, and it is not stored either.
+        state.lost |= state.readers.is_empty();
         let furthest = state.readers.iter().map(|reader| reader.position).max();
         let Some(furthest) = furthest.filter(|at| !state.ready.contains(&(*at..*at + 1))) else {
             return;
@@ -250,21 +340,60 @@ impl Content {
         wake.now();
     }
 
-    /// Adds what comes next at the claim's place, and returns how many bytes of it were wanted.
-    pub(crate) fn append(&self, claim: u64, bytes: Bytes) -> usize {
+    /// Adds what comes next at the claim's place.
+    pub(crate) fn append(&self, claim: u64, bytes: Bytes) -> Appended {
         let mut state = self.lock();
-        let wanted = state.append(claim, bytes);
+        let appended = state.append(claim, bytes);
         let wake = state.wake_readers();
         drop(state);
         wake.now();
-        wanted
+        appended
     }
 
-    /// Sets another mode for what is appended from now on.
-    pub(crate) fn set_mode(&self, mode: Mode) {
+    /// Has what is appended from now on go into `file`, and returns what is there already. `None`
+    /// when it is not in memory that it goes now.
+    pub(crate) fn spill(&self, file: Arc<ObjectFile>, unwritten: u64) -> Option<Vec<(u64, Bytes)>> {
         let mut state = self.lock();
-        state.mode = mode;
+        if state.mode != Mode::Memory || self.file.set(file).is_err() {
+            return None;
+        }
+        state.mode = Mode::Disk(unwritten);
+        Some(
+            state
+                .pieces
+                .iter()
+                .map(|(start, piece)| (*start, piece.clone()))
+                .collect(),
+        )
+    }
+
+    /// Notes that `range` was written.
+    pub(crate) fn written(&self, range: Range<u64>) {
+        let mut state = self.lock();
+        if state.is_window() {
+            return;
+        }
+        state.on_file.insert(range.clone());
+        while let Some((&start, piece)) = state.pieces.range(range.clone()).next() {
+            let len = piece.len() as u64;
+            state.pieces.remove(&start);
+            state.buffered = state.buffered.saturating_sub(len);
+        }
+        let wake = Wake(std::mem::take(&mut state.fillers));
+        drop(state);
+        wake.now();
+    }
+
+    /// Has it kept no longer than its readers need: it cannot be stored.
+    pub(crate) fn lose(&self, window: u64) {
+        let mut state = self.lock();
+        state.mode = Mode::Window(window);
+        state.lost = !state.ready.is_empty();
         state.trim();
+        let mut wake = Wake(std::mem::take(&mut state.fillers));
+        wake.0.extend(state.wake_readers().0);
+        drop(state);
+        wake.now();
     }
 
     /// Ends a claim. `orderly`: its source ended where a source ends. `resumable`: what is missing
@@ -347,15 +476,23 @@ impl Content {
         if state.readers.get(held).is_some_and(|follower| follower.cut) {
             return Poll::Ready(Some(Err(ReadError::LeftBehind)));
         }
-        if let Some(bytes) = state.piece(&(range.start..end)) {
-            let position = range.start.saturating_add(bytes.len() as u64);
+        let in_file = state.on_file.at(range.start).and_then(|there| {
+            let len = there.end.min(end).saturating_sub(range.start);
+            self.file.get()?.range(range.start, len)
+        });
+        let in_memory = || state.piece(&(range.start..end));
+        let piece = in_file
+            .map(Piece::File)
+            .or_else(|| in_memory().map(Piece::Bytes));
+        if let Some(piece) = piece {
+            let position = range.start.saturating_add(piece.len());
             if let Some(follower) = state.readers.get_mut(held) {
                 follower.position = position;
             }
             let wake = state.make_room();
             drop(state);
             wake.now();
-            return Poll::Ready(Some(Ok(Piece::Bytes(bytes))));
+            return Poll::Ready(Some(Ok(piece)));
         }
         // It became whole between the look without the lock and this one.
         if let Some(whole) = self.whole.get() {
@@ -370,7 +507,7 @@ impl Content {
             }
             return Poll::Pending;
         }
-        if state.mode != Mode::Memory {
+        if state.is_window() {
             return Poll::Ready(Some(Err(ReadError::LeftBehind)));
         }
         let gap_end = state
@@ -381,7 +518,7 @@ impl Content {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 }
 
@@ -392,6 +529,10 @@ impl Follower {
 }
 
 impl State {
+    fn is_window(&self) -> bool {
+        matches!(self.mode, Mode::Window(_))
+    }
+
     fn next_id(&mut self) -> u64 {
         self.next_id = self.next_id.wrapping_add(1);
         self.next_id
@@ -424,11 +565,11 @@ impl State {
     /// Whether those who wanted what the claim fills have left, and it is not filled for its own
     /// sake.
     fn is_unread(&self, claim: u64, unread_stops: bool) -> bool {
-        let pointless = unread_stops || self.mode != Mode::Memory;
+        let pointless = unread_stops || self.is_window();
         pointless
             && self.claims.iter().any(|held| {
                 held.id == claim
-                    && held.met_reader
+                    && (held.met_reader || self.lost)
                     && !self.readers.iter().any(|reader| reader.wants(held))
             })
     }
@@ -439,9 +580,10 @@ impl State {
         }
     }
 
-    fn append(&mut self, claim: u64, mut bytes: Bytes) -> usize {
+    fn append(&mut self, claim: u64, mut bytes: Bytes) -> Appended {
+        let to_file = matches!(self.mode, Mode::Disk(_));
         let Some(claim) = self.claims.iter_mut().find(|held| held.id == claim) else {
-            return 0;
+            return Appended::default();
         };
         let room = claim
             .end
@@ -449,7 +591,7 @@ impl State {
         bytes.truncate(usize::try_from(room).unwrap_or(usize::MAX));
         let wanted = bytes.len();
         if wanted == 0 {
-            return 0;
+            return Appended::default();
         }
         if wanted < SMALL_PIECE {
             bytes = Bytes::copy_from_slice(&bytes);
@@ -457,10 +599,11 @@ impl State {
         let position = claim.position;
         claim.position = position.saturating_add(wanted as u64);
         self.ready.insert(position..claim.position);
+        let to_write = to_file.then(|| (position, bytes.clone()));
         self.pieces.insert(position, bytes);
         self.buffered = self.buffered.saturating_add(wanted as u64);
         self.trim();
-        wanted
+        Appended { wanted, to_write }
     }
 
     /// The bytes in memory at the start of `range`, as far as one piece holds them.
@@ -471,7 +614,7 @@ impl State {
 
     /// In a window, drops what all readers have had, and lets fillers go on.
     fn make_room(&mut self) -> Wake {
-        if self.mode == Mode::Memory {
+        if !self.is_window() {
             return Wake::default();
         }
         self.trim();
@@ -479,7 +622,7 @@ impl State {
     }
 
     fn trim(&mut self) {
-        if self.mode == Mode::Memory || !self.had_reader {
+        if !self.is_window() || !(self.had_reader || self.lost) {
             return;
         }
         let following = self.readers.iter().filter(|reader| !reader.cut);
@@ -503,7 +646,7 @@ impl State {
     fn outcome(&self, position: u64, resumable: bool) -> Filled {
         if !self.claims.is_empty() {
             Filled::Ongoing
-        } else if self.mode != Mode::Memory {
+        } else if self.is_window() {
             // Its readers take what is in the window; nobody else will.
             if self.length == Some(position) {
                 Filled::Whole

@@ -47,4 +47,21 @@ pub struct Figures {
     pub memory_objects: u64,
     /// The bytes that they take.
     pub memory_bytes: u64,
+    /// Objects on disk, as far as it was looked through.
+    pub disk_objects: u64,
+    /// The bytes that they take.
+    pub disk_bytes: u64,
+    /// How much of the disk was looked through since the start, in thousandths; 1000 without a
+    /// disk.
+    pub disk_scanned: u64,
+    /// Objects that were brought from disk into memory.
+    pub disk_hits: u64,
+    /// Objects dropped from disk for want of room.
+    pub disk_evictions: u64,
+    /// Reads and writes that failed, as on a full disk.
+    pub disk_errors: u64,
+    /// Files that were not whole, or not what they said, and were removed.
+    pub disk_damaged: u64,
+    /// Objects that were not written, because the disk was too slow.
+    pub disk_skipped: u64,
 }

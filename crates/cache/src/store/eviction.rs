@@ -139,9 +139,10 @@ impl Eviction {
         }
     }
 
-    /// The object to drop, when there are more than `capacity` bytes; it is out of the queues then.
-    pub(crate) fn next(&mut self) -> Option<Candidate> {
-        if self.bytes() <= self.capacity {
+    /// The object to drop, when these and `beside` bytes are more than `capacity`; it is out of the
+    /// queues then.
+    pub(crate) fn next(&mut self, beside: u64) -> Option<Candidate> {
+        if self.bytes().saturating_add(beside) <= self.capacity {
             return None;
         }
         self.take()
@@ -273,7 +274,7 @@ mod tests {
                 usage,
             };
             self.eviction.insert(candidate, 10);
-            while let Some(dropped) = self.eviction.next() {
+            while let Some(dropped) = self.eviction.next(0) {
                 self.held.remove(&dropped.hash);
             }
             false

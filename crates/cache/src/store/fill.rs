@@ -9,7 +9,9 @@ use std::task::Poll;
 use bytes::Bytes;
 
 use super::Store;
-use super::content::{Filled, Mode};
+use super::collapse::Asked;
+use super::content::{Appended, Filled, Mode};
+use super::disk::{Disk, Seal};
 use super::object::Object;
 
 /// Nobody wants the rest: the readers have left, or there is no place for it in the object.
@@ -37,14 +39,20 @@ pub struct Filler {
     range: Range<u64>,
     /// The bytes it has put in memory.
     held: u64,
+    /// For the fill that makes an object.
+    asked: Option<Asked>,
     ended: bool,
 }
 
 impl Filler {
-    pub(crate) fn of_all(store: Store, object: Arc<Object>) -> Self {
+    pub(crate) fn of_all(store: Store, object: Arc<Object>, asked: Asked) -> Self {
         let claim = object.content().claim_all();
         let range = 0..object.length().unwrap_or(u64::MAX);
-        Self::of_gap(store, object, claim, range)
+        let mut filler = Self::of_gap(store, object, claim, range);
+        filler.asked = Some(asked);
+        // One that is too large for memory goes to disk from the start.
+        filler.find_room(filler.object.length().unwrap_or_default());
+        filler
     }
 
     pub(crate) fn of_gap(store: Store, object: Arc<Object>, claim: u64, range: Range<u64>) -> Self {
@@ -54,6 +62,7 @@ impl Filler {
             claim,
             range,
             held: 0,
+            asked: None,
             ended: false,
         }
     }
@@ -71,12 +80,17 @@ impl Filler {
     /// Appends what came next. Readers have it at once; the call waits only while too much is held
     /// in memory for them.
     ///
-    /// # Errors [`Unwanted`]: end it, by dropping it or by [`Filler::finish`] if this was all.
+    /// # Errors
+    /// [`Unwanted`]: end it, by dropping it or by [`Filler::finish`] if this was all.
     pub async fn append(&mut self, bytes: Bytes) -> Result<(), Unwanted> {
-        self.find_room(bytes.len() as u64);
+        self.find_room(self.range.start.saturating_add(bytes.len() as u64));
+        self.hold(bytes.len() as u64);
         self.wait_for_room().await?;
         let len = bytes.len();
-        let wanted = self.object.content().append(self.claim, bytes);
+        let Appended { wanted, to_write } = self.object.content().append(self.claim, bytes);
+        if let Some((piece, file)) = to_write.zip(self.object.content().file()) {
+            self.store.write(&self.object, file, [piece]);
+        }
         self.range.start = self.range.start.saturating_add(wanted as u64);
         if wanted < len { Err(Unwanted) } else { Ok(()) }
     }
@@ -97,32 +111,67 @@ impl Filler {
         self.end(false, false)
     }
 
-    /// Sees to it that the object is not stored: its content is held no longer than its readers need.
+    /// Sees to it that the object is not stored: its content is held no longer than its readers
+    /// need.
     pub fn do_not_store(&self) {
-        let shared = self.store.shared();
         if self.object.content().is_joinable() {
-            let window = Mode::Window(shared.settings.window_bytes);
-            self.object.content().set_mode(window);
-            shared.unlist(&self.object);
+            self.lose();
         }
     }
 
-    /// Counts `more` bytes of memory. When that is too much, the object is not stored, and its
-    /// content is held no longer than its readers need.
-    fn find_room(&mut self, more: u64) {
+    /// Finds a place for an object of at least `size` bytes: in memory, else on disk, else only
+    /// with its readers.
+    fn find_room(&mut self, size: u64) {
         let shared = self.store.shared();
-        if !self.object.content().is_joinable() {
+        let on_disk = shared
+            .disk
+            .as_ref()
+            .filter(|disk| size <= disk.settings.object_bytes);
+        match (self.object.content().mode(), on_disk) {
+            (Mode::Memory, _) if size <= shared.settings.memory_object_bytes => {}
+            (Mode::Memory, Some(disk)) => self.spill(disk),
+            (Mode::Disk(_), Some(_)) | (Mode::Window(_), _) => {}
+            (Mode::Memory | Mode::Disk(_), None) => self.lose(),
+        }
+    }
+
+    /// Counts `more` bytes in memory; when there are too many in all fills, they leave it.
+    fn hold(&mut self, more: u64) {
+        let shared = self.store.shared();
+        if self.object.content().mode() != Mode::Memory {
             return;
         }
-        let settings = &shared.settings;
-        let filling = shared
+        let all = shared
             .filling
             .fetch_add(more, Ordering::Relaxed)
             .saturating_add(more);
         self.held = self.held.saturating_add(more);
-        let size = self.object.content().memory().saturating_add(more);
-        if size > settings.memory_object_bytes || filling > settings.memory_bytes {
-            self.do_not_store();
+        if all > shared.settings.memory_bytes {
+            match &shared.disk {
+                Some(disk) => self.spill(disk),
+                None => self.lose(),
+            }
+        }
+    }
+
+    fn spill(&self, disk: &Disk) {
+        let file = Arc::new(disk.file_for(&self.object));
+        let unwritten = self.store.shared().settings.unwritten_bytes;
+        if let Some(pieces) = self.object.content().spill(file.clone(), unwritten)
+            && !pieces.is_empty()
+        {
+            self.store.write(&self.object, &file, pieces);
+        }
+    }
+
+    fn lose(&self) {
+        let shared = self.store.shared();
+        let content = self.object.content();
+        let file = content.filled_file();
+        content.lose(shared.settings.window_bytes);
+        shared.drop_object(&self.object);
+        if let Some(file) = file {
+            self.store.end_file(&self.object, file, None);
         }
     }
 
@@ -146,10 +195,23 @@ impl Filler {
         if std::mem::replace(&mut self.ended, true) {
             return Filled::Nothing;
         }
-        let shared = self.store.shared();
-        let filled = self.object.content().end(self.claim, orderly, resumable);
-        shared.filling.fetch_sub(self.held, Ordering::Relaxed);
-        shared.filled(&self.object, filled);
+        let content = self.object.content();
+        let filled = content.end(self.claim, orderly, resumable);
+        self.store
+            .shared()
+            .filling
+            .fetch_sub(self.held, Ordering::Relaxed);
+        let kept = self.store.shared().filled(&self.object, filled);
+        let asked = self.asked.take();
+        match content.filled_file() {
+            Some(_) if filled == Filled::Ongoing => {}
+            Some(file) => {
+                let seal = kept.then_some(Seal(asked));
+                self.store.end_file(&self.object, file, seal);
+            }
+            None if kept => self.store.persist(&self.object, asked),
+            None => {}
+        }
         filled
     }
 }

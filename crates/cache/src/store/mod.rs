@@ -14,6 +14,7 @@
 mod collapse;
 mod content;
 mod counters;
+mod disk;
 mod eviction;
 mod fill;
 mod front;
@@ -24,16 +25,21 @@ mod purge;
 mod read;
 mod shard;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use collapse::Pending;
 pub use collapse::{Awaited, FillTicket, Wait};
 pub use content::Filled;
-use content::Mode;
+use content::{Content, Mode};
 use counters::Counters;
 pub use counters::Figures;
+use disk::Disk;
+pub use disk::{DiskSettings, Recorded};
 pub use fill::{Filler, Unwanted};
 pub use front::WorkerFront;
 pub use intervals::Intervals;
@@ -44,7 +50,7 @@ pub use object::{Head, NewObject, Object};
 pub use purge::{Purge, Purged};
 use purge::{Purges, Verdict};
 pub use read::{Piece, ReadError, Reader};
-use shard::Shard;
+use shard::{Moved, Shard};
 
 /// What a store may take.
 #[derive(Clone, Debug)]
@@ -57,6 +63,10 @@ pub struct Settings {
     pub most_variants: usize,
     /// The bytes of an object that cannot be stored to be held for readers who share it.
     pub window_bytes: u64,
+    /// The bytes of an object to be held while they wait to be written to disk.
+    pub unwritten_bytes: u64,
+    /// The most files of objects to be kept open.
+    pub open_files: u64,
     /// How long a slow reader of such an object may hold up the others before it is left behind.
     pub lag: Duration,
 }
@@ -68,10 +78,15 @@ impl Default for Settings {
             memory_object_bytes: 1 << 20,
             most_variants: 32,
             window_bytes: 1 << 20,
+            unwritten_bytes: 2 << 20,
+            open_files: 2048,
             lag: Duration::from_secs(5),
         }
     }
 }
+
+/// With a disk there is this much memory at least: objects pass through it on their way.
+const LEAST_MEMORY_BYTES: u64 = 4 << 20;
 
 /// The objects of a cache, shared by all workers. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -99,6 +114,10 @@ pub(crate) struct Shared {
     pub(crate) purges: Purges,
     /// The bytes of objects that are being filled.
     pub(crate) filling: AtomicU64,
+    pub(crate) disk: Option<Disk>,
+    /// How many requests are on their way to origins, by the number of the last purge before.
+    pub(crate) asked: Mutex<BTreeMap<u64, usize>>,
+    sweeping: AtomicUsize,
     counters: Counters,
     generations: AtomicU64,
     shards: Box<[Mutex<Shard>]>,
@@ -106,19 +125,43 @@ pub(crate) struct Shared {
 
 impl Store {
     /// An empty store in memory.
-    pub fn new(mut settings: Settings) -> Self {
+    pub fn new(settings: Settings) -> Self {
+        Self::build(settings, None, Purges::new(0))
+    }
+
+    /// A store in memory and on disk, with what is on disk already. It can be used at once; what
+    /// is on disk is looked through meanwhile. Blocks for a few reads.
+    ///
+    /// # Errors
+    /// The directory cannot be made, read or written, or another process uses it
+    /// ([`io::ErrorKind::WouldBlock`]).
+    pub fn open(mut settings: Settings, disk: DiskSettings) -> io::Result<Self> {
+        settings.memory_bytes = settings.memory_bytes.max(LEAST_MEMORY_BYTES);
+        let (disk, purges) = Disk::open(disk)?;
+        let store = Self::build(settings, Some(disk), purges);
+        store.scan_disk();
+        Ok(store)
+    }
+
+    fn build(mut settings: Settings, disk: Option<Disk>, purges: Purges) -> Self {
         let most = settings.memory_bytes / 8;
         settings.memory_object_bytes = settings.memory_object_bytes.min(most);
         // A shard is large enough that its largest object is a small part of it.
         let wanted = settings.memory_bytes / settings.memory_object_bytes.saturating_mul(8).max(1);
         let shards = wanted.clamp(1, 64);
-        let shard = || Mutex::new(Shard::new(settings.memory_bytes / shards));
+        let capacity = settings.memory_bytes / shards;
+        let file_weight = (settings.memory_bytes / settings.open_files.max(1)).min(capacity / 8);
+        let shard = || Mutex::new(Shard::new(capacity, file_weight));
         Self(Arc::new(Shared {
             shards: (0..shards).map(|_| shard()).collect(),
-            purges: Purges::new(0),
             filling: AtomicU64::new(0),
             counters: Counters::default(),
-            generations: AtomicU64::new(0),
+            // Greater than in any run before, and so are the numbers of purges.
+            generations: AtomicU64::new(purges.current().saturating_mul(1 << 20)),
+            asked: Mutex::default(),
+            sweeping: AtomicUsize::new(0),
+            disk,
+            purges,
             settings,
         }))
     }
@@ -133,10 +176,30 @@ impl Store {
             return Found::Hit(object);
         }
         // Under the same lock: what has just been filled is no longer being filled.
+        if let Some(object) = self.0.join(&mut shard, key, secondary) {
+            return Found::Filling(object);
+        }
+        if let Some(wait) = self.search_disk(key, secondary) {
+            return Found::Wait(wait);
+        }
         self.lead_in(&mut shard, key, secondary)
     }
 
-    /// Finds what is stored for `key`.
+    /// Finds what is stored for `key`, also on disk.
+    pub async fn find(
+        &self,
+        key: &Key,
+        secondary: &mut dyn FnMut(&[u8]) -> Vec<u8>,
+    ) -> Option<Arc<Object>> {
+        loop {
+            if let Some(object) = self.lookup(key, secondary) {
+                return Some(object);
+            }
+            self.search_disk(key, secondary)?.outcome().await;
+        }
+    }
+
+    /// Finds what is stored for `key` and in memory.
     pub fn lookup(
         &self,
         key: &Key,
@@ -160,6 +223,9 @@ impl Store {
         secondary: &mut dyn FnMut(&[u8]) -> Vec<u8>,
     ) -> Found {
         let shared = &*self.0;
+        if let Some(object) = shared.join(shard, key, secondary) {
+            return Found::Filling(object);
+        }
         if shard.is_pass(key.hash()) {
             shared.counters.misses.add(1);
             return Found::Pass;
@@ -167,13 +233,6 @@ impl Store {
         let Ok(primary) = shard.primary_or_new(key) else {
             return Found::Pass;
         };
-        if let Some(object) = primary.being_filled(secondary)
-            && object.content().is_joinable()
-            && shared.judge(object)
-        {
-            shared.counters.collapsed.add(1);
-            return Found::Filling(object.clone());
-        }
         let expected = primary.expected(secondary);
         if let Some(pending) = primary
             .pending
@@ -189,11 +248,33 @@ impl Store {
         Found::Lead(FillTicket::new(self.clone(), key.clone(), pending))
     }
 
-    /// Takes objects out, or makes them stale. It holds for everything that was asked for before
-    /// the call, also for what is being filled.
-    pub fn purge(&self, purge: &Purge) {
-        self.0.purges.add(purge);
-        self.0.counters.purges.add(1);
+    /// Takes objects out, or makes them stale. It holds at once, for everything that was asked for
+    /// before the call, also for what is being filled; what it returns tells when it would hold
+    /// after a crash.
+    pub fn purge(&self, purge: &Purge) -> Recorded {
+        let shared = &*self.0;
+        shared.counters.purges.add(1);
+        if shared.is_about_nothing(purge) {
+            return Recorded::nothing();
+        }
+        let number = shared.purges.add(purge);
+        let recorded = self.record(number, purge);
+        self.sweep();
+        recorded
+    }
+
+    /// Waits until everything that is stored is on disk, and what was purged is not. Blocks.
+    pub fn flush(&self) {
+        self.0.on_disk(Disk::flush);
+    }
+
+    /// Ends the use of the disk, with everything written. Blocks. The directory is free for others
+    /// when the last handle of the store is dropped.
+    ///
+    /// # Errors
+    /// Not everything could be written: more has to be fetched and verified after a restart.
+    pub fn close(&self) -> io::Result<()> {
+        self.0.on_disk(Disk::close).unwrap_or(Ok(()))
     }
 
     /// What the store has done and holds.
@@ -213,7 +294,55 @@ impl Store {
             figures.memory_bytes = figures.memory_bytes.saturating_add(bytes);
             figures.memory_objects = figures.memory_objects.saturating_add(objects);
         }
+        figures.disk_scanned = 1000;
+        if let Some(disk) = &self.0.disk {
+            (
+                figures.disk_objects,
+                figures.disk_bytes,
+                figures.disk_scanned,
+            ) = disk.size();
+            figures.disk_hits = disk.counters.hits.get();
+            figures.disk_evictions = disk.counters.evictions.get();
+            figures.disk_errors = disk.counters.errors.get();
+            figures.disk_damaged = disk.counters.damaged.get();
+            figures.disk_skipped = disk.counters.skipped.get();
+        }
         figures
+    }
+
+    pub(crate) fn freshen(&self, object: &Arc<Object>, head: Head, asked_at: u64) {
+        object.freshen(head, asked_at);
+        self.0.resized(object);
+        self.update_record(object);
+    }
+
+    /// Removes what purges are about in the background, and forgets them then. Those that come
+    /// while that is done are for the next time.
+    fn sweep(&self) {
+        if self.0.sweeping.fetch_add(1, Ordering::AcqRel) > 0 {
+            return;
+        }
+        let store = self.clone();
+        let job = move || {
+            let before = store.0.sweeping.load(Ordering::Acquire);
+            store.0.sweep();
+            if store.0.sweeping.swap(0, Ordering::AcqRel) > before {
+                store.sweep();
+            }
+        };
+        match &self.0.disk {
+            Some(disk) => disk.run(job),
+            // Without a thread for it, it is left to the next purge.
+            None => {
+                if thread::Builder::new()
+                    .name("apus-cache".to_owned())
+                    .spawn(job)
+                    .is_err()
+                {
+                    self.0.sweeping.store(0, Ordering::Release);
+                }
+            }
+        }
     }
 
     pub(crate) fn shared(&self) -> &Shared {
@@ -241,7 +370,7 @@ impl Shared {
             return Some(object);
         }
         shard.remove(&object);
-        object.mark_gone();
+        object.mark_out();
         None
     }
 
@@ -265,25 +394,37 @@ impl Shared {
         let stands = self.judge(object);
         if !stands {
             self.shard(object.key().hash()).remove(object);
-            object.mark_gone();
+            object.mark_out();
         }
         stands
     }
 
+    /// The object that is being filled and that a request selects, if it still stands.
+    fn join(
+        &self,
+        shard: &mut Shard,
+        key: &Key,
+        secondary: &mut dyn FnMut(&[u8]) -> Vec<u8>,
+    ) -> Option<Arc<Object>> {
+        let object = shard.primary(key).ok().flatten()?.being_filled(secondary)?;
+        let joins = object.content().is_joinable() && self.judge(object);
+        joins.then(|| {
+            self.counters.collapsed.add(1);
+            object.clone()
+        })
+    }
+
+    /// What `with` says of the disk, if there is one.
+    pub(crate) fn on_disk<T>(&self, with: impl FnOnce(&Disk) -> T) -> Option<T> {
+        self.disk.as_ref().map(with)
+    }
+
     pub(crate) fn object(&self, key: Key, new: NewObject, filled_at: u64) -> Object {
-        let large = new
-            .length
-            .is_some_and(|length| length > self.settings.memory_object_bytes);
-        let mode = if large {
-            Mode::Window(self.settings.window_bytes)
-        } else {
-            Mode::Memory
-        };
         let origin = Origin {
             key,
             generation: self.generations.fetch_add(1, Ordering::Relaxed),
             filled_at,
-            mode,
+            content: Content::new(new.length, Mode::Memory),
         };
         Object::new(new, origin)
     }
@@ -300,51 +441,116 @@ impl Shared {
         }
     }
 
-    /// Lets nobody find an object that is being filled any more.
-    pub(crate) fn unlist(&self, object: &Arc<Object>) {
+    /// Lets nobody find an object any more.
+    pub(crate) fn drop_object(&self, object: &Arc<Object>) {
         let mut shard = self.shard(object.key().hash());
         if let Ok(Some(primary)) = shard.primary(object.key()) {
             primary.unlist(object);
         }
-        shard.tidy(object.key().hash());
+        shard.remove(object);
+        object.mark_out();
     }
 
-    /// Stores an object whose fill, or the fill of a gap of it, has ended.
-    pub(crate) fn filled(&self, object: &Arc<Object>, filled: Filled) {
+    /// Stores an object whose fill, or the fill of a gap of it, has ended. `false` when it is not
+    /// kept.
+    pub(crate) fn filled(&self, object: &Arc<Object>, filled: Filled) -> bool {
         let mut shard = self.shard(object.key().hash());
         let mut listed = false;
         if let Ok(Some(primary)) = shard.primary(object.key()) {
-            primary.unlist(object);
             listed = primary.holds(object);
+            if filled != Filled::Ongoing {
+                primary.unlist(object);
+            }
         }
         let keep = matches!(filled, Filled::Whole | Filled::Partly)
             && object.content().is_joinable()
-            && !object.is_gone()
+            && !object.is_out()
             && self.judge(object);
-        let out = match (keep, listed) {
+        let moved = match (keep, listed) {
             (true, true) => shard.resize(object),
             (true, false) => {
                 self.counters.stored.add(1);
+                self.on_disk(|disk| disk.supersede(object));
                 shard.insert(object.clone(), self.settings.most_variants)
             }
-            (false, true) if filled == Filled::Ongoing => Vec::new(),
-            (false, true) => {
+            (false, _) if filled == Filled::Ongoing => Moved::default(),
+            (false, _) => {
                 shard.remove(object);
-                vec![object.clone()]
+                object.mark_out();
+                Moved::default()
             }
-            (false, false) => Vec::new(),
         };
-        shard.tidy(object.key().hash());
         drop(shard);
-        self.dropped(out);
+        self.moved(moved);
+        keep
     }
 
-    pub(crate) fn freshen(&self, object: &Arc<Object>, head: Head, asked_at: u64) {
-        object.freshen(head, asked_at);
+    /// Takes in an object that was found on disk, unless there is another in its place by now.
+    pub(crate) fn adopt(&self, object: Arc<Object>) {
         let mut shard = self.shard(object.key().hash());
-        let out = shard.resize(object);
+        let known = self.on_disk(|disk| disk.knows(&object)).unwrap_or_default();
+        let Ok(primary) = shard.primary_or_new(object.key()) else {
+            return;
+        };
+        if !known || primary.holds_variant(&object) {
+            shard.tidy(object.key().hash());
+            return;
+        }
+        let moved = shard.insert(object, self.settings.most_variants);
         drop(shard);
-        self.dropped(out);
+        self.moved(moved);
+    }
+
+    /// Counts anew what an object takes.
+    pub(crate) fn resized(&self, object: &Object) {
+        let mut shard = self.shard(object.key().hash());
+        let moved = shard.resize(object);
+        drop(shard);
+        self.moved(moved);
+    }
+
+    /// Whether nothing is stored, or on its way, that `purge` could be about.
+    fn is_about_nothing(&self, purge: &Purge) -> bool {
+        let (Some(site), Purged::Key(key)) = (&purge.site, &purge.what) else {
+            return false;
+        };
+        let key = Key::new(&Arc::from(&**site), key);
+        let in_memory = !matches!(self.shard(key.hash()).primary(&key), Ok(None));
+        let on_disk = || {
+            self.on_disk(|disk| disk.may_have(key.hash()))
+                .unwrap_or_default()
+        };
+        !in_memory && !on_disk()
+    }
+
+    fn sweep(&self) {
+        let target = self.purges.current();
+        for shard in &self.shards {
+            let mut shard = locked(shard);
+            let gone: Vec<_> = shard
+                .objects()
+                .filter(|object| !self.judge(object))
+                .cloned()
+                .collect();
+            for object in gone {
+                shard.remove(&object);
+                object.mark_out();
+            }
+        }
+        let limit = target.min(self.oldest_asked());
+        match &self.disk {
+            Some(disk) => disk.sweep(self, target, limit),
+            None => self.purges.retire(limit),
+        }
+    }
+
+    /// The number of the last purge before the oldest request that is on its way.
+    fn oldest_asked(&self) -> u64 {
+        locked(&self.asked)
+            .keys()
+            .next()
+            .copied()
+            .unwrap_or(u64::MAX)
     }
 
     pub(crate) fn remember_pass(&self, key: &Key, memory: Duration) {
@@ -362,9 +568,12 @@ impl Shared {
         shard.tidy(key.hash());
     }
 
-    fn dropped(&self, out: Vec<Arc<Object>>) {
-        for object in out {
-            if object.mark_gone() {
+    fn moved(&self, moved: Moved) {
+        for object in moved.replaced {
+            object.mark_out();
+        }
+        for object in moved.evicted {
+            if object.mark_evicted() {
                 self.counters.evictions.add(1);
             }
         }

@@ -8,7 +8,8 @@ use apus_http::Body;
 use bytes::Bytes;
 
 use super::Store;
-use super::content::{Content, Mode};
+use super::content::Content;
+use super::disk::{Extent, Name, Record};
 use super::eviction::{Candidate, Usage};
 use super::fill::Filler;
 use super::intervals::Intervals;
@@ -67,7 +68,10 @@ pub struct Object {
     /// Counts whatever makes copies of it out of date: freshened, purged, replaced, evicted.
     epoch: AtomicU64,
     stale: AtomicBool,
+    /// It is no longer found in memory.
     gone: AtomicBool,
+    /// It is not to be found again at all: purged, or replaced.
+    out: AtomicBool,
     /// The number of the last purge when it was asked for, or last validated.
     filled_at: AtomicU64,
     /// The number of the last purge that it was checked against.
@@ -82,7 +86,7 @@ pub(crate) struct Origin {
     pub(crate) key: Key,
     pub(crate) generation: u64,
     pub(crate) filled_at: u64,
-    pub(crate) mode: Mode,
+    pub(crate) content: Content,
 }
 
 /// What an object takes in memory besides its bytes: itself, its place in the map, its queue.
@@ -104,11 +108,12 @@ impl Object {
             epoch: AtomicU64::new(0),
             stale: AtomicBool::new(false),
             gone: AtomicBool::new(false),
+            out: AtomicBool::new(false),
             filled_at: AtomicU64::new(origin.filled_at),
             checked: AtomicU64::new(origin.filled_at),
             hits: AtomicU64::new(0),
             usage: Arc::default(),
-            content: Content::new(new.length, origin.mode),
+            content: origin.content,
         }
     }
 
@@ -217,11 +222,19 @@ impl Object {
         Reader::new(self.clone(), range.unwrap_or(0..u64::MAX))
     }
 
-    /// `range` of it as the content of a response, in the simplest form there is: bytes, or a
+    /// `range` of it as the content of a response, in the simplest form there is: bytes, a part
+    /// of a file, or a
     /// [`Reader`].
     pub fn body(self: &Arc<Self>, range: Option<Range<u64>>) -> Body {
         let Some(whole) = self.content.whole() else {
-            return Body::stream(self.read(range));
+            return match self
+                .content
+                .file_range(range.as_ref().unwrap_or(&(0..u64::MAX)))
+            {
+                Some(range) if range.len == 0 => Body::Empty,
+                Some(range) => Body::File(range),
+                None => Body::stream(self.read(range)),
+            };
         };
         let Some(range) = range else {
             return whole.clone().into();
@@ -300,10 +313,63 @@ impl Object {
         }
     }
 
-    /// Notes that it is no longer found. `true` the first time.
-    pub(crate) fn mark_gone(&self) -> bool {
+    /// Notes that it had to make room in memory. `true` the first time.
+    pub(crate) fn mark_evicted(&self) -> bool {
         self.epoch.fetch_add(1, Ordering::AcqRel);
         !self.gone.swap(true, Ordering::AcqRel)
+    }
+
+    /// Notes that it is not to be found again.
+    pub(crate) fn mark_out(&self) {
+        self.out.store(true, Ordering::Release);
+        self.mark_evicted();
+    }
+
+    /// Whether it is not to be found again, on disk either.
+    pub(crate) fn is_out(&self) -> bool {
+        self.out.load(Ordering::Acquire)
+    }
+
+    /// The name of its file.
+    pub(crate) fn name(&self) -> Name {
+        Name {
+            primary: self.key.hash(),
+            hash: self.hash,
+        }
+    }
+
+    /// What is written about it beside `extents` of its content.
+    pub(crate) fn record(&self, extents: Vec<Extent>) -> Record {
+        Record {
+            key: self.key.clone(),
+            new: NewObject {
+                head: Head::clone(&self.head()),
+                vary: self.vary.to_vec(),
+                secondary: self.secondary.to_vec(),
+                tags: self.tags.to_vec(),
+                length: self.length(),
+                resumable: self.resumable,
+                fill_unread: self.fill_unread,
+                created: self.created,
+            },
+            generation: self.generation,
+            filled_at: self.filled_at.load(Ordering::Acquire),
+            stale: self.is_purged_softly(),
+            extents,
+        }
+    }
+
+    /// An object that was found on disk, with its content.
+    pub(crate) fn restored(record: Record, content: Content) -> Self {
+        let origin = Origin {
+            key: record.key,
+            generation: record.generation,
+            filled_at: record.filled_at,
+            content,
+        };
+        let object = Self::new(record.new, origin);
+        object.stale.store(record.stale, Ordering::Release);
+        object
     }
 
     pub(crate) fn freshen(&self, head: Head, filled_at: u64) {

@@ -5,7 +5,7 @@
 //! behind it once. So purging a site of a million objects costs what purging one costs, and one
 //! that is being filled meanwhile does not escape.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -56,6 +56,34 @@ pub(crate) struct Subject<'a> {
 /// More rules than this are summed up in a wider one: what it costs is stale objects, never wrong
 /// ones.
 const MOST_RULES: usize = 65_536;
+
+/// Tells objects that no rule can be about from those that one may be about, by their marks.
+#[derive(Debug)]
+pub(crate) struct Sieve {
+    marks: HashSet<u32>,
+    all: bool,
+}
+
+impl Sieve {
+    pub(crate) fn catches(&self, marks: &[u32]) -> bool {
+        self.all || marks.iter().any(|mark| self.marks.contains(mark))
+    }
+}
+
+/// For each rule that there may be about an object, other than by prefix, a few bits of it.
+pub(crate) fn marks(key: &Key, tags: &[Box<[u8]>]) -> Box<[u32]> {
+    let tags = tags.iter().map(|tag| (TAG, &**tag));
+    let exact = [(ALL, &b""[..]), (KEY, key.bytes())];
+    let about_site = |(kind, bytes)| {
+        let scopes = [None, Some(&**key.site())];
+        scopes.map(|scope| mark(about(scope, kind, bytes)))
+    };
+    exact.into_iter().chain(tags).flat_map(about_site).collect()
+}
+
+fn mark(rule: Hash) -> u32 {
+    (rule.0 >> 32) as u32
+}
 
 /// All rules that objects may still have to meet.
 #[derive(Debug)]
@@ -118,6 +146,34 @@ impl Purges {
             return (Verdict::Untouched, current);
         }
         (rules.verdict(subject), current)
+    }
+
+    /// Makes the numbers of further purges greater than `number`.
+    pub(crate) fn begin_at(&self, number: u64) {
+        self.current.store(number, Ordering::Release);
+    }
+
+    /// Adds a purge that was made before a restart.
+    pub(crate) fn restore(&self, purge: &Purge, number: u64) {
+        let mut rules = self.write();
+        rules.add(purge, number);
+        rules.bound();
+    }
+
+    /// Forgets the rules up to `number`: every object that they are about has met them.
+    pub(crate) fn retire(&self, number: u64) {
+        let mut rules = self.write();
+        rules.exact.retain(|_, times| times.last() > number);
+        rules.prefixes.retain(|rule| rule.times.last() > number);
+    }
+
+    /// Which of many objects have to be looked at, for all rules there are now.
+    pub(crate) fn sieve(&self) -> Sieve {
+        let rules = self.read();
+        Sieve {
+            marks: rules.exact.keys().map(|hash| mark(*hash)).collect(),
+            all: !rules.prefixes.is_empty(),
+        }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Rules> {

@@ -20,6 +20,17 @@ pub enum Piece {
     File(FileRange),
 }
 
+impl Piece {
+    /// Its length in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "a piece is never empty")]
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File(range) => range.len,
+        }
+    }
+}
+
 /// Why a reader does not get the next piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -83,8 +94,7 @@ impl Reader {
         }
         let polled = self.object.content().poll_read(cx, self.id, &self.range);
         let read = match &polled {
-            Poll::Ready(Some(Ok(Piece::Bytes(bytes)))) => bytes.len() as u64,
-            Poll::Ready(Some(Ok(Piece::File(file)))) => file.len,
+            Poll::Ready(Some(Ok(piece))) => piece.len(),
             _ => 0,
         };
         self.range.start = self.range.start.saturating_add(read);

@@ -22,6 +22,17 @@ pub(crate) struct Shard {
     eviction: Eviction,
     /// Keys whose responses could not be shared lately, and until when that is assumed.
     passes: HashMap<Hash, Instant>,
+    /// What an object with an open file counts for at least, so that there are not too many.
+    file_weight: u64,
+}
+
+/// What an insertion moved out.
+#[derive(Debug, Default)]
+pub(crate) struct Moved {
+    /// An older object of the same variant.
+    pub(crate) replaced: Vec<Arc<Object>>,
+    /// Those that had to make room.
+    pub(crate) evicted: Vec<Arc<Object>>,
 }
 
 /// All there is below one primary key.
@@ -38,11 +49,12 @@ pub(crate) struct Primary {
 }
 
 impl Shard {
-    pub(crate) fn new(capacity: u64) -> Self {
+    pub(crate) fn new(capacity: u64, file_weight: u64) -> Self {
         Self {
             primaries: HashMap::new(),
             eviction: Eviction::new(capacity),
             passes: HashMap::new(),
+            file_weight,
         }
     }
 
@@ -77,27 +89,39 @@ impl Shard {
         }
     }
 
-    /// Puts an object in, in the place of an older one of the same variant. Returns what is no
-    /// longer in.
-    pub(crate) fn insert(&mut self, object: Arc<Object>, most_variants: usize) -> Vec<Arc<Object>> {
+    /// Puts an object in, in the place of an older one of the same variant.
+    pub(crate) fn insert(&mut self, object: Arc<Object>, most_variants: usize) -> Moved {
         let candidate = object.candidate();
-        let bytes = object.memory();
+        let bytes = self.weight(&object);
         let Ok(primary) = self.primary_or_new(object.key()) else {
-            return vec![object];
+            return Moved::default();
         };
-        let mut out = primary.insert(object, most_variants);
-        for old in &out {
+        let mut moved = primary.insert(object, most_variants);
+        for old in moved.replaced.iter().chain(&moved.evicted) {
             self.eviction.remove(old.usage());
         }
         self.eviction.insert(candidate, bytes);
-        out.extend(self.evict());
-        out
+        moved.evicted.extend(self.evict());
+        moved
     }
 
     /// Tells that an object takes another number of bytes now. Returns what had to make room.
-    pub(crate) fn resize(&mut self, object: &Object) -> Vec<Arc<Object>> {
-        self.eviction.resize(object.usage(), object.memory());
-        self.evict()
+    pub(crate) fn resize(&mut self, object: &Object) -> Moved {
+        self.eviction.resize(object.usage(), self.weight(object));
+        Moved {
+            evicted: self.evict(),
+            ..Moved::default()
+        }
+    }
+
+    fn weight(&self, object: &Object) -> u64 {
+        let least = object.content().file().map_or(0, |_| self.file_weight);
+        object.memory().max(least)
+    }
+
+    /// All objects that are stored.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &Arc<Object>> {
+        self.primaries.values().flat_map(|primary| &primary.objects)
     }
 
     /// Takes an object out.
@@ -140,13 +164,13 @@ impl Shard {
     fn evict(&mut self) -> Vec<Arc<Object>> {
         let mut out = Vec::new();
         let mut busy: Vec<(Candidate, u64)> = Vec::new();
-        while let Some(candidate) = self.eviction.next() {
+        while let Some(candidate) = self.eviction.next(0) {
             let Some(object) = self.take(candidate.primary, candidate.generation) else {
                 continue;
             };
             if object.is_filling() {
                 // Who fills it counts on it; there are never many of these.
-                let bytes = object.memory();
+                let bytes = self.weight(&object);
                 if let Ok(primary) = self.primary_or_new(object.key()) {
                     primary.objects.push(object);
                     busy.push((candidate, bytes));
@@ -259,18 +283,27 @@ impl Primary {
         self.objects.iter().any(|held| Arc::ptr_eq(held, object))
     }
 
-    fn insert(&mut self, object: Arc<Object>, most_variants: usize) -> Vec<Arc<Object>> {
+    /// Whether an object of the same variant as `object` is stored here.
+    pub(crate) fn holds_variant(&self, object: &Object) -> bool {
+        let same = |held: &Arc<Object>| held.is_variant(object.vary(), object.secondary());
+        self.objects.iter().any(same)
+    }
+
+    fn insert(&mut self, object: Arc<Object>, most_variants: usize) -> Moved {
         self.learn(object.shared_vary());
         let same = |held: &mut Arc<Object>| held.is_variant(object.vary(), object.secondary());
-        let mut out: Vec<_> = self.objects.extract_if(.., same).collect();
+        let replaced = self.objects.extract_if(.., same).collect();
         let surplus = self
             .objects
             .len()
             .saturating_add(1)
             .saturating_sub(most_variants);
-        out.extend(self.objects.drain(..surplus.min(self.objects.len())));
+        let evicted = self
+            .objects
+            .drain(..surplus.min(self.objects.len()))
+            .collect();
         self.objects.push(object);
-        out
+        Moved { replaced, evicted }
     }
 
     fn is_empty(&self) -> bool {

@@ -1,9 +1,11 @@
 //! Tests of where stored responses are kept.
 
 mod collapse;
+mod disk;
 mod fill;
 mod front;
 mod intervals;
+mod kill;
 mod memory;
 mod purge;
 

@@ -1,0 +1,212 @@
+//! The purges that files on disk may still have to meet, written down before a purge is confirmed.
+//!
+//! The journal also holds the store's identity, which every object's file repeats. If the journal
+//! is lost or damaged, nobody knows what was purged: the store gets another identity, and all files
+//! of the old one are worthless.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+
+use super::super::key::Hash;
+use super::super::purge::{Purge, Purged, Purges};
+use super::directory::Directory;
+use super::format::{Reading, put_bytes};
+
+const FILE: &str = "purges";
+const TEMPORARY: &str = "purges.new";
+const MAGIC: &[u8; 8] = b"apuspur1";
+const HEAD_BYTES: u64 = 36;
+
+/// An open journal.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    file: File,
+    /// Where the next record goes.
+    end: u64,
+    store: u128,
+    /// What is in it, to be written again without what is done with.
+    records: Vec<(u64, Purge)>,
+}
+
+impl Journal {
+    /// Opens the journal in `directory`, or begins one, and returns the purges in it.
+    pub(crate) fn open(directory: &Directory) -> io::Result<(Self, Purges)> {
+        let read = match directory.open_in_root(FILE)? {
+            Some(mut file) => {
+                let mut bytes = Vec::new();
+                file.read_to_end(&mut bytes)?;
+                read(&bytes).map(|read| (file, read))
+            }
+            None => None,
+        };
+        let Some((file, contents)) = read else {
+            let purges = Purges::new(0);
+            return Ok((
+                Self::write_new(directory, new_identity()?, 0, Vec::new())?,
+                purges,
+            ));
+        };
+        file.set_len(contents.end)?;
+        let purges = Purges::new(contents.current);
+        for (number, purge) in &contents.records {
+            purges.restore(purge, *number);
+        }
+        let journal = Self {
+            file,
+            end: contents.end,
+            store: contents.store,
+            records: contents.records,
+        };
+        Ok((journal, purges))
+    }
+
+    /// The store's identity.
+    pub(crate) fn store(&self) -> u128 {
+        self.store
+    }
+
+    /// Notes that the numbers of further purges are greater than `number`.
+    pub(crate) fn begin_at(&mut self, directory: &Directory, number: u64) -> io::Result<()> {
+        let records = std::mem::take(&mut self.records);
+        *self = Self::write_new(directory, self.store, number, records)?;
+        Ok(())
+    }
+
+    /// Writes a purge down; it holds after a crash, too, when this returns.
+    pub(crate) fn append(&mut self, number: u64, purge: &Purge) -> io::Result<()> {
+        let record = encode(number, purge);
+        let written = self.file.write_all_at(&record, self.end);
+        if let Err(error) = written.and_then(|()| self.file.sync_data()) {
+            // Half a record at the end is no harm, before another it would be.
+            self.file.set_len(self.end)?;
+            return Err(error);
+        }
+        self.end = self.end.saturating_add(record.len() as u64);
+        self.records.push((number, purge.clone()));
+        Ok(())
+    }
+
+    /// Forgets the purges up to `number`.
+    pub(crate) fn retire(&mut self, directory: &Directory, number: u64) -> io::Result<()> {
+        let current = self.records.iter().map(|(number, _)| *number).max();
+        let current = current.unwrap_or_default().max(number);
+        let mut records = self.records.clone();
+        records.retain(|(held, _)| *held > number);
+        if records.len() < self.records.len() {
+            *self = Self::write_new(directory, self.store, current, records)?;
+        }
+        Ok(())
+    }
+
+    fn write_new(
+        directory: &Directory,
+        store: u128,
+        current: u64,
+        records: Vec<(u64, Purge)>,
+    ) -> io::Result<Self> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(&store.to_le_bytes());
+        bytes.extend_from_slice(&current.to_le_bytes());
+        let crc = crc32fast::hash(&bytes);
+        bytes.extend_from_slice(&crc.to_le_bytes());
+        for (number, purge) in &records {
+            bytes.extend(encode(*number, purge));
+        }
+        directory.remove_temporary(TEMPORARY)?;
+        let file = directory.create_temporary(TEMPORARY)?;
+        file.write_all_at(&bytes, 0)?;
+        file.sync_all()?;
+        directory.publish_in_root(TEMPORARY, FILE)?;
+        Ok(Self {
+            file,
+            end: bytes.len() as u64,
+            store,
+            records,
+        })
+    }
+}
+
+struct Contents {
+    store: u128,
+    /// The number of the last purge.
+    current: u64,
+    records: Vec<(u64, Purge)>,
+    end: u64,
+}
+
+/// `None` when it is damaged. A record that was cut off at the end was never confirmed.
+fn read(bytes: &[u8]) -> Option<Contents> {
+    let head = bytes.get(..HEAD_BYTES as usize)?;
+    let (head, crc) = head.split_last_chunk::<4>()?;
+    if crc32fast::hash(head) != u32::from_le_bytes(*crc) {
+        return None;
+    }
+    let mut head = Reading(head.strip_prefix(MAGIC)?);
+    let mut contents = Contents {
+        store: head.u128()?,
+        current: head.u64()?,
+        records: Vec::new(),
+        end: HEAD_BYTES,
+    };
+    let mut rest = Reading(bytes.get(HEAD_BYTES as usize..)?);
+    while let Some(crc) = rest.u32() {
+        let Some(record) = rest.bytes() else {
+            break;
+        };
+        if crc32fast::hash(record) != crc {
+            return None;
+        }
+        let (number, purge) = decode(record)?;
+        contents.current = contents.current.max(number);
+        contents.records.push((number, purge));
+        contents.end = contents
+            .end
+            .saturating_add(record.len() as u64)
+            .saturating_add(8);
+    }
+    Some(contents)
+}
+
+fn encode(number: u64, purge: &Purge) -> Vec<u8> {
+    let mut record = number.to_le_bytes().to_vec();
+    let (kind, bytes): (u8, &[u8]) = match &purge.what {
+        Purged::All => (0, b""),
+        Purged::Key(bytes) => (1, bytes),
+        Purged::Prefix(bytes) => (2, bytes),
+        Purged::Tag(bytes) => (3, bytes),
+    };
+    record.extend([kind, u8::from(purge.soft), u8::from(purge.site.is_some())]);
+    put_bytes(
+        &mut record,
+        purge.site.as_deref().unwrap_or_default().as_bytes(),
+    );
+    put_bytes(&mut record, bytes);
+    let mut out = crc32fast::hash(&record).to_le_bytes().to_vec();
+    put_bytes(&mut out, &record);
+    out
+}
+
+fn decode(record: &[u8]) -> Option<(u64, Purge)> {
+    let mut from = Reading(record);
+    let number = from.u64()?;
+    let (kind, soft, of_site) = (from.u8()?, from.u8()? != 0, from.u8()? != 0);
+    let site = std::str::from_utf8(from.bytes()?).ok()?;
+    let bytes = from.bytes()?;
+    let what = match kind {
+        0 => Purged::All,
+        1 => Purged::Key(bytes.into()),
+        2 => Purged::Prefix(bytes.into()),
+        3 => Purged::Tag(bytes.into()),
+        _ => return None,
+    };
+    let site = of_site.then(|| site.into());
+    Some((number, Purge { site, what, soft }))
+}
+
+fn new_identity() -> io::Result<u128> {
+    let mut bytes = [0; 32];
+    aws_lc_rs::rand::fill(&mut bytes)
+        .map_err(|_| io::Error::other("the system gives no random numbers"))?;
+    Ok(Hash::of(&[&bytes]).0)
+}

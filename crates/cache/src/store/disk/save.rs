@@ -1,0 +1,461 @@
+//! Writing objects to disk.
+
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+
+use super::super::collapse::Asked;
+use super::super::object::Object;
+use super::super::purge::marks;
+use super::super::{Shared, Store};
+use super::directory::Name;
+use super::file::{ObjectFile, Seal};
+use super::format::{Extent, Layout, Opened, add_extent};
+use super::index::{Entry, Index};
+use super::{Disk, MOST_WAITING_BYTES};
+
+/// Metadata of a resumable object tells of what was written each time it is this much.
+const MARK_BYTES: u64 = 4 << 20;
+
+/// When the disk is full, this much is dropped to make room.
+const ROOM_BYTES: u64 = 32 << 20;
+
+impl Store {
+    /// Has `pieces` of `object` written to its file.
+    pub(crate) fn write(
+        &self,
+        object: &Arc<Object>,
+        file: &Arc<ObjectFile>,
+        pieces: impl IntoIterator<Item = (u64, Bytes)>,
+    ) {
+        if file.push(pieces) {
+            self.run_file(object, file);
+        }
+    }
+
+    /// Has the metadata of `object` written when all its pieces are, or its file removed.
+    pub(crate) fn end_file(
+        &self,
+        object: &Arc<Object>,
+        file: &Arc<ObjectFile>,
+        seal: Option<Seal>,
+    ) {
+        if file.end(seal) {
+            self.run_file(object, file);
+        }
+    }
+
+    fn run_file(&self, object: &Arc<Object>, file: &Arc<ObjectFile>) {
+        let (store, object, file) = (self.clone(), object.clone(), file.clone());
+        if let Some(disk) = &self.shared().disk {
+            disk.pool.run(move || {
+                if let Some(disk) = &store.shared().disk {
+                    disk.work_on(store.shared(), &object, &file);
+                }
+            });
+        }
+    }
+
+    /// Has an object that is in memory written to disk, content and all.
+    pub(crate) fn persist(&self, object: &Arc<Object>, asked: Option<Asked>) {
+        let Some(disk) = &self.shared().disk else {
+            return;
+        };
+        let bytes = object.memory();
+        if disk.waiting.fetch_add(bytes, Ordering::Relaxed) > MOST_WAITING_BYTES {
+            disk.waiting.fetch_sub(bytes, Ordering::Relaxed);
+            disk.counters.skipped.add(1);
+            let (store, name) = (self.clone(), object.name());
+            let generation = object.generation();
+            // What is there of an older one must not be found instead.
+            disk.pool.run(move || {
+                store.shared().on_disk(|disk| disk.remove(name, generation));
+            });
+            return;
+        }
+        let (store, object) = (self.clone(), object.clone());
+        disk.pool.run(move || {
+            store.shared().on_disk(|disk| {
+                if let Err(error) = disk.write_whole(store.shared(), &object) {
+                    disk.note(&error);
+                    disk.remove(object.name(), object.generation());
+                }
+                disk.waiting.fetch_sub(bytes, Ordering::Relaxed);
+            });
+            drop(asked);
+        });
+    }
+
+    /// Has the metadata of `object` on disk follow what it is now.
+    pub(crate) fn update_record(&self, object: &Arc<Object>) {
+        let Some(disk) = &self.shared().disk else {
+            return;
+        };
+        let (store, object) = (self.clone(), object.clone());
+        disk.pool.run(move || {
+            store.shared().on_disk(|disk| {
+                if let Err(error) = disk.rewrite_record(&object) {
+                    disk.note(&error);
+                    disk.remove(object.name(), object.generation());
+                }
+            });
+        });
+    }
+}
+
+impl Disk {
+    /// A file for `object`, which is about to be filled.
+    pub(crate) fn file_for(&self, object: &Object) -> ObjectFile {
+        let record = object.record(Vec::new()).encode();
+        let layout = Layout::for_record(record.len() as u64, object.length());
+        ObjectFile::new(object.name(), layout)
+    }
+
+    /// Writes what waits to be written.
+    fn work_on(&self, shared: &Shared, object: &Arc<Object>, file: &ObjectFile) {
+        loop {
+            let done = self.write_next(shared, object, file);
+            match done {
+                Ok(true) => {}
+                Ok(false) if file.rest() => return,
+                Ok(false) => {}
+                Err(error) => {
+                    self.note(&error);
+                    self.give_up(shared, object, file);
+                }
+            }
+        }
+    }
+
+    /// `false` when nothing is left to do.
+    fn write_next(
+        &self,
+        shared: &Shared,
+        object: &Arc<Object>,
+        file: &ObjectFile,
+    ) -> io::Result<bool> {
+        let Some((start, run)) = file.next() else {
+            return self.end_writing(shared, object, file);
+        };
+        if file.file().is_none() {
+            self.create(object, file)?;
+        }
+        let end = file.write(start, &run)?;
+        let bytes = end.saturating_sub(start);
+        let mark = {
+            let mut state = file.lock();
+            if !state.named {
+                state.counted = state.counted.saturating_add(bytes);
+                self.filling.fetch_add(bytes, Ordering::Relaxed);
+            }
+            state.unmarked = state.unmarked.saturating_add(bytes);
+            state.unmarked >= MARK_BYTES
+        };
+        object.content().written(start..end);
+        if mark {
+            self.check_room()?;
+            file.lock().unmarked = 0;
+            if object.is_resumable()
+                && object.length().is_some()
+                && shared.judge(object)
+                && !object.is_out()
+            {
+                self.seal(object, file)?;
+            }
+        }
+        self.evict()?;
+        Ok(true)
+    }
+
+    fn end_writing(
+        &self,
+        shared: &Shared,
+        object: &Arc<Object>,
+        file: &ObjectFile,
+    ) -> io::Result<bool> {
+        let (seal, dropped) = {
+            let mut state = file.lock();
+            (state.seal.take(), state.dropped)
+        };
+        if dropped {
+            self.discard(object, file);
+            return Ok(false);
+        }
+        let Some(Seal(_asked)) = seal else {
+            return Ok(false);
+        };
+        if object.is_out() || !shared.judge(object) {
+            self.discard(object, file);
+            return Ok(false);
+        }
+        if file.file().is_none() {
+            // No content at all: it is whole without any.
+            self.create(object, file)?;
+        }
+        self.seal(object, file)?;
+        shared.resized(object);
+        self.evict()?;
+        Ok(true)
+    }
+
+    fn create(&self, object: &Object, file: &ObjectFile) -> io::Result<()> {
+        self.check_room()?;
+        let temporary = temporary_name(object);
+        let created = self.directory.create_temporary(&temporary)?;
+        let record = object.record(Vec::new()).encode();
+        let preamble = file.layout.preamble(self.identity, file.name.hash);
+        created.write_all_at(&file.layout.start(&preamble, &record), 0)?;
+        file.set_file(created);
+        Ok(())
+    }
+
+    /// Writes down what there is of `object`, and gives the file its name.
+    fn seal(&self, object: &Object, file: &ObjectFile) -> io::Result<()> {
+        let Some(opened) = file.file() else {
+            return Ok(());
+        };
+        let _held = self.name_lock(file.name);
+        let mut state = file.lock();
+        let newest = self.index.generation(file.name);
+        let ours = newest.is_some_and(|held| held == object.generation());
+        if state.named && !ours || newest.is_some_and(|held| held > object.generation()) {
+            // The name belongs to another by now, or was taken away.
+            return Ok(());
+        }
+        let record = object.record(state.extents.clone()).encode();
+        let sequence = state.sequence.saturating_add(1);
+        if !file.layout.write_slot(opened, &record, sequence)? {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        state.sequence = sequence;
+        if !state.named {
+            self.directory.publish(&temporary_name(object), file.name)?;
+            state.named = true;
+            self.filling
+                .fetch_sub(std::mem::take(&mut state.counted), Ordering::Relaxed);
+        }
+        let bytes = file.layout.content_at.saturating_add(state.stored());
+        drop(state);
+        self.index.insert(entry(&self.index, object, bytes));
+        Ok(())
+    }
+
+    /// Removes the file of what is not to be kept.
+    fn discard(&self, object: &Object, file: &ObjectFile) {
+        let named = {
+            let mut state = file.lock();
+            self.filling
+                .fetch_sub(std::mem::take(&mut state.counted), Ordering::Relaxed);
+            state.dropped = true;
+            state.removed = true;
+            state.named
+        };
+        if !named
+            && self
+                .directory
+                .remove_temporary(&temporary_name(object))
+                .is_err()
+        {
+            self.counters.errors.add(1);
+        }
+        // Also what an older one left there, which nobody knows of any more.
+        self.remove(file.name, object.generation());
+    }
+
+    /// The disk does not take it: what comes is passed on to those who read it, and not kept.
+    fn give_up(&self, shared: &Shared, object: &Arc<Object>, file: &ObjectFile) {
+        self.discard(object, file);
+        file.lock().seal = None;
+        object.content().lose(shared.settings.window_bytes);
+        shared.drop_object(object);
+    }
+
+    /// Writes an object that is in memory.
+    fn write_whole(&self, shared: &Shared, object: &Arc<Object>) -> io::Result<()> {
+        if object.is_out() || !shared.judge(object) {
+            // What an older one left there must not outlive it.
+            self.remove(object.name(), object.generation());
+            return Ok(());
+        }
+        self.check_room()?;
+        let pieces = object.content().pieces();
+        let mut extents = Vec::new();
+        for (start, piece) in &pieces {
+            let end = start.saturating_add(piece.len() as u64);
+            let crc = crc32fast::hash(piece);
+            if end > *start {
+                add_extent(
+                    &mut extents,
+                    Extent {
+                        start: *start,
+                        end,
+                        crc,
+                    },
+                );
+            }
+        }
+        let record = object.record(extents.clone()).encode();
+        let layout = Layout::for_record(record.len() as u64, object.length());
+        let name = object.name();
+        let temporary = temporary_name(object);
+        self.directory.remove_temporary(&temporary)?;
+        let file = self.directory.create_temporary(&temporary)?;
+        let written = || {
+            let preamble = layout.preamble(self.identity, name.hash);
+            file.write_all_at(&layout.start(&preamble, &record), 0)?;
+            for (start, piece) in &pieces {
+                file.write_all_at(piece, layout.content_at.saturating_add(*start))?;
+            }
+            let _held = self.name_lock(name);
+            if self
+                .index
+                .generation(name)
+                .is_some_and(|held| held > object.generation())
+            {
+                return self.directory.remove_temporary(&temporary);
+            }
+            self.directory.publish(&temporary, name)?;
+            let stored: u64 = pieces.iter().map(|(_, piece)| piece.len() as u64).sum();
+            let bytes = layout.content_at.saturating_add(stored);
+            self.index.insert(entry(&self.index, object, bytes));
+            Ok(())
+        };
+        if let Err(error) = written() {
+            self.directory.remove_temporary(&temporary)?;
+            return Err(error);
+        }
+        self.evict()
+    }
+
+    /// Writes new metadata into the file of an object, if it is still there.
+    fn rewrite_record(&self, object: &Object) -> io::Result<()> {
+        let name = object.name();
+        let _held = self.name_lock(name);
+        if self.index.generation(name) != Some(object.generation()) {
+            return Ok(());
+        }
+        let fits = match object.content().file() {
+            Some(file) => {
+                let mut state = file.lock();
+                let Some(opened) = file.file().filter(|_| state.named) else {
+                    return Ok(());
+                };
+                let record = object.record(state.extents.clone()).encode();
+                state.sequence = state.sequence.saturating_add(1);
+                file.layout.write_slot(opened, &record, state.sequence)?
+            }
+            None => {
+                let Some(file) = self.directory.open_object(name)? else {
+                    return Ok(());
+                };
+                let Some(opened) = Opened::read(&file, self.identity, name.hash)? else {
+                    return Err(io::ErrorKind::InvalidData.into());
+                };
+                let record = object.record(opened.record.extents).encode();
+                let sequence = opened.sequence.saturating_add(1);
+                opened.layout.write_slot(&file, &record, sequence)?
+            }
+        };
+        if fits {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::FileTooLarge.into())
+        }
+    }
+
+    /// Drops objects until the rest fits.
+    pub(super) fn evict(&self) -> io::Result<()> {
+        for (name, generation) in self.index.take_surplus() {
+            self.remove(name, generation);
+        }
+        let filling = self.filling.load(Ordering::Relaxed);
+        if filling > self.settings.bytes {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        loop {
+            self.leaving.fetch_add(1, Ordering::AcqRel);
+            let out = self.index.next_out(filling);
+            if let Some(candidate) = &out {
+                self.drop_candidate(candidate);
+            }
+            self.leaving.fetch_sub(1, Ordering::AcqRel);
+            if out.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Drops objects until the file system has room enough.
+    fn check_room(&self) -> io::Result<()> {
+        let floor = self.settings.min_free_bytes;
+        if floor == 0 {
+            return Ok(());
+        }
+        for _ in 0..64 {
+            if self.directory.free_bytes()? >= floor {
+                return Ok(());
+            }
+            if !self.make_room() {
+                break;
+            }
+        }
+        Err(io::ErrorKind::StorageFull.into())
+    }
+
+    /// Drops some objects. `false` when there are none.
+    fn make_room(&self) -> bool {
+        let goal = self.index.bytes().saturating_sub(ROOM_BYTES);
+        let mut dropped = false;
+        while self.index.bytes() > goal {
+            self.leaving.fetch_add(1, Ordering::AcqRel);
+            let out = self.index.take_out();
+            if let Some(candidate) = &out {
+                self.drop_candidate(candidate);
+                dropped = true;
+            }
+            self.leaving.fetch_sub(1, Ordering::AcqRel);
+            if out.is_none() {
+                break;
+            }
+        }
+        dropped
+    }
+
+    fn drop_candidate(&self, candidate: &super::super::eviction::Candidate) {
+        let name = Name {
+            primary: candidate.primary,
+            hash: candidate.hash,
+        };
+        self.remove(name, candidate.generation);
+        self.counters.evictions.add(1);
+    }
+
+    /// Counts an error, and makes room if there was none.
+    fn note(&self, error: &io::Error) {
+        self.counters.errors.add(1);
+        if matches!(
+            error.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        ) {
+            self.make_room();
+        }
+    }
+}
+
+fn temporary_name(object: &Object) -> String {
+    format!("{:016x}", object.generation())
+}
+
+fn entry(index: &Index, object: &Object, bytes: u64) -> Entry {
+    Entry {
+        name: object.name(),
+        generation: object.generation(),
+        vary: index.intern(object.vary()),
+        filled_at: object.subject().filled_at,
+        marks: marks(object.key(), object.tags()),
+        bytes: bytes.next_multiple_of(4096),
+    }
+}

@@ -1,0 +1,643 @@
+//! The disk tier: what is found again, what is not, and what happens when the disk does not take
+//! more.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use apus_cache::store::{
+    DiskSettings, Filled, Found, NewObject, Object, Purge, Purged, ReadError, Settings, Store,
+};
+use apus_http::Body;
+use bytes::Bytes;
+use tempfile::TempDir;
+
+use super::{drain, key, no_vary, pattern, put, put_as, response, start};
+
+pub(super) fn open(path: &Path) -> Store {
+    open_with(DiskSettings::new(path, 64 << 20))
+}
+
+fn open_with(disk: DiskSettings) -> Store {
+    let settings = Settings {
+        memory_object_bytes: 64 << 10,
+        unwritten_bytes: 256 << 10,
+        ..Settings::default()
+    };
+    Store::open(settings, disk).expect("opens")
+}
+
+/// The same directory opened anew, as after a restart.
+fn reopen(store: Store, path: &Path) -> Store {
+    store.close().expect("closes");
+    drop(store);
+    open(path)
+}
+
+pub(super) async fn find(store: &Store, url: &str) -> Option<Arc<Object>> {
+    store.find(&key(url), &mut no_vary).await
+}
+
+/// What is below `url`, if all of it is.
+pub(super) async fn content(store: &Store, url: &str) -> Option<Vec<u8>> {
+    let object = find(store, url).await?;
+    assert!(object.is_complete());
+    let (bytes, error) = drain(object.read(None)).await;
+    assert_eq!(error, None);
+    Some(bytes)
+}
+
+/// The files of objects.
+fn files(path: &Path) -> Vec<PathBuf> {
+    let list = |path: &Path| -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(path) else {
+            return Vec::new();
+        };
+        entries.map(|entry| entry.expect("entry").path()).collect()
+    };
+    let outer = list(path);
+    let inner = outer
+        .iter()
+        .filter(|path| path.file_name().expect("named").len() == 2);
+    inner
+        .flat_map(|path| list(path))
+        .flat_map(|path| list(&path))
+        .collect()
+}
+
+fn wait_for_scan(store: &Store) {
+    while store.figures().disk_scanned < 1000 {
+        store.flush();
+    }
+}
+
+#[tokio::test]
+async fn small_and_large_objects_are_found_again() {
+    let dir = TempDir::new().expect("dir");
+    let store = open(dir.path());
+    let new = NewObject {
+        vary: b"accept".to_vec(),
+        secondary: b"html".to_vec(),
+        tags: vec![(*b"tag").into()],
+        created: 7,
+        ..response(None)
+    };
+    put(&store, &key("/small"), &pattern(0..1000)).await;
+    put(&store, &key("/empty"), b"").await;
+    put(&store, &key("/large"), &pattern(0..3_000_000)).await;
+    put_as(
+        &store,
+        &key("/unknown"),
+        response(None),
+        &pattern(0..2_000_000),
+    )
+    .await;
+    put_as(&store, &key("/varies"), new.clone(), b"html").await;
+    let store = reopen(store, dir.path());
+    assert_eq!(content(&store, "/small").await, Some(pattern(0..1000)));
+    assert_eq!(content(&store, "/empty").await, Some(Vec::new()));
+    assert!(content(&store, "/large").await == Some(pattern(0..3_000_000)));
+    assert!(content(&store, "/unknown").await == Some(pattern(0..2_000_000)));
+    assert_eq!(content(&store, "/none").await, None);
+    let html = store
+        .find(&key("/varies"), &mut |_| b"html".to_vec())
+        .await
+        .expect("found");
+    assert_eq!(*html.head(), new.head);
+    assert_eq!(
+        (html.tags(), html.created(), html.vary()),
+        (&new.tags[..], 7, &b"accept"[..])
+    );
+    assert!(
+        store
+            .find(&key("/varies"), &mut |_| b"json".to_vec())
+            .await
+            .is_none()
+    );
+    // Small ones are in memory then, large ones are sent from the file.
+    let small = find(&store, "/small").await.expect("found");
+    assert!(matches!(small.body(None), Body::Bytes(_)));
+    let large = find(&store, "/large").await.expect("found");
+    assert!(matches!(large.body(None), Body::File(range) if range.len == 3_000_000));
+    assert!(matches!(large.body(Some(10..20)), Body::File(range) if range.len == 10));
+}
+
+#[tokio::test]
+async fn a_lookup_that_has_to_read_the_disk_waits_for_it() {
+    let dir = TempDir::new().expect("dir");
+    let store = open(dir.path());
+    put(&store, &key("/a"), b"content").await;
+    let store = reopen(store, dir.path());
+    let object = loop {
+        match store.lookup_or_fill(&key("/a"), &mut no_vary) {
+            Found::Wait(wait) => wait.outcome().await,
+            Found::Hit(object) => break object,
+            other => panic!("{other:?}"),
+        };
+    };
+    assert_eq!(object.bytes().expect("small"), "content");
+    let lead = loop {
+        match store.lookup_or_fill(&key("/b"), &mut no_vary) {
+            Found::Wait(wait) => wait.outcome().await,
+            Found::Lead(ticket) => break ticket,
+            other => panic!("{other:?}"),
+        };
+    };
+    drop(lead);
+    wait_for_scan(&store);
+    assert_eq!(store.figures().disk_objects, 1);
+}
+
+#[tokio::test]
+async fn a_large_object_is_read_along_while_it_is_written() {
+    let dir = TempDir::new().expect("dir");
+    let store = open(dir.path());
+    let mut filler = start(&store, &key("/large"), response(Some(5_000_000)));
+    let readers = [0, 1_000_000, 4_999_999].map(|from| filler.object().read(Some(from..5_000_000)));
+    let fill = async {
+        for at in 0..50 {
+            let piece = pattern(at * 100_000..(at + 1) * 100_000);
+            filler.append(piece.into()).await.expect("wanted");
+        }
+        filler.finish()
+    };
+    let [one, two, three] = readers;
+    let (filled, one, two, three) = tokio::join!(fill, drain(one), drain(two), drain(three));
+    assert_eq!(filled, Filled::Whole);
+    assert!(one == (pattern(0..5_000_000), None));
+    assert!(two == (pattern(1_000_000..5_000_000), None));
+    assert!(three == (pattern(4_999_999..5_000_000), None));
+    store.flush();
+    assert!(
+        store.figures().memory_bytes < 1 << 20,
+        "{:?}",
+        store.figures()
+    );
+    assert_eq!(files(dir.path()).len(), 1);
+}
+
+#[tokio::test]
+async fn parts_of_an_object_are_found_again_and_completed() {
+    let dir = TempDir::new().expect("dir");
+    let store = open(dir.path());
+    let new = || NewObject {
+        resumable: true,
+        ..response(Some(1_000_000))
+    };
+    for (url, received) in [("/large", 600_000), ("/small", 10_000)] {
+        let length = if url == "/large" { 1_000_000 } else { 50_000 };
+        let new = NewObject {
+            length: Some(length),
+            ..new()
+        };
+        let mut filler = start(&store, &key(url), new);
+        filler
+            .append(pattern(0..received).into())
+            .await
+            .expect("wanted");
+        drop(filler);
+    }
+    let store = reopen(store, dir.path());
+    for (url, received, length) in [("/large", 600_000, 1_000_000), ("/small", 10_000, 50_000)] {
+        let object = find(&store, url).await.expect("found");
+        assert_eq!(object.missing(0..length).first(), Some(&(received..length)));
+        let (bytes, error) = drain(object.read(None)).await;
+        assert_eq!(
+            (bytes.len() as u64, error),
+            (received, Some(ReadError::Gap(received..length)))
+        );
+        // From the end, then the gap that is left.
+        for range in [length - 1000..length, 0..length] {
+            for mut filler in object.fill(&store, range) {
+                filler
+                    .append(pattern(filler.range()).into())
+                    .await
+                    .expect("wanted");
+                filler.finish();
+            }
+        }
+        assert!(drain(object.read(None)).await == (pattern(0..length), None));
+    }
+    let store = reopen(store, dir.path());
+    assert!(content(&store, "/large").await == Some(pattern(0..1_000_000)));
+    assert!(content(&store, "/small").await == Some(pattern(0..50_000)));
+}
+
+#[tokio::test]
+async fn a_fill_that_breaks_off_leaves_nothing() {
+    let dir = TempDir::new().expect("dir");
+    let store = open(dir.path());
+    let mut filler = start(&store, &key("/large"), response(Some(1_000_000)));
+    filler
+        .append(pattern(0..500_000).into())
+        .await
+        .expect("wanted");
+    drop(filler);
+    store.flush();
+    assert_eq!(files(dir.path()).len(), 0);
+    assert_eq!(
+        fs::read_dir(dir.path().join("tmp")).expect("dir").count(),
+        0
+    );
+    assert_eq!(content(&store, "/large").await, None);
+}
+
+#[tokio::test]
+async fn what_freshened_an_object_is_found_again() {
+    let dir = TempDir::new().expect("dir");
+    let store = open(dir.path());
+    for (url, length) in [("/small", 10), ("/large", 100_000)] {
+        let object = put(&store, &key(url), &pattern(0..length)).await;
+        for number in 0..3 {
+            let mut head = (*object.head()).clone();
+            head.policy = Bytes::from(format!("validated {number}"));
+            super::ticket(&store, &key(url)).freshen(&object, head);
+            store.flush();
+        }
+    }
+    let store = reopen(store, dir.path());
+    for (url, length) in [("/small", 10), ("/large", 100_000)] {
+        let object = find(&store, url).await.expect("found");
+        assert_eq!(object.head().policy, "validated 2");
+        assert!(content(&store, url).await == Some(pattern(0..length)));
+    }
+}
+
+#[tokio::test]
+async fn a_new_response_takes_the_place_of_the_old_one_on_disk_too() {
+    let dir = TempDir::new().expect("dir");
+    let store = open(dir.path());
+    for round in 0..5 {
+        put(&store, &key("/a"), format!("{round}").as_bytes()).await;
+        put(&store, &key("/b"), &pattern(round..100_000)).await;
+    }
+    store.flush();
+    assert_eq!(files(dir.path()).len(), 2);
+    assert_eq!(store.figures().disk_objects, 2);
+    let store = reopen(store, dir.path());
+    assert_eq!(content(&store, "/a").await, Some(b"4".to_vec()));
+    assert!(content(&store, "/b").await == Some(pattern(4..100_000)));
+}
+
+#[tokio::test]
+async fn never_takes_more_than_its_bytes() {
+    let dir = TempDir::new().expect("dir");
+    let store = open_with(DiskSettings::new(dir.path(), 2 << 20));
+    for number in 0..300 {
+        let length = (number * 7919) % 300_000;
+        put(&store, &key(&format!("/{number}")), &pattern(0..length)).await;
+        if number % 20 == 0 {
+            store.flush();
+            assert!(store.figures().disk_bytes <= 2 << 20);
+        }
+    }
+    store.flush();
+    let blocks: u64 = files(dir.path())
+        .iter()
+        .map(|file| fs::metadata(file).expect("file").blocks())
+        .sum();
+    assert!(blocks * 512 <= 2 << 20, "{blocks}");
+    assert_eq!(files(dir.path()).len() as u64, store.figures().disk_objects);
+    assert!(store.figures().disk_evictions > 0);
+    // One that is larger than all of it passes through.
+    let mut filler = start(&store, &key("/huge"), response(None));
+    let reader = filler.object().read(None);
+    let fill = async {
+        for at in 0..60 {
+            let piece = pattern(at * 100_000..(at + 1) * 100_000);
+            filler.append(piece.into()).await.expect("wanted");
+        }
+        filler.finish()
+    };
+    let (_, (bytes, error)) = tokio::join!(fill, drain(reader));
+    assert_eq!(error, None);
+    assert!(bytes == pattern(0..6_000_000));
+    store.flush();
+    assert_eq!(content(&store, "/huge").await, None);
+    assert_eq!(
+        fs::read_dir(dir.path().join("tmp")).expect("dir").count(),
+        0
+    );
+}
+
+#[tokio::test]
+async fn free_space_is_left_to_others() {
+    let dir = TempDir::new().expect("dir");
+    let store = open_with(DiskSettings {
+        min_free_bytes: u64::MAX,
+        ..DiskSettings::new(dir.path(), 64 << 20)
+    });
+    put(&store, &key("/small"), b"1").await;
+    let object = put(&store, &key("/large"), &pattern(0..100_000)).await;
+    store.flush();
+    assert_eq!(files(dir.path()).len(), 0);
+    assert_eq!(store.figures().disk_errors, 2);
+    assert!(drain(object.read(None)).await.1.is_some() || object.is_gone());
+    assert_eq!(
+        super::get(&store, &key("/small"))
+            .expect("in memory")
+            .bytes()
+            .expect("whole"),
+        "1"
+    );
+}
+
+#[tokio::test]
+async fn damaged_files_are_never_served() {
+    let dir = TempDir::new().expect("dir");
+    for damage in 0..6 {
+        let store = open(dir.path());
+        put(&store, &key("/small"), &pattern(0..5000)).await;
+        put(&store, &key("/large"), &pattern(0..100_000)).await;
+        store.close().expect("closes");
+        drop(store);
+        for file in files(dir.path()) {
+            let mut bytes = fs::read(&file).expect("read");
+            let middle = bytes.len() - 2500;
+            match damage {
+                0 => bytes.truncate(100),
+                1 => bytes.clear(),
+                2 => bytes[3] ^= 1,
+                // Both slots.
+                3 => bytes[64..middle].fill(7),
+                4 => bytes.truncate(middle),
+                _ if bytes.len() < 10_000 => bytes[middle] ^= 1,
+                _ => bytes[57] ^= 1,
+            }
+            fs::write(&file, bytes).expect("write");
+        }
+        let store = open(dir.path());
+        assert!(content(&store, "/small").await.is_none(), "{damage}");
+        assert!(content(&store, "/large").await.is_none(), "{damage}");
+        wait_for_scan(&store);
+        assert_eq!(files(dir.path()).len(), 0, "{damage}");
+        assert_eq!(store.figures().disk_damaged, 2, "{damage}");
+        store.close().expect("closes");
+    }
+}
+
+#[tokio::test]
+async fn another_objects_file_is_not_served() {
+    let dir = TempDir::new().expect("dir");
+    let store = open(dir.path());
+    put(&store, &key("/a"), b"a").await;
+    store.flush();
+    let [a] = &files(dir.path())[..] else {
+        panic!("one file");
+    };
+    let copy = fs::read(a).expect("read");
+    put(&store, &key("/b"), b"b").await;
+    store.close().expect("closes");
+    drop(store);
+    for file in files(dir.path()) {
+        fs::write(file, &copy).expect("write");
+    }
+    let store = open(dir.path());
+    assert_eq!(content(&store, "/a").await, Some(b"a".to_vec()));
+    assert_eq!(content(&store, "/b").await, None);
+}
+
+#[tokio::test]
+async fn symbolic_links_are_not_followed_and_files_are_private() {
+    let dir = TempDir::new().expect("dir");
+    let store = open(dir.path());
+    put(&store, &key("/a"), b"a").await;
+    put(&store, &key("/b"), b"b").await;
+    store.close().expect("closes");
+    drop(store);
+    let files = files(dir.path());
+    for file in &files {
+        assert_eq!(
+            fs::metadata(file).expect("file").permissions().mode() & 0o777,
+            0o600
+        );
+    }
+    let moved = dir.path().join("moved");
+    fs::rename(&files[0], &moved).expect("rename");
+    symlink(&moved, &files[0]).expect("link");
+    let inner = files[1].parent().expect("directory");
+    let aside = dir.path().join("aside");
+    fs::rename(inner, &aside).expect("rename");
+    symlink(&aside, inner).expect("link");
+    let store = open(dir.path());
+    assert_eq!(content(&store, "/a").await, None);
+    assert_eq!(content(&store, "/b").await, None);
+    assert!(moved.exists());
+}
+
+#[test]
+fn two_servers_do_not_share_a_directory() {
+    let dir = TempDir::new().expect("dir");
+    let store = open(dir.path());
+    let disk = DiskSettings::new(dir.path(), 1 << 20);
+    let error = Store::open(Settings::default(), disk).expect_err("in use");
+    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+    drop(store);
+}
+
+#[tokio::test]
+async fn a_purge_holds_after_a_restart() {
+    let dir = TempDir::new().expect("dir");
+    let store = open(dir.path());
+    let tagged = NewObject {
+        tags: vec![(*b"tag").into()],
+        ..response(None)
+    };
+    let urls = ["/key", "/prefix/1", "/soft", "/stays"];
+    for url in urls {
+        put(&store, &key(url), b"1").await;
+    }
+    put_as(&store, &key("/tagged"), tagged, &pattern(0..100_000)).await;
+    let purge = |what, soft| Purge {
+        site: Some("site".into()),
+        what,
+        soft,
+    };
+    let purges = [
+        purge(Purged::Key((*b"/key").into()), false),
+        purge(Purged::Prefix((*b"/prefix/").into()), false),
+        purge(Purged::Tag((*b"tag").into()), false),
+        purge(Purged::Key((*b"/soft").into()), true),
+    ];
+    for purge in &purges {
+        store.purge(purge).durable().await.expect("written down");
+    }
+    let mut store = store;
+    // With the rules at first, later without: they have been met by then.
+    for _ in 0..3 {
+        store = reopen(store, dir.path());
+        wait_for_scan(&store);
+        for url in ["/key", "/prefix/1", "/tagged"] {
+            assert_eq!(content(&store, url).await, None, "{url}");
+        }
+        assert!(
+            find(&store, "/soft")
+                .await
+                .expect("found")
+                .is_purged_softly()
+        );
+        assert!(
+            !find(&store, "/stays")
+                .await
+                .expect("found")
+                .is_purged_softly()
+        );
+        let other = purge(Purged::Tag((*b"other").into()), false);
+        store.purge(&other).durable().await.expect("written down");
+        store.flush();
+    }
+    assert_eq!(files(dir.path()).len(), 2);
+    assert!(
+        fs::metadata(dir.path().join("purges"))
+            .expect("journal")
+            .len()
+            < 100
+    );
+}
+
+#[tokio::test]
+async fn without_the_record_of_purges_nothing_is_served() {
+    let dir = TempDir::new().expect("dir");
+    for damage in 0..3 {
+        let store = open(dir.path());
+        put(&store, &key("/a"), b"1").await;
+        let purge = Purge {
+            site: None,
+            what: Purged::Tag((*b"tag").into()),
+            soft: true,
+        };
+        // Kept, as long as a request that was made before is on its way.
+        let ticket = super::ticket(&store, &key("/b"));
+        store.purge(&purge).durable().await.expect("written down");
+        store.close().expect("closes");
+        drop(ticket);
+        drop(store);
+        let journal = dir.path().join("purges");
+        let mut bytes = fs::read(&journal).expect("read");
+        match damage {
+            0 => fs::remove_file(&journal).expect("remove"),
+            1 => {
+                *bytes.last_mut().expect("records") ^= 1;
+                fs::write(&journal, bytes).expect("write");
+            }
+            _ => {
+                // A record that was cut off was never confirmed: the others hold.
+                bytes.extend([1, 2, 3, 4, 200, 0, 0, 0, 5]);
+                fs::write(&journal, bytes).expect("write");
+            }
+        }
+        let store = open(dir.path());
+        assert_eq!(
+            content(&store, "/a").await.is_some(),
+            damage == 2,
+            "{damage}"
+        );
+        store.close().expect("closes");
+    }
+}
+
+#[tokio::test]
+async fn after_the_machine_has_crashed_content_is_verified() {
+    let dir = TempDir::new().expect("dir");
+    let store = open(dir.path());
+    put(&store, &key("/good"), &pattern(0..100_000)).await;
+    store.flush();
+    let good = files(dir.path());
+    put(&store, &key("/lost"), &pattern(0..100_000)).await;
+    store.close().expect("closes");
+    drop(store);
+    for file in files(dir.path()).iter().filter(|file| !good.contains(file)) {
+        let mut bytes = fs::read(file).expect("read");
+        bytes[50_000..60_000].fill(0);
+        fs::write(file, bytes).expect("write");
+    }
+    fs::write(dir.path().join("state"), "another-boot running\n").expect("write");
+    let store = open(dir.path());
+    assert!(content(&store, "/good").await.is_some());
+    assert_eq!(content(&store, "/lost").await, None);
+}
+
+/// Runs this test binary again in a process whose files cannot grow beyond 300 KB, as on a full
+/// disk.
+#[test]
+fn what_the_disk_does_not_take_is_passed_on() {
+    let dir = TempDir::new().expect("dir");
+    let exe = std::env::current_exe().expect("exe");
+    let status = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 600; exec \"$@\"", "sh"])
+        .arg(exe)
+        .args([
+            "--exact",
+            "store::disk::on_a_full_disk",
+            "--ignored",
+            "--nocapture",
+        ])
+        .env("APUS_TEST_DIRECTORY", dir.path())
+        .status()
+        .expect("runs");
+    assert!(status.success());
+}
+
+#[tokio::test]
+#[ignore = "run by another test in a process of its own"]
+async fn on_a_full_disk() {
+    let path = std::env::var_os("APUS_TEST_DIRECTORY").expect("directory");
+    let store = open(Path::new(&path));
+    for round in 0..3 {
+        let mut filler = start(&store, &key("/large"), response(Some(5_000_000)));
+        let readers = [
+            filler.object().read(None),
+            filler.object().read(Some(250_000..5_000_000)),
+        ];
+        let fill = async {
+            for at in 0..50 {
+                let piece = pattern(at * 100_000..(at + 1) * 100_000);
+                filler.append(piece.into()).await.expect("wanted");
+            }
+            filler.finish()
+        };
+        let [one, two] = readers;
+        let (_, one, two) = tokio::join!(fill, drain(one), drain(two));
+        assert!(one == (pattern(0..5_000_000), None));
+        assert!(two == (pattern(250_000..5_000_000), None));
+        store.flush();
+        assert_eq!(store.figures().disk_errors, round + 1);
+        assert!(content(&store, "/large").await.is_none());
+    }
+    assert_eq!(files(Path::new(&path)).len(), 0);
+    put(&store, &key("/small"), &pattern(0..100_000)).await;
+    assert!(content(&store, "/small").await == Some(pattern(0..100_000)));
+    store.flush();
+    assert_eq!(files(Path::new(&path)).len(), 1);
+}
+
+#[tokio::test]
+async fn variants_without_end_do_not_fill_the_disk() {
+    let dir = TempDir::new().expect("dir");
+    let store = open(dir.path());
+    for number in 0..200_u32 {
+        let new = NewObject {
+            vary: b"cookie".to_vec(),
+            secondary: number.to_string().into_bytes(),
+            ..response(None)
+        };
+        put_as(&store, &key("/"), new, b"content").await;
+        store.flush();
+    }
+    assert_eq!(files(dir.path()).len(), 64);
+    let store = reopen(store, dir.path());
+    assert!(
+        store
+            .find(&key("/"), &mut |_| b"199".to_vec())
+            .await
+            .is_some()
+    );
+    assert!(
+        store
+            .find(&key("/"), &mut |_| b"0".to_vec())
+            .await
+            .is_none()
+    );
+}
