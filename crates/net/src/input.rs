@@ -32,6 +32,12 @@ impl Input {
         self.start >= self.buffer.len()
     }
 
+    /// Whether no memory is held.
+    #[cfg(test)]
+    pub(crate) fn holds_nothing(&self) -> bool {
+        self.buffer.capacity() == 0
+    }
+
     pub(crate) fn consume(&mut self, bytes: usize) {
         self.start = self.start.saturating_add(bytes);
     }

@@ -1,6 +1,5 @@
 //! The content of a response on its way to whoever asked.
 
-use std::collections::VecDeque;
 use std::task::{Context, Poll, ready};
 
 use apus_http::h1::{ResponseContent, ResponseHead};
@@ -16,10 +15,16 @@ use crate::h1::Raw;
 struct Incoming {
     /// None once all was read.
     connection: Option<Box<Inner>>,
-    /// What was read and not taken yet: at most two frames.
-    ahead: VecDeque<Frame>,
+    ahead: Ahead,
     /// Bytes that were not taken yet, where the head told how many there are.
     remaining: Option<u64>,
+}
+
+/// What was read and not taken yet: at most two frames, since no more is looked at.
+#[derive(Default)]
+struct Ahead {
+    next: Option<Frame>,
+    behind: Option<Frame>,
 }
 
 /// The response with this head.
@@ -59,23 +64,33 @@ pub(super) fn respond(inner: Box<Inner>, head: ResponseHead) -> ClientResponse {
 fn body(connection: Box<Inner>, remaining: Option<u64>) -> Body {
     let mut incoming = Incoming {
         connection: Some(connection),
-        ahead: VecDeque::new(),
+        ahead: Ahead::default(),
         remaining,
     };
     incoming.look_ahead();
-    if !incoming.ahead.is_empty() {
+    if incoming.ahead.next.is_some() {
         incoming.look_ahead();
     }
-    if incoming.connection.is_some() || incoming.ahead.len() > 1 {
-        return Body::stream(incoming);
-    }
-    match incoming.ahead.pop_front() {
-        None => Body::Empty,
-        Some(Frame::Data(bytes)) => bytes.into(),
-        Some(frame) => {
-            incoming.ahead.push_front(frame);
-            Body::stream(incoming)
+    if incoming.connection.is_none() && incoming.ahead.behind.is_none() {
+        match incoming.ahead.pop() {
+            None => return Body::Empty,
+            Some(Frame::Data(bytes)) => return bytes.into(),
+            Some(frame) => incoming.ahead.push(frame),
         }
+    }
+    Body::stream(incoming)
+}
+
+impl Ahead {
+    fn push(&mut self, frame: Frame) {
+        match self.next {
+            None => self.next = Some(frame),
+            Some(_) => self.behind = Some(frame),
+        }
+    }
+
+    fn pop(&mut self) -> Option<Frame> {
+        std::mem::replace(&mut self.next, self.behind.take())
     }
 }
 
@@ -92,9 +107,11 @@ impl Incoming {
 
     fn take(&mut self, received: Received) {
         match received {
-            Received::Data(bytes) => self.ahead.push_back(Frame::Data(bytes)),
+            Received::Data(bytes) => self.ahead.push(Frame::Data(bytes)),
             Received::End(trailers) => {
-                self.ahead.extend(trailers.map(Frame::Trailers));
+                if let Some(trailers) = trailers {
+                    self.ahead.push(Frame::Trailers(trailers));
+                }
                 if let Some(connection) = self.connection.take() {
                     connection.go_home();
                 }
@@ -108,11 +125,11 @@ impl Incoming {
 impl BodyStream for Incoming {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         loop {
-            if let Some(frame) = self.ahead.pop_front() {
+            if let Some(frame) = self.ahead.pop() {
                 if let (Frame::Data(bytes), Some(remaining)) = (&frame, &mut self.remaining) {
                     *remaining = remaining.saturating_sub(bytes.len() as u64);
                 }
-                if self.ahead.is_empty() {
+                if self.ahead.next.is_none() {
                     self.look_ahead();
                 }
                 return Poll::Ready(Some(Ok(frame)));

@@ -178,3 +178,67 @@ impl fmt::Debug for Http1 {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use apus_http::{Body, Headers, Method};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::UnixStream;
+
+    use super::*;
+    use crate::client::RequestHead;
+    use crate::transport::Socket;
+
+    #[derive(Default)]
+    struct Kept(RefCell<Option<Http1>>);
+
+    impl Home for Kept {
+        fn take_back(&self, connection: Http1) {
+            *self.0.borrow_mut() = Some(connection);
+        }
+    }
+
+    fn post(body: Body) -> ClientRequest {
+        ClientRequest {
+            head: Rc::new(RequestHead {
+                method: Method::POST,
+                scheme: "http",
+                authority: "a".into(),
+                target: "/".into(),
+                headers: Headers::new(),
+                upgrade: None,
+                te_trailers: false,
+                expects_continue: false,
+            }),
+            body,
+            interim: None,
+            timeouts: Rc::default(),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_holds_no_buffer_nor_its_home() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let kept = Rc::new(Kept::default());
+        let mut connection = Http1::new(Transport::Clear(Socket::Unix(ours)));
+        for _ in 0..2 {
+            connection.set_home(kept.clone());
+            let answers = async {
+                let mut request = [0; 1024];
+                assert!(theirs.read(&mut request).await.unwrap() > 0);
+                theirs
+                    .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                    .await
+                    .unwrap();
+            };
+            let (response, ()) = tokio::join!(connection.send(post("content".into())), answers);
+            assert!(matches!(response.unwrap().body, Body::Bytes(_)));
+            connection = kept.0.take().unwrap();
+            let inner = &connection.0;
+            assert!(inner.input.holds_nothing() && inner.upload.holds_nothing());
+            assert_eq!(Rc::strong_count(&kept), 1);
+        }
+    }
+}

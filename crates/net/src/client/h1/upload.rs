@@ -127,6 +127,12 @@ impl Upload {
         self.cold.is_none() && !self.is_flushed()
     }
 
+    /// Whether no memory is held.
+    #[cfg(test)]
+    pub(super) fn holds_nothing(&self) -> bool {
+        self.is_flushed() && matches!(self.body, Body::Empty)
+    }
+
     /// Lets the content flow.
     pub(super) fn release(&mut self) {
         if self.state == State::Held {
