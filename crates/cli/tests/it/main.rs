@@ -21,6 +21,8 @@ mod harness;
 #[cfg(test)]
 mod pages;
 #[cfg(test)]
+mod proxy;
+#[cfg(test)]
 mod serve;
 #[cfg(test)]
 mod tls;

@@ -17,6 +17,8 @@ pub(crate) struct Received {
     /// Status line and field lines, names in lower case.
     pub(crate) head: Vec<String>,
     pub(crate) body: Vec<u8>,
+    /// Field lines after chunked content.
+    pub(crate) trailers: Vec<String>,
 }
 
 impl Received {
@@ -55,30 +57,40 @@ impl Wire {
 
     /// The next answer to a request that is not HEAD.
     pub(crate) fn read(&mut self) -> Received {
-        let head = self.read_lines();
-        let status = head[0].split(' ').nth(1).unwrap().parse().unwrap();
-        let mut received = Received {
-            status,
-            head,
-            body: Vec::new(),
-        };
+        let mut received = self.read_head();
+        if received.status < 200 || matches!(received.status, 204 | 304) {
+            return received;
+        }
         if received.field("transfer-encoding") == Some("chunked") {
             loop {
                 let mut line = String::new();
                 self.stream.read_line(&mut line).unwrap();
                 let size = u64::from_str_radix(line.trim_end(), 16).expect(&line);
+                if size == 0 {
+                    received.trailers = self.read_lines();
+                    break;
+                }
                 self.take(size, &mut received.body);
                 let mut end = [0; 2];
                 self.stream.read_exact(&mut end).unwrap();
-                if size == 0 {
-                    break;
-                }
             }
         } else if let Some(length) = received.field("content-length") {
             let length = length.parse().unwrap();
             self.take(length, &mut received.body);
         }
         received
+    }
+
+    /// The head of the next answer, whatever follows it.
+    pub(crate) fn read_head(&mut self) -> Received {
+        let head = self.read_lines();
+        assert!(!head.is_empty(), "no status line");
+        Received {
+            status: head[0].split(' ').nth(1).unwrap().parse().unwrap(),
+            head,
+            body: Vec::new(),
+            trailers: Vec::new(),
+        }
     }
 
     fn take(&mut self, length: u64, body: &mut Vec<u8>) {
@@ -94,7 +106,6 @@ impl Wire {
             assert!(bytes.ends_with(b"\r\n"), "{lines:?} {bytes:?}");
             let line = String::from_utf8_lossy(&bytes).trim_end().to_owned();
             if line.is_empty() {
-                assert!(!lines.is_empty(), "no status line");
                 return lines;
             }
             lines.push(match line.split_once(": ") {

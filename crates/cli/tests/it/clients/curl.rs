@@ -13,9 +13,9 @@ pub(crate) struct Curl(Command);
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
-    version: String,
+    pub(crate) version: String,
     head: BTreeMap<String, Vec<String>>,
-    body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Reply {
@@ -23,7 +23,7 @@ impl Reply {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    fn field(&self, name: &str) -> &str {
+    pub(crate) fn field(&self, name: &str) -> &str {
         self.head.get(name).map_or("", |values| &values[0])
     }
 }
@@ -68,7 +68,7 @@ impl Curl {
         })
     }
 
-    fn get(self, url: &str) -> Reply {
+    pub(crate) fn get(self, url: &str) -> Reply {
         self.run(url)
             .unwrap_or_else(|error| panic!("{url}: {error}"))
     }

@@ -51,6 +51,8 @@ func site(folder string) http.Handler {
 	mux.HandleFunc("/trailers", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Trailer", "X-Sum")
 		io.WriteString(w, "content")
+		// Otherwise it gets a length, and HTTP/1.1 has no trailers then.
+		w.(http.Flusher).Flush()
 		w.Header().Set("X-Sum", "7")
 	})
 	mux.HandleFunc("/sum", sum)

@@ -1,0 +1,457 @@
+//! Answers of an origin that break the rules of HTTP/1.1 (RFC 9112), or mean harm: none reaches a
+//! client as if it were good, none costs memory without bound, and no client ever sees a byte that
+//! was meant for another.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use super::hostile::{Hostile, Stage};
+use super::{Configuration, Front, VERSIONS, curl};
+use crate::h2_client::request_with;
+use crate::harness::wait_until;
+use crate::wire::Wire;
+
+const GOOD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood";
+
+/// Heads that cannot be trusted to say where the answer ends, or anything.
+const BAD_HEADS: [(&str, &str); 26] = [
+    ("no HTTP", "SSH-2.0-OpenSSH_9.2\r\n\r\n"),
+    ("HTTP/0.9", "<html>hello</html>\r\n\r\n"),
+    ("HTTP/2 in text", "HTTP/2 200 OK\r\n\r\n"),
+    ("no status", "HTTP/1.1 OK\r\n\r\n"),
+    ("a status of two digits", "HTTP/1.1 20 OK\r\n\r\n"),
+    ("a status of four digits", "HTTP/1.1 2000 OK\r\n\r\n"),
+    ("a status below 100", "HTTP/1.1 099 OK\r\n\r\n"),
+    (
+        "two lengths",
+        "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nsmugg",
+    ),
+    (
+        "a list of lengths",
+        "HTTP/1.1 200 OK\r\nContent-Length: 4, 5\r\n\r\nsmugg",
+    ),
+    (
+        "a length with a sign",
+        "HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nsmugg",
+    ),
+    (
+        "a length below 0",
+        "HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nsmugg",
+    ),
+    (
+        "a length in hexadecimal",
+        "HTTP/1.1 200 OK\r\nContent-Length: 0x5\r\n\r\nsmugg",
+    ),
+    (
+        "an empty length",
+        "HTTP/1.1 200 OK\r\nContent-Length:\r\n\r\nsmugg",
+    ),
+    (
+        "a length beyond numbers",
+        "HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551617\r\n\r\ns",
+    ),
+    (
+        "a length with a coding",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nsmugg\r\n0\r\n\r\n",
+    ),
+    (
+        "a coding with a length",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n5\r\nsmugg\r\n0\r\n\r\n",
+    ),
+    (
+        "a coding that is none",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: xchunked\r\n\r\nsmugg",
+    ),
+    (
+        "chunked twice",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, chunked\r\n\r\n5\r\nsmugg\r\n0\r\n\r\n",
+    ),
+    (
+        "chunked not last",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, gzip\r\n\r\n5\r\nsmugg\r\n0\r\n\r\n",
+    ),
+    (
+        "chunked in HTTP/1.0",
+        "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nsmugg\r\n0\r\n\r\n",
+    ),
+    (
+        "a space before the colon",
+        "HTTP/1.1 200 OK\r\nContent-Length : 5\r\n\r\nsmugg",
+    ),
+    (
+        "a name with a space",
+        "HTTP/1.1 200 OK\r\nX Y: 5\r\nContent-Length: 5\r\n\r\nsmugg",
+    ),
+    (
+        "a line without a colon",
+        "HTTP/1.1 200 OK\r\nnonsense\r\nContent-Length: 5\r\n\r\nsmugg",
+    ),
+    (
+        "a NUL",
+        "HTTP/1.1 200 OK\r\nX: a\0b\r\nContent-Length: 5\r\n\r\nsmugg",
+    ),
+    (
+        "a bare CR",
+        "HTTP/1.1 200 OK\r\nX: a\rContent-Length: 9\r\nContent-Length: 5\r\n\r\nsmugg",
+    ),
+    (
+        "nothing but an interim answer",
+        "HTTP/1.1 100 Continue\r\n\r\n",
+    ),
+];
+
+#[test]
+fn a_head_that_breaks_the_rules_is_a_502() {
+    for (rule, head) in BAD_HEADS {
+        let origin = Hostile::start(move |stage| {
+            stage.read_head();
+            stage.send(head);
+        });
+        let front = Front::of([origin.address()]);
+        for version in VERSIONS {
+            let reply = curl(version).get(&front.url("/"));
+            assert_eq!(reply.status, 502, "{rule} {version}");
+            assert!(!reply.text().contains("smugg"), "{rule} {version}");
+        }
+    }
+}
+
+#[test]
+fn chunks_that_break_the_rules_are_a_cut_answer() {
+    for chunks in [
+        "z\r\nhello\r\n0\r\n\r\n",
+        "-1\r\nhello\r\n0\r\n\r\n",
+        "+5\r\nhello\r\n0\r\n\r\n",
+        "0x5\r\nhello\r\n0\r\n\r\n",
+        "5 5\r\nhello\r\n0\r\n\r\n",
+        "\r\nhello\r\n0\r\n\r\n",
+        "5\nhello\r\n0\r\n\r\n",
+        "5\r\nhelloX\r\n0\r\n\r\n",
+        "5\r\nhello\n0\r\n\r\n",
+        "10000000000000005\r\nhello\r\n0\r\n\r\n",
+        "ffffffffffffffff\r\nhello\r\n0\r\n\r\n",
+        "5\r\nhello\r\n0\r\nno field\r\n\r\n",
+    ] {
+        let origin = Hostile::start(move |stage| {
+            stage.read_head();
+            stage.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+            stage.send(chunks);
+        });
+        let front = Front::of([origin.address()]);
+        for version in VERSIONS {
+            match curl(version).run(&front.url("/")) {
+                Ok(reply) => assert_eq!(reply.status, 502, "{chunks:?} {version}"),
+                Err(error) => assert!(!error.contains("(28)"), "{chunks:?} {version}: {error}"),
+            }
+        }
+    }
+}
+
+/// An origin that floods its first two connections, and answers well on all others.
+fn flooding(beginning: &'static str, again: Vec<u8>) -> Hostile {
+    Hostile::start(move |stage| {
+        let floods = stage.number() < VERSIONS.len();
+        while stage.read_head().is_some() {
+            if floods {
+                stage.send(beginning);
+                stage.flood(&again);
+                return;
+            }
+            stage.send(GOOD);
+        }
+    })
+}
+
+#[test]
+fn heads_without_end_are_a_502_and_cost_no_memory() {
+    let line = format!("X-Filler: {}\r\n", "x".repeat(1000));
+    for (flood, beginning, again) in [
+        ("a status line", "HTTP/1.1 200 ", vec![b'x'; 1000]),
+        ("field lines", "HTTP/1.1 200 OK\r\n", line.into_bytes()),
+        (
+            "tiny field lines",
+            "HTTP/1.1 200 OK\r\n",
+            b"a:\r\n".repeat(1000),
+        ),
+        ("a field line", "HTTP/1.1 200 OK\r\nX: ", vec![b'x'; 1000]),
+        (
+            "interim answers",
+            "",
+            b"HTTP/1.1 102 Processing\r\n\r\n".repeat(100),
+        ),
+        (
+            "early hints",
+            "",
+            b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".repeat(100),
+        ),
+        ("empty lines", "", b"\r\n".repeat(1000)),
+    ] {
+        let origin = flooding(beginning, again);
+        let configuration = Configuration::of([origin.address()]);
+        let front = configuration
+            .group("retry = { tries = 1 }")
+            .group("passive = false")
+            .serve();
+        for version in VERSIONS {
+            let reply = curl(version).get(&front.url("/"));
+            assert_eq!(reply.status, 502, "{flood} {version}");
+        }
+        front.assert_memory_is_bounded();
+        assert_eq!(front.get("/").text(), "good", "{flood}");
+    }
+}
+
+#[test]
+fn chunk_lines_and_trailers_without_end_are_cut_and_cost_no_memory() {
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n";
+    for (flood, rest, again) in [
+        ("an extension", "5;", &b"x"[..]),
+        ("zeros", "", b"0"),
+        ("trailers", "0\r\n", b"X-Trailer: value\r\n"),
+    ] {
+        let beginning: &'static str = format!("{head}{rest}").leak();
+        let origin = flooding(beginning, again.repeat(1000));
+        let front = Front::of([origin.address()]);
+        for version in VERSIONS {
+            let reply = curl(version).run(&front.url("/"));
+            assert!(reply.is_err(), "{flood} {version}: {reply:?}");
+        }
+        front.assert_memory_is_bounded();
+        assert_eq!(front.get("/").text(), "good", "{flood}");
+    }
+}
+
+#[test]
+fn a_length_that_never_comes_reserves_no_memory() {
+    let origin = Hostile::start(|stage| {
+        stage.read_head();
+        stage.send("HTTP/1.1 200 OK\r\nContent-Length: 9000000000000000000\r\n\r\nsome");
+        stage.freeze();
+    });
+    let front = Front::of([origin.address()]);
+    let mut clients: Vec<Wire> = (0..50).map(|_| front.connect()).collect();
+    for client in &mut clients {
+        client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        assert_eq!(client.read_head().status, 200);
+    }
+    front.assert_memory_is_bounded();
+}
+
+#[test]
+fn an_answer_that_the_client_does_not_read_costs_no_memory() {
+    let origin = Hostile::start(|stage| {
+        stage.read_head();
+        stage.send("HTTP/1.1 200 OK\r\nContent-Length: 9000000000000000000\r\n\r\n");
+        stage.flood([b'x'; 65_536]);
+    });
+    let front = Front::of([origin.address()]);
+    let mut clients: Vec<Wire> = (0..20).map(|_| front.connect()).collect();
+    for client in &mut clients {
+        client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        client.wait();
+    }
+    let mut peer = front.open();
+    let streams: Vec<u32> = (0..20)
+        .map(|_| peer.request(&request_with("GET", "/", &[]), true))
+        .collect();
+    for stream in streams {
+        assert_eq!(peer.head(stream).status, 200);
+    }
+    front.assert_memory_is_bounded();
+}
+
+/// The answers of an origin that sends more than it was asked for, and all that clients of it may see.
+fn assert_no_client_sees_poison(sent: &str, method: &str, expected: (u16, &str)) {
+    let answer = sent.to_owned();
+    let origin = Hostile::start(move |stage| {
+        while let Some(head) = stage.read_head() {
+            if head.starts_with("GET /good") {
+                stage.send(GOOD);
+            } else {
+                stage.send(&answer);
+            }
+        }
+    });
+    let front = Configuration::of([origin.address()])
+        .global("worker_threads = 1")
+        .serve();
+    for _ in 0..3 {
+        let mut wire = front.connect();
+        wire.send(format!(
+            "{method} /bad HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        ));
+        let rest = String::from_utf8_lossy(&wire.rest()).into_owned();
+        assert!(
+            rest.starts_with(&format!("HTTP/1.1 {} ", expected.0)),
+            "{sent:?}: {rest}"
+        );
+        assert!(
+            rest.ends_with(&format!("\r\n\r\n{}", expected.1)),
+            "{sent:?}: {rest}"
+        );
+        assert!(!rest.contains("poison"), "{sent:?}: {rest}");
+        let other = front.get("/good");
+        assert_eq!(
+            (other.status, other.text()),
+            (200, "good".into()),
+            "{sent:?}"
+        );
+    }
+}
+
+#[test]
+fn bytes_past_the_length_reach_no_other_client() {
+    let poison = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
+    for first in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfirst",
+        "HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\n\r\nfirst",
+    ] {
+        let status = first[9..12].parse().unwrap();
+        for more in ["poison", poison, "\r\npoison"] {
+            assert_no_client_sees_poison(&format!("{first}{more}"), "GET", (status, "first"));
+        }
+    }
+    let sent = format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n{poison}");
+    assert_no_client_sees_poison(&sent, "GET", (200, ""));
+}
+
+#[test]
+fn content_where_there_is_none_reaches_no_client() {
+    for head in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 6",
+        "HTTP/1.1 200 OK\r\nContent-Length: 600",
+        "HTTP/1.1 404 Not Found\r\nContent-Length: 6",
+    ] {
+        let status = head[9..12].parse().unwrap();
+        let sent = format!("{head}\r\n\r\npoison");
+        assert_no_client_sees_poison(&sent, "HEAD", (status, ""));
+    }
+    for method in ["GET", "HEAD"] {
+        for head in [
+            "HTTP/1.1 204 No Content",
+            "HTTP/1.1 304 Not Modified\r\nETag: \"a\"",
+            "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\nContent-Length: 6",
+        ] {
+            let status = head[9..12].parse().unwrap();
+            let sent = format!("{head}\r\n\r\npoison");
+            assert_no_client_sees_poison(&sent, method, (status, ""));
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_nobody_asked_for_reaches_no_client() {
+    let (says, said) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let (may_say, has_said) = (says.clone(), said.clone());
+    let origin = Hostile::start(move |stage| {
+        let first = stage.number() == 0;
+        while stage.read_head().is_some() {
+            stage.send(GOOD);
+            if first {
+                while !may_say.load(Ordering::SeqCst) {
+                    thread::yield_now();
+                }
+                stage.send("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison");
+                has_said.store(true, Ordering::SeqCst);
+            }
+        }
+    });
+    let front = Configuration::of([origin.address()])
+        .global("worker_threads = 1")
+        .serve();
+    assert_eq!(front.get("/").text(), "good");
+    says.store(true, Ordering::SeqCst);
+    wait_until("it was said", || said.load(Ordering::SeqCst));
+    for _ in 0..3 {
+        assert_eq!(front.get("/").text(), "good");
+    }
+    assert_eq!(
+        origin.connections(),
+        2,
+        "the first connection was used again"
+    );
+}
+
+#[test]
+fn interim_answers_are_not_taken_for_the_final_one() {
+    let origin = Hostile::start(|stage| {
+        while stage.read_head().is_some() {
+            stage.send("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n");
+            stage.send("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nContent-Length: 6\r\n\r\n");
+            stage.send(GOOD);
+        }
+    });
+    let front = Front::of([origin.address()]);
+    for version in VERSIONS {
+        for _ in 0..3 {
+            let reply = curl(version).get(&front.url("/"));
+            assert_eq!(
+                (reply.status, reply.text()),
+                (200, "good".into()),
+                "{version}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_answer_up_to_the_end_of_the_connection_is_whole() {
+    for version in ["HTTP/1.1", "HTTP/1.0"] {
+        let origin = Hostile::start(move |stage| {
+            stage.read_head();
+            stage.send(format!("{version} 200 OK\r\n\r\nall that there is"));
+        });
+        let front = Front::of([origin.address()]);
+        for client in [VERSIONS[0], VERSIONS[1], "--http1.0"] {
+            let reply = curl(client).get(&front.url("/"));
+            let got = (reply.status, reply.text());
+            assert_eq!(got, (200, "all that there is".into()), "{version} {client}");
+        }
+    }
+}
+
+#[test]
+fn fields_of_the_connection_to_the_origin_stay_there() {
+    let origin = Hostile::answering(
+        "HTTP/1.1 200 OK\r\nConnection: keep-alive, X-Hop\r\nKeep-Alive: timeout=5\r\n\
+         X-Hop: here\r\nProxy-Authenticate: Basic\r\nTE: trailers\r\nUpgrade: h2c\r\n\
+         X-End: there\r\nContent-Length: 4\r\n\r\ngood",
+    );
+    let front = Front::of([origin.address()]);
+    for version in VERSIONS {
+        let reply = curl(version).get(&front.url("/"));
+        assert_eq!((reply.status, reply.field("x-end")), (200, "there"));
+        for name in ["keep-alive", "x-hop", "te", "upgrade"] {
+            assert_eq!(reply.field(name), "", "{name} {version}");
+        }
+    }
+}
+
+#[test]
+fn an_origin_that_stops_reading_is_given_up() {
+    let origin = Hostile::start(|stage: &mut Stage| {
+        stage.read_head();
+        stage.hold();
+    });
+    let front = Configuration::of([origin.address()])
+        .group("write_timeout = \"500ms\"")
+        .serve();
+    let upload = format!("@{}", super::origins::folder().join("large.bin").display());
+    let arguments = ["--header", "Expect:", "--data-binary", &upload];
+    for version in VERSIONS {
+        let reply = curl(version).args(&arguments).run(&front.url("/"));
+        // A client that sends still may lose the answer with its connection.
+        assert!(
+            reply.as_ref().map_or(true, |reply| reply.status == 504),
+            "{version} {reply:?}"
+        );
+        if let Err(error) = reply {
+            assert!(!error.contains("(28)"), "{version}: {error}");
+        }
+    }
+    front.assert_memory_is_bounded();
+}

@@ -1,0 +1,278 @@
+//! Origins of every family: files, uploads, ranges, trailers and interim responses pass both ways,
+//! over either version of HTTP on either side.
+
+use super::origins::{LARGE, Origin, SMALL, folder, large};
+use super::{Configuration, Front, VERSIONS, curl};
+use crate::clients::certificate;
+use crate::h2_client::{data, flag, frame, kind, literal, request_with};
+use crate::harness::Home;
+
+/// An origin, and the server in front of it.
+struct Pair {
+    origin: Origin,
+    front: Front,
+}
+
+impl Pair {
+    fn new(origin: Origin) -> Self {
+        let front = Front::of([origin.address()]);
+        Self { origin, front }
+    }
+
+    fn over_http2(origin: Origin) -> Self {
+        let configuration = Configuration::of([origin.address()]);
+        let front = configuration.group("protocol = \"h2\"").serve();
+        Self { origin, front }
+    }
+
+    /// Go over TLS, which picks HTTP/2 if it may.
+    fn over_tls(protocol: &str) -> Self {
+        let home = Home::new();
+        certificate(&home, "origin", "localhost");
+        let origin = Origin::go_over_tls(&home.path("origin"));
+        let node = format!("https://localhost:{}", origin.address().port());
+        let front = Configuration::of_names([node])
+            .group(&format!("protocol = \"{protocol}\""))
+            .group("tls = { ca = \"origin.pem\" }")
+            .serve_in(home);
+        Self { origin, front }
+    }
+}
+
+/// Those that make answers of their own.
+fn programs() -> Vec<Pair> {
+    vec![
+        Pair::new(Origin::python()),
+        Pair::new(Origin::node()),
+        Pair::new(Origin::go()),
+        Pair::over_http2(Origin::go()),
+        Pair::over_tls("http/1.1"),
+        Pair::over_tls("h2"),
+        Pair::over_tls("auto"),
+    ]
+}
+
+fn families() -> Vec<Pair> {
+    let mut all = programs();
+    all.push(Pair::new(Origin::nginx()));
+    all
+}
+
+#[test]
+fn files_come_whole_from_every_family() {
+    for Pair { origin, front } in families() {
+        for version in VERSIONS {
+            let who = format!("{} {version}", origin.name());
+            let small = curl(version).get(&front.url("/small.txt"));
+            assert_eq!((small.status, small.text()), (200, SMALL.into()), "{who}");
+            for path in ["/large.bin", "/stream"] {
+                if path == "/stream" && origin.name() == "nginx" && version == VERSIONS[1] {
+                    continue;
+                }
+                let reply = curl(version).get(&front.url(path));
+                assert_eq!(reply.status, 200, "{who} {path}");
+                assert!(reply.body == large(), "{who} {path}");
+            }
+            let head = curl(version)
+                .args(&["--head"])
+                .get(&front.url("/large.bin"));
+            let length = head.field("content-length").to_owned();
+            assert_eq!((head.status, length), (200, LARGE.to_string()), "{who}");
+            let missing = curl(version).get(&front.url("/nowhere"));
+            assert_eq!(missing.status, 404, "{who}");
+        }
+    }
+}
+
+#[test]
+fn uploads_come_whole_to_every_family_and_back() {
+    let upload = format!("@{}", folder().join("large.bin").display());
+    let file = folder().join("large.bin");
+    let file = file.to_str().unwrap();
+    for Pair { origin, front } in programs() {
+        for version in VERSIONS {
+            let url = front.url("/echo");
+            for arguments in [
+                // With a length; with a length, after 100; in chunks.
+                vec!["--header", "Expect:", "--data-binary", &upload],
+                vec!["--header", "Expect: 100-continue", "--data-binary", &upload],
+                vec![
+                    "--request",
+                    "POST",
+                    "--header",
+                    "Transfer-Encoding: chunked",
+                    "-T",
+                    file,
+                ],
+                vec!["--data-binary", ""],
+            ] {
+                let who = format!("{} {version} {arguments:?}", origin.name());
+                let expected = if arguments.len() == 2 { &[] } else { large() };
+                // HTTP/2 has no chunks of its own: there the length is only left out.
+                let reply = curl(version).args(&arguments).get(&url);
+                assert_eq!(reply.status, 200, "{who}");
+                assert!(reply.body == expected, "{who}");
+            }
+        }
+    }
+}
+
+#[test]
+fn nginx_keeps_what_is_put_through() {
+    let Pair {
+        front,
+        origin: _origin,
+    } = Pair::new(Origin::nginx());
+    let file = folder().join("large.bin");
+    for (number, version) in VERSIONS.into_iter().enumerate() {
+        let url = front.url(&format!("/kept/{number}"));
+        let put = curl(version)
+            .args(&["-T", file.to_str().unwrap()])
+            .get(&url);
+        assert_eq!(put.status, 201);
+        assert!(curl(version).get(&url).body == large());
+        let delete = curl(version).args(&["--request", "DELETE"]).get(&url);
+        assert_eq!((delete.status, delete.body.len()), (204, 0));
+        assert_eq!(curl(version).get(&url).status, 404);
+    }
+}
+
+#[test]
+fn ranges_and_conditions_pass() {
+    for Pair { origin, front } in [
+        Pair::new(Origin::nginx()),
+        Pair::new(Origin::go()),
+        Pair::over_http2(Origin::go()),
+    ] {
+        let url = front.url("/large.bin");
+        for version in VERSIONS {
+            let who = format!("{} {version}", origin.name());
+            for (range, part) in [
+                ("0-0", &large()[..1]),
+                ("1000-1999", &large()[1000..2000]),
+                ("-100", &large()[LARGE - 100..]),
+                ("10000000-", &large()[10_000_000..]),
+            ] {
+                let reply = curl(version).args(&["--range", range]).get(&url);
+                assert_eq!(reply.status, 206, "{who}");
+                assert!(reply.body == part, "{who} {range}");
+            }
+            let several = curl(version).args(&["--range", "0-9,20-29"]).get(&url);
+            let parts = several.field("content-type").to_owned();
+            assert!(parts.starts_with("multipart/byteranges"), "{who} {parts}");
+            let past = curl(version).args(&["--range", &format!("{LARGE}-")]);
+            assert_eq!(past.get(&url).status, 416, "{who}");
+            let since = several.field("last-modified").to_owned();
+            let unchanged = curl(version).args(&["--time-cond", &since]).get(&url);
+            let unchanged = (unchanged.status, unchanged.body.len());
+            assert_eq!(unchanged, (304, 0), "{who}");
+        }
+    }
+}
+
+#[test]
+fn trailers_pass_to_the_client() {
+    for Pair { origin, front } in [
+        Pair::new(Origin::node()),
+        Pair::new(Origin::go()),
+        Pair::over_http2(Origin::go()),
+    ] {
+        let received = front.ask(
+            "GET /trailers HTTP/1.1\r\nHost: localhost\r\nConnection: TE\r\nTE: trailers\r\n\r\n",
+        );
+        let got = (received.text(), received.trailers);
+        assert_eq!(
+            got,
+            ("content".into(), vec!["x-sum: 7".into()]),
+            "{}",
+            origin.name()
+        );
+        let mut peer = front.open();
+        let stream = peer.request(
+            &request_with("GET", "/trailers", &[("te", "trailers")]),
+            true,
+        );
+        let answer = peer.answer(stream);
+        let trailers = vec![("x-sum".to_owned(), "7".to_owned())];
+        assert_eq!(
+            (answer.text(), &answer.trailers),
+            ("content".into(), &trailers)
+        );
+    }
+}
+
+#[test]
+fn trailers_pass_to_the_origin() {
+    for Pair { origin, front } in [
+        Pair::new(Origin::go()),
+        Pair::over_http2(Origin::go()),
+        Pair::over_tls("h2"),
+    ] {
+        let expected = (200, "5\nX-Note: seven\n".to_owned());
+        let received = front.ask(
+            "POST /sum HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\
+             Trailer: x-note\r\n\r\n5\r\nhello\r\n0\r\nX-Note: seven\r\n\r\n",
+        );
+        let text = received.text();
+        assert_eq!((received.status, text), expected, "{}", origin.name());
+        let mut peer = front.open();
+        let stream = peer.request(
+            &request_with("POST", "/sum", &[("trailer", "x-note")]),
+            false,
+        );
+        peer.send(data(stream, "hello", false));
+        let flags = flag::END_HEADERS | flag::END_STREAM;
+        let block = literal("x-note", "seven");
+        peer.send(frame(kind::HEADERS, flags, stream, block));
+        let answer = peer.answer(stream);
+        assert_eq!(
+            (answer.status, answer.text()),
+            expected,
+            "{}",
+            origin.name()
+        );
+    }
+}
+
+#[test]
+fn early_hints_pass_before_the_answer() {
+    for Pair { origin, front } in [
+        Pair::new(Origin::node()),
+        Pair::new(Origin::go()),
+        Pair::over_http2(Origin::go()),
+    ] {
+        let mut wire = front.connect();
+        wire.send("GET /early HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let hints = wire.read();
+        let link = hints.field("link").map(str::to_owned);
+        let expected = Some("</style.css>; rel=preload".to_owned());
+        assert_eq!((hints.status, link), (103, expected), "{}", origin.name());
+        let answer = wire.read();
+        assert_eq!((answer.status, answer.text()), (200, "late\n".into()));
+        let answer = front.open().fetch("/early");
+        assert_eq!(
+            (&answer.interim, answer.text()),
+            (&vec![103], "late\n".into())
+        );
+        // HTTP/1.0 does not know them (RFC 9110 section 15.2).
+        let mut wire = front.connect();
+        wire.send("GET /early HTTP/1.0\r\nHost: localhost\r\n\r\n");
+        assert_eq!(wire.read_head().status, 200);
+    }
+}
+
+#[test]
+fn what_waits_for_100_is_told_to_go_on_by_the_origin() {
+    for Pair { origin, front } in programs() {
+        let mut wire = front.connect();
+        wire.send(
+            "POST /echo HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n\
+             Content-Length: 5\r\n\r\n",
+        );
+        assert_eq!(wire.read().status, 100, "{}", origin.name());
+        wire.send("hello");
+        let answer = wire.read();
+        let got = (answer.status, answer.text());
+        assert_eq!(got, (200, "hello".into()), "{}", origin.name());
+    }
+}

@@ -1,0 +1,268 @@
+//! An origin that says exactly what a test has it say, byte by byte, and keeps every byte that it
+//! was sent.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use rustix::net::sockopt::set_socket_linger;
+
+use crate::harness::{is_open, wait_until};
+
+/// Listens on a port of its own, each connection in a thread of its own, until it is dropped.
+pub(crate) struct Hostile {
+    address: SocketAddr,
+    state: Arc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    ends: AtomicBool,
+    /// In the order in which they were opened.
+    connections: Mutex<Vec<Connection>>,
+}
+
+struct Connection {
+    /// Every byte that came.
+    received: Vec<u8>,
+    /// To end it with the origin.
+    socket: Option<TcpStream>,
+}
+
+impl Hostile {
+    /// For each connection, `play` says what is done with it; it is closed at the end.
+    pub(crate) fn start(play: impl Fn(&mut Stage) + Send + Sync + 'static) -> Self {
+        Self::listen(TcpListener::bind("127.0.0.1:0").unwrap(), play)
+    }
+
+    /// The same, where another origin was before.
+    pub(crate) fn start_at(
+        address: SocketAddr,
+        play: impl Fn(&mut Stage) + Send + Sync + 'static,
+    ) -> Self {
+        let mut listener = None;
+        wait_until("the port is free", || {
+            listener = TcpListener::bind(address).ok();
+            listener.is_some()
+        });
+        Self::listen(listener.unwrap(), play)
+    }
+
+    /// Answers every request on a connection with these bytes.
+    pub(crate) fn answering(answer: impl Into<Vec<u8>>) -> Self {
+        let answer = answer.into();
+        Self::start(move |stage| {
+            while stage.read_request().is_some() {
+                stage.send(&answer);
+            }
+        })
+    }
+
+    fn listen(listener: TcpListener, play: impl Fn(&mut Stage) + Send + Sync + 'static) -> Self {
+        let address = listener.local_addr().unwrap();
+        let state = Arc::new(State::default());
+        let shared = state.clone();
+        let play = Arc::new(play);
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                if shared.ends.load(Ordering::SeqCst) {
+                    return;
+                }
+                let mut connections = shared.connections.lock().unwrap();
+                let mut stage = Stage {
+                    number: connections.len(),
+                    state: shared.clone(),
+                    unread: Vec::new(),
+                    resets: false,
+                    stream: stream.try_clone().unwrap(),
+                };
+                connections.push(Connection {
+                    received: Vec::new(),
+                    socket: Some(stream),
+                });
+                drop(connections);
+                let play = play.clone();
+                thread::spawn(move || {
+                    play(&mut stage);
+                    stage.end();
+                });
+            }
+        });
+        Self { address, state }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How many connections were opened to it.
+    pub(crate) fn connections(&self) -> usize {
+        self.state.connections.lock().unwrap().len()
+    }
+
+    /// How many of them are open still.
+    pub(crate) fn open(&self) -> usize {
+        let connections = self.state.connections.lock().unwrap();
+        let open = connections.iter().filter(|one| one.socket.is_some());
+        open.count()
+    }
+
+    /// The bytes that came, over all connections, one after another.
+    pub(crate) fn received(&self) -> String {
+        let connections = self.state.connections.lock().unwrap();
+        let received = connections.iter().map(|one| one.received.as_slice());
+        String::from_utf8_lossy(&received.collect::<Vec<_>>().concat()).into_owned()
+    }
+}
+
+impl Drop for Hostile {
+    fn drop(&mut self) {
+        self.state.ends.store(true, Ordering::SeqCst);
+        // Wakes the thread that accepts.
+        let _ = is_open(self.address);
+        for connection in self.state.connections.lock().unwrap().iter() {
+            if let Some(socket) = &connection.socket {
+                let _ = socket.shutdown(Shutdown::Both);
+            }
+        }
+    }
+}
+
+/// One connection, as the play of a hostile origin sees it. What cannot be sent or read any more is
+/// passed over: the other end may have had enough.
+pub(crate) struct Stage {
+    stream: TcpStream,
+    number: usize,
+    state: Arc<State>,
+    unread: Vec<u8>,
+    /// The connection ends with a reset.
+    resets: bool,
+}
+
+impl Stage {
+    /// Which connection to this origin this is, from 0.
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Reads up to the end of the next head; nothing at the end of the connection.
+    pub(crate) fn read_head(&mut self) -> Option<String> {
+        self.read_up_to(b"\r\n\r\n")
+    }
+
+    fn read_line(&mut self) -> Option<String> {
+        self.read_up_to(b"\r\n")
+    }
+
+    fn read_up_to(&mut self, end: &[u8]) -> Option<String> {
+        loop {
+            if let Some(at) = find(&self.unread, end) {
+                let text: Vec<u8> = self.unread.drain(..at + end.len()).collect();
+                return Some(String::from_utf8_lossy(&text).into_owned());
+            }
+            if !self.read_more() {
+                return None;
+            }
+        }
+    }
+
+    /// Reads the next head and the content that its framing tells of; the head.
+    pub(crate) fn read_request(&mut self) -> Option<String> {
+        let head = self.read_head()?;
+        let lower = head.to_ascii_lowercase();
+        if let Some((_, rest)) = lower.split_once("\r\ncontent-length: ") {
+            let length = rest.split("\r\n").next().unwrap().parse().unwrap();
+            self.read_bytes(length)?;
+        } else if lower.contains("\r\ntransfer-encoding: chunked\r\n") {
+            loop {
+                let line = self.read_line()?;
+                let size = line.split(';').next().unwrap().trim_end();
+                match usize::from_str_radix(size, 16).unwrap() {
+                    0 => break,
+                    size => self.read_bytes(size + 2)?,
+                };
+            }
+            while self.read_line()? != "\r\n" {}
+        }
+        Some(head)
+    }
+
+    /// The next bytes of content, if they come.
+    pub(crate) fn read_bytes(&mut self, count: usize) -> Option<Vec<u8>> {
+        while self.unread.len() < count {
+            if !self.read_more() {
+                return None;
+            }
+        }
+        Some(self.unread.drain(..count).collect())
+    }
+
+    fn read_more(&mut self) -> bool {
+        let mut buffer = [0; 16_384];
+        let read = match self.stream.read(&mut buffer) {
+            Ok(read) => &buffer[..read],
+            Err(error) if error.kind() == ErrorKind::Interrupted => return true,
+            Err(_) => return false,
+        };
+        self.unread.extend_from_slice(read);
+        let mut connections = self.state.connections.lock().unwrap();
+        connections[self.number].received.extend_from_slice(read);
+        !read.is_empty()
+    }
+
+    /// Whether the other end took it.
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.stream.write_all(bytes.as_ref()).is_ok()
+    }
+
+    /// Sends nothing and reads on, until the other end has had enough.
+    pub(crate) fn freeze(&mut self) {
+        while self.read_more() {}
+    }
+
+    /// Neither sends nor reads, until the origin ends.
+    pub(crate) fn hold(&mut self) {
+        while !self.state.ends.load(Ordering::SeqCst) {
+            thread::park_timeout(Duration::from_millis(5));
+        }
+    }
+
+    /// Sends this again and again, as fast as it is taken, until the other end has had enough.
+    pub(crate) fn flood(&mut self, bytes: impl AsRef<[u8]>) {
+        while self.send(bytes.as_ref()) {}
+    }
+
+    /// Sends a byte at a time, with pauses.
+    pub(crate) fn dribble(&mut self, bytes: impl AsRef<[u8]>, pause: Duration) {
+        for byte in bytes.as_ref() {
+            if !self.send([*byte]) {
+                return;
+            }
+            thread::park_timeout(pause);
+        }
+    }
+
+    /// The end of the play ends the connection with a reset.
+    pub(crate) fn reset(&mut self) {
+        self.resets = true;
+    }
+
+    fn end(self) {
+        let socket = self.state.connections.lock().unwrap()[self.number]
+            .socket
+            .take();
+        if self.resets {
+            set_socket_linger(&self.stream, Some(Duration::ZERO)).unwrap();
+        } else {
+            let _ = self.stream.shutdown(Shutdown::Both);
+        }
+        drop(socket);
+    }
+}
+
+fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+    bytes.windows(what.len()).position(|window| window == what)
+}

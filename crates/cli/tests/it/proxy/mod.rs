@@ -1,0 +1,211 @@
+//! The binary in front of origins: real ones of every family, and one that does everything wrong. What
+//! ATTACKS.md of the project calls the class of attacks on upstreams is here, by what is done.
+
+mod answers;
+mod dns;
+mod families;
+mod faults;
+mod grpc;
+mod hostile;
+mod origins;
+mod reload;
+mod requests;
+mod websocket;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use crate::clients::{Curl, certificate};
+use crate::h2_client::Peer;
+use crate::harness::{Apus, Home, connect, free_port};
+use crate::wire::{Received, Wire};
+
+/// Bytes of memory that no origin may have the server take, above what it has at its start.
+const MEMORY: u64 = 64 << 20;
+
+/// The configuration of a server whose one site asks a group of origins.
+#[derive(Default)]
+struct Configuration {
+    global: String,
+    site: String,
+    nodes: Vec<String>,
+    group: String,
+    proxy: String,
+    port: u16,
+    tls: bool,
+}
+
+impl Configuration {
+    fn of(nodes: impl IntoIterator<Item = SocketAddr>) -> Self {
+        Self::of_names(nodes.into_iter().map(|node| node.to_string()))
+    }
+
+    fn of_names(nodes: impl IntoIterator<Item = String>) -> Self {
+        Self {
+            nodes: nodes.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+
+    /// A line of `[global]`.
+    fn global(mut self, line: &str) -> Self {
+        self.global += &format!("{line}\n");
+        self
+    }
+
+    /// Lines of the site, other tables of it among them.
+    fn site(mut self, lines: &str) -> Self {
+        self.site += &format!("{lines}\n");
+        self
+    }
+
+    /// A line of the group of origins.
+    fn group(mut self, line: &str) -> Self {
+        self.group += &format!("{line}\n");
+        self
+    }
+
+    /// A line of how it is asked.
+    fn proxy(mut self, line: &str) -> Self {
+        self.proxy += &format!("{line}\n");
+        self
+    }
+
+    /// Served on this port, which stays when the configuration changes.
+    fn at(mut self, port: u16) -> Self {
+        self.port = port;
+        self
+    }
+
+    /// Served over TLS too.
+    fn tls(mut self) -> Self {
+        self.tls = true;
+        self
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("[global]\n{}[[sites]]\n", self.global);
+        let _ = write!(
+            text,
+            "server_name = [\"localhost\", \"_\"]\nlisten = [\"127.0.0.1:{}\"]\n",
+            self.port
+        );
+        if self.tls {
+            let port = free_port();
+            let _ = write!(
+                text,
+                "listen_tls = [\"127.0.0.1:{port}\"]\n\
+                 tls = {{ cert = \"front.pem\", key = \"front.key\" }}\n"
+            );
+        }
+        let nodes = self.nodes.iter().map(|node| format!("\"{node}\""));
+        let nodes = nodes.collect::<Vec<_>>().join(", ");
+        let _ = write!(
+            text,
+            "{}\n[[sites.upstreams]]\nname = \"app\"\nnodes = [{nodes}]\n{}\
+             [[sites.locations]]\npath = \"/\"\nhandler = \"reverse_proxy\"\nupstream = \"app\"\n\
+             [sites.locations.proxy]\n{}",
+            self.site, self.group, self.proxy
+        );
+        text
+    }
+
+    /// Starts the server in a home of its own.
+    fn serve(self) -> Front {
+        self.serve_in(Home::new())
+    }
+
+    fn serve_in(self, home: Home) -> Front {
+        if self.tls {
+            certificate(&home, "front", "localhost");
+        }
+        home.write("apus.toml", self.text());
+        let apus = home.serve(&[]);
+        let mut front = Front {
+            home,
+            apus,
+            at_start: 0,
+        };
+        front.at_start = front.resident();
+        front
+    }
+}
+
+/// A server in front of origins.
+struct Front {
+    home: Home,
+    apus: Apus,
+    at_start: u64,
+}
+
+impl Front {
+    /// With nothing configured but where the origins are.
+    fn of(nodes: impl IntoIterator<Item = SocketAddr>) -> Self {
+        Configuration::of(nodes).serve()
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.apus.address())
+    }
+
+    /// Host and port where it speaks TLS.
+    fn tls_authority(&self) -> String {
+        let url = self.apus.urls().iter().find(|url| url.starts_with("https"));
+        let authority = url.unwrap().split('/').nth(2).unwrap();
+        authority.replace("127.0.0.1", "localhost")
+    }
+
+    /// The certificate that clients of it have to trust.
+    fn authority_file(&self) -> PathBuf {
+        self.home.path("front.pem")
+    }
+
+    fn connect(&self) -> Wire {
+        Wire::connect(self.apus.address())
+    }
+
+    /// An HTTP/2 client in clear text.
+    fn open(&self) -> Peer<std::net::TcpStream> {
+        Peer::open(connect(self.apus.address()))
+    }
+
+    /// The answer to these bytes over a new connection, whatever follows it.
+    fn ask(&self, request: impl AsRef<[u8]>) -> Received {
+        let mut wire = self.connect();
+        wire.send(request);
+        wire.read()
+    }
+
+    fn get(&self, path: &str) -> Received {
+        self.ask(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+    }
+
+    fn reload(&self) {
+        self.home.expect(&["reload"], 0);
+    }
+
+    /// Bytes of memory that the server takes.
+    fn resident(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.apus.pid())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let kilobytes: u64 = line
+            .and_then(|line| line.split_whitespace().nth(1)?.parse().ok())
+            .unwrap();
+        kilobytes << 10
+    }
+
+    fn assert_memory_is_bounded(&self) {
+        let grown = self.resident().saturating_sub(self.at_start);
+        assert!(grown < MEMORY, "{} MB more than at start", grown >> 20);
+    }
+}
+
+/// curl's words for the versions of HTTP.
+const VERSIONS: [&str; 2] = ["--http1.1", "--http2-prior-knowledge"];
+
+/// curl that speaks this version.
+fn curl(version: &str) -> Curl {
+    Curl::new().args(&[version, "--noproxy", "*"])
+}

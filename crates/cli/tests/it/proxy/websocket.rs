@@ -1,0 +1,126 @@
+//! WebSocket through the server: over the Upgrade of HTTP/1.1 (RFC 6455) and the extended CONNECT of
+//! HTTP/2 (RFC 8441).
+
+use std::net::SocketAddr;
+
+use super::hostile::Hostile;
+use super::origins::{Holder, Origin, python};
+use super::{Configuration, Front};
+use crate::wire::Wire;
+
+/// A client that ends well if messages of all sizes come back.
+fn ask(url: &str, authority: Option<&str>) {
+    let mut command = python("websocket.py");
+    let output = command.args(["ask", url]).args(authority).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{url}: {errors}");
+}
+
+/// A client that keeps its connection.
+pub(super) fn hold(address: SocketAddr) -> Holder {
+    let mut command = python("websocket.py");
+    command.args(["hold", &format!("ws://{address}/")]);
+    let mut holder = Holder::start(command);
+    assert_eq!(holder.read(), "open");
+    holder
+}
+
+const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n\
+                       Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                       Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
+/// A text message of a client, masked with nothing (RFC 6455 section 5.2).
+fn message(text: &str) -> Vec<u8> {
+    let mut frame = vec![0x81, 0x80 | text.len() as u8, 0, 0, 0, 0];
+    frame.extend_from_slice(text.as_bytes());
+    frame
+}
+
+/// The same from a server.
+fn reply(text: &str) -> Vec<u8> {
+    let mut frame = vec![0x81, text.len() as u8];
+    frame.extend_from_slice(text.as_bytes());
+    frame
+}
+
+#[test]
+fn messages_of_all_sizes_come_back() {
+    let origin = Origin::websocket();
+    let front = Configuration::of([origin.address()]).tls().serve();
+    ask(&format!("ws://{}/chat", front.apus.address()), None);
+    let authority = front.authority_file();
+    let url = format!("wss://{}/chat", front.tls_authority());
+    ask(&url, Some(authority.to_str().unwrap()));
+}
+
+#[test]
+fn a_tunnel_that_carries_nothing_is_closed() {
+    let origin = Origin::websocket();
+    let configuration = Configuration::of([origin.address()]);
+    let front = configuration.proxy("tunnel_timeout = \"500ms\"").serve();
+    let mut wire = front.connect();
+    wire.send(UPGRADE);
+    assert_eq!(wire.read().status, 101);
+    wire.send(message("hello"));
+    assert!(wire.rest().starts_with(&reply("hello")));
+}
+
+#[test]
+fn a_tunnel_survives_a_reload() {
+    let origin = Origin::websocket();
+    let front = Front::of([origin.address()]);
+    let mut holder = hold(front.apus.address());
+    for text in ["before", "after one", "after two"] {
+        holder.say(text);
+        front.reload();
+    }
+    holder.say("still here");
+    holder.end();
+}
+
+#[test]
+fn an_origin_that_dies_ends_the_tunnel() {
+    let mut origin = Origin::websocket();
+    let front = Front::of([origin.address()]);
+    let mut wire = front.connect();
+    wire.send(UPGRADE);
+    assert_eq!(wire.read().status, 101);
+    wire.send(message("hello"));
+    wire.wait();
+    origin.kill();
+    assert_eq!(wire.rest(), reply("hello"));
+}
+
+#[test]
+fn an_upgrade_that_the_origin_refuses_opens_no_tunnel() {
+    let origin = Hostile::answering("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno");
+    let front = Front::of([origin.address()]);
+    let mut wire = front.connect();
+    let smuggled = "DELETE /smuggled HTTP/1.1\r\nHost: localhost\r\nX-Real-IP: 1.1.1.1\r\n\r\n";
+    wire.send(format!("{UPGRADE}{smuggled}"));
+    let refused = wire.read();
+    assert_eq!((refused.status, refused.text()), (403, "no".into()));
+    // What follows is a request like any other: it is answered as one, or not at all.
+    let second = next(&mut wire);
+    assert!([None, Some(403)].contains(&second), "{second:?}");
+    assert!(
+        !origin.received().contains("1.1.1.1"),
+        "{}",
+        origin.received()
+    );
+}
+
+/// The status of the next answer, if there is one.
+fn next(wire: &mut Wire) -> Option<u16> {
+    wire.wait();
+    (!wire.is_closed()).then(|| wire.read().status)
+}
+
+#[test]
+fn an_answer_101_that_nobody_asked_for_opens_no_tunnel() {
+    let switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
+                     Upgrade: websocket\r\n\r\n";
+    let origin = Hostile::answering(switching);
+    let front = Front::of([origin.address()]);
+    assert_eq!(front.get("/").status, 502);
+}
