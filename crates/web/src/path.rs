@@ -17,6 +17,24 @@ use apus_http::Request;
 /// # Errors
 /// What has no normal form that everybody would agree on; the answer to it is 400.
 pub fn normalise(raw: &str) -> Result<Cow<'_, [u8]>, InvalidPath> {
+    resolve(raw, EncodedSlash::Refused)
+}
+
+/// As [`normalise`], but an encoded slash is a slash: for finding what is responsible for a path that
+/// may be sent on as it is. What an application takes `%2F` for is its own affair; rules about what it
+/// may mean have to hold for it all the same.
+pub(crate) fn matched(raw: &str) -> Result<Cow<'_, [u8]>, InvalidPath> {
+    resolve(raw, EncodedSlash::Slash)
+}
+
+/// What `%2F` is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EncodedSlash {
+    Refused,
+    Slash,
+}
+
+fn resolve(raw: &str, encoded_slash: EncodedSlash) -> Result<Cow<'_, [u8]>, InvalidPath> {
     let bytes = raw.as_bytes();
     if bytes.first() != Some(&b'/') {
         return Err(InvalidPath::NotAbsolute);
@@ -25,7 +43,7 @@ pub fn normalise(raw: &str) -> Result<Cow<'_, [u8]>, InvalidPath> {
         return Ok(Cow::Borrowed(bytes));
     }
     let mut normal = Vec::with_capacity(bytes.len());
-    let decoded = decode(bytes)?;
+    let decoded = decode(bytes, encoded_slash)?;
     // The first slash stands before the first segment.
     let segments = decoded.get(1..).unwrap_or_default();
     let mut segments = segments.split(|byte| *byte == b'/').peekable();
@@ -56,9 +74,11 @@ pub fn normalise(raw: &str) -> Result<Cow<'_, [u8]>, InvalidPath> {
 /// # Errors
 /// As [`normalise`].
 pub(crate) fn sent_on(raw: &str) -> Result<Cow<'_, str>, InvalidPath> {
-    match normalise(raw)? {
+    match matched(raw)? {
         Cow::Borrowed(_) => Ok(Cow::Borrowed(raw)),
-        Cow::Owned(normal) if normal == decode(raw.as_bytes())? => Ok(Cow::Borrowed(raw)),
+        Cow::Owned(normal) if normal == decode(raw.as_bytes(), EncodedSlash::Slash)? => {
+            Ok(Cow::Borrowed(raw))
+        }
         Cow::Owned(normal) => Ok(Cow::Owned(encode(&normal))),
     }
 }
@@ -84,7 +104,7 @@ fn is_normal(path: &[u8]) -> bool {
     true
 }
 
-fn decode(path: &[u8]) -> Result<Vec<u8>, InvalidPath> {
+fn decode(path: &[u8], encoded_slash: EncodedSlash) -> Result<Vec<u8>, InvalidPath> {
     let mut decoded = Vec::with_capacity(path.len());
     let mut rest = path;
     while let Some((first, after)) = rest.split_first() {
@@ -103,7 +123,9 @@ fn decode(path: &[u8]) -> Result<Vec<u8>, InvalidPath> {
         };
         match byte {
             0..=0x1f | 0x7f => return Err(InvalidPath::Control),
-            b'/' if *first == b'%' => return Err(InvalidPath::EncodedSlash),
+            b'/' if *first == b'%' && encoded_slash == EncodedSlash::Refused => {
+                return Err(InvalidPath::EncodedSlash);
+            }
             byte => decoded.push(byte),
         }
     }
@@ -216,13 +238,14 @@ mod tests {
 
     #[test]
     fn a_path_is_sent_on_as_it_came_unless_others_may_resolve_it_differently() {
-        for same in ["/a%20b/%C3%A4", "/a/b", "/%7Euser/..x"] {
+        for same in ["/a%20b/%C3%A4", "/a/b", "/%7Euser/..x", "/a%2Fb"] {
             assert_eq!(sent_on(same).unwrap(), same);
         }
         for (sent, resolved) in [
             ("/a/../b", "/b"),
             ("/a/%2e%2E/b%20c", "/b%20c"),
             ("//a//b", "/a/b"),
+            ("/a%2f..%2Fb", "/b"),
             ("/a/./b/", "/a/b/"),
         ] {
             assert_eq!(sent_on(sent).unwrap(), resolved);

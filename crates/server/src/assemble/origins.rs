@@ -29,9 +29,10 @@ impl Origins<'_> {
         match self {
             Self::Asked(upstreams) => {
                 let proxy = Proxy::new(upstreams, &said.upstream, said.settings.clone());
-                Location::service(pattern, &name, proxy)
+                Location::service(pattern, &name, proxy).takes_encoded_slash()
             }
-            Self::Named => Location::service(pattern, &name, Unasked(said.upstream.clone())),
+            Self::Named => Location::service(pattern, &name, Unasked(said.upstream.clone()))
+                .takes_encoded_slash(),
         }
     }
 }

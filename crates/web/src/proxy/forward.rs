@@ -165,10 +165,11 @@ fn tell(request: &Request, forwarding: &Forwarding, to: &mut Headers) {
     // What is written is made of what was checked before: every line is valid.
     if forwarding.x_forwarded {
         if let Some(peer) = peer {
-            append_to_list(to, "x-forwarded-for", &peer.to_string());
             if !to.contains("x-real-ip") {
-                let _ = to.try_append("x-real-ip", peer.to_string());
+                let client = client_behind(to, &forwarding.trusted).unwrap_or(peer);
+                let _ = to.try_append("x-real-ip", client.to_string());
             }
+            append_to_list(to, "x-forwarded-for", &peer.to_string());
         }
         if !to.contains("x-forwarded-proto") {
             let _ = to.try_append("x-forwarded-proto", request.scheme());
@@ -196,6 +197,25 @@ fn tell(request: &Request, forwarding: &Forwarding, to: &mut Headers) {
         };
         append_to_list(to, "via", &format!("{version} {PSEUDONYM}"));
     }
+}
+
+/// The client that trusted proxies name: the last address of `X-Forwarded-For` that is not one of
+/// theirs. Further to the left anybody may have written anything.
+fn client_behind(headers: &Headers, trusted: &[Network]) -> Option<IpAddr> {
+    let lines: Vec<&[u8]> = headers.get_all("x-forwarded-for").collect();
+    let mut last = None;
+    for member in lines.iter().rev().flat_map(|line| {
+        let members: SmallVec<[&[u8]; 4]> = members(line).collect();
+        members.into_iter().rev()
+    }) {
+        let address: IpAddr = std::str::from_utf8(member).ok()?.parse().ok()?;
+        let peer = Peer::Ip((address, 0).into());
+        last = Some(address);
+        if !trusted.iter().any(|network| network.contains(&peer)) {
+            break;
+        }
+    }
+    last
 }
 
 /// An element of `Forwarded` (RFC 7239 section 4).
@@ -320,8 +340,8 @@ mod tests {
         let (headers, _) = fields(&request(&lines), &both).unwrap();
         assert_eq!(
             text(&headers),
-            "x-forwarded-for: 192.0.2.7\r\n\
-             x-real-ip: 192.0.2.7\r\n\
+            "x-real-ip: 192.0.2.7\r\n\
+             x-forwarded-for: 192.0.2.7\r\n\
              x-forwarded-proto: http\r\n\
              x-forwarded-host: a.example\r\n\
              x-forwarded-port: 8080\r\n\
@@ -354,6 +374,27 @@ mod tests {
             assert_eq!(headers.get_str(name), Some(value), "{name}");
         }
         assert!(!headers.contains("x_forwarded_for"));
+    }
+
+    #[test]
+    fn the_client_is_the_last_one_that_no_trusted_proxy_is() {
+        let trusting = Forwarding {
+            trusted: vec!["192.0.2.0/24".parse().unwrap()],
+            ..Forwarding::default()
+        };
+        for (list, client) in [
+            ("203.0.113.5", "203.0.113.5"),
+            ("127.0.0.1, 203.0.113.5, 192.0.2.9", "203.0.113.5"),
+            ("192.0.2.8, 192.0.2.9", "192.0.2.8"),
+            ("2001:db8::1", "2001:db8::1"),
+            ("unknown, 192.0.2.9", "192.0.2.7"),
+        ] {
+            let request = request(&[("x-forwarded-for", list)]);
+            let (headers, _) = fields(&request, &trusting).unwrap();
+            assert_eq!(headers.get_str("x-real-ip"), Some(client), "{list}");
+            let told = headers.get_str("x-forwarded-for").unwrap();
+            assert_eq!(told, format!("{list}, 192.0.2.7"));
+        }
     }
 
     #[test]

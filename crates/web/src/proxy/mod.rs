@@ -12,6 +12,7 @@ mod service;
 mod settings;
 mod substitute;
 mod tunnel;
+mod websocket;
 
 pub use self::backward::{CookieRules, RedirectRule};
 pub use self::forward::Forwarding;

@@ -3,9 +3,10 @@
 
 use apus_http::{BodyError, HeaderValue, Request, Response, StatusCode, header};
 use apus_net::client::{Cause, Failure};
-use apus_upstream::{Attempt, AttemptOutcome, Failed, FailedKind};
+use apus_upstream::{Attempt, AttemptOutcome, Failed, FailedKind, NodeLabel};
 
 use super::forward::Circle;
+use super::websocket::WrongAnswer;
 
 /// The answer to a request that came through here too often (RFC 5842 section 7.2).
 pub(super) fn circle(request: &Request, Circle: Circle) -> Response {
@@ -21,6 +22,17 @@ pub(super) fn circle(request: &Request, Circle: Circle) -> Response {
 pub(super) fn content(error: &BodyError) -> Response {
     tracing::debug!(%error, "a client did not send its request whole");
     Response::new(of_content(error))
+}
+
+/// The answer to a WebSocket handshake that a node did not answer right.
+pub(super) fn handshake(group: &str, node: &NodeLabel, WrongAnswer: WrongAnswer) -> Response {
+    tracing::error!(
+        group,
+        node = &*node.name,
+        address = &*node.address,
+        "an origin answered a WebSocket handshake with the wrong Sec-WebSocket-Accept"
+    );
+    Response::new(StatusCode::BAD_GATEWAY)
 }
 
 /// The answer to a request that no node answered.

@@ -13,6 +13,7 @@ use bytes::Bytes;
 
 use super::backward::{self, Names};
 use super::settings::{Host, ProxySettings};
+use super::websocket::{self, Handshake};
 use super::{forward, refusal, tunnel};
 use crate::path::{self, InvalidPath};
 
@@ -54,6 +55,13 @@ struct Inner {
     settings: Arc<ProxySettings>,
 }
 
+/// A request, and what is to be sent of it.
+struct Asked {
+    request: Request,
+    head: Rc<RequestHead>,
+    handshake: Option<Handshake>,
+}
+
 impl Service for ProxyService {
     fn call(&self, request: Request) -> Answer {
         let inner = &self.0;
@@ -61,12 +69,21 @@ impl Service for ProxyService {
             tracing::error!(group = &*inner.name, "there is no such group of origins");
             return Response::new(StatusCode::SERVICE_UNAVAILABLE).into();
         };
-        let head = match inner.head(&request) {
-            Ok(head) => Rc::new(head),
+        let mut head = match inner.head(&request) {
+            Ok(head) => head,
             Err(response) => return response.into(),
         };
+        let handshake = websocket::begin(&request, &mut head);
+        let head = Rc::new(head);
         let (inner, group) = (Rc::clone(inner), Rc::clone(group));
-        Answer::later(async move { inner.exchange(&group, request, head).await })
+        Answer::later(async move {
+            let asked = Asked {
+                request,
+                head,
+                handshake,
+            };
+            inner.exchange(&group, asked).await
+        })
     }
 }
 
@@ -97,13 +114,13 @@ impl Inner {
         })
     }
 
-    async fn exchange(
-        &self,
-        group: &Rc<WorkerGroup>,
-        mut request: Request,
-        head: Rc<RequestHead>,
-    ) -> Response {
+    async fn exchange(&self, group: &Rc<WorkerGroup>, asked: Asked) -> Response {
         let settings = &self.settings;
+        let Asked {
+            mut request,
+            head,
+            handshake,
+        } = asked;
         let mut body = request.take_body();
         if let Some(hold) = &settings.hold_request {
             body = match hold.take_in(body).await {
@@ -135,7 +152,12 @@ impl Inner {
             deadline: None,
         });
         match group.send(outgoing, context).await {
-            Ok(delivered) => {
+            Ok(mut delivered) => {
+                if let Some(handshake) = handshake
+                    && let Err(wrong) = handshake.finish(&mut delivered.response)
+                {
+                    return refusal::handshake(&self.name, &delivered.node, wrong);
+                }
                 refusal::note(&self.name, &delivered.attempts);
                 let mut response = self.response(delivered.response, &names);
                 if let Some(cookie) = delivered.set_cookie {

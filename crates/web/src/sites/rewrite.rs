@@ -283,7 +283,7 @@ impl Rewrite {
 pub(super) fn run(rules: &[Rewrite], request: &mut Request, site: &str, root: &Root) -> Rewritten {
     let mut is_changed = false;
     for rule in rules {
-        let Ok(path) = path::normalise(request.path()) else {
+        let Ok(path) = path::matched(request.path()) else {
             return Rewritten::Answer(Response::new(StatusCode::BAD_REQUEST));
         };
         let scope = Scope {

@@ -3,6 +3,7 @@
 mod accel;
 mod complete;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -68,6 +69,7 @@ struct Place {
     intercepts_errors: bool,
     accel: Option<Accel>,
     is_internal: bool,
+    takes_encoded_slash: bool,
 }
 
 enum Action {
@@ -200,7 +202,7 @@ impl Inner {
             return response.into();
         }
         for _ in 0..MAX_REWRITES {
-            let path = match path::normalise(request.path()) {
+            let path = match path::matched(request.path()) {
                 Ok(path) => path,
                 Err(error) => return refuse(&request, error).into(),
             };
@@ -213,6 +215,13 @@ impl Inner {
             let Some(place) = self.locations.get(location) else {
                 return Response::new(StatusCode::NOT_FOUND).into();
             };
+            // One that is borrowed had nothing to decode.
+            if matches!(path, Cow::Owned(_))
+                && !place.takes_encoded_slash
+                && let Err(error) = path::normalise(request.path())
+            {
+                return refuse(&request, error).into();
+            }
             if place.is_internal && !exchange.is_internal {
                 trace::note(&request, || {
                     Step::new(StepKind::Location, "none", "the location is internal")
@@ -343,7 +352,7 @@ impl Inner {
         captures: &Captures,
         then: impl FnOnce(&Scope<'_>) -> T,
     ) -> T {
-        let path = path::normalise(request.path()).unwrap_or_default();
+        let path = path::matched(request.path()).unwrap_or_default();
         then(&Scope {
             request,
             path: &path,
@@ -383,6 +392,7 @@ impl Place {
             intercepts_errors: settings.intercepts_errors.unwrap_or(false),
             accel: settings.accel.clone(),
             is_internal: false,
+            takes_encoded_slash: false,
         }
     }
 
@@ -402,6 +412,7 @@ impl Place {
             pattern: Some(location.pattern.clone()),
             action,
             is_internal: location.is_internal,
+            takes_encoded_slash: location.takes_encoded_slash,
             ..Self::new(&settings)
         };
         if let Handler::Files(files) = &location.handler {

@@ -33,6 +33,7 @@ pub struct Location {
     pub(super) handler: Handler,
     pub(super) settings: Settings,
     pub(super) is_internal: bool,
+    pub(super) takes_encoded_slash: bool,
 }
 
 #[derive(Clone)]
@@ -156,6 +157,7 @@ impl Location {
             },
             settings: Settings::new(),
             is_internal: false,
+            takes_encoded_slash: false,
         }
     }
 
@@ -166,6 +168,7 @@ impl Location {
             handler: Handler::Files(Box::new(files)),
             settings: Settings::new(),
             is_internal: false,
+            takes_encoded_slash: false,
         }
     }
 
@@ -176,6 +179,7 @@ impl Location {
             handler: Handler::Return(answer),
             settings: Settings::new(),
             is_internal: false,
+            takes_encoded_slash: false,
         }
     }
 
@@ -183,6 +187,15 @@ impl Location {
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
+        self
+    }
+
+    /// Takes paths with an encoded slash, which are answered with 400 elsewhere: for services that send
+    /// paths on as they came, to applications for which `%2F` is not a slash. The location is found as
+    /// if it were one.
+    #[must_use]
+    pub fn takes_encoded_slash(mut self) -> Self {
+        self.takes_encoded_slash = true;
         self
     }
 

@@ -107,6 +107,19 @@ fn a_host_that_the_certificate_is_not_for_is_misdirected() {
 }
 
 #[test]
+fn an_encoded_slash_reaches_only_who_takes_it_and_is_matched_as_a_slash() {
+    let taking = location("/", "taking").takes_encoded_slash();
+    let site = Site::new("a")
+        .location(taking)
+        .location(location("/admin/", "admin"));
+    let service = Sites::new().site(site).unwrap().service();
+    assert_eq!(get("/a%2Fb").of(&service).text(), "taking /a%2Fb");
+    for path in ["/admin%2fx", "/x%2F..%2Fadmin%2F"] {
+        assert_eq!(get(path).of(&service).status, 400, "{path}");
+    }
+}
+
+#[test]
 fn locations_match_the_decoded_and_normalised_path() {
     let site = Site::new("a")
         .location(location("/", "rest"))

@@ -1,0 +1,84 @@
+//! The WebSocket handshake between clients and origins of different versions of HTTP: HTTP/1.1 has keys
+//! for it (RFC 6455 section 4), an extended CONNECT has none (RFC 8441 section 5).
+
+use apus_http::{Headers, Request, StatusCode, Version};
+use apus_net::client::{ClientResponse, RequestHead};
+use aws_lc_rs::{digest, rand};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+/// What is hashed behind a key (RFC 6455 section 1.3).
+const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// The keys of one handshake.
+pub(super) struct Handshake {
+    /// What the origin has to answer over HTTP/1.1.
+    expected: String,
+    /// Whether the key is the client's, who wants to see the answer to it.
+    is_of_client: bool,
+}
+
+/// The handshake that a request is, if it is one. Gives it a key where the client has none.
+pub(super) fn begin(request: &Request, head: &mut RequestHead) -> Option<Handshake> {
+    if !head.upgrade.as_deref()?.eq_ignore_ascii_case("websocket") {
+        return None;
+    }
+    let is_of_client = request.version() <= Version::HTTP_11;
+    if !is_of_client {
+        let mut key = [0; 16];
+        // Without random numbers there is no TLS either.
+        rand::fill(&mut key).ok()?;
+        let key = STANDARD.encode(key);
+        head.headers.try_insert("sec-websocket-key", key).ok()?;
+    }
+    let key = head.headers.get("sec-websocket-key")?;
+    Some(Handshake {
+        expected: accept(key),
+        is_of_client,
+    })
+}
+
+fn accept(key: &[u8]) -> String {
+    let hashed = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, &[key, GUID].concat());
+    STANDARD.encode(hashed)
+}
+
+/// The origin did not answer the key that it got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WrongAnswer;
+
+impl Handshake {
+    /// Checks the answer of an origin, and makes it one for the client.
+    pub(super) fn finish(&self, answer: &mut ClientResponse) -> Result<(), WrongAnswer> {
+        if answer.status != StatusCode::SWITCHING_PROTOCOLS {
+            return Ok(());
+        }
+        let shown = answer.headers.get("sec-websocket-accept");
+        if answer.version <= Version::HTTP_11 && shown != Some(self.expected.as_bytes()) {
+            return Err(WrongAnswer);
+        }
+        self.answer(&mut answer.headers);
+        Ok(())
+    }
+
+    fn answer(&self, headers: &mut Headers) {
+        match self.is_of_client {
+            // Base64 is a valid value.
+            true => drop(headers.try_insert("sec-websocket-accept", &self.expected)),
+            false => drop(headers.remove("sec-websocket-accept")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_the_key_of_rfc_6455() {
+        assert_eq!(
+            accept(b"dGhlIHNhbXBsZSBub25jZQ=="),
+            "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
+        );
+    }
+}
