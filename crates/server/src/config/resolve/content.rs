@@ -1,12 +1,11 @@
 //! What a site and its locations do with requests: a location has of the site what it does not say
 //! itself.
 
+mod files;
 mod kind;
 
 use std::cell::Cell;
-use std::path::PathBuf;
 
-use apus::files::{Symlinks, TryFiles};
 use apus::sites::{FieldChange, InvalidReturn, Preset, Return, Rewrite, RewriteFlag};
 use http::HeaderValue;
 
@@ -14,12 +13,10 @@ use super::Inherited;
 use super::proxy::Said;
 use super::upstream::Groups;
 use crate::config::diagnostics::Finding;
-use crate::config::include::reason;
 use crate::config::keys::{Reader, shown};
-use crate::config::plan::{Content, ErrorPage, Files, Handler, Location, Root};
+use crate::config::plan::{Content, ErrorPage, Handler, Location, Root};
 use crate::config::raw::{self, Then};
 use crate::config::source::{At, Place};
-use crate::config::value::{FilePath, Several, Text};
 use crate::config::word::origin::UpstreamName;
 use crate::config::word::{FieldName, FieldValue, one_line};
 
@@ -80,7 +77,7 @@ impl<'a> Resolver<'a> {
 
     fn own(&self, reader: &mut Reader<'_>) -> Option<Content> {
         let own = &self.site.content;
-        let root = own.root.as_ref().map(|root| folder(root, reader));
+        let root = own.root.as_ref().map(|root| files::folder(root, reader));
         let handler = match (&own.r#return, &own.upstream, root) {
             (Some(answer), ..) => fixed(answer, reader).map(Handler::Return),
             (None, Some(upstream), _) => self.proxy(upstream, None, reader),
@@ -158,7 +155,7 @@ impl<'a> Resolver<'a> {
         let is_files = |content: &Content| matches!(content.handler, Some(Handler::Files(_)));
         let has_files =
             is_files(content) || locations.iter().any(|location| is_files(&location.content));
-        for (key, place) in kind::files_keys(own) {
+        for (key, place) in files::given(own) {
             if (key == "root" && !self.used.root.get()) || !has_files {
                 reader.report(
                     Finding::error(
@@ -260,120 +257,6 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn root(&self, location: &At<raw::Location>, reader: &mut Reader<'_>) -> Option<Root> {
-        match (&location.alias, &location.content.root) {
-            (Some(alias), Some(root)) => {
-                reader.report(
-                    Finding::error(
-                        &alias.place,
-                        "`alias` and `root` exclude each other",
-                        "expected one of them",
-                    )
-                    .related(&root.place, "the other one"),
-                );
-                None
-            }
-            (Some(alias), None) => {
-                let path = location.path.value.0.to_string();
-                if path.starts_with('~') {
-                    reader.report(
-                        Finding::error(
-                            &alias.place,
-                            "`alias` in a location with a regular expression",
-                            "it stands for the location's path, and there is none",
-                        )
-                        .related(&location.path.place, "the expression")
-                        .help("use `root`, or a prefix as path"),
-                    );
-                    return None;
-                }
-                folder(alias, reader).map(Root::Alias)
-            }
-            (None, Some(root)) => folder(root, reader).map(Root::Root),
-            (None, None) => match &self.site.content.root {
-                // Whether it is there has been asked for the site.
-                Some(root) => {
-                    self.used.root.set(true);
-                    Some(Root::Root(root.value.0.clone()))
-                }
-                None if reader.has_wrong(&location.place, &["root", "alias"])
-                    || reader.has_wrong(&self.site.place, &["root"]) =>
-                {
-                    None
-                }
-                None => {
-                    reader.report(Finding::error(
-                        &location.place,
-                        "the location has nothing to serve",
-                        "expected `root` or `alias` here, or `root` in the site",
-                    ));
-                    None
-                }
-            },
-        }
-    }
-
-    fn files(
-        &self,
-        own: &raw::Content,
-        root: Option<Root>,
-        reader: &mut Reader<'_>,
-    ) -> Option<Handler> {
-        let site = &self.site.content;
-        let texts = |several: &Several<Text>| {
-            several
-                .0
-                .iter()
-                .map(|text| text.0.clone())
-                .collect::<Vec<_>>()
-        };
-        let index = own.index.or(&site.index);
-        for name in index.0.iter().filter(|name| name.0.contains('/')) {
-            reader.report(Finding::error(
-                &name.place,
-                format!("`{}` is not a file name", shown(&name.0)),
-                "expected a name without a slash",
-            ));
-        }
-        let try_files = try_files(own.try_files.or(&site.try_files), reader);
-        Some(Handler::Files(Files {
-            root: root?,
-            index: texts(index),
-            spa: match try_files {
-                None => self.preset().and_then(Preset::page).map(str::to_owned),
-                Some(_) => None,
-            },
-            try_files,
-            listing: **own.listing.or(&site.listing),
-            hidden_files: **own.hidden_files.or(&site.hidden_files),
-            symlinks: match **own.symlinks.or(&site.symlinks) {
-                raw::Symlinks::Inside => Symlinks::Inside,
-                raw::Symlinks::All => Symlinks::Follow,
-                raw::Symlinks::None => Symlinks::Refuse,
-            },
-            mime: own
-                .mime
-                .or(&site.mime)
-                .0
-                .iter()
-                .map(|(extension, kind)| {
-                    let extension = extension.0.trim_start_matches('.').to_ascii_lowercase();
-                    (extension, kind.0.clone())
-                })
-                .collect(),
-            charset: Some(own.charset.or(&site.charset).0.clone())
-                .filter(|charset| !charset.is_empty()),
-            cache_control: own
-                .cache_control
-                .or(&site.cache_control)
-                .0
-                .iter()
-                .map(|(pattern, value)| (pattern.0.clone(), value.0.clone()))
-                .chain(self.preset().into_iter().flat_map(Preset::cache_control))
-                .collect(),
-        }))
-    }
-
     /// `handler` is `None` for none, and `Some(None)` if it has a mistake.
     fn content(
         &self,
@@ -418,36 +301,6 @@ impl<'a> Resolver<'a> {
 fn same(one: &str, two: &str) -> bool {
     let plain = |text: &str| text.trim_start_matches("^~").trim_start().to_owned();
     plain(one) == plain(two)
-}
-
-fn folder(path: &At<FilePath>, reader: &mut Reader<'_>) -> Option<PathBuf> {
-    let folder = &path.value.0;
-    let why = match std::fs::metadata(folder) {
-        Ok(metadata) if metadata.is_dir() => return Some(folder.clone()),
-        Ok(_) => "it is not a folder".to_owned(),
-        Err(error) => reason(&error),
-    };
-    reader.report(Finding::error(
-        &path.place,
-        format!("cannot serve {}: {why}", folder.display()),
-        "expected a folder",
-    ));
-    None
-}
-
-fn try_files(list: &At<Several<Text>>, reader: &mut Reader<'_>) -> Option<TryFiles> {
-    if !list.given {
-        return None;
-    }
-    TryFiles::parse(list.0.iter().map(|path| &path.0))
-        .map_err(|error| {
-            reader.report(Finding::error(
-                &list.place,
-                error.to_string(),
-                "in this list",
-            ));
-        })
-        .ok()
 }
 
 fn fixed(answer: &At<raw::Return>, reader: &mut Reader<'_>) -> Option<Return> {

@@ -1,5 +1,6 @@
 //! What answers in a location, by what it says; and keys in it that belong to something else.
 
+use super::files;
 use crate::config::diagnostics::Finding;
 use crate::config::keys::Reader;
 use crate::config::raw::{Content, Handler, Location};
@@ -35,7 +36,7 @@ pub(super) fn of(
         others.extend(own.proxy.as_ref().map(|key| ("proxy", &key.place)));
     } else {
         others.extend(location.alias.as_ref().map(|key| ("alias", &key.place)));
-        others.extend(files_keys(own));
+        others.extend(files::given(own));
     }
     let name = match kind {
         Handler::Static => "static",
@@ -54,26 +55,4 @@ pub(super) fn of(
         });
     }
     others.is_empty().then_some(kind)
-}
-
-/// The keys about files that are given, and where.
-pub(super) fn files_keys(content: &Content) -> Vec<(&'static str, &Place)> {
-    fn given<'a, T>(name: &'static str, key: &'a At<T>) -> Option<(&'static str, &'a Place)> {
-        key.given.then_some((name, &key.place))
-    }
-    let root = content.root.as_ref();
-    [
-        root.map(|root| ("root", &root.place)),
-        given("index", &content.index),
-        given("try_files", &content.try_files),
-        given("listing", &content.listing),
-        given("hidden_files", &content.hidden_files),
-        given("symlinks", &content.symlinks),
-        given("mime", &content.mime),
-        given("charset", &content.charset),
-        given("cache_control", &content.cache_control),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
 }
