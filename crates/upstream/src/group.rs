@@ -424,6 +424,13 @@ fn member(plan: &Arc<GroupPlan>, node: &NodePlan, target: Target, state: Arc<Nod
         backup: node.backup || target.backup,
         max_requests: node.max_requests,
         route: route(&plan.name, &address),
+        authority: match (&node.place, &target.address) {
+            (Place::Name { host, port }, _) => {
+                format!("{}:{port}", host.trim_end_matches('.')).into()
+            }
+            (_, Address::Ip(address)) => address.to_string().into(),
+            (_, Address::Unix(_)) => "localhost".into(),
+        },
         origin: Origin {
             address: target.address,
             tls: node.tls.clone(),

@@ -16,6 +16,8 @@ use crate::queue::{NodeId, Offer};
 pub(crate) struct Node {
     pub(crate) name: Arc<str>,
     pub(crate) origin: Origin,
+    /// What the `Host` of requests is that are for nobody else, such as checks.
+    pub(crate) authority: Box<str>,
     pub(crate) weight: u32,
     pub(crate) backup: bool,
     /// 0: any number.

@@ -426,7 +426,7 @@ pub enum CheckKind {
     Http {
         /// The request target.
         target: Box<str>,
-        /// The `Host`; `None`: the node's name.
+        /// The `Host`; `None`: the name or address at which the node is.
         host: Option<Box<str>>,
         /// The statuses that are good; empty: 200 to 399.
         statuses: Vec<StatusCode>,

@@ -30,7 +30,7 @@ pub(super) async fn ask(node: &Node, plan: &CheckPlan) -> Result<(), Fault> {
             statuses,
             contains,
         } => {
-            let authority = host.as_deref().unwrap_or(&node.name);
+            let authority = host.as_deref().unwrap_or(&node.authority);
             let head = RequestHead {
                 method: Method::GET,
                 ..head(node, authority, target, fields(&[]))
@@ -57,7 +57,7 @@ pub(super) async fn ask(node: &Node, plan: &CheckPlan) -> Result<(), Fault> {
                 header::CONTENT_TYPE,
                 HeaderValue::from_static("application/grpc"),
             )]);
-            let head = head(node, &node.name, grpc::TARGET, fields);
+            let head = head(node, &node.authority, grpc::TARGET, fields);
             let response = send(&origin, plan, head, grpc::request(service).into()).await?;
             serves(response).await
         }

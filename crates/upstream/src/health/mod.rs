@@ -29,8 +29,10 @@ pub(crate) struct Health {
     /// Failures in a row.
     consecutive: u32,
     ejected_until: Option<Instant>,
-    /// How often it was ejected without proving itself since.
+    /// How often it was ejected without having stayed for as long since.
     ejections: u32,
+    /// When it will have stayed for as long as it was ejected.
+    proved_at: Option<Instant>,
     /// When it came back, or will.
     back_since: Option<Instant>,
 }
@@ -133,7 +135,8 @@ impl Health {
     pub(crate) fn succeeded(&mut self, now: Instant) {
         self.passive.succeeded(now);
         self.consecutive = 0;
-        if self.ejected_until.is_none_or(|until| until <= now) {
+        if self.proved_at.is_some_and(|at| at <= now) {
+            self.proved_at = None;
             self.ejections = 0;
         }
     }
@@ -166,8 +169,10 @@ impl Health {
     pub(crate) fn eject(&mut self, plan: &EjectionPlan, now: Instant) {
         self.ejections = self.ejections.saturating_add(1);
         self.consecutive = 0;
-        let until = now + ejection::ejected_for(plan, self.ejections);
+        let ejected_for = ejection::ejected_for(plan, self.ejections);
+        let until = now + ejected_for;
         self.ejected_until = Some(until);
+        self.proved_at = Some(until + ejected_for);
         self.comes_back(until);
     }
 
@@ -324,13 +329,19 @@ mod tests {
             health.verdict(&plan, now),
             out(Reason::Ejected, Some(until))
         );
-        // Answers to requests from before change nothing.
+        // Neither answers to requests from before nor the first one after it change that.
         health.succeeded(now);
+        health.succeeded(until);
         health.eject(&ejection, until);
-        assert!(health.is_ejected(until + 19 * SECOND));
-        assert!(!health.is_ejected(until + 20 * SECOND));
+        let back = until + 20 * SECOND;
+        assert!(health.is_ejected(back - SECOND) && !health.is_ejected(back));
         assert!(health.is_watched());
-        health.succeeded(until + 20 * SECOND);
+        // Having stayed for as long does.
+        health.succeeded(back + 19 * SECOND);
+        assert!(health.is_watched());
+        health.succeeded(back + 20 * SECOND);
         assert!(!health.is_watched());
+        health.eject(&ejection, back);
+        assert!(!health.is_ejected(back + 10 * SECOND));
     }
 }

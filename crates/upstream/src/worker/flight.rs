@@ -94,8 +94,13 @@ impl Flight {
     pub(super) fn failed(&mut self, failure: &Failure, now: Instant) {
         match FailureKind::of(failure) {
             Some(kind) => self.failed_by(kind, now),
-            None => self.end_probe(Outcome::Nothing, now),
+            None => self.told_nothing(now),
         }
+    }
+
+    /// The request ended without saying anything of the node.
+    pub(super) fn told_nothing(&mut self, now: Instant) {
+        self.end_probe(Outcome::Nothing, now);
     }
 
     /// The node failed.
@@ -145,7 +150,7 @@ const SLOWEST: f64 = 30.0;
 impl Drop for Flight {
     fn drop(&mut self) {
         if self.probe {
-            self.end_probe(Outcome::Nothing, Instant::now());
+            self.told_nothing(Instant::now());
         }
         self.local.counts.end();
         if self.counts_load {

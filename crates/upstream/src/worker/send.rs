@@ -115,7 +115,7 @@ pub(super) struct Way<'a> {
     pub(super) context: Context<'a>,
     pub(super) deadline: Option<Instant>,
     pub(super) parts: Parts,
-    began: Instant,
+    pub(super) began: Instant,
 }
 
 /// What every attempt sends.
@@ -182,13 +182,10 @@ impl WorkerGroup {
             Err(none) => return Err(journey.turned_away(none)),
         };
         loop {
-            let Landed {
-                flight: landed,
-                result,
-            } = journey.fly(flight, &mut content).await;
-            let next = match result {
-                Ok(response) => journey.answered(landed, response, &content),
-                Err(failure) => journey.failed(landed, failure, &content).await,
+            let landed = journey.fly(flight, &mut content).await;
+            let next = match landed.result {
+                Ok(response) => journey.answered(landed.flight, response, &content),
+                Err(failure) => journey.failed(landed.flight, failure, &content).await,
             };
             match next {
                 Next::Again(next) => flight = next,
@@ -226,7 +223,13 @@ impl Journey<'_> {
     async fn failed(&mut self, flight: Flight, failure: Failure, content: &Content) -> Next {
         let now = Instant::now();
         let mut flight = flight;
-        flight.failed(&failure, now);
+        let is_late = self.way.deadline.is_some_and(|deadline| deadline <= now);
+        if is_late && !content.is_available() {
+            // Who was slow, the client with its content or the node, is not known.
+            flight.told_nothing(now);
+        } else {
+            flight.failed(&failure, now);
+        }
         let node = Rc::clone(&flight.local().label);
         let took = flight.took(now);
         self.tried.push(flight.local().node.state.id());

@@ -80,19 +80,18 @@ impl View {
         }
     }
 
-    /// The nodes with nothing but their weights, for turns to begin with.
+    /// The nodes that are no backups, with nothing but their weights, for turns to begin with.
     pub(super) fn weights(&self) -> Vec<Candidate> {
-        let weights = self
-            .nodes
-            .iter()
-            .enumerate()
+        let nodes = self.nodes.iter().enumerate();
+        nodes
+            .filter(|(_, local)| !local.node.backup)
             .map(|(index, local)| Candidate {
                 index,
                 weight: local.node.weight.saturating_mul(FULL_SHARE),
                 load: 0,
                 latency: None,
-            });
-        weights.collect()
+            })
+            .collect()
     }
 
     /// The place of a node, unless it is gone.

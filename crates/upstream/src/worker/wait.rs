@@ -71,7 +71,8 @@ impl Way<'_> {
     /// Chooses a node; waits for one only with a turn, of which there may be none yet.
     fn choose(&self, tried: &Tried, turn: Option<Option<Ticket>>) -> Result<Flight, Choice> {
         let view = self.group.view();
-        let now = Instant::now();
+        let is_first = tried.is_empty() && matches!(turn, Some(None));
+        let now = if is_first { self.began } else { Instant::now() };
         let ask = Ask {
             key: self.context.key,
             sticky: self.context.sticky,

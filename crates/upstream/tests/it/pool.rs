@@ -77,7 +77,7 @@ fn closes_connections_that_nobody_uses() {
         };
         let (_, group) = group(plan);
         tokio::join!(get(&group), get(&group));
-        assert_eq!(origin.open(), 2);
+        assert_eq!(origin.connections(), 2);
         eventually("they are closed", || origin.open() == 0).await;
         get(&group).await;
         assert_eq!(origin.connections(), 3);

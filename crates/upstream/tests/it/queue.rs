@@ -161,6 +161,72 @@ fn gives_a_place_that_becomes_free_on_one_worker_to_who_waits_on_another() {
 }
 
 #[test]
+fn keeps_the_limit_over_all_workers_while_clients_come_and_go() {
+    const LIMIT: usize = 4;
+    let upstreams = Upstreams::new();
+    let (address_of, address) = mpsc::channel();
+    let (finish, finished) = mpsc::channel::<()>();
+    let origin = std::thread::spawn(move || {
+        run(async {
+            let counts: Rc<Cell<(usize, usize)>> = Rc::default();
+            let answered = Rc::clone(&counts);
+            let origin = Origin::start(async move |_| {
+                let (now, most) = answered.get();
+                answered.set((now + 1, most.max(now + 1)));
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                answered.set((answered.get().0 - 1, answered.get().1));
+                Reply::Send(OK.into())
+            })
+            .await;
+            address_of.send(origin.address).unwrap();
+            eventually("all is done", || finished.try_recv().is_ok()).await;
+            counts.get().1
+        })
+    });
+    let mut node = node("a", address.recv_timeout(PATIENCE).unwrap());
+    node.max_requests = LIMIT as u32;
+    upstreams.apply(vec![plain(vec![node])]);
+    let workers: Vec<_> = (0..3)
+        .map(|worker| {
+            let upstreams = upstreams.clone();
+            std::thread::spawn(move || {
+                run(async {
+                    let group = upstreams.group("app").unwrap();
+                    let tasks: Vec<_> = (0..60)
+                        .map(|number| {
+                            let task = get_beside(&group);
+                            // Those who go wait still: an origin cannot see what ends before it.
+                            if number > 10 && number % 3 == worker {
+                                task.abort();
+                            }
+                            task
+                        })
+                        .collect();
+                    for task in tasks {
+                        match task.await {
+                            Ok(delivered) => drop(delivered.unwrap()),
+                            Err(gone) => assert!(gone.is_cancelled()),
+                        }
+                    }
+                });
+            })
+        })
+        .collect();
+    for worker in workers {
+        worker.join().unwrap();
+    }
+    finish.send(()).unwrap();
+    assert_eq!(origin.join().unwrap(), LIMIT);
+    assert_eq!((in_flight(&upstreams), status(&upstreams).waiting), (0, 0));
+    // All places are free again.
+    run(async {
+        let group = upstreams.group("app").unwrap();
+        let failed = send(&group, apus_http::Method::GET).await.unwrap_err();
+        assert!(matches!(failed.kind, FailedKind::Node { .. }));
+    });
+}
+
+#[test]
 fn lets_those_who_wait_choose_anew_when_nodes_change() {
     run(async {
         let gate = Gate::shut();

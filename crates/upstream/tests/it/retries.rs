@@ -337,6 +337,36 @@ fn counts_a_request_that_takes_too_long_in_all_against_its_node() {
     });
 }
 
+/// Content that never comes.
+struct Stalled;
+
+impl BodyStream for Stalled {
+    fn poll_frame(&mut self, _: &mut TaskContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        Poll::Pending
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        Some(100)
+    }
+}
+
+#[test]
+fn does_not_blame_a_node_for_a_client_that_is_slow() {
+    run(async {
+        let origin = Origin::sending(OK).await;
+        let mut plan = plain(vec![origin.node("a")]);
+        plan.total_timeout = Some(Duration::from_millis(50));
+        let (upstreams, group) = group(plan);
+        let mut put = request(&group, Method::PUT);
+        put.body = Body::stream(Stalled);
+        let failed = group.send(put, Context::default()).await.unwrap_err();
+        assert!(matches!(failed.kind, FailedKind::Node { .. }));
+        let failures = node_status(&upstreams, "a").failures;
+        assert!(failures.iter().all(|&(_, count)| count == 0));
+        assert_eq!(in_flight(&upstreams), 0);
+    });
+}
+
 #[test]
 fn ends_content_that_takes_too_long_in_all() {
     run(async {
