@@ -123,15 +123,14 @@ impl Filler {
     /// with its readers.
     fn find_room(&mut self, size: u64) {
         let shared = self.store.shared();
-        let on_disk = shared
-            .disk
-            .as_ref()
-            .filter(|disk| size <= disk.settings.object_bytes);
-        match (self.object.content().mode(), on_disk) {
-            (Mode::Memory, _) if size <= shared.settings.memory_object_bytes => {}
-            (Mode::Memory, Some(disk)) => self.spill(disk),
-            (Mode::Disk(_), Some(_)) | (Mode::Window(_), _) => {}
-            (Mode::Memory | Mode::Disk(_), None) => self.lose(),
+        let for_disk = |disk: &&Disk| size <= disk.settings.object_bytes;
+        let on_disk = shared.disk.as_ref().filter(for_disk).is_some();
+        match self.object.content().mode() {
+            Mode::Memory if size <= shared.settings.memory_object_bytes => {}
+            Mode::Memory if on_disk => self.spill(),
+            Mode::Disk(_) if on_disk => {}
+            Mode::Memory | Mode::Disk(_) => self.lose(),
+            Mode::Window(_) => {}
         }
     }
 
@@ -141,27 +140,32 @@ impl Filler {
         if self.object.content().mode() != Mode::Memory {
             return;
         }
-        let all = shared
-            .filling
-            .fetch_add(more, Ordering::Relaxed)
-            .saturating_add(more);
+        let before = shared.filling.fetch_add(more, Ordering::Relaxed);
         self.held = self.held.saturating_add(more);
-        if all > shared.settings.memory_bytes {
-            match &shared.disk {
-                Some(disk) => self.spill(disk),
-                None => self.lose(),
+        if before.saturating_add(more) > shared.settings.memory_bytes / 2 {
+            if shared.disk.is_some() {
+                self.spill();
+            } else {
+                self.lose();
             }
         }
     }
 
-    fn spill(&self, disk: &Disk) {
+    fn spill(&mut self) {
+        let shared = self.store.shared();
+        let Some(disk) = &shared.disk else {
+            return;
+        };
         let file = Arc::new(disk.file_for(&self.object));
-        let unwritten = self.store.shared().settings.unwritten_bytes;
+        let unwritten = shared.settings.unwritten_bytes;
         if let Some(pieces) = self.object.content().spill(file.clone(), unwritten)
             && !pieces.is_empty()
         {
             self.store.write(&self.object, &file, pieces);
         }
+        shared
+            .filling
+            .fetch_sub(std::mem::take(&mut self.held), Ordering::Relaxed);
     }
 
     fn lose(&self) {

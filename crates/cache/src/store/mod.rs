@@ -85,6 +85,9 @@ impl Default for Settings {
     }
 }
 
+/// While purges come one after another, a sweep is followed by a rest of this many times as long.
+const SWEEP_REST: u32 = 10;
+
 /// With a disk there is this much memory at least: objects pass through it on their way.
 const LEAST_MEMORY_BYTES: u64 = 4 << 20;
 
@@ -319,26 +322,33 @@ impl Store {
     /// Removes what purges are about in the background, and forgets them then. Those that come
     /// while that is done are for the next time.
     fn sweep(&self) {
+        self.sweep_after(Duration::ZERO);
+    }
+
+    fn sweep_after(&self, rest: Duration) {
         if self.0.sweeping.fetch_add(1, Ordering::AcqRel) > 0 {
             return;
         }
         let store = self.clone();
         let job = move || {
             let before = store.0.sweeping.load(Ordering::Acquire);
+            let begun = Instant::now();
             store.0.sweep();
+            let took = begun.elapsed();
             if store.0.sweeping.swap(0, Ordering::AcqRel) > before {
-                store.sweep();
+                store.sweep_after(took.saturating_mul(SWEEP_REST));
             }
         };
         match &self.0.disk {
-            Some(disk) => disk.run(job),
+            Some(disk) => disk.run_after(rest, job),
             // Without a thread for it, it is left to the next purge.
             None => {
-                if thread::Builder::new()
-                    .name("apus-cache".to_owned())
-                    .spawn(job)
-                    .is_err()
-                {
+                let rested = move || {
+                    thread::park_timeout(rest);
+                    job();
+                };
+                let thread = thread::Builder::new().name("apus-cache".to_owned());
+                if thread.spawn(rested).is_err() {
                     self.0.sweeping.store(0, Ordering::Release);
                 }
             }
@@ -492,6 +502,8 @@ impl Shared {
         let Ok(primary) = shard.primary_or_new(object.key()) else {
             return;
         };
+        // It was looked for: so it is found from now on, if it is there already.
+        primary.learn(object.shared_vary());
         if !known || primary.holds_variant(&object) {
             shard.tidy(object.key().hash());
             return;
@@ -526,15 +538,10 @@ impl Shared {
     fn sweep(&self) {
         let target = self.purges.current();
         for shard in &self.shards {
-            let mut shard = locked(shard);
-            let gone: Vec<_> = shard
-                .objects()
-                .filter(|object| !self.judge(object))
-                .cloned()
-                .collect();
-            for object in gone {
-                shard.remove(&object);
-                object.mark_out();
+            let unchecked = |object: &&Arc<Object>| object.checked() < target;
+            let objects: Vec<_> = locked(shard).objects().filter(unchecked).cloned().collect();
+            for object in objects {
+                self.stands(&object);
             }
         }
         let limit = target.min(self.oldest_asked());

@@ -3,9 +3,10 @@
 //! Nothing below it is reached through a symbolic link, and what is made there is for its owner
 //! alone.
 
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags};
@@ -73,7 +74,7 @@ impl Directory {
     /// # Errors
     /// It cannot be made or written, or another process uses it ([`io::ErrorKind::WouldBlock`]).
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        std::fs::create_dir_all(path)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = fs::open(path, flags, Mode::empty())?;
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;

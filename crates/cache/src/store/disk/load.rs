@@ -239,7 +239,13 @@ impl Disk {
             layout,
             sequence,
         } = opened;
-        if record.generation != generation {
+        let subject = Subject {
+            key: &record.key,
+            tags: &record.new.tags,
+            filled_at: record.filled_at,
+        };
+        let purged = shared.purges.verdict(subject).0 == Verdict::Gone;
+        if purged || record.generation != generation {
             return Ok(None);
         }
         let length = record.new.length;

@@ -24,6 +24,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use directory::Directory;
 pub(crate) use directory::Name;
@@ -168,9 +169,13 @@ impl Disk {
         !self.index.knows(key) || self.index.has(key)
     }
 
-    /// Has `job` done by a thread that may block.
-    pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) {
-        self.pool.run(job);
+    /// Has `job` done by a thread that may block, after `rest` or when the disk is flushed.
+    pub(crate) fn run_after(&self, rest: Duration, job: impl FnOnce() + Send + 'static) {
+        if rest.is_zero() {
+            self.pool.run(job);
+        } else {
+            self.pool.run_after(rest, job);
+        }
     }
 
     /// Lets nobody find an older object of the same variant.

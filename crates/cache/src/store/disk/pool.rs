@@ -8,6 +8,7 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use super::super::locked;
 
@@ -29,6 +30,10 @@ struct State {
     /// Somebody waits for these.
     urgent: VecDeque<Job>,
     jobs: VecDeque<Job>,
+    /// Those that have time, with the end of it.
+    later: Vec<(Instant, Job)>,
+    /// Somebody waits until nothing is left to do.
+    draining: bool,
     running: usize,
     stopped: bool,
 }
@@ -64,16 +69,28 @@ impl Pool {
         self.0.more.notify_one();
     }
 
+    /// Has `job` done after `rest`, or when the pool is drained.
+    pub(crate) fn run_after(&self, rest: Duration, job: impl FnOnce() + Send + 'static) {
+        let due = Instant::now()
+            .checked_add(rest)
+            .unwrap_or_else(Instant::now);
+        locked(&self.0.state).later.push((due, Box::new(job)));
+        self.0.more.notify_one();
+    }
+
     /// Waits until everything is done, also what that gave rise to. Blocks.
     pub(crate) fn drain(&self) {
         let mut state = locked(&self.0.state);
-        while state.running > 0 || !state.urgent.is_empty() || !state.jobs.is_empty() {
+        while state.running > 0 || !state.is_empty() {
+            state.draining = true;
+            self.0.more.notify_all();
             state = self
                 .0
                 .idle
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+        state.draining = false;
     }
 }
 
@@ -92,11 +109,36 @@ impl fmt::Debug for Pool {
     }
 }
 
+impl State {
+    fn is_empty(&self) -> bool {
+        self.urgent.is_empty() && self.jobs.is_empty() && self.later.is_empty()
+    }
+
+    fn next(&mut self) -> Option<Job> {
+        let job = self.urgent.pop_front().or_else(|| self.jobs.pop_front());
+        if job.is_some() || self.later.is_empty() {
+            return job;
+        }
+        let now = Instant::now();
+        let due = |(due, _): &(Instant, Job)| self.draining || *due <= now;
+        let at = self.later.iter().position(due)?;
+        Some(self.later.swap_remove(at).1)
+    }
+
+    fn until_due(&self) -> Option<Duration> {
+        let now = Instant::now();
+        self.later
+            .iter()
+            .map(|(due, _)| due.saturating_duration_since(now))
+            .min()
+    }
+}
+
 impl Queue {
     fn work(&self) {
         let mut state = locked(&self.state);
         loop {
-            if let Some(job) = state.urgent.pop_front().or_else(|| state.jobs.pop_front()) {
+            if let Some(job) = state.next() {
                 state.running = state.running.saturating_add(1);
                 drop(state);
                 // A job that panics ends itself, not the thread that the others need.
@@ -109,10 +151,16 @@ impl Queue {
                 if state.running == 0 {
                     self.idle.notify_all();
                 }
-                state = self
-                    .more
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner);
+                state = match state.until_due() {
+                    Some(rest) => {
+                        let waited = self.more.wait_timeout(state, rest);
+                        waited.unwrap_or_else(PoisonError::into_inner).0
+                    }
+                    None => self
+                        .more
+                        .wait(state)
+                        .unwrap_or_else(PoisonError::into_inner),
+                };
             }
         }
     }
