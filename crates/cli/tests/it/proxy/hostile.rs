@@ -112,9 +112,13 @@ impl Hostile {
 
     /// The bytes that came, over all connections, one after another.
     pub(crate) fn received(&self) -> String {
+        self.received_over_each().concat()
+    }
+
+    pub(crate) fn received_over_each(&self) -> Vec<String> {
         let connections = self.state.connections.lock().unwrap();
-        let received = connections.iter().map(|one| one.received.as_slice());
-        String::from_utf8_lossy(&received.collect::<Vec<_>>().concat()).into_owned()
+        let text = |one: &Connection| String::from_utf8_lossy(&one.received).into_owned();
+        connections.iter().map(text).collect()
     }
 }
 
