@@ -95,9 +95,8 @@ upstream = "origin"
 
 [[sites.upstreams]]
 name = "origin"
-nodes = [{{ addr = "127.0.0.1:{origin}", max_conns = {limit} }}]
+nodes = [{{ addr = "127.0.0.1:{origin}"{limit} }}]
 keepalive = {{ max_idle = 512 }}
-queue = {{ max = 4096, timeout = 60 }}
 """
 
 
@@ -117,7 +116,7 @@ def start_origin(case, core):
 
 def start_apus(case, core, binary, origin):
     port = host.free_port()
-    limit = case.at_a_time if case.kind == cases.QUEUE else 0
+    limit = f", max_conns = {case.at_a_time}" if case.kind == cases.QUEUE else ""
     (RUN / "apus.toml").write_text(APUS.format(port=port, origin=origin, limit=limit))
     return Server("apus", [binary, "serve", RUN / "apus.toml"], port, None, core)
 
