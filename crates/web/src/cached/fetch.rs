@@ -20,6 +20,7 @@ use bytes::Bytes;
 use http::Extensions;
 
 use super::answer::{Prepared, Sending, tell};
+use super::device::device;
 use super::service::{Inner, now};
 
 /// For how long requests do not wait for one another, after an answer that cannot be shared.
@@ -58,7 +59,7 @@ impl Asked {
             path: self.target.path(),
             query: self.target.query(),
             headers: &self.headers,
-            device: None,
+            device: device(&self.headers),
         }
     }
 
@@ -204,9 +205,12 @@ impl Inner {
             Freshened::NotStored {
                 headers,
                 is_revoked,
+                renewed,
                 ..
             } => {
-                if is_revoked {
+                if let Some(renewed) = renewed {
+                    ticket.freshen(&stale.object, head(&renewed));
+                } else if is_revoked {
                     self.drop_object(&stale.object);
                 }
                 let body = stale.object.body(None);
@@ -278,7 +282,7 @@ impl Inner {
 }
 
 /// The metadata of a response as the store keeps it.
-fn head(stored: &Stored) -> Head {
+pub(super) fn head(stored: &Stored) -> Head {
     let mut policy = Vec::with_capacity(stored.headers().wire().len() + 128);
     stored.encode(&mut policy);
     Head {

@@ -6,6 +6,7 @@
 //! [`fetch`] asks the service behind, for one request or for all that wait for the same.
 
 mod answer;
+mod device;
 mod fetch;
 mod purge;
 mod service;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use apus_cache::policy::{
-    Conditions, Key, PresentedRequest, Reuse, Timestamp, Variance, invalidated, must_not_forward,
-    reuse,
+    Conditions, HeadUpdate, Key, OriginResponse, PresentedRequest, Reuse, Timestamp, Variance,
+    invalidated, must_not_forward, reuse, update_by_head,
 };
 use apus_cache::store::{Awaited, Found, Key as StoreKey, Object, WorkerFront};
 use apus_http::fields::{ForwardReason, Handling};
@@ -15,7 +15,8 @@ use apus_http::{Answer, Method, Request, Response, Service, ServiceFactory, Stat
 use tokio::time::Instant;
 
 use super::answer::{Prepared, Sending, tell};
-use super::fetch::{Asked, Errand};
+use super::device::device;
+use super::fetch::{Asked, Errand, head};
 use super::purge::{self, PurgeRequest};
 use super::settings::{Cache, CacheSettings};
 
@@ -218,7 +219,47 @@ impl Inner {
                 Reuse::GatewayTimeout => return Response::new(StatusCode::GATEWAY_TIMEOUT),
             }
         }
+        if is_head {
+            return self.forward_head(request, &stored_under, reason).await;
+        }
         self.forward(request, reason).wait().await
+    }
+
+    /// The answer to a HEAD also tells whether what is stored for GET is current (RFC 9111 section
+    /// 4.3.5).
+    async fn forward_head(
+        &self,
+        request: Request,
+        key: &StoreKey,
+        reason: ForwardReason,
+    ) -> Response {
+        let asked = Asked::of(&request);
+        let requested = now();
+        let response = self.forward(request, reason).wait().await;
+        let received = now();
+        let presented = asked.presented();
+        let Some(Found::Hit(object)) = self.find(key, &presented, false, true) else {
+            return response;
+        };
+        let answer = OriginResponse {
+            status: response.status(),
+            headers: response.headers(),
+            requested,
+            received,
+        };
+        let rules = &self.settings.rules;
+        let update = Prepared::of(&object, received)
+            .map(|kept| update_by_head(&presented, &kept.stored, &answer, rules));
+        match update {
+            Some(HeadUpdate::Stored(newer)) => {
+                if let Some(Found::Lead(ticket)) = self.find(key, &presented, true, false) {
+                    ticket.freshen(&object, head(&newer));
+                }
+            }
+            Some(HeadUpdate::Invalid) => self.drop_object(&object),
+            Some(HeadUpdate::Unchanged) | None => {}
+        }
+        response
     }
 
     fn find(
@@ -403,7 +444,7 @@ pub(super) fn presented(request: &Request) -> PresentedRequest<'_> {
         path: request.path(),
         query: request.query(),
         headers: request.headers(),
-        device: None,
+        device: device(request.headers()),
     }
 }
 

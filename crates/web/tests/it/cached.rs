@@ -577,3 +577,35 @@ fn a_client_that_leaves_does_not_take_the_content_from_the_others() {
     });
     assert_eq!(origin.calls(), 1);
 }
+
+#[test]
+fn a_head_tells_that_what_is_stored_for_get_is_outdated() {
+    let origin = Origin::new(|_, count| {
+        let tag = if count == 1 { "\"v1\"" } else { "\"v2\"" };
+        let lines = [("cache-control", "max-age=60"), ("etag", tag)];
+        numbered(&lines, count)
+    });
+    let mut settings = CacheSettings {
+        bypass_headers: vec!["x-bypass".into()],
+        ..CacheSettings::default()
+    };
+    settings.rules.client_directives = apus_cache::policy::ClientDirectives::Honour;
+    let service = origin.cached(settings);
+    assert_eq!(get("/").of(&service).text(), "answer 1");
+    let head = ask("HEAD", "/").with("cache-control", "no-cache");
+    assert_eq!(head.of(&service).field("etag"), Some("\"v2\""));
+    assert_eq!(get("/").of(&service).text(), "answer 3");
+}
+
+#[test]
+fn devices_are_told_apart_where_the_key_says_so() {
+    let origin = Origin::with(&[("cache-control", "max-age=60")]);
+    let mut settings = CacheSettings::default();
+    settings.rules.key.device = true;
+    let service = origin.cached(settings);
+    let phone = || get("/").with("user-agent", "X (iPhone; Y) Mobile/1");
+    assert_eq!(get("/").of(&service).text(), "answer 1");
+    assert_eq!(phone().of(&service).text(), "answer 2");
+    assert_eq!(get("/").of(&service).text(), "answer 1");
+    assert_eq!(phone().of(&service).text(), "answer 2");
+}
