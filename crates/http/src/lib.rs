@@ -29,7 +29,7 @@ pub use duplex::{Duplex, Tunnel};
 pub use headers::{Headers, InvalidField};
 pub use interim::{Interim, InterimQueue};
 pub use request::{Head, Request, RequestParts};
-pub use response::{Completion, Outcome, Response};
+pub use response::{Completion, Outcome, Response, Source};
 pub use response_head::ResponseHead;
 pub use service::{Answer, Service, ServiceFactory, service_fn};
 pub use target::{InvalidTarget, Target};

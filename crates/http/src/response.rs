@@ -24,6 +24,7 @@ pub struct Response {
 struct Attached {
     tunnel: Option<Tunnel>,
     observers: Vec<Observer>,
+    source: Option<Source>,
 }
 
 type Observer = Box<dyn FnOnce(&Completion)>;
@@ -41,6 +42,21 @@ pub struct Completion {
     pub duration: Duration,
     /// Whether the client can have got all of it.
     pub outcome: Outcome,
+    /// The origin that gave it, if one did and whoever watches was told.
+    pub source: Option<Source>,
+    /// What a cache did, as `Cache-Status` tells it, likewise.
+    pub cache: Option<Box<[u8]>>,
+}
+
+/// The origin that gave a response, for logs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Its address.
+    pub address: Rc<str>,
+    /// The status that it answered with.
+    pub status: StatusCode,
+    /// From the choice of the origin to the head of its response.
+    pub duration: Duration,
 }
 
 /// Whether a client can have got all of a response.
@@ -145,6 +161,16 @@ impl Response {
         self.attached
             .as_mut()
             .and_then(|attached| attached.tunnel.take())
+    }
+
+    /// Tells logs which origin gave the response.
+    pub fn set_source(&mut self, source: Source) {
+        self.attached.get_or_insert_default().source = Some(source);
+    }
+
+    /// The origin that gave the response, if that was told.
+    pub fn source(&self) -> Option<&Source> {
+        self.attached.as_ref()?.source.as_ref()
     }
 
     /// Calls `observer` when the response was sent or broke off.

@@ -195,6 +195,8 @@ impl Connection<'_> {
                 bytes: head_bytes + self.framing_bytes + sent,
                 duration: Duration::ZERO,
                 outcome,
+                source: None,
+                cache: None,
             };
             self.note_written(response.take_observers(), completion);
         }

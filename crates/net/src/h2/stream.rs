@@ -174,6 +174,8 @@ impl Observed {
                     bytes: 0,
                     duration: std::time::Duration::ZERO,
                     outcome: Outcome::Complete,
+                    source: None,
+                    cache: None,
                 },
                 arrived,
             })

@@ -65,6 +65,10 @@ pub(super) enum Late {
     Bytes,
     Duration,
     Completion,
+    UpstreamAddr,
+    UpstreamStatus,
+    UpstreamDuration,
+    UpstreamCacheStatus,
 }
 
 /// The variables of templates, by name.
@@ -97,6 +101,13 @@ const VARIABLES: &[(&str, Part)] = &[
     ("bytes_sent", Part::Late(Late::Bytes)),
     ("request_time", Part::Late(Late::Duration)),
     ("request_completion", Part::Late(Late::Completion)),
+    ("upstream_addr", Part::Late(Late::UpstreamAddr)),
+    ("upstream_status", Part::Late(Late::UpstreamStatus)),
+    ("upstream_response_time", Part::Late(Late::UpstreamDuration)),
+    (
+        "upstream_cache_status",
+        Part::Late(Late::UpstreamCacheStatus),
+    ),
 ];
 
 impl Format {

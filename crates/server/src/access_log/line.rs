@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::io::Write;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use apus_http::{Completion, Outcome, Peer, Request, Version};
 use time::OffsetDateTime;
@@ -145,19 +145,57 @@ fn write_late(
         Late::Status => out.extend_from_slice(completion.status.as_str().as_bytes()),
         Late::BodyBytes => write(out, format_args!("{}", completion.body_bytes)),
         Late::Bytes => write(out, format_args!("{}", completion.bytes)),
-        Late::Duration => {
-            let (secs, millis) = (
-                completion.duration.as_secs(),
-                completion.duration.subsec_millis(),
-            );
-            write(out, format_args!("{secs}.{millis:03}"));
-        }
+        Late::Duration => seconds(completion.duration, out),
         Late::Completion => match escape {
             Escape::Json => write(out, format_args!("{complete}")),
             Escape::Hexadecimal if complete => out.extend_from_slice(b"OK"),
             Escape::Hexadecimal => out.push(b'-'),
         },
+        Late::UpstreamAddr => {
+            let address = completion.source.as_ref().map(|source| &*source.address);
+            escape.string(address.map(str::as_bytes), out);
+        }
+        Late::UpstreamStatus => match &completion.source {
+            Some(source) => write(out, format_args!("{}", source.status.as_u16())),
+            None => escape.string(None, out),
+        },
+        Late::UpstreamDuration => match &completion.source {
+            Some(source) => seconds(source.duration, out),
+            None => escape.string(None, out),
+        },
+        Late::UpstreamCacheStatus => {
+            let status = completion.cache.as_deref().map(cache_status);
+            escape.string(status.map(str::as_bytes), out);
+        }
     }
+}
+
+/// What nginx has as `$upstream_cache_status`, of what the last member of `Cache-Status` tells: ours,
+/// as the nearest to the client.
+fn cache_status(field: &[u8]) -> &'static str {
+    let ours = field.rsplit(|byte| *byte == b',').next().unwrap_or(field);
+    let has = |parameter: &str| {
+        ours.split(|byte| *byte == b';')
+            .any(|part| part.trim_ascii() == parameter.as_bytes())
+    };
+    let is_stale = |part: &[u8]| part.trim_ascii().starts_with(b"ttl=-");
+    if has("hit") {
+        return match ours.split(|byte| *byte == b';').any(is_stale) {
+            true => "STALE",
+            false => "HIT",
+        };
+    }
+    match () {
+        () if has("fwd=bypass") => "BYPASS",
+        () if has("fwd=stale") && has("fwd-status=304") => "REVALIDATED",
+        () if has("fwd=stale") => "EXPIRED",
+        () => "MISS",
+    }
+}
+
+fn seconds(duration: Duration, out: &mut Vec<u8>) {
+    let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
+    write(out, format_args!("{seconds}.{millis:03}"));
 }
 
 /// Writing to memory does not fail.

@@ -37,7 +37,24 @@ fn completion() -> Completion {
         bytes: 200,
         duration: Duration::from_micros(12_345),
         outcome: Outcome::Complete,
+        source: None,
+        cache: None,
     }
+}
+
+/// What the log has for one request.
+async fn one_line(format: Format, completion: &Completion) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let (logs, writer) = AccessLogs::new();
+    let writer = writer.spawn();
+    let path = folder.path().join("log");
+    in_worker(async {
+        let log = logs.open(&path, format, "").unwrap().worker();
+        log.begin(&request("/", "")).unwrap()(completion);
+    })
+    .await;
+    writer.finish().await;
+    fs::read_to_string(path).unwrap()
 }
 
 async fn in_worker<T>(work: impl Future<Output = T>) -> T {
@@ -185,4 +202,37 @@ async fn lines_that_find_no_room_are_counted() {
     assert_eq!(counts[0].written + counts[0].lost, 600);
     assert_eq!(counts[0].lost, 88);
     assert_eq!(fs::read_to_string(path).unwrap().lines().count(), 512);
+}
+
+#[tokio::test]
+async fn tells_of_the_origin_and_the_cache() {
+    let format = "$upstream_addr $upstream_status $upstream_response_time $upstream_cache_status";
+    let source = Some(apus_http::Source {
+        address: "127.0.0.1:9000".into(),
+        status: StatusCode::OK,
+        duration: Duration::from_millis(1234),
+    });
+    for (cache, told) in [
+        ("apus; hit; ttl=5", "HIT"),
+        ("apus; hit; ttl=-5", "STALE"),
+        ("apus; fwd=uri-miss; stored; ttl=5", "MISS"),
+        ("apus; fwd=stale; fwd-status=304; stored", "REVALIDATED"),
+        ("apus; fwd=stale; stored", "EXPIRED"),
+        ("apus; fwd=bypass", "BYPASS"),
+        ("other; hit, apus; fwd=uri-miss", "MISS"),
+    ] {
+        let completion = Completion {
+            source: source.clone(),
+            cache: Some(cache.as_bytes().into()),
+            ..completion()
+        };
+        let line = one_line(Format::template(format).unwrap(), &completion).await;
+        assert_eq!(
+            line,
+            format!("127.0.0.1:9000 200 1.234 {told}\n"),
+            "{cache}"
+        );
+    }
+    let line = one_line(Format::template(format).unwrap(), &completion()).await;
+    assert_eq!(line, "- - - -\n");
 }

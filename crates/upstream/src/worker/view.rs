@@ -39,12 +39,12 @@ pub struct NodeLabel {
     /// Its name in the configuration.
     pub name: Box<str>,
     /// Its address; after `unix:`, the path of a Unix socket.
-    pub address: Box<str>,
+    pub address: Rc<str>,
 }
 
 impl fmt::Display for NodeLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name == self.address {
+        match *self.name == *self.address {
             true => f.write_str(&self.name),
             false => write!(f, "{} ({})", self.name, self.address),
         }

@@ -4,8 +4,11 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
-use apus_http::{Answer, Body, Method, Request, Response, Service, ServiceFactory, StatusCode};
+use apus_http::{
+    Answer, Body, Method, Request, Response, Service, ServiceFactory, Source, StatusCode,
+};
 use apus_net::client::{ClientRequest, ClientResponse, RequestHead};
 use apus_upstream::plan::{HashKey, Strategy};
 use apus_upstream::{Context, Upstreams, WorkerGroup, hash_key, is_idempotent};
@@ -151,8 +154,14 @@ impl Inner {
             idempotent: is_idempotent(&head.method),
             deadline: None,
         });
+        let asked_at = Instant::now();
         match group.send(outgoing, context).await {
             Ok(mut delivered) => {
+                let source = Source {
+                    address: Rc::clone(&delivered.node.address),
+                    status: delivered.response.status,
+                    duration: asked_at.elapsed(),
+                };
                 if let Some(handshake) = handshake
                     && let Err(wrong) = handshake.finish(&mut delivered.response)
                 {
@@ -160,6 +169,7 @@ impl Inner {
                 }
                 refusal::note(&self.name, &delivered.attempts);
                 let mut response = self.response(delivered.response, &names);
+                response.set_source(source);
                 if let Some(cookie) = delivered.set_cookie {
                     // A cookie of a plan that was checked.
                     let _ = response.headers_mut().try_append("set-cookie", cookie);

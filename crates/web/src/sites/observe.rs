@@ -49,9 +49,18 @@ impl Observed {
     /// Leaves it to the response to tell how it ended.
     pub(super) fn hand_over(mut self, response: &mut Response) {
         self.status = Some(response.status());
+        let source = response.source().cloned();
+        let cache = response.headers().get("cache-status").map(Box::from);
         response.on_complete(move |completion| {
             if let Some(on_completion) = self.on_completion.take() {
-                on_completion(completion);
+                match source.is_some() || cache.is_some() {
+                    false => on_completion(completion),
+                    true => on_completion(&Completion {
+                        source,
+                        cache,
+                        ..completion.clone()
+                    }),
+                }
             }
         });
     }
@@ -79,6 +88,8 @@ impl Drop for Observed {
             bytes: 0,
             duration: coarse_now().saturating_duration_since(self.since),
             outcome,
+            source: None,
+            cache: None,
         });
     }
 }

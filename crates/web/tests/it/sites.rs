@@ -489,6 +489,8 @@ fn an_observer_sees_the_request_as_it_came_and_the_completion() {
             bytes: 0,
             duration: std::time::Duration::ZERO,
             outcome: apus::Outcome::Complete,
+            source: None,
+            cache: None,
         });
     }
     assert_eq!(SEEN.with(|seen| seen.get()), 1);
