@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, StatusCode, header};
@@ -52,7 +53,7 @@ pub struct Completion {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// Its address.
-    pub address: Rc<str>,
+    pub address: Arc<str>,
     /// The status that it answered with.
     pub status: StatusCode,
     /// From the choice of the origin to the head of its response.

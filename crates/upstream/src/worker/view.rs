@@ -39,7 +39,7 @@ pub struct NodeLabel {
     /// Its name in the configuration.
     pub name: Box<str>,
     /// Its address; after `unix:`, the path of a Unix socket.
-    pub address: Rc<str>,
+    pub address: Arc<str>,
 }
 
 impl fmt::Display for NodeLabel {

@@ -158,7 +158,7 @@ impl Inner {
         match group.send(outgoing, context).await {
             Ok(mut delivered) => {
                 let source = Source {
-                    address: Rc::clone(&delivered.node.address),
+                    address: Arc::clone(&delivered.node.address),
                     status: delivered.response.status,
                     duration: asked_at.elapsed(),
                 };
