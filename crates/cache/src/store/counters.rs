@@ -62,6 +62,7 @@ pub struct Figures {
     pub disk_errors: u64,
     /// Files that were not whole, or not what they said, and were removed.
     pub disk_damaged: u64,
-    /// Objects that were not written, because the disk was too slow.
+    /// Objects that were not written: there was no room for all that were being filled, or the disk
+    /// was too slow for them.
     pub disk_skipped: u64,
 }

@@ -40,7 +40,8 @@ impl Usage {
         }
     }
 
-    fn uses(&self) -> u8 {
+    /// How often it was used lately; a few uses count as many.
+    pub(crate) fn uses(&self) -> u8 {
         self.uses.load(Ordering::Relaxed)
     }
 }

@@ -40,6 +40,7 @@ use counters::Counters;
 pub use counters::Figures;
 use disk::Disk;
 pub use disk::{DiskSettings, Recorded};
+use eviction::Candidate;
 pub use fill::{Filler, Unwanted};
 pub use front::WorkerFront;
 pub use intervals::Intervals;
@@ -511,6 +512,24 @@ impl Shared {
         let moved = shard.insert(object, self.settings.most_variants);
         drop(shard);
         self.moved(moved);
+    }
+
+    /// Whether what may have to go from disk was used in memory lately.
+    pub(crate) fn is_used(&self, candidate: &Candidate) -> bool {
+        let shard = self.shard(candidate.primary);
+        shard
+            .named(candidate)
+            .is_some_and(|object| object.usage().uses() > 0)
+    }
+
+    /// Lets go of the file of an object that is no longer on disk.
+    pub(crate) fn close_file(&self, candidate: &Candidate) {
+        let mut shard = self.shard(candidate.primary);
+        let object = shard.named(candidate).cloned();
+        if let Some(object) = object.filter(|object| object.content().file().is_some()) {
+            shard.remove(&object);
+            object.mark_evicted();
+        }
     }
 
     /// Counts anew what an object takes.

@@ -130,6 +130,14 @@ impl Shard {
         self.take(object.key().hash(), object.generation());
     }
 
+    /// The object with this name, whatever it is that it is a candidate for.
+    pub(crate) fn named(&self, candidate: &Candidate) -> Option<&Arc<Object>> {
+        let objects = &self.primaries.get(&candidate.primary)?.objects;
+        objects
+            .iter()
+            .find(|held| held.generation() == candidate.generation)
+    }
+
     pub(crate) fn remember_pass(&mut self, key: Hash, until: Instant, now: Instant) {
         if self.passes.len() >= MOST_PASSES {
             self.passes.retain(|_, until| *until > now);

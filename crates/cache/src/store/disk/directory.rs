@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -22,6 +23,8 @@ const TEMPORARY: &str = "tmp";
 pub(crate) struct Directory {
     root: OwnedFd,
     temporary: OwnedFd,
+    /// Counts temporary names.
+    names: AtomicU64,
     /// Holds the lock as long as it is open.
     _lock: OwnedFd,
 }
@@ -84,8 +87,14 @@ impl Directory {
         Ok(Self {
             root,
             temporary,
+            names: AtomicU64::new(0),
             _lock: lock,
         })
+    }
+
+    /// A temporary name that no other file has.
+    pub(crate) fn new_name(&self) -> String {
+        self.names.fetch_add(1, Ordering::Relaxed).to_string()
     }
 
     /// A file below a temporary name that no other file has.

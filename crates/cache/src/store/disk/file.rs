@@ -23,6 +23,8 @@ pub(crate) struct Seal(pub(crate) Option<Asked>);
 pub(crate) struct ObjectFile {
     pub(crate) name: Name,
     pub(crate) layout: Layout,
+    /// What it is called until it has its name.
+    pub(crate) temporary: String,
     file: OnceLock<Arc<File>>,
     state: Mutex<State>,
 }
@@ -52,10 +54,11 @@ pub(crate) struct State {
 
 impl ObjectFile {
     /// A file that is to be made.
-    pub(crate) fn new(name: Name, layout: Layout) -> Self {
+    pub(crate) fn new(name: Name, layout: Layout, temporary: String) -> Self {
         Self {
             name,
             layout,
+            temporary,
             file: OnceLock::new(),
             state: Mutex::default(),
         }
@@ -78,6 +81,7 @@ impl ObjectFile {
         Self {
             name,
             layout,
+            temporary: String::new(),
             file: OnceLock::from(Arc::new(file)),
             state: Mutex::new(state),
         }

@@ -178,6 +178,18 @@ impl Index {
         locked(&self.eviction).take()
     }
 
+    /// Puts back what was to go, unless it is not here any more.
+    pub(crate) fn put_back(&self, candidate: &Candidate) {
+        let shard = self.shard(candidate.primary);
+        let Some(below) = shard.get(&candidate.primary) else {
+            return;
+        };
+        let mut held = below.iter();
+        if let Some(held) = held.find(|held| Arc::ptr_eq(&held.usage, &candidate.usage)) {
+            locked(&self.eviction).insert(candidate.clone(), held.entry.bytes);
+        }
+    }
+
     /// Variants that are too many for their keys.
     pub(crate) fn take_surplus(&self) -> Vec<(Name, u64)> {
         std::mem::take(&mut *locked(&self.surplus))

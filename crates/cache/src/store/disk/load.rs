@@ -142,7 +142,7 @@ impl Disk {
             Err(_) => self.counters.errors.add(1),
         }
         self.index.mark_scanned(bucket);
-        if self.evict().is_err() {
+        if self.evict(shared).is_err() {
             self.counters.errors.add(1);
         }
     }

@@ -14,6 +14,7 @@ mod index;
 mod journal;
 mod load;
 mod pool;
+mod room;
 mod save;
 mod sweep;
 

@@ -11,7 +11,6 @@ use super::super::collapse::Asked;
 use super::super::object::Object;
 use super::super::purge::marks;
 use super::super::{Shared, Store};
-use super::directory::Name;
 use super::file::{ObjectFile, Seal};
 use super::format::{Extent, Layout, Opened, add_extent};
 use super::index::{Entry, Index};
@@ -19,9 +18,6 @@ use super::{Disk, MOST_WAITING_BYTES};
 
 /// Metadata of a resumable object tells of what was written each time it is this much.
 const MARK_BYTES: u64 = 4 << 20;
-
-/// When the disk is full, this much is dropped to make room.
-const ROOM_BYTES: u64 = 32 << 20;
 
 impl Store {
     /// Has `pieces` of `object` written to its file.
@@ -80,7 +76,7 @@ impl Store {
         disk.pool.run(move || {
             store.shared().on_disk(|disk| {
                 if let Err(error) = disk.write_whole(store.shared(), &object) {
-                    disk.note(&error);
+                    disk.note(store.shared(), &error);
                     disk.remove(object.name(), object.generation());
                 }
                 disk.waiting.fetch_sub(bytes, Ordering::Relaxed);
@@ -98,7 +94,7 @@ impl Store {
         disk.pool.run(move || {
             store.shared().on_disk(|disk| {
                 if let Err(error) = disk.rewrite_record(&object) {
-                    disk.note(&error);
+                    disk.note(store.shared(), &error);
                     disk.remove(object.name(), object.generation());
                 }
             });
@@ -111,7 +107,7 @@ impl Disk {
     pub(crate) fn file_for(&self, object: &Object) -> ObjectFile {
         let record = object.record(Vec::new()).encode();
         let layout = Layout::for_record(record.len() as u64, object.length());
-        ObjectFile::new(object.name(), layout)
+        ObjectFile::new(object.name(), layout, self.directory.new_name())
     }
 
     /// Writes what waits to be written.
@@ -123,7 +119,7 @@ impl Disk {
                 Ok(false) if file.rest() => return,
                 Ok(false) => {}
                 Err(error) => {
-                    self.note(&error);
+                    self.note(shared, &error);
                     self.give_up(shared, object, file);
                 }
             }
@@ -141,7 +137,7 @@ impl Disk {
             return self.end_writing(shared, object, file);
         };
         if file.file().is_none() {
-            self.create(object, file)?;
+            self.create(shared, object, file)?;
         }
         let end = file.write(start, &run)?;
         let bytes = end.saturating_sub(start);
@@ -156,7 +152,7 @@ impl Disk {
         };
         object.content().written(start..end);
         if mark {
-            self.check_room()?;
+            self.check_room(shared)?;
             file.lock().unmarked = 0;
             if object.is_resumable()
                 && object.length().is_some()
@@ -166,7 +162,7 @@ impl Disk {
                 self.seal(object, file)?;
             }
         }
-        self.evict()?;
+        self.evict(shared)?;
         Ok(true)
     }
 
@@ -193,18 +189,17 @@ impl Disk {
         }
         if file.file().is_none() {
             // No content at all: it is whole without any.
-            self.create(object, file)?;
+            self.create(shared, object, file)?;
         }
         self.seal(object, file)?;
         shared.resized(object);
-        self.evict()?;
+        self.evict(shared)?;
         Ok(true)
     }
 
-    fn create(&self, object: &Object, file: &ObjectFile) -> io::Result<()> {
-        self.check_room()?;
-        let temporary = temporary_name(object);
-        let created = self.directory.create_temporary(&temporary)?;
+    fn create(&self, shared: &Shared, object: &Object, file: &ObjectFile) -> io::Result<()> {
+        self.check_room(shared)?;
+        let created = self.directory.create_temporary(&file.temporary)?;
         let record = object.record(Vec::new()).encode();
         let preamble = file.layout.preamble(self.identity, file.name.hash);
         created.write_all_at(&file.layout.start(&preamble, &record), 0)?;
@@ -232,7 +227,7 @@ impl Disk {
         }
         state.sequence = sequence;
         if !state.named {
-            self.directory.publish(&temporary_name(object), file.name)?;
+            self.directory.publish(&file.temporary, file.name)?;
             state.named = true;
             self.filling
                 .fetch_sub(std::mem::take(&mut state.counted), Ordering::Relaxed);
@@ -253,12 +248,7 @@ impl Disk {
             state.removed = true;
             state.named
         };
-        if !named
-            && self
-                .directory
-                .remove_temporary(&temporary_name(object))
-                .is_err()
-        {
+        if !named && self.directory.remove_temporary(&file.temporary).is_err() {
             self.counters.errors.add(1);
         }
         // Also what an older one left there, which nobody knows of any more.
@@ -280,54 +270,46 @@ impl Disk {
             self.remove(object.name(), object.generation());
             return Ok(());
         }
-        self.check_room()?;
-        let pieces = object.content().pieces();
-        let mut extents = Vec::new();
-        for (start, piece) in &pieces {
-            let end = start.saturating_add(piece.len() as u64);
-            let crc = crc32fast::hash(piece);
-            if end > *start {
-                add_extent(
-                    &mut extents,
-                    Extent {
-                        start: *start,
-                        end,
-                        crc,
-                    },
-                );
-            }
-        }
-        let record = object.record(extents.clone()).encode();
-        let layout = Layout::for_record(record.len() as u64, object.length());
-        let name = object.name();
-        let temporary = temporary_name(object);
-        self.directory.remove_temporary(&temporary)?;
-        let file = self.directory.create_temporary(&temporary)?;
-        let written = || {
-            let preamble = layout.preamble(self.identity, name.hash);
-            file.write_all_at(&layout.start(&preamble, &record), 0)?;
-            for (start, piece) in &pieces {
-                file.write_all_at(piece, layout.content_at.saturating_add(*start))?;
-            }
-            let _held = self.name_lock(name);
-            if self
-                .index
-                .generation(name)
-                .is_some_and(|held| held > object.generation())
-            {
-                return self.directory.remove_temporary(&temporary);
-            }
-            self.directory.publish(&temporary, name)?;
-            let stored: u64 = pieces.iter().map(|(_, piece)| piece.len() as u64).sum();
-            let bytes = layout.content_at.saturating_add(stored);
-            self.index.insert(entry(&self.index, object, bytes));
-            Ok(())
-        };
-        if let Err(error) = written() {
+        self.check_room(shared)?;
+        let temporary = self.directory.new_name();
+        if let Err(error) = self.write_pieces(object, &temporary) {
             self.directory.remove_temporary(&temporary)?;
             return Err(error);
         }
-        self.evict()
+        self.evict(shared)
+    }
+
+    fn write_pieces(&self, object: &Object, temporary: &str) -> io::Result<()> {
+        let name = object.name();
+        // Held from the look at the object on: the last one to look is the last one to publish.
+        let _held = self.name_lock(name);
+        let newest = self.index.generation(name);
+        let outdated = newest.is_some_and(|held| held > object.generation());
+        if outdated || object.content().file().is_some() {
+            return Ok(());
+        }
+        let pieces = object.content().pieces();
+        let mut extents = Vec::new();
+        let mut stored = 0_u64;
+        for (start, piece) in pieces.iter().filter(|(_, piece)| !piece.is_empty()) {
+            let (start, len) = (*start, piece.len() as u64);
+            let end = start.saturating_add(len);
+            let crc = crc32fast::hash(piece);
+            add_extent(&mut extents, Extent { start, end, crc });
+            stored = stored.saturating_add(len);
+        }
+        let record = object.record(extents).encode();
+        let layout = Layout::for_record(record.len() as u64, object.length());
+        let preamble = layout.preamble(self.identity, name.hash);
+        let file = self.directory.create_temporary(temporary)?;
+        file.write_all_at(&layout.start(&preamble, &record), 0)?;
+        for (start, piece) in &pieces {
+            file.write_all_at(piece, layout.content_at.saturating_add(*start))?;
+        }
+        self.directory.publish(temporary, name)?;
+        let bytes = layout.content_at.saturating_add(stored);
+        self.index.insert(entry(&self.index, object, bytes));
+        Ok(())
     }
 
     /// Writes new metadata into the file of an object, if it is still there.
@@ -365,88 +347,6 @@ impl Disk {
             Err(io::ErrorKind::FileTooLarge.into())
         }
     }
-
-    /// Drops objects until the rest fits.
-    pub(super) fn evict(&self) -> io::Result<()> {
-        for (name, generation) in self.index.take_surplus() {
-            self.remove(name, generation);
-        }
-        let filling = self.filling.load(Ordering::Relaxed);
-        if filling > self.settings.bytes {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        loop {
-            self.leaving.fetch_add(1, Ordering::AcqRel);
-            let out = self.index.next_out(filling);
-            if let Some(candidate) = &out {
-                self.drop_candidate(candidate);
-            }
-            self.leaving.fetch_sub(1, Ordering::AcqRel);
-            if out.is_none() {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Drops objects until the file system has room enough.
-    fn check_room(&self) -> io::Result<()> {
-        let floor = self.settings.min_free_bytes;
-        if floor == 0 {
-            return Ok(());
-        }
-        for _ in 0..64 {
-            if self.directory.free_bytes()? >= floor {
-                return Ok(());
-            }
-            if !self.make_room() {
-                break;
-            }
-        }
-        Err(io::ErrorKind::StorageFull.into())
-    }
-
-    /// Drops some objects. `false` when there are none.
-    fn make_room(&self) -> bool {
-        let goal = self.index.bytes().saturating_sub(ROOM_BYTES);
-        let mut dropped = false;
-        while self.index.bytes() > goal {
-            self.leaving.fetch_add(1, Ordering::AcqRel);
-            let out = self.index.take_out();
-            if let Some(candidate) = &out {
-                self.drop_candidate(candidate);
-                dropped = true;
-            }
-            self.leaving.fetch_sub(1, Ordering::AcqRel);
-            if out.is_none() {
-                break;
-            }
-        }
-        dropped
-    }
-
-    fn drop_candidate(&self, candidate: &super::super::eviction::Candidate) {
-        let name = Name {
-            primary: candidate.primary,
-            hash: candidate.hash,
-        };
-        self.remove(name, candidate.generation);
-        self.counters.evictions.add(1);
-    }
-
-    /// Counts an error, and makes room if there was none.
-    fn note(&self, error: &io::Error) {
-        self.counters.errors.add(1);
-        if matches!(
-            error.kind(),
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-        ) {
-            self.make_room();
-        }
-    }
-}
-
-fn temporary_name(object: &Object) -> String {
-    format!("{:016x}", object.generation())
 }
 
 fn entry(index: &Index, object: &Object, bytes: u64) -> Entry {

@@ -8,6 +8,7 @@ mod intervals;
 mod kill;
 mod memory;
 mod purge;
+mod stress;
 
 use std::sync::Arc;
 
