@@ -105,7 +105,8 @@ impl Way<'_> {
                 Some(lease) => Ok(lease),
                 None => {
                     let connecting = pool.connect(self.context.client, &self.parts.timeouts);
-                    self.in_time(Phase::Connect, connecting).await
+                    // Seldom and large: kept out of the way of requests that have a connection.
+                    Box::pin(self.in_time(Phase::Connect, connecting)).await
                 }
             };
             let result = match leased {
@@ -152,10 +153,11 @@ impl Way<'_> {
         phase: Phase,
         step: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
+        let step = pin!(step);
         let Some(deadline) = self.deadline else {
             return step.await;
         };
-        match timeout_at(deadline.into(), step).await {
+        match Box::pin(timeout_at(deadline.into(), step)).await {
             Ok(done) => done,
             Err(_) => Err(Failure {
                 phase,
