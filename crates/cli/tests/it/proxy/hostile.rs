@@ -157,7 +157,7 @@ impl Stage {
         self.read_up_to(b"\r\n\r\n")
     }
 
-    fn read_line(&mut self) -> Option<String> {
+    pub(crate) fn read_line(&mut self) -> Option<String> {
         self.read_up_to(b"\r\n")
     }
 

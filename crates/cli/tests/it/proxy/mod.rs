@@ -5,6 +5,7 @@ mod answers;
 mod dns;
 mod families;
 mod faults;
+mod groups;
 mod grpc;
 mod hostile;
 mod origins;
@@ -121,15 +122,7 @@ impl Configuration {
         if self.tls {
             certificate(&home, "front", "localhost");
         }
-        home.write("apus.toml", self.text());
-        let apus = home.serve(&[]);
-        let mut front = Front {
-            home,
-            apus,
-            at_start: 0,
-        };
-        front.at_start = front.resident();
-        front
+        Front::serve(home, &self.text())
     }
 }
 
@@ -144,6 +137,18 @@ impl Front {
     /// With nothing configured but where the origins are.
     fn of(nodes: impl IntoIterator<Item = SocketAddr>) -> Self {
         Configuration::of(nodes).serve()
+    }
+
+    fn serve(home: Home, configuration: &str) -> Self {
+        home.write("apus.toml", configuration);
+        let apus = home.serve(&[]);
+        let mut front = Self {
+            home,
+            apus,
+            at_start: 0,
+        };
+        front.at_start = front.resident();
+        front
     }
 
     fn url(&self, path: &str) -> String {
