@@ -16,6 +16,8 @@ pub struct GroupStatus {
     pub name: Arc<str>,
     /// Its nodes, in the order of the configuration, each address of a name for itself.
     pub nodes: Vec<NodeStatus>,
+    /// The names of nodes that have no address yet.
+    pub unresolved: Vec<Arc<str>>,
     /// Requests that wait for a node.
     pub waiting: usize,
     /// What was counted since the start.
@@ -64,7 +66,10 @@ impl Group {
     /// The group now.
     pub(crate) fn status(&self, now: Instant) -> GroupStatus {
         let set = self.set();
+        let has_address = |name: &Arc<str>| set.nodes.iter().any(|node| node.name == *name);
+        let names = set.plan.nodes.iter().map(|node| &node.name);
         GroupStatus {
+            unresolved: names.filter(|name| !has_address(name)).cloned().collect(),
             name: Arc::clone(self.name()),
             nodes: set.nodes.iter().map(|node| node.status(now)).collect(),
             waiting: self.line().len(),

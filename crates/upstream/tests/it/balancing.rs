@@ -1,13 +1,15 @@
 //! Which node a request goes to.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use apus_http::Method;
 use apus_upstream::plan::{Admin, GroupPlan, HashKey, StickyPlan, Strategy};
 use apus_upstream::{Context, Delivered, WorkerGroup, hash_key};
 
 use crate::harness::{
-    Gate, OK, Origin, Reply, eventually, get, get_beside, group, plain, request, run, status,
+    Gate, OK, Origin, Reply, eventually, get, get_beside, group, node_status, plain, request, run,
+    status,
 };
 
 async fn three() -> [Origin; 3] {
@@ -104,6 +106,27 @@ fn asks_the_node_with_fewer_open_requests() {
         for task in waiting {
             task.await.unwrap().unwrap();
         }
+    });
+}
+
+#[test]
+fn asks_the_node_that_answers_sooner() {
+    run(async {
+        let slow = Origin::start(async |_| {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            Reply::Send(OK.into())
+        })
+        .await;
+        let quick = Origin::sending(OK).await;
+        let mut plan = plain(vec![slow.node("slow"), quick.node("quick")]);
+        plan.strategy = Strategy::LeastTime;
+        let (upstreams, group) = group(plan);
+        for _ in 0..50 {
+            get(&group).await;
+        }
+        assert!(slow.requests() <= 5, "{}", slow.requests());
+        let latency = node_status(&upstreams, "slow").latency.unwrap();
+        assert!(latency > Duration::from_millis(25), "{latency:?}");
     });
 }
 

@@ -146,8 +146,10 @@ fn follows_a_name_whose_addresses_change() {
         let group = upstreams.group("app").unwrap();
         let failed = send(&group, Method::GET).await.unwrap_err();
         assert!(matches!(failed.kind, FailedKind::NoNode));
+        assert_eq!(status(&upstreams).unresolved, ["app.test.".into()]);
 
         upstreams.resolve().await;
+        assert!(status(&upstreams).unresolved.is_empty());
         assert_eq!(addresses(&upstreams), [format!("127.0.0.1:{port}")]);
         get(&group).await;
         keep_resolving(&upstreams);
