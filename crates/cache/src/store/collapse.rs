@@ -2,6 +2,7 @@
 //! others wait for it.
 
 use std::collections::btree_map::Entry;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -153,11 +154,25 @@ impl FillTicket {
     /// The origin has answered, and the response may be stored: those who wait read it along. An
     /// older response stays what others find until this one is filled.
     pub fn start(self, new: NewObject) -> Filler {
-        let shared = self.store.shared();
-        let object = Arc::new(shared.object(self.key.clone(), new, self.asked.number));
+        let object = self.object(new);
         let filler = Filler::of_all(self.store.clone(), object.clone(), self.asked.clone());
-        shared.list(object);
+        self.store.shared().list(object);
         filler
+    }
+
+    /// As [`FillTicket::start`], when the origin has answered with the part `range` of the content
+    /// only. The length of the whole has to be known.
+    pub fn start_part(self, new: NewObject, range: Range<u64>) -> Filler {
+        let object = self.object(new);
+        let (store, asked) = (self.store.clone(), self.asked.clone());
+        let filler = Filler::of_part(store, object.clone(), asked, range);
+        self.store.shared().list(object);
+        filler
+    }
+
+    fn object(&self, new: NewObject) -> Arc<Object> {
+        let shared = self.store.shared();
+        Arc::new(shared.object(self.key.clone(), new, self.asked.number))
     }
 
     /// The origin has said that `object` is still right (304): `head` is its metadata from now on

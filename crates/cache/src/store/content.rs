@@ -283,6 +283,37 @@ impl Content {
             .collect()
     }
 
+    /// Claims the first part of `range` that is not there, and returns its number and place.
+    ///
+    /// One that another claims is left to that, unless it is more than `ahead` bytes before: then
+    /// that ends where this one begins. `None` when there is nothing to claim.
+    pub(crate) fn claim_first(&self, range: Range<u64>, ahead: u64) -> Option<(u64, Range<u64>)> {
+        if self.whole.get().is_some() {
+            return None;
+        }
+        let mut state = self.lock();
+        if state.broken || state.is_window() {
+            return None;
+        }
+        let end = state.length?.min(range.end);
+        let gaps = state.ready.missing(range.start..end.max(range.start));
+        let mut gap = gaps.into_iter().next()?;
+        for claim in &state.claims {
+            if claim.position > gap.start {
+                gap.end = gap.end.min(claim.position);
+            }
+        }
+        if let Some(claim) = state.claim_at(gap.start) {
+            let until = claim.end?;
+            if gap.start.saturating_sub(claim.position) <= ahead {
+                return None;
+            }
+            claim.end = Some(gap.start);
+            gap.end = gap.end.min(until);
+        }
+        Some((state.claim(gap.start, Some(gap.end)), gap))
+    }
+
     /// Ready when the filler may append; `false` when nobody wants it to.
     pub(crate) fn poll_room(
         &self,
@@ -408,7 +439,7 @@ impl Content {
             state.length.get_or_insert(ended.position);
         }
         let filled = state.outcome(ended.position, resumable);
-        state.broken |= filled == Filled::Nothing;
+        state.broken |= filled == Filled::Nothing || !(orderly || resumable);
         if state.mode == Mode::Memory && matches!(filled, Filled::Whole | Filled::Partly) {
             state.compact();
             if filled == Filled::Whole {
@@ -498,14 +529,14 @@ impl Content {
         if let Some(whole) = self.whole.get() {
             return Poll::Ready(slice(whole, 0, range).map(|bytes| Ok(Piece::Bytes(bytes))));
         }
-        if state.broken {
-            return Poll::Ready(Some(Err(ReadError::BrokenOff)));
-        }
-        if state.is_claimed(range.start) {
+        if state.claim_at(range.start).is_some() {
             if let Some(follower) = state.readers.get_mut(held) {
                 follower.waker = Some(cx.waker().clone());
             }
             return Poll::Pending;
+        }
+        if state.broken {
+            return Poll::Ready(Some(Err(ReadError::BrokenOff)));
         }
         if state.is_window() {
             return Poll::Ready(Some(Err(ReadError::LeftBehind)));
@@ -550,11 +581,12 @@ impl State {
         self.next_id
     }
 
-    fn is_claimed(&self, position: u64) -> bool {
-        let covers = |claim: &Claim| {
+    /// The claim that `position` is in.
+    fn claim_at(&mut self, position: u64) -> Option<&mut Claim> {
+        let covers = |claim: &&mut Claim| {
             claim.position <= position && claim.end.is_none_or(|end| position < end)
         };
-        self.claims.iter().any(covers)
+        self.claims.iter_mut().find(covers)
     }
 
     fn is_complete(&self) -> bool {

@@ -55,6 +55,22 @@ impl Filler {
         filler
     }
 
+    /// For an object that begins with the part `range` of its content.
+    pub(crate) fn of_part(
+        store: Store,
+        object: Arc<Object>,
+        asked: Asked,
+        range: Range<u64>,
+    ) -> Self {
+        // No claim has this number: of an object without these bytes nothing is wanted.
+        let nothing = (0, range.start..range.start);
+        let (claim, gap) = object.content().claim_first(range, 0).unwrap_or(nothing);
+        let mut filler = Self::of_gap(store, object, claim, gap);
+        filler.asked = Some(asked);
+        filler.find_room(filler.object.length().unwrap_or_default());
+        filler
+    }
+
     pub(crate) fn of_gap(store: Store, object: Arc<Object>, claim: u64, range: Range<u64>) -> Self {
         Self {
             store,
@@ -72,7 +88,8 @@ impl Filler {
         &self.object
     }
 
-    /// What is still to be filled. It ends at `u64::MAX` when the length is not known.
+    /// What is still to be filled, unless others take over the end of it. It ends at `u64::MAX` when
+    /// the length is not known.
     pub fn range(&self) -> Range<u64> {
         self.range.clone()
     }
@@ -106,7 +123,8 @@ impl Filler {
         self.end(true, self.object.is_resumable())
     }
 
-    /// Breaks the fill off and drops what was received: it turned out not to be what it should.
+    /// Breaks the fill off and drops what was received: it turned out not to be what it should. What
+    /// nobody else is filling of the object does not come any more.
     pub fn discard(mut self) -> Filled {
         self.end(false, false)
     }

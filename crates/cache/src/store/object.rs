@@ -258,6 +258,23 @@ impl Object {
         claims.into_iter().map(filler).collect()
     }
 
+    /// Takes over the filling of the first part of `range` that is not there, if nobody fills it.
+    ///
+    /// If somebody does, and is more than `ahead` bytes before it, that fill ends where this one
+    /// begins. `None` when the part comes anyway, is there, or cannot be asked for.
+    pub fn fill_first(
+        self: &Arc<Self>,
+        store: &Store,
+        range: Range<u64>,
+        ahead: u64,
+    ) -> Option<Filler> {
+        if !self.resumable {
+            return None;
+        }
+        let (claim, gap) = self.content.claim_first(range, ahead)?;
+        Some(Filler::of_gap(store.clone(), self.clone(), claim, gap))
+    }
+
     pub(crate) fn content(&self) -> &Content {
         &self.content
     }

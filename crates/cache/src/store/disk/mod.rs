@@ -44,7 +44,7 @@ use super::object::Object;
 use super::purge::Purges;
 
 /// What the disk tier may take.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskSettings {
     /// The directory. It is made if need be, and belongs to one server at a time.
     pub path: PathBuf,

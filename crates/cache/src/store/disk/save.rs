@@ -64,12 +64,8 @@ impl Store {
         if disk.waiting.fetch_add(bytes, Ordering::Relaxed) > MOST_WAITING_BYTES {
             disk.waiting.fetch_sub(bytes, Ordering::Relaxed);
             disk.counters.skipped.add(1);
-            let (store, name) = (self.clone(), object.name());
-            let generation = object.generation();
             // What is there of an older one must not be found instead.
-            disk.pool.run(move || {
-                store.shared().on_disk(|disk| disk.remove(name, generation));
-            });
+            self.remove_file(object);
             return;
         }
         let (store, object) = (self.clone(), object.clone());
@@ -82,6 +78,18 @@ impl Store {
                 disk.waiting.fetch_sub(bytes, Ordering::Relaxed);
             });
             drop(asked);
+        });
+    }
+
+    /// Has the file of `object` removed.
+    pub(crate) fn remove_file(&self, object: &Object) {
+        let Some(disk) = &self.shared().disk else {
+            return;
+        };
+        let (store, name, generation) = (self.clone(), object.name(), object.generation());
+        disk.index.remove(name, generation);
+        disk.pool.run(move || {
+            store.shared().on_disk(|disk| disk.remove(name, generation));
         });
     }
 
