@@ -7,6 +7,7 @@ mod front;
 mod intervals;
 mod kill;
 mod memory;
+mod parts;
 mod purge;
 mod stress;
 
