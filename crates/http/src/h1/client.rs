@@ -46,8 +46,8 @@ pub struct ClientConnection {
     head: ResponseReader,
     writing: Option<ContentWriter>,
     answer_to: AnswerTo,
-    /// Whether the request offers to switch protocols.
-    offers_upgrade: bool,
+    /// The protocols that the request offers to switch to; empty for none.
+    offers: Box<str>,
     /// Interim responses to the current request.
     interim: u8,
     /// Whether another request may follow the current one.
@@ -116,7 +116,7 @@ impl ClientConnection {
             head: ResponseReader::default(),
             writing: None,
             answer_to: AnswerTo::Other,
-            offers_upgrade: false,
+            offers: Box::default(),
             interim: 0,
             persistent: true,
             closing: false,
@@ -147,7 +147,7 @@ impl ClientConnection {
             Method::CONNECT => AnswerTo::Connect,
             _ => AnswerTo::Other,
         };
-        self.offers_upgrade = request.upgrade.is_some();
+        self.offers = request.upgrade.unwrap_or_default().into();
         self.interim = 0;
         Ok(framing)
     }
@@ -229,6 +229,27 @@ impl ClientConnection {
         }
     }
 
+    /// Whether what a 101 switches to was offered (RFC 9110 section 7.8). Versions do not count: an
+    /// origin may name one.
+    fn is_offered(&self, headers: &Headers) -> bool {
+        let name = |protocol: &[u8]| {
+            let name = protocol.split(|byte| *byte == b'/').next();
+            name.unwrap_or_default().trim_ascii().to_ascii_lowercase()
+        };
+        let offered: Vec<_> = self
+            .offers
+            .split(',')
+            .map(|one| name(one.as_bytes()))
+            .collect();
+        let mut chosen = headers
+            .get_all("upgrade")
+            .flat_map(|line| line.split(|byte| *byte == b','))
+            .peekable();
+        !self.offers.is_empty()
+            && chosen.peek().is_some()
+            && chosen.all(|protocol| offered.contains(&name(protocol)))
+    }
+
     fn handle_head(&mut self, input: &[u8]) -> Result<(usize, ClientEvent), ProtocolError> {
         let (consumed, read) = self.head.read(input, &self.limits, self.answer_to)?;
         let Some(read) = read else {
@@ -244,7 +265,7 @@ impl ClientConnection {
             let event = ClientEvent::Informational(head.status, head.headers);
             return Ok((consumed, event));
         }
-        if switches && !self.offers_upgrade {
+        if switches && !self.is_offered(&head.headers) {
             return Err(ProtocolError::UnaskedSwitch);
         }
         self.tunnel = switches || (self.answer_to == AnswerTo::Connect && head.status.is_success());

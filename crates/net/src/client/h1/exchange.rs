@@ -71,16 +71,19 @@ impl Inner {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<ResponseHead, (Phase, Cause)>> {
-        let mut lost = None;
         loop {
-            if !self.upload.is_over() {
+            if !self.upload.is_over() && self.lost.is_none() {
                 match self.poll_upload(cx) {
                     Poll::Pending | Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(Broken::Source(error))) => {
                         return Poll::Ready(Err((Phase::Send, Cause::Source(error))));
                     }
-                    // It may have said why before it went away.
-                    Poll::Ready(Err(Broken::Origin(error))) => lost = Some(error),
+                    // It may have said why before it went away. What it said can be read, even if
+                    // it is not there yet for who asks; and if there is nothing, that is told, too.
+                    Poll::Ready(Err(Broken::Origin(error))) => {
+                        self.lost = Some(error);
+                        self.write_until = None;
+                    }
                 }
             }
             let phase = match self.upload.is_over() {
@@ -88,26 +91,28 @@ impl Inner {
                 false => Phase::Send,
             };
             let held = self.upload.is_held();
-            match (self.poll_received(cx), lost.take()) {
-                (Poll::Ready(Ok(Received::Head(head))), _) => {
+            match self.poll_received(cx) {
+                Poll::Ready(Ok(Received::Head(head))) => {
                     self.read_until = None;
-                    if head.status.as_u16() >= 400 {
+                    if head.status.as_u16() >= 400 || self.lost.is_some() {
                         self.upload.stop(&self.buffers);
                     }
                     return Poll::Ready(Ok(head));
                 }
                 // Content comes behind a head only.
-                (Poll::Ready(Ok(_)), _) => {
+                Poll::Ready(Ok(_)) => {
                     let cause = Cause::Protocol(ProtocolError::UnaskedResponse.into());
                     return Poll::Ready(Err((phase, cause)));
                 }
-                (Poll::Pending | Poll::Ready(Err(_)), Some(error)) => {
-                    return Poll::Ready(Err((Phase::Send, Cause::Io(error))));
+                Poll::Ready(Err(cause)) => {
+                    return Poll::Ready(Err(match self.lost.take() {
+                        Some(lost) => (Phase::Send, Cause::Io(lost)),
+                        None => (phase, cause),
+                    }));
                 }
-                (Poll::Ready(Err(cause)), None) => return Poll::Ready(Err((phase, cause))),
                 // The origin asked for the content.
-                (Poll::Pending, None) if held && !self.upload.is_held() => continue,
-                (Poll::Pending, None) => {}
+                Poll::Pending if held && !self.upload.is_held() => continue,
+                Poll::Pending => {}
             }
             if ready!(self.poll_head_deadline(cx)) {
                 return Poll::Ready(Err((phase, Cause::TimedOut)));
@@ -122,7 +127,7 @@ impl Inner {
             return Poll::Pending;
         };
         let is_held = self.upload.is_held() && !self.upload.is_blocked();
-        if is_held || self.upload.is_over() {
+        if is_held || self.upload.is_over() || self.lost.is_some() {
             let limit = match is_held {
                 true => CONTINUE,
                 false => timeouts.first_byte,

@@ -6,6 +6,7 @@ mod upload;
 
 use std::fmt;
 use std::future::poll_fn;
+use std::io;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::Instant;
@@ -50,6 +51,8 @@ struct Inner {
     buffers: Rc<Buffers>,
     input: Input,
     upload: Upload,
+    /// Why no more can be sent, until the origin has said what it has to say.
+    lost: Option<io::Error>,
     interim: Option<Interim>,
     /// Those of the current request.
     timeouts: Option<Rc<Timeouts>>,
@@ -74,6 +77,7 @@ impl Http1 {
             buffers: Buffers::of_thread(),
             input: Input::default(),
             upload: Upload::default(),
+            lost: None,
             interim: None,
             timeouts: None,
             deadline: Deadline::default(),

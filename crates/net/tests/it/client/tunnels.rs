@@ -92,3 +92,19 @@ fn nobody_is_switched_who_did_not_ask() {
         assert_eq!(error.downcast_ref(), Some(&ProtocolError::UnaskedSwitch));
     });
 }
+
+#[test]
+fn nobody_is_switched_to_what_it_did_not_ask_for() {
+    for line in ["Upgrade: something\r\n", "Upgrade: websocket, other\r\n", ""] {
+        let answer = format!("HTTP/1.1 101 x\r\n{line}Connection: upgrade\r\n\r\n");
+        let origin = RawOrigin::answering(&[answer.as_bytes()]);
+        run(async {
+            let house = Rc::new(House::default());
+            let failure = house.send(&origin.origin(), offering()).await.unwrap_err();
+            let Cause::Protocol(error) = failure.cause else {
+                panic!("{failure:?}");
+            };
+            assert_eq!(error.downcast_ref(), Some(&ProtocolError::UnaskedSwitch));
+        });
+    }
+}
