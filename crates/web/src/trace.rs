@@ -35,6 +35,8 @@ pub enum StepKind {
     Location,
     /// Which service answers.
     Handler,
+    /// Under which key the answer is stored, if it may be.
+    Cache,
     /// Which group of origins is asked.
     Origins,
     /// Which file the answer comes from.
@@ -50,6 +52,7 @@ impl fmt::Display for StepKind {
             Self::Rewrite => "rewrite",
             Self::Location => "location",
             Self::Handler => "handler",
+            Self::Cache => "cache",
             Self::Origins => "origins",
             Self::File => "file",
             Self::Content => "content",

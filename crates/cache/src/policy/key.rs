@@ -9,7 +9,7 @@ use super::variance::{write_field, write_value};
 use super::{NamePattern, PresentedRequest};
 
 /// What tells stored responses apart, beside the path, which always does.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRules {
     /// Whether `http` and `https` are told apart.
     pub scheme: bool,

@@ -82,12 +82,12 @@ impl Service for CachedService {
             }
             _ => return cached.change(request),
         }
-        if cached.is_bypassed(&request) {
+        if cached.settings.is_bypassed(&request) {
             return cached.forward(request, ForwardReason::Bypass);
         }
         let presented = presented(&request);
         let key = cached.settings.rules.key.key(&presented);
-        let conditions = cached.conditions(&key);
+        let conditions = cached.conditions(&request, &key);
         let found = cached
             .front
             .find(key.bytes(), |kept| kept.stored.matches(&presented));
@@ -369,36 +369,17 @@ impl Inner {
         purge::answer(is_allowed)
     }
 
-    fn is_bypassed(&self, request: &Request) -> bool {
-        let settings = &self.settings;
-        let headers = request.headers();
-        if settings
-            .bypass_headers
-            .iter()
-            .any(|name| headers.contains(name))
-        {
-            return true;
-        }
-        // What switches protocols is no content.
-        headers.contains("upgrade")
-            || (!settings.bypass_cookies.is_empty()
-                && headers
-                    .get_all("cookie")
-                    .flat_map(|line| line.split(|byte| *byte == b';'))
-                    .map(|pair| pair.split(|byte| *byte == b'=').next().unwrap_or_default())
-                    .any(|name| {
-                        let name = name.trim_ascii();
-                        let mut patterns = settings.bypass_cookies.iter();
-                        patterns.any(|pattern| pattern.matches(name))
-                    }))
-    }
-
-    fn conditions(&self, key: &Key) -> Conditions {
+    fn conditions(&self, request: &Request, key: &Key) -> Conditions {
         let minimum = self.settings.rules.minimum_uses;
+        let trusted = &self.settings.trusted;
         Conditions {
             uses: match minimum {
                 0 | 1 => 1,
                 _ => self.cache.0.uses.count(key.bytes()),
+            },
+            is_trusted: !trusted.is_empty() && {
+                let peer = &request.connection().peer;
+                trusted.iter().any(|network| network.contains(peer))
             },
             ..Conditions::default()
         }

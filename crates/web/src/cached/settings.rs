@@ -1,12 +1,16 @@
 //! What is cached, and where it is kept.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_cache::policy::{NamePattern, Rules};
-use apus_cache::store::{Figures, Settings, Store};
+use apus_cache::policy::{Key, NamePattern, Rules};
+use apus_cache::store::{DiskSettings, Figures, Recorded, Settings, Store};
+use apus_http::Request;
+use apus_net::Network;
 
 use super::purge::{PurgeAccess, PurgeRequest};
+use super::service::presented;
 use super::uses::Uses;
 
 /// What is stored, for all sites and workers. It outlives configurations.
@@ -20,17 +24,39 @@ pub(super) struct Kept {
 }
 
 impl Cache {
-    /// An empty cache.
+    /// An empty cache in memory.
     pub fn new(settings: Settings) -> Self {
+        Self::of(Store::new(settings))
+    }
+
+    /// A cache in memory and on disk, with what is on disk already. Blocks for a few reads.
+    ///
+    /// # Errors
+    /// The directory cannot be made, read or written, or another process uses it
+    /// ([`io::ErrorKind::WouldBlock`]).
+    pub fn open(settings: Settings, disk: DiskSettings) -> io::Result<Self> {
+        Store::open(settings, disk).map(Self::of)
+    }
+
+    fn of(store: Store) -> Self {
         Self(Arc::new(Kept {
-            store: Store::new(settings),
+            store,
             uses: Uses::default(),
         }))
     }
 
-    /// Takes stored responses out, or makes them stale.
-    pub fn purge(&self, purge: &PurgeRequest) {
-        self.0.store.purge(&purge.to_purge());
+    /// Takes stored responses out, or makes them stale. It holds at once; what it returns tells when
+    /// it would hold after a crash.
+    pub fn purge(&self, purge: &PurgeRequest) -> Recorded {
+        self.0.store.purge(&purge.to_purge())
+    }
+
+    /// Ends the use of the disk, with everything written. Blocks.
+    ///
+    /// # Errors
+    /// Not everything could be written: more has to be fetched after a restart.
+    pub fn close(&self) -> io::Result<()> {
+        self.0.store.close()
     }
 
     /// What it has done and holds.
@@ -49,6 +75,8 @@ pub struct CacheSettings {
     pub bypass_cookies: Vec<NamePattern>,
     /// Nor those with one of these fields, in lower case.
     pub bypass_headers: Vec<Box<str>>,
+    /// Networks of clients whose directives count, if the rules have those of trusted clients count.
+    pub trusted: Vec<Network>,
     /// How long a request waits for the answer to another one, before it goes to the origin itself.
     pub lock_timeout: Duration,
     /// Whether answers say in `Cache-Status` what the cache did (RFC 9211).
@@ -63,9 +91,37 @@ impl Default for CacheSettings {
             rules: Rules::default(),
             bypass_cookies: Vec::new(),
             bypass_headers: Vec::new(),
+            trusted: Vec::new(),
             lock_timeout: Duration::from_secs(5),
             status_field: true,
             purge: None,
         }
+    }
+}
+
+impl CacheSettings {
+    /// The key under which the answer to a request is stored.
+    pub fn key(&self, request: &Request) -> Key {
+        self.rules.key.key(&presented(request))
+    }
+
+    /// Whether a request goes past what is stored.
+    pub fn is_bypassed(&self, request: &Request) -> bool {
+        let headers = request.headers();
+        if (self.bypass_headers.iter()).any(|name| headers.contains(name)) {
+            return true;
+        }
+        // What switches protocols is no content.
+        headers.contains("upgrade")
+            || (!self.bypass_cookies.is_empty()
+                && headers
+                    .get_all("cookie")
+                    .flat_map(|line| line.split(|byte| *byte == b';'))
+                    .map(|pair| pair.split(|byte| *byte == b'=').next().unwrap_or_default())
+                    .any(|name| {
+                        let name = name.trim_ascii();
+                        let mut patterns = self.bypass_cookies.iter();
+                        patterns.any(|pattern| pattern.matches(name))
+                    }))
     }
 }
