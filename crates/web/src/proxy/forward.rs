@@ -116,7 +116,12 @@ pub(super) fn fields(
     if hops >= MAX_HOPS {
         return Err(Circle);
     }
-    tell(request, forwarding, &mut to);
+    let telling = Telling {
+        request,
+        forwarding,
+        is_trusted,
+    };
+    telling.tell(&mut to);
     Ok((to, aside))
 }
 
@@ -158,44 +163,101 @@ fn tells_of_client(name: &str) -> bool {
     .any(|known| is(known))
 }
 
-/// Adds what we know of the client.
-fn tell(request: &Request, forwarding: &Forwarding, to: &mut Headers) {
-    let connection = request.connection();
-    let peer = connection.peer.ip();
-    // What is written is made of what was checked before: every line is valid.
-    if forwarding.x_forwarded {
-        if let Some(peer) = peer {
-            if !to.contains("x-real-ip") {
-                let client = client_behind(to, &forwarding.trusted).unwrap_or(peer);
-                let _ = to.try_append("x-real-ip", client.to_string());
+/// What we know of the client, to be told.
+struct Telling<'a> {
+    request: &'a Request,
+    forwarding: &'a Forwarding,
+    /// Whether there may be fields of a proxy in front of us. If not, none of these is there yet.
+    is_trusted: bool,
+}
+
+impl Telling<'_> {
+    /// Adds the fields. What is written is made of what was checked before: every line is valid.
+    fn tell(&self, to: &mut Headers) {
+        let (request, forwarding) = (self.request, self.forwarding);
+        let connection = request.connection();
+        let peer = connection.peer.ip();
+        if forwarding.x_forwarded {
+            if let Some(peer) = peer {
+                let told = address(peer);
+                let client = match self.is_trusted {
+                    true => client_behind(to, &forwarding.trusted),
+                    false => None,
+                };
+                match client.filter(|client| *client != peer) {
+                    None => self.add(to, "x-real-ip", &told),
+                    Some(client) => self.add(to, "x-real-ip", &address(client)),
+                }
+                self.add_to_list(to, "x-forwarded-for", &told);
             }
-            append_to_list(to, "x-forwarded-for", &peer.to_string());
+            self.add(to, "x-forwarded-proto", request.scheme().as_bytes());
+            if let Some(host) = request.authority() {
+                self.add(to, "x-forwarded-host", host.as_bytes());
+            }
+            if let Peer::Ip(local) = connection.local {
+                let mut port = Text::new();
+                decimal(local.port(), &mut port);
+                self.add(to, "x-forwarded-port", &port);
+            }
         }
-        if !to.contains("x-forwarded-proto") {
-            let _ = to.try_append("x-forwarded-proto", request.scheme());
+        if forwarding.forwarded {
+            self.add_to_list(to, "forwarded", forwarded(request, peer).as_bytes());
         }
-        if !to.contains("x-forwarded-host")
-            && let Some(host) = request.authority()
-        {
-            let _ = to.try_append("x-forwarded-host", host);
-        }
-        if !to.contains("x-forwarded-port")
-            && let Peer::Ip(local) = connection.local
-        {
-            let _ = to.try_append("x-forwarded-port", local.port().to_string());
+        if forwarding.via {
+            let via = match request.version() {
+                Version::HTTP_10 => "1.0 apus",
+                Version::HTTP_2 => "2.0 apus",
+                Version::HTTP_3 => "3.0 apus",
+                _ => "1.1 apus",
+            };
+            append_to_list(to, "via", via.as_bytes());
         }
     }
-    if forwarding.forwarded {
-        append_to_list(to, "forwarded", &forwarded(request, peer));
+
+    /// Adds a field that nobody in front of us has told.
+    fn add(&self, to: &mut Headers, name: &'static str, value: &[u8]) {
+        if !self.is_trusted || !to.contains(name) {
+            let _ = to.try_append(name, value);
+        }
     }
-    if forwarding.via {
-        let version = match request.version() {
-            Version::HTTP_10 => "1.0",
-            Version::HTTP_2 => "2.0",
-            Version::HTTP_3 => "3.0",
-            _ => "1.1",
-        };
-        append_to_list(to, "via", &format!("{version} {PSEUDONYM}"));
+
+    /// Adds to what somebody in front of us has told.
+    fn add_to_list(&self, to: &mut Headers, name: &'static str, member: &[u8]) {
+        match self.is_trusted {
+            true => append_to_list(to, name, member),
+            false => drop(to.try_append(name, member)),
+        }
+    }
+}
+
+/// Text as short as an address.
+type Text = SmallVec<[u8; 48]>;
+
+/// An address as text. Most are of IPv4, which need no formatter.
+fn address(address: IpAddr) -> Text {
+    let mut text = Text::new();
+    match address {
+        IpAddr::V4(address) => {
+            for (at, octet) in address.octets().into_iter().enumerate() {
+                if at > 0 {
+                    text.push(b'.');
+                }
+                decimal(octet.into(), &mut text);
+            }
+        }
+        IpAddr::V6(address) => text.extend_from_slice(address.to_string().as_bytes()),
+    }
+    text
+}
+
+fn decimal(number: u16, text: &mut Text) {
+    let mut begun = false;
+    for unit in [10_000, 1000, 100, 10, 1] {
+        let digit = u8::try_from(number / unit % 10).unwrap_or(0);
+        begun |= digit > 0 || unit == 1;
+        if begun {
+            text.push(b'0' + digit);
+        }
     }
 }
 
@@ -234,15 +296,19 @@ fn forwarded(request: &Request, peer: Option<IpAddr>) -> String {
 }
 
 /// Adds a member behind those that the list has.
-fn append_to_list(to: &mut Headers, name: &str, member: &str) {
+fn append_to_list(to: &mut Headers, name: &'static str, member: &[u8]) {
     let mut list = Vec::new();
     for value in to.get_all(name) {
         list.extend_from_slice(value);
         list.extend_from_slice(b", ");
     }
-    list.extend_from_slice(member.as_bytes());
     // What were field values stay one.
-    let _ = to.try_insert(name, list);
+    if list.is_empty() {
+        let _ = to.try_append(name, member);
+    } else {
+        list.extend_from_slice(member);
+        let _ = to.try_insert(name, list);
+    }
 }
 
 /// The members of a list field (RFC 9110 section 5.6.1).
@@ -408,6 +474,18 @@ mod tests {
         };
         let (headers, _) = fields(&request(&lines), &wanted).unwrap();
         assert!(headers.contains("under_score"));
+    }
+
+    #[test]
+    fn numbers_and_addresses_are_written_as_the_formatter_has_them() {
+        for number in [0, 9, 10, 80, 105, 8080, 10_000, u16::MAX] {
+            let mut text = Text::new();
+            decimal(number, &mut text);
+            assert_eq!(*text, *number.to_string().as_bytes());
+        }
+        for text in ["0.0.0.0", "192.0.2.100", "255.255.255.255", "2001:db8::1"] {
+            assert_eq!(*address(text.parse().unwrap()), *text.as_bytes());
+        }
     }
 
     #[test]

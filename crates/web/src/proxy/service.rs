@@ -131,10 +131,6 @@ impl Inner {
                 Err(error) => return refusal::content(&error),
             };
         }
-        let names = Names {
-            origin: &head.authority,
-            client: request.authority(),
-        };
         let outgoing = ClientRequest {
             head: Rc::clone(&head),
             body,
@@ -168,7 +164,7 @@ impl Inner {
                     return refusal::handshake(&self.name, &delivered.node, wrong);
                 }
                 refusal::note(&self.name, &delivered.attempts);
-                let mut response = self.response(delivered.response, &names);
+                let mut response = self.response(delivered.response, &request, &head);
                 response.set_source(source);
                 if let Some(cookie) = delivered.set_cookie {
                     // A cookie of a plan that was checked.
@@ -181,13 +177,19 @@ impl Inner {
     }
 
     /// The answer of an origin in the terms of the site.
-    fn response(&self, answer: ClientResponse, names: &Names<'_>) -> Response {
+    fn response(&self, answer: ClientResponse, request: &Request, head: &RequestHead) -> Response {
         let settings = &self.settings;
         let mut headers = answer.headers;
         for name in &settings.hidden {
             headers.remove(name);
         }
-        backward::redirects(&mut headers, &settings.redirects, names);
+        if headers.contains("location") || !settings.redirects.is_empty() {
+            let names = Names {
+                origin: &head.authority,
+                client: request.authority(),
+            };
+            backward::redirects(&mut headers, &settings.redirects, &names);
+        }
         backward::cookies(&mut headers, &settings.cookies);
         let body = match answer.body {
             // An origin that says nothing means it: no page of ours takes its place.
