@@ -99,6 +99,9 @@ Examples:
   apus upstream down example.com/app 10.0.0.1:9501
   apus upstream up app 10.0.0.1:9501 --config site.toml")]
     Upstream(Upstream),
+    /// Take answers out of the cache of the running server
+    #[command(subcommand)]
+    Cache(Cache),
     /// Show which site, location and file a request meets, and why
     ///
     /// Puts the request through the services that the configuration makes, without a connection
@@ -194,6 +197,62 @@ pub(crate) enum Change {
     Drain,
     /// It gets no requests
     Down,
+}
+
+/// Work on the cache.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Cache {
+    /// Take answers out of the cache
+    ///
+    /// Returns when they will not come back after a crash, either. What is being fetched meanwhile is
+    /// fetched again.
+    #[command(after_long_help = "\
+Examples:
+  apus cache purge --url https://example.com/news
+  apus cache purge --prefix https://example.com/img/ --soft
+  apus cache purge --tag product-7 --site example.com
+  apus cache purge --all --config site.toml")]
+    Purge(Purge),
+}
+
+/// Arguments of `apus cache purge`.
+#[derive(Debug, Args)]
+pub(crate) struct Purge {
+    #[command(flatten)]
+    pub(crate) what: Purged,
+    /// Only of the site with this name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) site: Option<String>,
+    /// Only make them stale: they can be sent while they are refreshed, and if the origin fails
+    #[arg(long)]
+    pub(crate) soft: bool,
+    /// What `apus serve` was given [default: ./apus.toml, else the current folder]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    pub(crate) config: Option<PathBuf>,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Which answers are taken out.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Purged {
+    #[arg(long, value_hint = ValueHint::Url, help = "Those for this URL, in all forms")]
+    pub(crate) url: Option<String>,
+    #[arg(
+        long,
+        value_name = "URL",
+        value_hint = ValueHint::Url,
+        help = "Those for URLs that begin so"
+    )]
+    pub(crate) prefix: Option<String>,
+    /// Those with this tag in Surrogate-Key, xkey or Cache-Tag
+    #[arg(long)]
+    pub(crate) tag: Option<String>,
+    /// All
+    #[arg(long)]
+    pub(crate) all: bool,
 }
 
 /// Arguments of `apus explain`.

@@ -15,7 +15,9 @@ use apus_server::{
 };
 use clap::{CommandFactory, Parser};
 
-use arguments::{Arguments, Change, Command, Explain, Running, Serve, Upstream};
+use arguments::{
+    Arguments, Cache, Change, Command, Explain, Purge, Purged, Running, Serve, Upstream,
+};
 use output::{print, print_error, print_json};
 
 #[cfg(feature = "jemalloc")]
@@ -62,6 +64,7 @@ fn run(command: Command) -> Result<Result<(), Failed>, Refused> {
         Command::Stop(running) => run_ask(&running, &control::Request::Stop),
         Command::Status(running) => run_ask(&running, &control::Request::Status),
         Command::Upstream(arguments) => run_upstream(arguments),
+        Command::Cache(Cache::Purge(arguments)) => run_purge(arguments),
         Command::Explain(arguments) => run_explain(arguments),
         Command::Completions { shell } => {
             let mut script = Vec::new();
@@ -135,6 +138,27 @@ fn run_upstream(arguments: Upstream) -> Result<Result<(), Failed>, Refused> {
             Change::Drain => control::NodeChange::Drain,
             Change::Down => control::NodeChange::Down,
         },
+    };
+    run_ask(&running, &request)
+}
+
+fn run_purge(arguments: Purge) -> Result<Result<(), Failed>, Refused> {
+    let running = Running {
+        source: arguments.config,
+        json: arguments.json,
+    };
+    let what = match arguments.what {
+        Purged { url: Some(url), .. } => control::PurgeWhat::Url(url),
+        Purged {
+            prefix: Some(url), ..
+        } => control::PurgeWhat::Prefix(url),
+        Purged { tag: Some(tag), .. } => control::PurgeWhat::Tag(tag),
+        Purged { .. } => control::PurgeWhat::All,
+    };
+    let request = control::Request::CachePurge {
+        site: arguments.site,
+        what,
+        soft: arguments.soft,
     };
     run_ask(&running, &request)
 }

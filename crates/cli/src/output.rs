@@ -46,6 +46,7 @@ pub(crate) fn answer(request: &control::Request, value: &Value) -> String {
         }
         control::Request::Stop => "stopped\n".to_owned(),
         control::Request::Upstream { .. } => "changed\n".to_owned(),
+        control::Request::CachePurge { .. } => "purged\n".to_owned(),
         _ => status(value),
     }
 }
@@ -119,7 +120,59 @@ fn status(value: &Value) -> String {
     for group in list("upstreams") {
         push_group(&mut out, group);
     }
+    if let Some(cache) = value.get("cache").filter(|cache| !cache.is_null()) {
+        push_cache(&mut out, cache);
+    }
     out
+}
+
+/// What the cache has done and holds.
+fn push_cache(out: &mut String, cache: &Value) {
+    let number = |name: &str| cache.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let _ = writeln!(
+        out,
+        "\ncache: {} hits, {} misses, {} collapsed, {} stored, {} purges",
+        number("hits"),
+        number("misses"),
+        number("collapsed"),
+        number("stored"),
+        number("purges"),
+    );
+    let _ = writeln!(
+        out,
+        "  memory: {} objects, {}, {} evicted",
+        number("memory_objects"),
+        size(number("memory_bytes")),
+        number("evictions"),
+    );
+    let Some(disk) = cache.get("disk").filter(|disk| !disk.is_null()) else {
+        return;
+    };
+    let number = |name: &str| disk.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let _ = write!(
+        out,
+        "  disk: {} objects, {}, {} evicted, {} read back, {} not written, {} damaged, {} errors",
+        number("objects"),
+        size(number("bytes")),
+        number("evictions"),
+        number("hits"),
+        number("skipped"),
+        number("damaged"),
+        number("errors"),
+    );
+    let scanned = number("scanned");
+    if scanned < 1000 {
+        let _ = write!(out, "; {} % looked through", scanned / 10);
+    }
+    out.push('\n');
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..1_048_576 => format!("{:.1} KB", bytes as f64 / 1024.0),
+        _ => format!("{:.1} MB", bytes as f64 / 1_048_576.0),
+    }
 }
 
 /// A group of origins and its nodes, a line each.

@@ -1,6 +1,7 @@
 //! From a configuration to what the engine runs: sites are built of the services of the framework,
 //! and each address gets those that listen on it.
 
+mod caching;
 mod origins;
 mod same_name;
 
@@ -262,7 +263,7 @@ fn location(
 ) -> Location {
     match handler {
         config::Handler::Return(answer) => Location::respond(pattern, answer.clone()),
-        config::Handler::Proxy(said) => kept.lasting.origins.location(pattern, said),
+        config::Handler::Proxy(said) => kept.lasting.origins.location(pattern, said, &site.name),
         config::Handler::Files(said) => {
             let mut files = match &said.root {
                 config::Root::Root(root) => Files::new(root),

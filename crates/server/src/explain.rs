@@ -98,16 +98,16 @@ pub fn explain(source: Source, question: &Question) -> Result<Explanation, Expla
 }
 
 /// The parts of a URL, as they were written.
-struct Url<'a> {
-    is_secure: bool,
-    authority: &'a str,
+pub(crate) struct Url<'a> {
+    pub(crate) is_secure: bool,
+    pub(crate) authority: &'a str,
     host: &'a str,
     port: Option<u16>,
     path_and_query: &'a str,
 }
 
 impl<'a> Url<'a> {
-    fn parse(text: &'a str) -> Result<Self, ExplainError> {
+    pub(crate) fn parse(text: &'a str) -> Result<Self, ExplainError> {
         let wrong = || ExplainError::Url(text.to_owned());
         // What follows a `#` is never sent.
         let sent = text.split('#').next().unwrap_or_default();
@@ -133,6 +133,15 @@ impl<'a> Url<'a> {
             port: parsed.port_u16(),
             path_and_query,
         })
+    }
+
+    /// What a request for it asks for.
+    pub(crate) fn target(&self) -> String {
+        if self.path_and_query.starts_with('/') {
+            self.path_and_query.to_owned()
+        } else {
+            format!("/{}", self.path_and_query)
+        }
     }
 
     fn default_port(&self) -> u16 {
@@ -164,7 +173,7 @@ impl<'a> Url<'a> {
     }
 }
 
-fn scheme(is_secure: bool) -> &'static str {
+pub(crate) fn scheme(is_secure: bool) -> &'static str {
     if is_secure { "https" } else { "http" }
 }
 
@@ -176,12 +185,7 @@ fn request(
 ) -> Result<Request, ExplainError> {
     let method = Method::from_bytes(question.method.as_bytes())
         .map_err(|_| ExplainError::Method(question.method.clone()))?;
-    let path = if url.path_and_query.starts_with('/') {
-        url.path_and_query.to_owned()
-    } else {
-        format!("/{}", url.path_and_query)
-    };
-    let target = Target::parse(&method, &path).map_err(ExplainError::Target)?;
+    let target = Target::parse(&method, &url.target()).map_err(ExplainError::Target)?;
     let mut headers = Headers::new();
     let fields = question
         .headers

@@ -2,6 +2,7 @@
 
 pub mod access_log;
 pub mod assemble;
+mod caching;
 pub mod config;
 pub mod control;
 mod descriptors;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fmt, fs, io};
 
+use apus::cached::Cache;
 use apus::files::Variants;
 use apus_upstream::Upstreams;
 use apus_upstream::plan::GroupPlan;
@@ -14,6 +15,7 @@ use serde_json::Value;
 
 use crate::access_log::AccessLogs;
 use crate::assemble::{Lasting, Origins, assemble, groups};
+use crate::caching::{self, CachedPlace};
 use crate::config::{self, Diagnostics, LogLevel};
 use crate::control::socket_path;
 use crate::folder::FolderSite;
@@ -30,8 +32,16 @@ pub(crate) struct Loader {
     variants: RefCell<Arc<Variants>>,
     /// What is known of origins; a reload does not change those that stay.
     upstreams: Upstreams,
+    /// What is stored of answers of origins; a reload does not change it.
+    cache: RefCell<Option<OpenCache>>,
     /// The hosts of each local certificate that was served last.
     certified: RefCell<Vec<Vec<String>>>,
+}
+
+/// The cache, and what it was opened with.
+struct OpenCache {
+    store: config::CacheStore,
+    cache: Cache,
 }
 
 /// What a site has that listens with TLS and names no certificate.
@@ -52,6 +62,10 @@ pub(crate) struct Loaded {
     pub(crate) groups: Vec<GroupPlan>,
     pub(crate) control_socket: Option<PathBuf>,
     pub(crate) log_level: &'static str,
+    /// The places whose answers are cached.
+    pub(crate) cached: Vec<CachedPlace>,
+    /// Whether the cache in use is another than the configuration says.
+    pub(crate) has_old_cache: bool,
     /// The local certificates that are served.
     pub(crate) local_certificates: Vec<LocalCertificate>,
     /// What works, but not as somebody may think.
@@ -73,6 +87,7 @@ impl Loader {
             workers,
             variants: RefCell::new(Arc::new(Variants::new(0))),
             upstreams: Upstreams::new(),
+            cache: RefCell::default(),
             certified: RefCell::default(),
         }
     }
@@ -84,6 +99,19 @@ impl Loader {
     /// The groups of origins that the plans it loads send requests to.
     pub(crate) fn upstreams(&self) -> &Upstreams {
         &self.upstreams
+    }
+
+    /// What the plans it loads store answers in, once one of them has.
+    pub(crate) fn cache(&self) -> Option<Cache> {
+        self.cache.borrow().as_ref().map(|open| open.cache.clone())
+    }
+
+    /// What the cache holds and has done; null without one.
+    pub(crate) fn cache_status(&self) -> Value {
+        let open = self.cache.borrow();
+        open.as_ref().map_or(Value::Null, |open| {
+            caching::status(&open.cache, open.store.disk.is_some())
+        })
     }
 
     /// Reads the source as it is now. Without `access_logs`, for a plan that is not run, no log file is
@@ -116,8 +144,19 @@ impl Loader {
         }
         let variants = self.variants(config.global.static_cache_bytes);
         let no_logs;
+        let cache;
         let (logs, origins) = match access_logs {
-            Some(logs) => (logs, Origins::Asked(&self.upstreams)),
+            Some(logs) => {
+                if config.caches().next().is_some() {
+                    self.open_cache(&config.global.cache)?;
+                }
+                cache = self.cache();
+                let origins = Origins::Asked {
+                    upstreams: &self.upstreams,
+                    cache: cache.as_ref(),
+                };
+                (logs, origins)
+            }
             None => {
                 for site in &mut config.sites {
                     site.access_log = None;
@@ -138,11 +177,43 @@ impl Loader {
         Ok(Loaded {
             plan,
             groups,
+            cached: CachedPlace::all(&config),
+            has_old_cache: self.has_other_cache(&config.global.cache),
             control_socket: config.global.control_socket,
             log_level: level(config.global.log_level),
             local_certificates,
             warnings: config.warnings,
         })
+    }
+
+    /// Opens the cache, if it is not open yet.
+    fn open_cache(&self, store: &config::CacheStore) -> Result<(), LoadError> {
+        let mut open = self.cache.borrow_mut();
+        if open.is_some() {
+            return Ok(());
+        }
+        let cache = match &store.disk {
+            None => Cache::new(store.settings.clone()),
+            Some(disk) => Cache::open(store.settings.clone(), disk.clone()).map_err(|error| {
+                let dir = disk.path.display();
+                let why = match error.kind() {
+                    io::ErrorKind::WouldBlock => "another process uses it".to_owned(),
+                    _ => error.to_string(),
+                };
+                let message = format!("cannot open the folder {dir} of the cache: {why}");
+                LoadError::Open(io::Error::new(error.kind(), message))
+            })?,
+        };
+        *open = Some(OpenCache {
+            store: store.clone(),
+            cache,
+        });
+        Ok(())
+    }
+
+    fn has_other_cache(&self, store: &config::CacheStore) -> bool {
+        let open = self.cache.borrow();
+        open.as_ref().is_some_and(|open| open.store != *store)
     }
 
     /// The store of compressed forms, the same as long as its size is.

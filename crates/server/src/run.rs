@@ -20,8 +20,9 @@ use tokio::time::{Interval, interval_at, timeout};
 use tracing::{error, info, warn};
 
 use crate::access_log::{AccessLogs, WriterHandle};
+use crate::caching::{self, CachedPlace};
 use crate::control::{
-    ControlError, ControlSocket, Exchange, NodeChange, Request, Response, socket_path,
+    ControlError, ControlSocket, Exchange, NodeChange, PurgeWhat, Request, Response, socket_path,
 };
 use crate::descriptors;
 use crate::folder::{FolderSite, ListenArgument};
@@ -94,6 +95,7 @@ struct InForce {
     control_socket: Option<PathBuf>,
     stop_timeout: Duration,
     groups: Vec<GroupPlan>,
+    cached: Vec<CachedPlace>,
 }
 
 struct Signals {
@@ -130,6 +132,8 @@ impl Server {
             groups,
             control_socket,
             log_level,
+            cached,
+            has_old_cache: _,
             local_certificates,
             warnings,
         } = loader.load(Some(&access_logs))?;
@@ -177,6 +181,7 @@ impl Server {
                 control_socket,
                 stop_timeout,
                 groups,
+                cached,
             },
             control,
             signals,
@@ -212,6 +217,9 @@ impl Server {
                             node,
                             change,
                         } => self.change_node(group, node, *change),
+                        Request::CachePurge { site, what, soft } => {
+                            self.purge(site.as_deref(), what, *soft).await
+                        }
                         Request::Stop => {
                             asked_to_stop.push(exchange);
                             break;
@@ -240,6 +248,31 @@ impl Server {
                 details: Value::Null,
             },
         }
+    }
+
+    async fn purge(&self, site: Option<&str>, what: &PurgeWhat, soft: bool) -> Response {
+        let failed = |message| Response::Failed {
+            message,
+            details: Value::Null,
+        };
+        let purges = match caching::purges(&self.loaded.cached, site, what, soft) {
+            Ok(purges) => purges,
+            Err(message) => return failed(message),
+        };
+        let Some(cache) = self.loader.cache() else {
+            return failed("nothing is cached".to_owned());
+        };
+        // All hold before one is waited for.
+        let recorded: Vec<_> = purges.iter().map(|purge| cache.purge(purge)).collect();
+        info!(site, ?what, soft, "purged over the control socket");
+        for recorded in recorded {
+            if let Err(error) = recorded.durable().await {
+                return failed(format!(
+                    "purged, but what was taken out may be found again after a restart: {error}"
+                ));
+            }
+        }
+        Response::Done(json!({}))
     }
 
     async fn next_event(&mut self) -> Event {
@@ -307,9 +340,13 @@ impl Server {
         if loaded.control_socket != self.loaded.control_socket {
             warnings += "the control socket changes with a restart only\n";
         }
+        if loaded.has_old_cache {
+            warnings += "what [global.cache] says changes with a restart only\n";
+        }
         self.logging.set_level(Some(loaded.log_level))?;
         self.put_in_force(loaded.plan, loaded.groups).await?;
         self.loaded.stop_timeout = stop_timeout;
+        self.loaded.cached = loaded.cached;
         if !warnings.is_empty() {
             warn!("{}", warnings.trim_end());
         }
@@ -345,7 +382,7 @@ impl Server {
             seconds = within.as_secs(),
             "stopping: open requests may end"
         );
-        let mut stopped = std::pin::pin!(self.engine.stop(within));
+        let mut stopped = Box::pin(self.engine.stop(within));
         loop {
             tokio::select! {
                 () = &mut stopped => {
@@ -360,7 +397,10 @@ impl Server {
                 _ = self.signals.reopen.recv() => self.log_writer.reopen().await,
                 mut exchange = self.control.next() => match exchange.request() {
                     Request::Stop => waiting.push(exchange),
-                    Request::Status | Request::Reload | Request::Upstream { .. } => {
+                    Request::Status
+                    | Request::Reload
+                    | Request::Upstream { .. }
+                    | Request::CachePurge { .. } => {
                         let message = "the server is stopping".to_owned();
                         let details = Value::Null;
                         exchange.answer(&Response::Failed { message, details }).await;
@@ -368,12 +408,30 @@ impl Server {
                 },
             }
         }
+        drop(stopped);
+        self.close_cache().await;
         self.log_writer.finish().await;
         for exchange in &mut waiting {
             exchange.answer(&Response::Done(json!({}))).await;
         }
         // Whoever asked waits for its connection to close, which the end of the process does.
         std::mem::forget(waiting);
+    }
+
+    /// Has what is stored written to disk; a signal ends the wait.
+    async fn close_cache(&mut self) {
+        let Some(cache) = self.loader.cache() else {
+            return;
+        };
+        let closing = tokio::task::spawn_blocking(move || cache.close());
+        tokio::select! {
+            closed = closing => if let Ok(Err(error)) = closed {
+                warn!(%error, "not all that is stored could be written to disk");
+            },
+            () = self.signals.stop.next() => {
+                warn!("stopped at once: the cache was not written to its end");
+            }
+        }
     }
 
     fn status(&self) -> Value {
@@ -421,6 +479,7 @@ impl Server {
             "workers": workers,
             "access_logs": access_logs,
             "upstreams": upstreams::status(self.loader.upstreams()),
+            "cache": self.loader.cache_status(),
         })
     }
 }

@@ -307,7 +307,7 @@ const ISO: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]+00:00");
 
 impl Clock {
-    fn now() -> std::time::Duration {
+    fn now() -> Duration {
         SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default()

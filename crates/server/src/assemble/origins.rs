@@ -2,7 +2,9 @@
 
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 
+use apus::cached::{Cache, Cached};
 use apus::proxy::Proxy;
 use apus::sites::{Location, Pattern};
 use apus::trace::{self, Step, StepKind};
@@ -11,29 +13,50 @@ use apus_net::client::Tls;
 use apus_upstream::Upstreams;
 use apus_upstream::plan::GroupPlan;
 
+use super::caching::Keyed;
 use crate::config;
 
 /// Who answers for proxies.
 #[derive(Clone, Copy, Debug)]
 pub enum Origins<'a> {
     /// Those of these groups.
-    Asked(&'a Upstreams),
+    Asked {
+        /// The groups.
+        upstreams: &'a Upstreams,
+        /// Where their answers are stored.
+        cache: Option<&'a Cache>,
+    },
     /// Nobody: it is only told who would.
     Named,
 }
 
 impl Origins<'_> {
     /// A location where the origins of a group answer.
-    pub(super) fn location(self, pattern: Pattern, said: &config::Proxy) -> Location {
+    pub(super) fn location(self, pattern: Pattern, said: &config::Proxy, site: &str) -> Location {
         let name = format!("reverse_proxy {}", said.upstream);
-        match self {
-            Self::Asked(upstreams) => {
+        let location = match self {
+            Self::Asked { upstreams, cache } => {
                 let proxy = Proxy::new(upstreams, &said.upstream, said.settings.clone());
-                Location::service(pattern, &name, proxy).takes_encoded_slash()
+                match (cache, &said.cache) {
+                    (Some(cache), Some(settings)) => {
+                        let cached = Cached::new(cache, site, settings.clone(), proxy);
+                        Location::service(pattern, &name, cached)
+                    }
+                    _ => Location::service(pattern, &name, proxy),
+                }
             }
-            Self::Named => Location::service(pattern, &name, Unasked(said.upstream.clone()))
-                .takes_encoded_slash(),
-        }
+            Self::Named => {
+                let inner = Unasked(said.upstream.clone());
+                match &said.cache {
+                    Some(settings) => {
+                        let settings = Arc::new(settings.clone());
+                        Location::service(pattern, &name, Keyed { settings, inner })
+                    }
+                    None => Location::service(pattern, &name, inner),
+                }
+            }
+        };
+        location.takes_encoded_slash()
     }
 }
 

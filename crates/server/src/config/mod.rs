@@ -22,8 +22,8 @@ use std::path::Path;
 
 pub use diagnostics::{Diagnostics, Severity};
 pub use plan::{
-    AccessLog, Content, ErrorPage, Files, Global, Handler, Listener, Location, LogLevel, Plan,
-    Proxy, Root, Site, Upstream,
+    AccessLog, CacheStore, Content, ErrorPage, Files, Global, Handler, Listener, Location,
+    LogLevel, Plan, Proxy, Root, Site, Upstream,
 };
 pub use reference::reference;
 pub use schema::schema;

@@ -4,9 +4,11 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use apus::cached::CacheSettings;
 use apus::files::{Compression, Glob, Symlinks, TryFiles};
 use apus::proxy::ProxySettings;
 use apus::sites::{Accel, FieldChange, Hsts, Pattern, Return, Rewrite, ServerName};
+use apus_cache::store::{DiskSettings, Settings};
 use apus_net::tls::{TlsSite, UnknownName};
 use apus_net::{Limits, ListenAddress, Network, client};
 use apus_upstream::plan::GroupPlan;
@@ -40,6 +42,8 @@ pub struct Global {
     pub h2c: bool,
     /// Where the control socket is, if not in the place for it.
     pub control_socket: Option<PathBuf>,
+    /// Where stored answers are kept.
+    pub cache: CacheStore,
     /// Bytes of memory for small static files, per worker, of all sites together.
     pub static_cache_bytes: u64,
     /// Whether responses tell the name of the server.
@@ -48,6 +52,15 @@ pub struct Global {
     pub unknown_name: UnknownName,
     /// What the server tells about its own work.
     pub log_level: LogLevel,
+}
+
+/// Where stored answers are kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CacheStore {
+    /// In memory.
+    pub settings: Settings,
+    /// On disk; `None`: not there.
+    pub disk: Option<DiskSettings>,
 }
 
 /// A site.
@@ -116,6 +129,20 @@ impl Upstream {
     }
 }
 
+impl Plan {
+    /// How answers are cached, with the name of the site, for each place where they are.
+    pub fn caches(&self) -> impl Iterator<Item = (&str, &CacheSettings)> {
+        self.sites.iter().flat_map(|site| {
+            let locations = site.locations.iter().map(|location| &location.content);
+            let contents = [&site.content].into_iter().chain(locations);
+            contents.filter_map(|content| match &content.handler {
+                Some(Handler::Proxy(proxy)) => Some((&*site.name, proxy.cache.as_ref()?)),
+                _ => None,
+            })
+        })
+    }
+}
+
 /// A location.
 #[derive(Clone, Debug)]
 pub struct Location {
@@ -177,6 +204,8 @@ pub struct Proxy {
     pub intercept_errors: bool,
     /// What origins may have the site answer in their place.
     pub accel: Option<Accel>,
+    /// How their answers are cached; `None`: not at all.
+    pub cache: Option<CacheSettings>,
 }
 
 /// How files are served.

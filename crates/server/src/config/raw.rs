@@ -1,6 +1,7 @@
 //! The keys of a configuration file: the one definition of each, from which the parser, the
 //! reference and the JSON schema are made.
 
+pub(super) mod cache;
 pub(super) mod proxy;
 pub(super) mod upstream;
 
@@ -10,12 +11,15 @@ use toml::de::DeValue;
 use super::diagnostics::Finding;
 use super::keys::{Kind, Node, Reader, Value, choices, keys, shown};
 use super::source::{At, Place};
-use super::value::{FilePath, Int, Kilobytes, List, Map, Megabytes, Seconds, Several, Text};
+use super::value::{
+    FilePath, Int, Kilobytes, List, Map, Megabytes, Seconds, Several, Switch, Text,
+};
 use super::word::origin::UpstreamName;
 use super::word::{
     self, Expression, FieldName, FieldValue, FileMode, HeaderText, Host, Listen, LocationPath,
     MediaType, Network, PathPattern, Status, StatusSet, Test, Uri, UriTemplate,
 };
+use cache::{Cache, CacheStore};
 use proxy::Proxy;
 use upstream::Upstream;
 
@@ -110,6 +114,8 @@ keys! {
         trusted_proxies: Several<Network> = Several::default(),
         /// Compression.
         compress: Compress,
+        /// Where stored answers are kept.
+        cache: CacheStore,
     }
 }
 
@@ -251,6 +257,8 @@ keys! {
         upstream: UpstreamName,
         /// What is done with requests and answers on their way to origins and back.
         proxy: Proxy,
+        /// Whether answers of origins are stored and sent again, and how. `true`: as they say.
+        cache: Switch<Cache>,
     }
 }
 

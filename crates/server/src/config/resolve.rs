@@ -1,6 +1,7 @@
 //! From the keys of the files to a plan: what is inherited, what excludes each other, what must
 //! exist.
 
+mod cache;
 mod content;
 mod listen;
 mod proxy;
@@ -17,7 +18,7 @@ use apus_net::{Limits, Network};
 
 use super::diagnostics::{Diagnostics, Finding};
 use super::keys::{Reader, Table, shown};
-use super::plan::{AccessLog, Global, Plan, Site, Upstream};
+use super::plan::{AccessLog, CacheStore, Global, Plan, Site, Upstream};
 use super::raw;
 use super::source::{At, Place};
 use super::word::Host;
@@ -51,7 +52,12 @@ pub(super) fn plan(file: raw::File, reader: &mut Reader<'_>) -> Option<Plan> {
             .map(|network| network.value.0)
             .collect(),
     };
-    let global = global(raw_global, reader);
+    let cache = match &raw_global.cache {
+        Some(raw) => cache::store(raw, reader),
+        None => Some(CacheStore::default()),
+    };
+    let cache_place = raw_global.cache.as_ref().map(|cache| cache.place.clone());
+    let global = global(raw_global, cache.unwrap_or_default(), reader);
     if file.sites.0.is_empty()
         && !(file.sites.given && reader.findings.iter().any(Finding::is_error))
     {
@@ -85,12 +91,20 @@ pub(super) fn plan(file: raw::File, reader: &mut Reader<'_>) -> Option<Plan> {
         })
         .collect();
     check_names(&sites, reader);
-    Some(Plan {
+    let plan = Plan {
         global,
         sites: sites.into_iter().map(|(site, _)| site).collect(),
         upstreams,
         warnings: Diagnostics::default(),
-    })
+    };
+    let unused = cache_place.filter(|_| plan.caches().next().is_none());
+    if let Some(place) = unused.filter(|_| !reader.findings.iter().any(Finding::is_error)) {
+        reader.report(
+            Finding::warning(&place, "nothing is cached", "no site uses this")
+                .help("add cache = true to a site or location with an `upstream`"),
+        );
+    }
+    Some(plan)
 }
 
 /// What sites have of `[global]`.
@@ -101,7 +115,7 @@ struct Inherited {
     trusted_proxies: Vec<Network>,
 }
 
-fn global(raw: raw::Global, reader: &mut Reader<'_>) -> Global {
+fn global(raw: raw::Global, cache: CacheStore, reader: &mut Reader<'_>) -> Global {
     if raw.client_target_size.0 > raw.client_header_size.0 && raw.client_target_size.given {
         reader.report(
             Finding::error(
@@ -139,6 +153,7 @@ fn global(raw: raw::Global, reader: &mut Reader<'_>) -> Global {
         },
         h2c: *raw.h2c,
         control_socket: raw.control_socket.map(|path| path.value.0),
+        cache,
         static_cache_bytes: raw.static_cache_size.value.0,
         server_header: *raw.server_header,
         unknown_name: if *raw.ssl_reject_unknown {

@@ -38,6 +38,29 @@ pub enum Request {
         /// What becomes of it.
         change: NodeChange,
     },
+    /// To take stored answers out. Answered when that holds after a crash, too.
+    CachePurge {
+        /// Only of the site with this name.
+        site: Option<String>,
+        /// Which.
+        what: PurgeWhat,
+        /// Whether they only become stale, so that they can be sent while they are refreshed.
+        soft: bool,
+    },
+}
+
+/// Which stored answers are taken out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PurgeWhat {
+    /// All.
+    All,
+    /// Those for this URL.
+    Url(String),
+    /// Those for URLs that begin with this one.
+    Prefix(String),
+    /// Those with this tag.
+    Tag(String),
 }
 
 /// What becomes of a node of a group of origins.

@@ -17,8 +17,8 @@ use tracing::warn;
 use super::place::prepare_folder;
 use super::{ControlError, Request, Response};
 
-/// A request is one short line.
-const REQUEST_BYTES: u64 = 4096;
+/// A request is one line, no longer than what holds the longest URL.
+const REQUEST_BYTES: u64 = 256 * 1024;
 
 /// How long a client may take to say what it wants, or to read the answer.
 const PATIENCE: Duration = Duration::from_secs(5);

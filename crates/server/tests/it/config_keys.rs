@@ -286,6 +286,98 @@ const CONTENT: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// Keys of the table `cache` of sites and locations.
+const CACHE: &[(&str, &str, &str)] = &[
+    ("ttl", "", "ttl = 5"),
+    ("ttl_overrides", "ttl = 5", "ttl = 5, ttl_overrides = true"),
+    ("max_ttl", "", "max_ttl = 5"),
+    ("heuristic", "", "heuristic = false"),
+    ("heuristic.percent", "", "heuristic = { percent = 20 }"),
+    ("heuristic.max", "", "heuristic = { max = 20 }"),
+    (
+        "heuristic.with_query",
+        "",
+        "heuristic = { with_query = true }",
+    ),
+    ("stale_while_revalidate", "", "stale_while_revalidate = 5"),
+    ("stale_if_error", "", "stale_if_error = \"1h\""),
+    ("max_size", "", "max_size = 1"),
+    ("minimum_uses", "", "minimum_uses = 2"),
+    ("ignore", "", "ignore = \"vary\""),
+    ("targeted", "", "targeted = []"),
+    ("accel_expires", "", "accel_expires = false"),
+    ("set_cookie", "", "set_cookie = \"keep\""),
+    ("authorization", "", "authorization = \"always\""),
+    ("cookies", "", "cookies = \"always\""),
+    ("session_cookies", "", "session_cookies = \"sid\""),
+    ("harmless_cookies", "", "harmless_cookies = []"),
+    ("client_directives", "", "client_directives = \"honour\""),
+    ("trusted_clients", "", "trusted_clients = \"::1\""),
+    ("store_errors", "", "store_errors = true"),
+    ("store_parts", "", "store_parts = false"),
+    ("refuse_disguised", "", "refuse_disguised = false"),
+    ("tag_fields", "", "tag_fields = \"X-Tags\""),
+    ("hide_tags", "", "hide_tags = false"),
+    ("key", "", "key = { scheme = false, device = true }"),
+    ("key.scheme", "", "key = { scheme = false }"),
+    ("key.host", "", "key = { host = \"example.com\" }"),
+    ("key.query", "", "key = { query = false }"),
+    (
+        "key.query.except",
+        "",
+        "key = { query = { except = \"a*\" } }",
+    ),
+    ("key.sort_query", "", "key = { sort_query = true }"),
+    ("key.headers", "", "key = { headers = \"Accept-Language\" }"),
+    ("key.cookies", "", "key = { cookies = \"lang\" }"),
+    ("key.device", "", "key = { device = true }"),
+    ("bypass_cookies", "", "bypass_cookies = \"wordpress_*\""),
+    ("bypass_headers", "", "bypass_headers = \"X-Preview\""),
+    ("lock_timeout", "", "lock_timeout = 1"),
+    ("status_field", "", "status_field = false"),
+    ("purge_token", "", "purge_token = \"0123456789abcdef\""),
+];
+
+/// Keys of `[global.cache]`.
+const CACHE_STORE: &[(&str, &str, &str)] = &[
+    ("memory_size", "", "memory_size = 10"),
+    ("memory_object_size", "", "memory_object_size = 0.5"),
+    ("max_variants", "", "max_variants = 3"),
+    ("shared_window", "", "shared_window = 128"),
+    ("shared_lag", "", "shared_lag = 2"),
+    ("dir", "", "dir = \"stored\", size = 5"),
+    (
+        "size",
+        "dir = \"stored\", size = 5",
+        "dir = \"stored\", size = 6",
+    ),
+    (
+        "object_size",
+        "dir = \"stored\", size = 5",
+        "dir = \"stored\", size = 5, object_size = 1",
+    ),
+    (
+        "min_free",
+        "dir = \"stored\", size = 5",
+        "dir = \"stored\", size = 5, min_free = 1",
+    ),
+    (
+        "threads",
+        "dir = \"stored\", size = 5",
+        "dir = \"stored\", size = 5, threads = 1",
+    ),
+    (
+        "write_buffer",
+        "dir = \"stored\", size = 5",
+        "dir = \"stored\", size = 5, write_buffer = 64",
+    ),
+    (
+        "open_files",
+        "dir = \"stored\", size = 5",
+        "dir = \"stored\", size = 5, open_files = 7",
+    ),
+];
+
 /// Keys of the table `proxy` of sites and locations.
 const PROXY: &[(&str, &str, &str)] = &[
     ("host", "", "host = \"app.example\""),
@@ -752,18 +844,28 @@ fn every_key_changes_the_plan() {
         };
         try_key(&location, once(of(without)), once(of(with)));
     }
-    for (key, without, with) in PROXY {
+    let of_proxy = PROXY.iter().map(|key| ("proxy", key));
+    let of_cache = CACHE.iter().map(|key| ("cache", key));
+    for (name, (key, without, with)) in of_proxy.chain(of_cache) {
         let table = |keys: &str, of: &str| match of {
-            "sites" => format!("upstream = \"http://[::1]:1\"\nproxy = {{ {keys} }}"),
+            "sites" => format!("upstream = \"http://[::1]:1\"\n{name} = {{ {keys} }}"),
             _ => format!(
-                "locations = [{{ path = \"/a/\", upstream = \"http://[::1]:1\", proxy = {{ {keys} }} }}]"
+                "locations = [{{ path = \"/a/\", upstream = \"http://[::1]:1\", {name} = {{ {keys} }} }}]"
             ),
         };
         for of in ["sites", "sites.locations"] {
-            let key = format!("{of}.proxy.{key}");
+            let key = format!("{of}.{name}.{key}");
             let of = |keys| format!("[[sites]]\nlisten = 80\n{}\n", table(keys, of));
             try_key(&key, of(without), of(with));
         }
+    }
+    let store = |keys: &str| {
+        let site = "[[sites]]\nlisten = 80\nupstream = \"unix:/a\"\ncache = true\n";
+        format!("[global]\ncache = {{ {keys} }}\n{site}")
+    };
+    try_key("global.cache", store(""), store("memory_size = 5"));
+    for (key, without, with) in CACHE_STORE {
+        try_key(&format!("global.cache.{key}"), store(without), store(with));
     }
     let origins = |upstream: &str| {
         let site = "[[sites]]\nlisten = 80\n";
@@ -792,6 +894,16 @@ fn every_key_changes_the_plan() {
         "sites.locations.proxy",
         one.1,
         two.1.replace("\nproxy", ", proxy"),
+    );
+    let (one, two) = (
+        origins("upstream = \"unix:/a\""),
+        origins("upstream = \"unix:/a\"\ncache = true"),
+    );
+    try_key("sites.cache", one.0, two.0);
+    try_key(
+        "sites.locations.cache",
+        one.1,
+        two.1.replace("\ncache", ", cache"),
     );
     let group = |name: &str, keys: &str| {
         let nodes = match keys.starts_with("nodes") {

@@ -53,3 +53,27 @@ fn it_is_told_which_origins_would_be_asked_and_none_is() {
     let fixed = ask("http://example.com/gone");
     assert_eq!(fixed.status.map(|status| status.as_u16()), Some(410));
 }
+
+#[test]
+fn the_key_of_the_cache_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("apus.toml");
+    let text = "[[sites]]\nname = \"one\"\nlisten = 80\nupstream = \"http://[::1]:1\"\n\
+                [sites.cache]\nkey.query = { except = \"utm_*\" }\nbypass_cookies = \"sid\"\n";
+    fs::write(&file, text).unwrap();
+    let told = |method: &str, cookie: &str| {
+        let question = Question {
+            method: method.to_owned(),
+            headers: vec![("cookie".to_owned(), cookie.to_owned())],
+            ..question("http://Example.com/a?b=1&utm_source=x")
+        };
+        let steps = explain(Source::File(file.clone()), &question)
+            .unwrap()
+            .steps;
+        let cache = steps.iter().find(|step| step.kind.to_string() == "cache");
+        cache.unwrap().what.clone()
+    };
+    assert_eq!(told("GET", "a=1"), "http://example.com/a?b=1");
+    assert_eq!(told("GET", "a=1; sid=2"), "passed");
+    assert_eq!(told("POST", "a=1"), "passed");
+}

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod config;
 #[cfg(test)]
+mod config_cache;
+#[cfg(test)]
 mod config_keys;
 #[cfg(test)]
 mod config_origins;

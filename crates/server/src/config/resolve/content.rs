@@ -126,6 +126,8 @@ impl<'a> Resolver<'a> {
             pattern,
             own: location.and_then(|location| location.content.proxy.as_ref()),
             of_site,
+            cache: location.and_then(|location| location.content.cache.as_ref()),
+            cache_of_site: self.site.content.cache.as_ref(),
             trusted: &self.inherited.trusted_proxies,
         }
         .handler(reader)
@@ -142,12 +144,16 @@ impl<'a> Resolver<'a> {
                 "the site has a `return`, and its locations say what they do themselves",
             ));
         }
-        if let Some(proxy) = own.proxy.as_ref().filter(|_| !self.used.proxy.get()) {
-            reader.report(Finding::error(
-                &proxy.place,
-                "`proxy` has no effect",
-                "neither the site nor a location has an `upstream`",
-            ));
+        let proxy = own.proxy.as_ref().map(|key| ("proxy", &key.place));
+        let cache = own.cache.as_ref().map(|key| ("cache", &key.place));
+        for (key, place) in proxy.into_iter().chain(cache) {
+            if !self.used.proxy.get() {
+                reader.report(Finding::error(
+                    place,
+                    format!("`{key}` has no effect"),
+                    "neither the site nor a location has an `upstream`",
+                ));
+            }
         }
         let Some(upstream) = &own.upstream else {
             return;

@@ -9,10 +9,12 @@ use apus::proxy::{
 use apus::sites::Accel;
 use apus_net::Network;
 
+use super::cache;
 use super::upstream::{Found, Groups, same_site};
 use crate::config::diagnostics::Finding;
 use crate::config::keys::{Reader, Table};
 use crate::config::plan::Proxy;
+use crate::config::raw::cache::Cache;
 use crate::config::raw::proxy as keys;
 use crate::config::source::{At, Place};
 use crate::config::value::Switch;
@@ -31,6 +33,8 @@ pub(super) struct Said<'a> {
     pub(super) pattern: Option<&'a At<LocationPath>>,
     pub(super) own: Option<&'a At<keys::Proxy>>,
     pub(super) of_site: Option<&'a At<keys::Proxy>>,
+    pub(super) cache: Option<&'a At<Switch<Cache>>>,
+    pub(super) cache_of_site: Option<&'a At<Switch<Cache>>>,
     pub(super) trusted: &'a [Network],
 }
 
@@ -39,13 +43,16 @@ impl Said<'_> {
     pub(super) fn handler(&self, reader: &mut Reader<'_>) -> Option<Proxy> {
         let found = self.group(reader);
         let path = self.path(reader);
+        let cache = cache::settings(self.cache, self.cache_of_site, reader);
         let keys = self.keys(reader)?;
         let host = self.host(&keys, reader);
         let hold_request = hold_request(&keys, reader);
         let substitutions = substitutions(&keys, reader);
         let (found, host) = (found?, host?);
         let accel = keys.accel.table(&keys.accel.place, reader);
+        let cache = cache?;
         Some(Proxy {
+            cache,
             upstream: found.name,
             settings: ProxySettings {
                 host,

@@ -34,6 +34,7 @@ pub(super) fn of(
     if kind != Handler::ReverseProxy {
         others.extend(own.upstream.as_ref().map(|key| ("upstream", &key.place)));
         others.extend(own.proxy.as_ref().map(|key| ("proxy", &key.place)));
+        others.extend(own.cache.as_ref().map(|key| ("cache", &key.place)));
     } else {
         others.extend(location.alias.as_ref().map(|key| ("alias", &key.place)));
         others.extend(files::given(own));

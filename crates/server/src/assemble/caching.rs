@@ -1,0 +1,48 @@
+//! Caches in front of services: the one of the process, or only what it would be asked for.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use apus::cached::CacheSettings;
+use apus::trace::{self, Step, StepKind};
+use apus_http::{Answer, Method, Request, Service, ServiceFactory};
+
+/// Tells the key under which the answers of a service would be stored.
+#[derive(Clone)]
+pub(super) struct Keyed<F> {
+    pub(super) settings: Arc<CacheSettings>,
+    pub(super) inner: F,
+}
+
+impl<F: ServiceFactory> ServiceFactory for Keyed<F> {
+    fn service(&self) -> Rc<dyn Service> {
+        Rc::new(KeyedService {
+            settings: Arc::clone(&self.settings),
+            inner: self.inner.service(),
+        })
+    }
+}
+
+struct KeyedService {
+    settings: Arc<CacheSettings>,
+    inner: Rc<dyn Service>,
+}
+
+impl Service for KeyedService {
+    fn call(&self, request: Request) -> Answer {
+        trace::note(&request, || {
+            let (what, why) = if !matches!(*request.method(), Method::GET | Method::HEAD) {
+                ("passed".to_owned(), "only GET and HEAD are cached")
+            } else if self.settings.is_bypassed(&request) {
+                let why = "the request has a cookie or a field of `bypass_cookies` or \
+                           `bypass_headers`, or an Upgrade";
+                ("passed".to_owned(), why)
+            } else {
+                let key = self.settings.key(&request).to_string();
+                (key, "this is the key; the answer says whether it is stored")
+            };
+            Step::new(StepKind::Cache, what, why)
+        });
+        self.inner.call(request)
+    }
+}

@@ -1,0 +1,198 @@
+//! The cache as the control socket shows it, and takes answers out of it.
+
+use apus::cached::{Cache, PurgeRequest};
+use apus_cache::policy::{Key, KeyRules};
+use apus_cache::store::{Figures, Purged};
+use serde_json::{Value, json};
+
+use crate::config;
+use crate::control::PurgeWhat;
+use crate::explain::{Url, scheme};
+
+/// A place whose answers are cached: what decides under which keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CachedPlace {
+    site: Box<str>,
+    key: KeyRules,
+}
+
+impl CachedPlace {
+    /// Those of a configuration; of several with the same keys, one.
+    pub(crate) fn all(plan: &config::Plan) -> Vec<Self> {
+        let mut places: Vec<Self> = Vec::new();
+        for (site, settings) in plan.caches() {
+            let place = Self {
+                site: site.into(),
+                key: settings.rules.key.clone(),
+            };
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
+        places
+    }
+}
+
+/// What takes out `what`, of one site or of all: where an address leads depends on the place.
+///
+/// # Errors
+/// Why that cannot be, for people.
+pub(crate) fn purges(
+    places: &[CachedPlace],
+    site: Option<&str>,
+    what: &PurgeWhat,
+    soft: bool,
+) -> Result<Vec<PurgeRequest>, String> {
+    let is_meant = |place: &&CachedPlace| site.is_none_or(|site| *place.site == *site);
+    let meant: Vec<_> = places.iter().filter(is_meant).collect();
+    if let Some(site) = site.filter(|_| meant.is_empty()) {
+        let mut known: Vec<_> = places.iter().map(|place| &*place.site).collect();
+        known.dedup();
+        return Err(match known.as_slice() {
+            [] => "no site has a cache".to_owned(),
+            known => format!(
+                "no site `{site}` has a cache; there are {}",
+                known.join(", ")
+            ),
+        });
+    }
+    let everywhere = |what| {
+        let site = site.map(Box::from);
+        vec![PurgeRequest { site, what, soft }]
+    };
+    let (url, is_prefix) = match what {
+        PurgeWhat::All => return Ok(everywhere(Purged::All)),
+        PurgeWhat::Tag(tag) => return Ok(everywhere(Purged::Tag(tag.as_bytes().into()))),
+        PurgeWhat::Url(url) => (url, false),
+        PurgeWhat::Prefix(url) => (url, true),
+    };
+    let url = Url::parse(url).map_err(|error| error.to_string())?;
+    let (scheme, target) = (scheme(url.is_secure), url.target());
+    let purge = |place: &CachedPlace| PurgeRequest {
+        site: Some(place.site.clone()),
+        what: match is_prefix {
+            true => {
+                let key = Key::of_uri(&place.key, scheme, url.authority, &target);
+                Purged::Prefix(key.uri().into())
+            }
+            false => PurgeRequest::url(&place.key, scheme, url.authority, &target),
+        },
+        soft,
+    };
+    Ok(meant.into_iter().map(purge).collect())
+}
+
+/// What the cache holds and has done, for programs.
+pub(crate) fn status(cache: &Cache, has_disk: bool) -> Value {
+    let Figures {
+        hits,
+        misses,
+        collapsed,
+        stored,
+        evictions,
+        purges,
+        memory_objects,
+        memory_bytes,
+        disk_objects,
+        disk_bytes,
+        disk_scanned,
+        disk_hits,
+        disk_evictions,
+        disk_errors,
+        disk_damaged,
+        disk_skipped,
+        ..
+    } = cache.figures();
+    let disk = has_disk.then(|| {
+        json!({
+            "objects": disk_objects,
+            "bytes": disk_bytes,
+            "scanned": disk_scanned,
+            "hits": disk_hits,
+            "evictions": disk_evictions,
+            "errors": disk_errors,
+            "damaged": disk_damaged,
+            "skipped": disk_skipped,
+        })
+    });
+    json!({
+        "hits": hits,
+        "misses": misses,
+        "collapsed": collapsed,
+        "stored": stored,
+        "evictions": evictions,
+        "purges": purges,
+        "memory_objects": memory_objects,
+        "memory_bytes": memory_bytes,
+        "disk": disk,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn places(text: &str) -> Vec<CachedPlace> {
+        let plan = config::parse_str(text, "apus.toml", Path::new("."), &|_| None);
+        CachedPlace::all(&plan.unwrap_or_else(|mistakes| panic!("{mistakes}")))
+    }
+
+    const SITES: &str = "[[sites]]\nname = \"one\"\nserver_name = \"one.example\"\nlisten = 80\n\
+                         upstream = \"http://[::1]:1\"\ncache = true\n\
+                         [[sites.locations]]\npath = \"/a/\"\n\
+                         [[sites.locations]]\npath = \"/b/\"\ncache.key.query = false\n\
+                         [[sites]]\nname = \"two\"\nserver_name = \"two.example\"\nlisten = 80\n\
+                         upstream = \"http://[::1]:1\"\ncache = true\n\
+                         [[sites]]\nname = \"three\"\nserver_name = \"three.example\"\nlisten = 80\n\
+                         upstream = \"http://[::1]:1\"\n";
+
+    fn shown(purges: &[PurgeRequest]) -> Vec<String> {
+        let shown = |purge: &PurgeRequest| {
+            let site = purge.site.as_deref().unwrap_or("*");
+            let what = match &purge.what {
+                Purged::All => "all".to_owned(),
+                Purged::Key(key) => format!("key {}", key.escape_ascii()),
+                Purged::Prefix(key) => format!("prefix {}", key.escape_ascii()),
+                Purged::Tag(tag) => format!("tag {}", tag.escape_ascii()),
+            };
+            format!("{site} {what}{}", if purge.soft { ", soft" } else { "" })
+        };
+        purges.iter().map(shown).collect()
+    }
+
+    #[test]
+    fn an_address_is_taken_out_by_the_keys_of_every_place() {
+        let places = places(SITES);
+        assert_eq!(places.len(), 3);
+        let of = |site, what, soft| shown(&purges(&places, site, &what, soft).unwrap());
+        let url = "http://One.Example:80/b/x?q".to_owned();
+        assert_eq!(
+            of(Some("one"), PurgeWhat::Url(url.clone()), false),
+            ["one key hone.example/b/x?q", "one key hone.example/b/x"]
+        );
+        assert_eq!(of(None, PurgeWhat::Url(url.clone()), false).len(), 3);
+        assert_eq!(
+            of(Some("two"), PurgeWhat::Prefix(url), true),
+            ["two prefix hone.example/b/x?q, soft"]
+        );
+        assert_eq!(of(None, PurgeWhat::All, false), ["* all"]);
+        assert_eq!(
+            of(Some("two"), PurgeWhat::Tag("a".to_owned()), true),
+            ["two tag a, soft"]
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_purged_is_told() {
+        let places = places(SITES);
+        let failure = |site, what| purges(&places, site, &what, false).unwrap_err();
+        let unknown = failure(Some("three"), PurgeWhat::All);
+        assert_eq!(unknown, "no site `three` has a cache; there are one, two");
+        let no_url = failure(None, PurgeWhat::Url("/a".to_owned()));
+        assert!(no_url.contains("`/a` is not a URL"), "{no_url}");
+        let none = purges(&[], Some("a"), &PurgeWhat::All, false).unwrap_err();
+        assert_eq!(none, "no site has a cache");
+    }
+}
