@@ -151,14 +151,14 @@ impl Wish {
             Body::Empty | Body::File(_) => return false,
         };
         length.is_none_or(|length| length >= self.compression.min_length)
+            && headers
+                .get_str("content-type")
+                .is_some_and(media_type::is_compressible)
             && ["content-encoding", "content-range", "content-digest"]
                 .iter()
                 .all(|name| !headers.contains(name))
             && !has_member(headers, "cache-control", "no-transform")
             && !has_member(headers, "vary", "accept-encoding")
-            && headers
-                .get_str("content-type")
-                .is_some_and(media_type::is_compressible)
     }
 }
 

@@ -61,7 +61,10 @@ pub(super) fn failed(group: &str, failed: &Failed) -> Response {
     }
     let mut response = Response::new(status);
     if status == StatusCode::SERVICE_UNAVAILABLE {
-        let seconds = failed.retry_after.map_or(1, |after| after.as_secs().max(1));
+        let seconds = failed.retry_after.map_or(1, |after| {
+            let whole = u64::from(after.subsec_nanos() > 0);
+            after.as_secs().saturating_add(whole).max(1)
+        });
         response
             .headers_mut()
             .insert(&header::RETRY_AFTER, &HeaderValue::from(seconds));
