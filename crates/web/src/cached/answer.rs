@@ -2,6 +2,7 @@
 //! where the client asks for that.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -10,6 +11,8 @@ use apus_cache::store::Object;
 use apus_http::fields::{CacheStatus, Handling, Ranges};
 use apus_http::{Body, Headers, Method, Response, StatusCode};
 use bytes::Bytes;
+
+use super::ranges::{Gaps, Opened};
 
 /// The name in `Cache-Status`.
 const CACHE: &str = "apus";
@@ -32,6 +35,8 @@ const OF_NOT_MODIFIED: [&str; 10] = [
 pub(super) struct Prepared {
     pub(super) stored: Stored,
     pub(super) object: Arc<Object>,
+    /// How what is missing of the content is fetched, while there is something missing.
+    pub(super) gaps: Option<Rc<Gaps>>,
     /// The fields with `Age`, which are the same for all requests of a second.
     lines: RefCell<Option<Lines>>,
 }
@@ -57,8 +62,14 @@ impl Prepared {
         Self {
             stored,
             object,
+            gaps: None,
             lines: RefCell::new(None),
         }
+    }
+
+    /// The same, with what is missing of it fetched like this.
+    pub(super) fn with(self, gaps: Option<Rc<Gaps>>) -> Self {
+        Self { gaps, ..self }
     }
 
     /// What an object of the store was made of; `None` if that cannot be read, as after an upgrade.
@@ -76,6 +87,45 @@ impl Prepared {
         lines as u64 + self.object.bytes().map_or(0, |bytes| bytes.len() as u64)
     }
 
+    /// `range` of the content, or all of it.
+    pub(super) fn body(&self, range: Option<Range<u64>>) -> Body {
+        match &self.gaps {
+            Some(gaps) => gaps.body(&self.object, range),
+            None => self.object.body(range),
+        }
+    }
+
+    /// Which part of the content the response to a request has; `None` for one without.
+    fn wanted(&self, request: &PresentedRequest<'_>) -> Option<Range<u64>> {
+        if *request.method != Method::GET || self.stored.is_not_modified(request.headers) {
+            return None;
+        }
+        match self.ranges(request) {
+            None | Some((Ranges::Whole, _)) => Some(0..u64::MAX),
+            Some((Ranges::Unsatisfiable, _)) => None,
+            Some((Ranges::Parts(parts), _)) => match *parts {
+                [part] => Some(part.start..part.end()),
+                _ => Some(0..u64::MAX),
+            },
+        }
+    }
+
+    /// Whether something is missing of what a request is sent.
+    pub(super) fn lacks(&self, request: &PresentedRequest<'_>) -> bool {
+        let wanted = self.wanted(request).filter(|_| self.gaps.is_some());
+        wanted.is_some_and(|range| !self.object.missing(range).is_empty())
+    }
+
+    /// Sees to it that what a request is sent of an object in parts comes, before it is told so.
+    pub(super) async fn complete(&self, request: &PresentedRequest<'_>) -> Opened {
+        match (&self.gaps, self.wanted(request)) {
+            (Some(gaps), Some(range)) => {
+                Rc::clone(gaps).open(Arc::clone(&self.object), range).await
+            }
+            _ => Opened::Comes,
+        }
+    }
+
     /// The response to a request.
     pub(super) fn respond(&self, request: &PresentedRequest<'_>, sending: Sending) -> Response {
         let headers = self.lines(sending);
@@ -91,7 +141,7 @@ impl Prepared {
         if let Some(response) = self.part(request, &headers) {
             return response;
         }
-        let body = match self.object.body(None) {
+        let body = match self.body(None) {
             // What was stored is all there is to say.
             Body::Empty => Body::Bytes(Bytes::new()),
             body => body,
@@ -101,16 +151,9 @@ impl Prepared {
 
     /// The part that the client asks for (RFC 9110 section 14). Several parts are sent as the whole.
     fn part(&self, request: &PresentedRequest<'_>, headers: &Headers) -> Option<Response> {
-        let range = request.headers.get("range")?;
-        let complete = self.object.length()?;
-        if *request.method != Method::GET
-            || self.stored.status() != StatusCode::OK
-            || !self.stored.validators().allow_range(request.headers)
-        {
-            return None;
-        }
+        let (ranges, complete) = self.ranges(request)?;
         // All values made here are digits and spaces.
-        match Ranges::parse(range, complete) {
+        match ranges {
             Ranges::Unsatisfiable => {
                 let mut response = Response::new(StatusCode::RANGE_NOT_SATISFIABLE);
                 let value = format!("bytes */{complete}");
@@ -125,7 +168,7 @@ impl Prepared {
                 let _ = headers.try_insert("content-length", part.len.to_string());
                 let value = part.content_range(complete).to_string();
                 let _ = headers.try_insert("content-range", value);
-                let body = self.object.body(Some(part.start..part.end()));
+                let body = self.body(Some(part.start..part.end()));
                 Some(Response::with_shared_headers(
                     StatusCode::PARTIAL_CONTENT,
                     Rc::new(headers),
@@ -134,6 +177,19 @@ impl Prepared {
             }
             Ranges::Whole => None,
         }
+    }
+
+    /// The parts that the client asks for, and the length of the whole. `None` if it gets the whole.
+    fn ranges(&self, request: &PresentedRequest<'_>) -> Option<(Ranges, u64)> {
+        let range = request.headers.get("range")?;
+        let complete = self.object.length()?;
+        if *request.method != Method::GET
+            || self.stored.status() != StatusCode::OK
+            || !self.stored.validators().allow_range(request.headers)
+        {
+            return None;
+        }
+        Some((Ranges::parse(range, complete), complete))
     }
 
     fn lines(&self, sending: Sending) -> Rc<Headers> {

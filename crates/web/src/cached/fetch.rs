@@ -13,14 +13,15 @@ use apus_cache::policy::{
 use apus_cache::store::{FillTicket, Filler, Head, NewObject};
 use apus_http::fields::{ForwardReason, Handling};
 use apus_http::{
-    Body, FileRange, Frame, Headers, Method, Request, RequestParts, Response, StatusCode, Target,
-    Version,
+    Body, ConnectionInfo, FileRange, Frame, Headers, Method, Request, RequestParts, Response,
+    StatusCode, Target, Version,
 };
 use bytes::Bytes;
 use http::Extensions;
 
 use super::answer::{Prepared, Sending, tell};
 use super::device::device;
+use super::ranges::{Beginning, Gaps};
 use super::service::{Inner, now};
 
 /// For how long requests do not wait for one another, after an answer that cannot be shared.
@@ -37,6 +38,7 @@ pub(super) struct Asked {
     scheme: &'static str,
     authority: Box<str>,
     headers: Headers,
+    connection: Rc<ConnectionInfo>,
 }
 
 impl Asked {
@@ -48,6 +50,7 @@ impl Asked {
             scheme: request.scheme(),
             authority: request.authority().unwrap_or("").into(),
             headers: request.headers().clone(),
+            connection: Rc::clone(request.connection()),
         }
     }
 
@@ -64,14 +67,14 @@ impl Asked {
     }
 
     /// The request once more, over the same connection, for ourselves.
-    pub(super) fn request(&self, like: &Request) -> Request {
+    pub(super) fn again(&self) -> Request {
         Request::new(RequestParts {
             method: Method::GET,
             target: self.target.clone(),
             version: self.version,
             headers: self.headers.clone(),
             body: Body::Empty,
-            connection: Rc::clone(like.connection()),
+            connection: Rc::clone(&self.connection),
             extensions: Extensions::new(),
         })
     }
@@ -89,14 +92,14 @@ pub(super) struct Errand {
 }
 
 /// An answer and when it was asked for.
-struct Fetched {
-    response: Response,
-    requested: Timestamp,
-    received: Timestamp,
+pub(super) struct Fetched {
+    pub(super) response: Response,
+    pub(super) requested: Timestamp,
+    pub(super) received: Timestamp,
 }
 
 impl Fetched {
-    fn as_origin_response(&self) -> OriginResponse<'_> {
+    pub(super) fn as_origin_response(&self) -> OriginResponse<'_> {
         OriginResponse {
             status: self.response.status(),
             headers: self.response.headers(),
@@ -111,7 +114,7 @@ impl Inner {
     /// to store.
     pub(super) async fn fetch(
         self: &Rc<Self>,
-        asked: Asked,
+        asked: Rc<Asked>,
         mut request: Request,
         errand: Errand,
     ) -> Response {
@@ -121,9 +124,16 @@ impl Inner {
             reason,
             conditions,
         } = errand;
+        let mut beginning = None;
         match &stale {
             Some(stale) => add_conditions(&[&stale.stored], request.headers_mut()),
-            None => add_conditions(&[], request.headers_mut()),
+            None => {
+                beginning = Beginning::of(request.headers(), &self.settings.rules);
+                add_conditions(&[], request.headers_mut());
+            }
+        }
+        if let Some(beginning) = &beginning {
+            beginning.ask(request.headers_mut());
         }
         let requested = now();
         let response = self.inner.call(request).wait().await;
@@ -134,10 +144,15 @@ impl Inner {
         };
         let presented = asked.presented();
         let rules = &self.settings.rules;
+        let storing = Storing {
+            asked: &asked,
+            ticket,
+            reason,
+            conditions: &conditions,
+            beginning,
+        };
         let Some(stale) = stale else {
-            return self
-                .store(&presented, fetched, ticket, reason, &conditions)
-                .await;
+            return self.store(fetched, storing).await;
         };
         let status = fetched.response.status();
         match validated(
@@ -148,11 +163,8 @@ impl Inner {
             &conditions,
             fetched.received,
         ) {
-            Validated::Current => self.freshen(&presented, &fetched, ticket, &stale),
-            Validated::Replaced => {
-                self.store(&presented, fetched, ticket, reason, &conditions)
-                    .await
-            }
+            Validated::Current => self.freshen(&asked, &fetched, storing.ticket, &stale),
+            Validated::Replaced => self.store(fetched, storing).await,
             Validated::ServeStale { age } => {
                 let handling = Handling::Forwarded {
                     reason: ForwardReason::Stale,
@@ -174,12 +186,13 @@ impl Inner {
 
     /// What is stored is current.
     fn freshen(
-        &self,
-        presented: &PresentedRequest<'_>,
+        self: &Rc<Self>,
+        asked: &Rc<Asked>,
         fetched: &Fetched,
         ticket: FillTicket,
         stale: &Prepared,
     ) -> Response {
+        let presented = &asked.presented();
         let rules = &self.settings.rules;
         let origin = fetched.as_origin_response();
         let now = fetched.received;
@@ -193,7 +206,8 @@ impl Inner {
             Freshened::Stored(stored) => {
                 ticket.freshen(&stale.object, head(&stored));
                 let age = stored.age(now);
-                let current = Prepared::new(*stored, stale.object.clone());
+                let gaps = Gaps::of(self, asked, &stored, &stale.object);
+                let current = Prepared::new(*stored, stale.object.clone()).with(gaps);
                 current.respond(
                     presented,
                     Sending {
@@ -213,7 +227,7 @@ impl Inner {
                 } else if is_revoked {
                     self.drop_object(&stale.object);
                 }
-                let body = stale.object.body(None);
+                let body = stale.body(None);
                 let status = stale.stored.status();
                 Response::with_shared_headers(status, Rc::new(headers), body)
             }
@@ -221,40 +235,58 @@ impl Inner {
     }
 
     /// Stores an answer if it may be, while it is sent.
-    async fn store(
-        &self,
-        presented: &PresentedRequest<'_>,
-        mut fetched: Fetched,
-        ticket: FillTicket,
-        reason: ForwardReason,
-        conditions: &Conditions,
-    ) -> Response {
+    async fn store(self: &Rc<Self>, mut fetched: Fetched, storing: Storing<'_>) -> Response {
+        let Storing {
+            asked,
+            ticket,
+            reason,
+            conditions,
+            beginning,
+        } = storing;
+        let presented = asked.presented();
         let rules = &self.settings.rules;
         let origin = fetched.as_origin_response();
-        let storable = match may_store(presented, &origin, rules, conditions) {
-            Ok(Storable { stored, part: None }) => stored,
-            Ok(_) => {
-                ticket.pass(Duration::ZERO);
-                return self.told(fetched.response, reason);
-            }
+        let Storable { stored, part } = match may_store(&presented, &origin, rules, conditions) {
+            Ok(storable) => storable,
             Err(refusal) => {
                 tracing::debug!(path = presented.path, %refusal, "an answer is not stored");
-                ticket.pass(match refusal.is_of_request() {
+                // A part that cannot be stored says nothing about the whole.
+                ticket.pass(match refusal.is_of_request() || beginning.is_some() {
                     true => Duration::ZERO,
                     false => PASS_FOR,
                 });
                 return self.told(fetched.response, reason);
             }
         };
+        let is_asked = |part| beginning.is_some_and(|beginning| beginning.is(part));
+        let range = match part {
+            Some(part) if !is_asked(part) => {
+                ticket.pass(Duration::ZERO);
+                return self.told(fetched.response, reason);
+            }
+            part => part.map(|part| part.range.start..part.range.end()),
+        };
         let body = fetched.response.take_body();
-        let filler = ticket.start(new_object(&storable, &body));
+        let length = match part {
+            Some(part) => Some(part.complete),
+            None => body.len(),
+        };
+        let new = NewObject {
+            resumable: can_be_resumed(&stored, part.is_some()),
+            ..new_object(&stored, length)
+        };
+        let filler = match range {
+            Some(range) => ticket.start_part(new, range),
+            None => ticket.start(new),
+        };
         let object = filler.object().clone();
         fill(filler, body, rules.max_size).await;
         let now = fetched.received;
-        let age = storable.age(now);
-        let prepared = Prepared::new(storable, object);
+        let age = stored.age(now);
+        let gaps = Gaps::of(self, asked, &stored, &object);
+        let prepared = Prepared::new(stored, object).with(gaps);
         prepared.respond(
-            presented,
+            &presented,
             Sending {
                 handling: Handling::Forwarded {
                     reason,
@@ -267,7 +299,7 @@ impl Inner {
         )
     }
 
-    fn told(&self, mut response: Response, reason: ForwardReason) -> Response {
+    pub(super) fn told(&self, mut response: Response, reason: ForwardReason) -> Response {
         if self.settings.status_field {
             let handling = Handling::Forwarded {
                 reason,
@@ -281,6 +313,23 @@ impl Inner {
     }
 }
 
+/// What goes with an answer that may be stored.
+struct Storing<'a> {
+    asked: &'a Rc<Asked>,
+    ticket: FillTicket,
+    reason: ForwardReason,
+    conditions: &'a Conditions,
+    beginning: Option<Beginning>,
+}
+
+/// Whether what is missing of a response can be asked for later. An origin that has sent a part
+/// sends others.
+fn can_be_resumed(stored: &Stored, is_part: bool) -> bool {
+    stored.status() == StatusCode::OK
+        && stored.has_strong_validator()
+        && (is_part || stored.headers().get("accept-ranges") == Some(b"bytes"))
+}
+
 /// The metadata of a response as the store keeps it.
 pub(super) fn head(stored: &Stored) -> Head {
     let mut policy = Vec::with_capacity(stored.headers().wire().len() + 128);
@@ -292,7 +341,7 @@ pub(super) fn head(stored: &Stored) -> Head {
     }
 }
 
-fn new_object(stored: &Stored, body: &Body) -> NewObject {
+fn new_object(stored: &Stored, length: Option<u64>) -> NewObject {
     let (vary, secondary) = match stored.variance().is_empty() {
         true => (Vec::new(), Vec::new()),
         false => (stored.variance().line(), stored.variant().bytes().to_vec()),
@@ -302,16 +351,16 @@ fn new_object(stored: &Stored, body: &Body) -> NewObject {
         vary,
         secondary,
         tags: stored.tags().map(Into::into).collect(),
-        length: body.len(),
-        // Whoever leaves does not take the answer of the others with them; alone, they do.
+        length,
         resumable: false,
+        // Whoever leaves does not take the answer with them.
         fill_unread: true,
         created: stored.received().as_unix_seconds(),
     }
 }
 
 /// Fills an object: at once if all of its content is there, or by a task of its own.
-async fn fill(mut filler: Filler, body: Body, most: u64) {
+pub(super) async fn fill(mut filler: Filler, body: Body, most: u64) {
     match body {
         Body::Empty => {
             filler.finish();

@@ -3,12 +3,14 @@
 //! [`Cache`] is what is kept, for all sites and workers; [`Cached`] makes a service that answers from
 //! it, and asks the one behind it for the rest. The rules are `apus-cache`'s; here they meet requests:
 //! [`service`] decides what becomes of one, [`answer`] makes the response out of what is stored,
-//! [`fetch`] asks the service behind, for one request or for all that wait for the same.
+//! [`fetch`] asks the service behind, for one request or for all that wait for the same, and
+//! [`ranges`] for what is missing of what is stored in parts.
 
 mod answer;
 mod device;
 mod fetch;
 mod purge;
+mod ranges;
 mod service;
 mod settings;
 mod uses;

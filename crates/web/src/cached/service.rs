@@ -18,6 +18,7 @@ use super::answer::{Prepared, Sending, tell};
 use super::device::device;
 use super::fetch::{Asked, Errand, head};
 use super::purge::{self, PurgeRequest};
+use super::ranges::{Beginning, Gaps, Opened};
 use super::settings::{Cache, CacheSettings};
 
 /// What a worker keeps ready of one location.
@@ -130,7 +131,12 @@ impl Inner {
         let mut reason = ForwardReason::UriMiss;
         for _ in 0..MAX_LOOKS {
             let presented = presented(&request);
-            let found = self.find(&stored_under, &presented, stale.is_some(), is_head);
+            let is_stale = stale.is_some();
+            let found = match self.fetches_nothing(&presented) {
+                true if is_stale => None,
+                true => self.stored(&stored_under, &presented).await.map(Found::Hit),
+                false => Some(self.find(&stored_under, &presented, is_stale)),
+            };
             let (object, is_along) = match found {
                 Some(Found::Hit(object)) => (object, false),
                 Some(Found::Filling(object)) => (object, true),
@@ -147,7 +153,7 @@ impl Inner {
                     if must_not_forward(&presented) {
                         return Response::new(StatusCode::GATEWAY_TIMEOUT);
                     }
-                    let asked = Asked::of(&request);
+                    let asked = Rc::new(Asked::of(&request));
                     let errand = Errand {
                         ticket,
                         stale,
@@ -165,10 +171,20 @@ impl Inner {
             };
             let now = now();
             let epoch = object.epoch();
-            let Some(kept) = Prepared::of(&object, now).map(Rc::new) else {
+            let Some(kept) = Prepared::of(&object, now) else {
                 self.drop_object(&object);
                 continue;
             };
+            let gaps = match object.is_resumable() && !object.is_complete() && !is_head {
+                true => Gaps::of(&self, &Rc::new(Asked::of(&request)), &kept.stored, &object),
+                false => None,
+            };
+            let kept = Rc::new(kept.with(gaps));
+            if !object.is_complete() && !is_along && !is_head && kept.gaps.is_none() {
+                // The rest cannot be asked for any more.
+                self.drop_object(&object);
+                continue;
+            }
             let handling = match is_along {
                 false => Handling::Hit,
                 true => Handling::Forwarded {
@@ -182,15 +198,21 @@ impl Inner {
                 handling,
                 ..self.hit(age, now)
             };
-            if !is_along && !object.is_complete() {
-                // The rest of what is there in parts comes with a whole new answer.
-                stale = None;
-                self.drop_object(&object);
-                continue;
+            let decision = reuse(&presented, &kept.stored, rules, &conditions, now);
+            if matches!(decision, Reuse::Fresh { .. } | Reuse::Stale { .. }) {
+                if must_not_forward(&presented) && kept.lacks(&presented) {
+                    return Response::new(StatusCode::GATEWAY_TIMEOUT);
+                }
+                match kept.complete(&presented).await {
+                    Opened::Comes => {}
+                    Opened::Outdated => continue,
+                    Opened::Alone => break,
+                    Opened::Refused(response) => return self.told(response, reason),
+                }
             }
-            match reuse(&presented, &kept.stored, rules, &conditions, now) {
+            match decision {
                 Reuse::Fresh { age } => {
-                    if !is_along {
+                    if !is_along && object.is_complete() && kept.gaps.is_none() {
                         self.front
                             .keep(key.bytes(), &object, epoch, Rc::clone(&kept), kept.size());
                     }
@@ -238,7 +260,7 @@ impl Inner {
         let response = self.forward(request, reason).wait().await;
         let received = now();
         let presented = asked.presented();
-        let Some(Found::Hit(object)) = self.find(key, &presented, false, true) else {
+        let Some(object) = self.stored(key, &presented).await else {
             return response;
         };
         let answer = OriginResponse {
@@ -252,7 +274,7 @@ impl Inner {
             .map(|kept| update_by_head(&presented, &kept.stored, &answer, rules));
         match update {
             Some(HeadUpdate::Stored(newer)) => {
-                if let Some(Found::Lead(ticket)) = self.find(key, &presented, true, false) {
+                if let Found::Lead(ticket) = self.find(key, &presented, true) {
                     ticket.freshen(&object, head(&newer));
                 }
             }
@@ -262,40 +284,43 @@ impl Inner {
         response
     }
 
-    fn find(
+    /// What is stored, or who gets it; only the latter if what is stored is stale.
+    fn find(&self, key: &StoreKey, presented: &PresentedRequest<'_>, is_stale: bool) -> Found {
+        let store = &self.cache.0.store;
+        let mut secondary = |line: &[u8]| secondary(presented, line);
+        match is_stale {
+            true => store.lead(key, &mut secondary),
+            false => store.lookup_or_fill(key, &mut secondary),
+        }
+    }
+
+    /// What is stored.
+    async fn stored(
         &self,
         key: &StoreKey,
         presented: &PresentedRequest<'_>,
-        has_stale: bool,
-        is_head: bool,
-    ) -> Option<Found> {
-        let store = &self.cache.0.store;
-        let mut secondary = |line: &[u8]| {
-            Variance::from_line(line)
-                .variant(presented)
-                .bytes()
-                .to_vec()
-        };
-        // A HEAD brings nothing to store, and a part from the middle no whole.
-        let fetches_nothing = is_head || wants_middle(presented);
-        match (has_stale, fetches_nothing) {
-            (true, true) => None,
-            (true, false) => Some(store.lead(key, &mut secondary)),
-            (false, true) => store.lookup(key, &mut secondary).map(Found::Hit),
-            (false, false) => Some(store.lookup_or_fill(key, &mut secondary)),
-        }
+    ) -> Option<Arc<Object>> {
+        let mut secondary = |line: &[u8]| secondary(presented, line);
+        self.cache.0.store.find(key, &mut secondary).await
+    }
+
+    /// Whether the answer of the origin brings nothing to store: that to HEAD, and some parts.
+    fn fetches_nothing(&self, presented: &PresentedRequest<'_>) -> bool {
+        *presented.method == Method::HEAD
+            || (wants_middle(presented)
+                && Beginning::of(presented.headers, &self.settings.rules).is_none())
     }
 
     /// Asks for what is stored anew, while the stale answer is on its way.
     fn refresh(self: &Rc<Self>, request: &Request, key: &Key, stale: Rc<Prepared>) {
         let presented = presented(request);
-        let found = self.find(&self.stored_under(key), &presented, true, false);
-        let Some(Found::Lead(ticket)) = found else {
+        let found = self.find(&self.stored_under(key), &presented, true);
+        let Found::Lead(ticket) = found else {
             // Somebody does already.
             return;
         };
-        let asked = Asked::of(request);
-        let again = asked.request(request);
+        let asked = Rc::new(Asked::of(request));
+        let again = asked.again();
         let cached = Rc::clone(self);
         tokio::task::spawn_local(async move {
             let errand = Errand {
@@ -400,11 +425,7 @@ impl Inner {
 
     /// Takes one object out for good.
     pub(super) fn drop_object(&self, object: &Arc<Object>) {
-        self.cache.purge(&PurgeRequest {
-            site: Some(self.site.as_ref().into()),
-            what: apus_cache::store::Purged::Key(object.key().bytes().into()),
-            soft: false,
-        });
+        self.cache.0.store.remove(object);
     }
 }
 
@@ -414,6 +435,12 @@ fn wants_middle(presented: &PresentedRequest<'_>) -> bool {
         .headers
         .get("range")
         .is_some_and(|range| !range.starts_with(b"bytes=0-"))
+}
+
+/// What a request has in the fields that select a variant.
+fn secondary(presented: &PresentedRequest<'_>, line: &[u8]) -> Vec<u8> {
+    let variance = Variance::from_line(line);
+    variance.variant(presented).bytes().to_vec()
 }
 
 /// What the policy sees of a request.
