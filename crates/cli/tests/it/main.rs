@@ -5,6 +5,8 @@ mod access_log;
 #[cfg(test)]
 mod attacks;
 #[cfg(test)]
+mod cache;
+#[cfg(test)]
 mod check;
 #[cfg(test)]
 mod clients;

@@ -323,3 +323,16 @@ fn a_kept_connection_that_the_origin_closed_costs_no_request() {
     }
     assert_eq!(origin.connections(), 50);
 }
+
+#[test]
+fn an_origin_that_answers_early_ends_the_upload() {
+    let origin = Hostile::start(|stage| {
+        stage.read_head();
+        stage.send("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 4\r\n\r\nmuch");
+    });
+    let front = Front::of([origin.address()]);
+    let upload = format!("@{}", super::origins::folder().join("large.bin").display());
+    let arguments = ["--header", "Expect:", "--data-binary", &upload];
+    let reply = curl("--http1.1").args(&arguments).get(&front.url("/"));
+    assert_eq!((reply.status, reply.text()), (413, "much".into()));
+}

@@ -71,6 +71,7 @@ impl Hostile {
                 if shared.ends.load(Ordering::SeqCst) {
                     return;
                 }
+                stream.set_nodelay(true).unwrap();
                 let mut connections = shared.connections.lock().unwrap();
                 let mut stage = Stage {
                     number: connections.len(),

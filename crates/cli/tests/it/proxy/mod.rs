@@ -7,7 +7,7 @@ mod families;
 mod faults;
 mod groups;
 mod grpc;
-mod hostile;
+pub(crate) mod hostile;
 mod origins;
 mod reload;
 mod requests;
@@ -28,18 +28,20 @@ const MEMORY: u64 = 64 << 20;
 
 /// The configuration of a server whose one site asks a group of origins.
 #[derive(Default)]
-struct Configuration {
+pub(crate) struct Configuration {
     global: String,
     site: String,
     nodes: Vec<String>,
     group: String,
+    location: String,
     proxy: String,
+    after: String,
     port: u16,
     tls: bool,
 }
 
 impl Configuration {
-    fn of(nodes: impl IntoIterator<Item = SocketAddr>) -> Self {
+    pub(crate) fn of(nodes: impl IntoIterator<Item = SocketAddr>) -> Self {
         Self::of_names(nodes.into_iter().map(|node| node.to_string()))
     }
 
@@ -51,7 +53,7 @@ impl Configuration {
     }
 
     /// A line of `[global]`.
-    fn global(mut self, line: &str) -> Self {
+    pub(crate) fn global(mut self, line: &str) -> Self {
         self.global += &format!("{line}\n");
         self
     }
@@ -68,6 +70,18 @@ impl Configuration {
         self
     }
 
+    /// A line of the location that asks it.
+    pub(crate) fn location(mut self, line: &str) -> Self {
+        self.location += &format!("{line}\n");
+        self
+    }
+
+    /// What stands behind the site.
+    pub(crate) fn after(mut self, lines: &str) -> Self {
+        self.after += &format!("{lines}\n");
+        self
+    }
+
     /// A line of how it is asked.
     fn proxy(mut self, line: &str) -> Self {
         self.proxy += &format!("{line}\n");
@@ -75,13 +89,13 @@ impl Configuration {
     }
 
     /// Served on this port, which stays when the configuration changes.
-    fn at(mut self, port: u16) -> Self {
+    pub(crate) fn at(mut self, port: u16) -> Self {
         self.port = port;
         self
     }
 
     /// Served over TLS too.
-    fn tls(mut self) -> Self {
+    pub(crate) fn tls(mut self) -> Self {
         self.tls = true;
         self
     }
@@ -107,18 +121,18 @@ impl Configuration {
             text,
             "{}\n[[sites.upstreams]]\nname = \"app\"\nnodes = [{nodes}]\n{}\
              [[sites.locations]]\npath = \"/\"\nhandler = \"reverse_proxy\"\nupstream = \"app\"\n\
-             [sites.locations.proxy]\n{}",
-            self.site, self.group, self.proxy
+             {}[sites.locations.proxy]\n{}{}",
+            self.site, self.group, self.location, self.proxy, self.after
         );
         text
     }
 
     /// Starts the server in a home of its own.
-    fn serve(self) -> Front {
+    pub(crate) fn serve(self) -> Front {
         self.serve_in(Home::new())
     }
 
-    fn serve_in(self, home: Home) -> Front {
+    pub(crate) fn serve_in(self, home: Home) -> Front {
         if self.tls {
             certificate(&home, "front", "localhost");
         }
@@ -127,15 +141,15 @@ impl Configuration {
 }
 
 /// A server in front of origins.
-struct Front {
-    home: Home,
-    apus: Apus,
+pub(crate) struct Front {
+    pub(crate) home: Home,
+    pub(crate) apus: Apus,
     at_start: u64,
 }
 
 impl Front {
     /// With nothing configured but where the origins are.
-    fn of(nodes: impl IntoIterator<Item = SocketAddr>) -> Self {
+    pub(crate) fn of(nodes: impl IntoIterator<Item = SocketAddr>) -> Self {
         Configuration::of(nodes).serve()
     }
 
@@ -151,23 +165,23 @@ impl Front {
         front
     }
 
-    fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.apus.address())
     }
 
     /// Host and port where it speaks TLS.
-    fn tls_authority(&self) -> String {
+    pub(crate) fn tls_authority(&self) -> String {
         let url = self.apus.urls().iter().find(|url| url.starts_with("https"));
         let authority = url.unwrap().split('/').nth(2).unwrap();
         authority.replace("127.0.0.1", "localhost")
     }
 
     /// The certificate that clients of it have to trust.
-    fn authority_file(&self) -> PathBuf {
+    pub(crate) fn authority_file(&self) -> PathBuf {
         self.home.path("front.pem")
     }
 
-    fn connect(&self) -> Wire {
+    pub(crate) fn connect(&self) -> Wire {
         Wire::connect(self.apus.address())
     }
 
@@ -177,13 +191,13 @@ impl Front {
     }
 
     /// The answer to these bytes over a new connection, whatever follows it.
-    fn ask(&self, request: impl AsRef<[u8]>) -> Received {
+    pub(crate) fn ask(&self, request: impl AsRef<[u8]>) -> Received {
         let mut wire = self.connect();
         wire.send(request);
         wire.read()
     }
 
-    fn get(&self, path: &str) -> Received {
+    pub(crate) fn get(&self, path: &str) -> Received {
         self.ask(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
     }
 
@@ -201,16 +215,16 @@ impl Front {
         kilobytes << 10
     }
 
-    fn assert_memory_is_bounded(&self) {
+    pub(crate) fn assert_memory_is_bounded(&self) {
         let grown = self.resident().saturating_sub(self.at_start);
         assert!(grown < MEMORY, "{} MB more than at start", grown >> 20);
     }
 }
 
 /// curl's words for the versions of HTTP.
-const VERSIONS: [&str; 2] = ["--http1.1", "--http2-prior-knowledge"];
+pub(crate) const VERSIONS: [&str; 2] = ["--http1.1", "--http2-prior-knowledge"];
 
 /// curl that speaks this version.
-fn curl(version: &str) -> Curl {
+pub(crate) fn curl(version: &str) -> Curl {
     Curl::new().args(&[version, "--noproxy", "*"])
 }

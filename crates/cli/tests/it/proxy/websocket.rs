@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use super::hostile::Hostile;
 use super::origins::{Holder, Origin, python};
 use super::{Configuration, Front};
+use crate::h2_client::{data, setting};
 use crate::wire::Wire;
 
 /// A client that ends well if messages of all sizes come back.
@@ -123,4 +124,43 @@ fn an_answer_101_that_nobody_asked_for_opens_no_tunnel() {
     let origin = Hostile::answering(switching);
     let front = Front::of([origin.address()]);
     assert_eq!(front.get("/").status, 502);
+    // Asked for one protocol, it switches to another.
+    let origin = Hostile::answering(switching.replace("websocket", "something"));
+    let front = Front::of([origin.address()]);
+    assert_eq!(front.ask(UPGRADE).status, 502);
+}
+
+#[test]
+fn extended_connect_of_http_2_becomes_an_upgrade() {
+    let origin = Origin::websocket();
+    let front = Front::of([origin.address()]);
+    let mut peer = front.open();
+    peer.until("the settings", |peer| !peer.settings.is_empty());
+    assert_eq!(peer.settings[&setting::ENABLE_CONNECT_PROTOCOL], 1);
+    let fields = [
+        (":method", "CONNECT"),
+        (":protocol", "websocket"),
+        (":scheme", "http"),
+        (":path", "/chat"),
+        (":authority", "localhost"),
+        ("sec-websocket-version", "13"),
+        ("sec-websocket-protocol", "echo"),
+    ];
+    let stream = peer.request(&fields, false);
+    let head = peer.head(stream);
+    assert_eq!(head.status, 200);
+    assert_eq!(head.field("sec-websocket-protocol"), Some("echo"));
+    for name in ["connection", "upgrade", "sec-websocket-accept"] {
+        assert_eq!(head.field(name), None, "{name}");
+    }
+    for text in ["hello", "over HTTP/2"] {
+        peer.so_far(stream).body.clear();
+        peer.send(data(stream, message(text), false));
+        let expected = reply(text);
+        peer.until("the echo", |peer| peer.so_far(stream).body == expected);
+    }
+    // A request beside it is not held up.
+    assert_eq!(peer.fetch("/").status, 426);
+    peer.send(data(stream, "", true));
+    assert!(peer.answer(stream).ended);
 }

@@ -1,0 +1,364 @@
+//! Attacks on caches: every client gets what is its own, and nobody can place an answer for others.
+
+use super::{MINUTE, asked, cached, configured, configured_with, get, numbered};
+use crate::proxy::hostile::Hostile;
+
+#[test]
+fn scheme_host_port_and_query_have_answers_of_their_own() {
+    let origin = numbered(|head| {
+        let lower = head.to_ascii_lowercase();
+        let line = |name: &str| {
+            let line = lower.lines().find(|line| line.starts_with(name));
+            line.unwrap_or_default().replace(": ", "=")
+        };
+        let (host, scheme) = (line("host: "), line("x-forwarded-proto: "));
+        format!("{MINUTE}X-For: {host} {scheme}\r\n")
+    });
+    let front = configured(&origin).tls().serve();
+    let ask = |host: &str, target: &str| {
+        let reply = front.ask(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        reply.field("x-for").unwrap().to_owned()
+    };
+    for _ in 0..2 {
+        for host in ["localhost", "a.test", "b.test", "a.test:8080"] {
+            let told = ask(host, "/page");
+            assert!(told.starts_with(&format!("host={host} ")), "{host}: {told}");
+        }
+    }
+    assert_eq!(asked(&origin), 4);
+    // Hosts that differ in case only are one.
+    assert!(ask("A.test", "/page").starts_with("host=a.test "));
+    let authority = front.authority_file();
+    for version in crate::proxy::VERSIONS {
+        let version = version.replace("-prior-knowledge", "");
+        let reply = crate::proxy::curl(&version)
+            .args(&["--cacert", authority.to_str().unwrap()])
+            .get(&format!("https://{}/page", front.tls_authority()));
+        assert!(reply.field("x-for").contains("proto=https"), "{version}");
+    }
+    for query in [
+        "/page?",
+        "/page?a=1",
+        "/page?a=2",
+        "/page?b=1&a=1",
+        "/page?a=1&b=1",
+    ] {
+        assert_eq!(get(&front, query, "").text(), "answer 1", "{query}");
+    }
+}
+
+#[test]
+fn one_sites_answer_is_not_served_for_another() {
+    let origins = [
+        numbered(|_| MINUTE.to_owned()),
+        numbered(|_| MINUTE.to_owned()),
+    ];
+    let other = format!(
+        "[[sites]]\nserver_name = \"other.test\"\nlisten = [\"127.0.0.1:0\"]\n\
+         [[sites.locations]]\npath = \"/\"\nupstream = \"http://{}\"\ncache = true",
+        origins[1].address()
+    );
+    let front = configured(&origins[0]).after(&other).serve();
+    for _ in 0..2 {
+        assert_eq!(front.get("/page").text(), "answer 1");
+        // The names of one site on the address of the other.
+        for url in front.apus.urls() {
+            let address = crate::harness::address_of(url);
+            let mut wire = crate::wire::Wire::connect(address);
+            wire.send("GET /page HTTP/1.1\r\nHost: other.test\r\n\r\n");
+            assert_eq!(wire.read().status, 200);
+        }
+    }
+    assert!(asked(&origins[0]) >= 1 && asked(&origins[1]) == 1);
+}
+
+#[test]
+fn answers_to_requests_with_credentials_are_for_those_alone() {
+    let origin = numbered(|_| MINUTE.to_owned());
+    let front = cached(&origin);
+    let mine = get(&front, "/", "Authorization: Basic bWU6bWU=\r\n");
+    assert_eq!(mine.text(), "answer 1");
+    assert_eq!(front.get("/").text(), "answer 2");
+    // What is for all is no answer to who has credentials, unless it says that it is (section 3.5).
+    let theirs = get(&front, "/", "Authorization: Basic eW91OnlvdQ==\r\n");
+    assert!(["answer 2", "answer 3"].contains(&theirs.text().as_str()));
+    let next = front.get("/").text();
+    assert_eq!(next, "answer 2", "an answer to credentials was kept");
+}
+
+#[test]
+fn answers_that_set_cookies_are_not_kept() {
+    let origin = numbered(|_| format!("{MINUTE}Set-Cookie: session=secret\r\n"));
+    let front = cached(&origin);
+    assert_eq!(front.get("/").text(), "answer 1");
+    let second = front.get("/");
+    assert_eq!(second.text(), "answer 2");
+}
+
+#[test]
+fn vary_keeps_answers_apart() {
+    let origin = numbered(|head| {
+        let lower = head.to_ascii_lowercase();
+        let language = lower.split("accept-language: ").nth(1).unwrap_or("none");
+        let language = language.lines().next().unwrap().to_owned();
+        format!("{MINUTE}Vary: Accept-Language\r\nContent-Language: {language}\r\n")
+    });
+    let front = cached(&origin);
+    for _ in 0..2 {
+        for language in ["de", "en", "zh"] {
+            let reply = get(&front, "/", &format!("Accept-Language: {language}\r\n"));
+            assert_eq!(reply.field("content-language"), Some(language));
+        }
+        assert_eq!(front.get("/").field("content-language"), Some("none"));
+    }
+    assert_eq!(asked(&origin), 4);
+}
+
+#[test]
+fn what_varies_with_everything_is_not_kept() {
+    let origin = numbered(|_| format!("{MINUTE}Vary: *\r\n"));
+    let front = cached(&origin);
+    assert_eq!(front.get("/").text(), "answer 1");
+    assert_eq!(front.get("/").text(), "answer 2");
+}
+
+#[test]
+fn variants_without_end_cost_no_memory_and_no_time() {
+    let origin = numbered(|_| {
+        format!(
+            "{MINUTE}Vary: Accept-Language\r\nX-Filler: {}\r\n",
+            "x".repeat(4000)
+        )
+    });
+    let front = cached(&origin);
+    let mut wire = front.connect();
+    for number in 0..5000 {
+        wire.send(format!(
+            "GET / HTTP/1.1\r\nHost: localhost\r\nAccept-Language: l{number}\r\n\r\n"
+        ));
+        assert_eq!(wire.read().status, 200);
+    }
+    front.assert_memory_is_bounded();
+    assert_eq!(front.get("/").status, 200);
+}
+
+#[test]
+fn a_page_behind_a_name_like_a_file_is_not_kept() {
+    // Web cache deception: the application answers /account/x.css with the account.
+    let origin = numbered(|_| "Content-Type: text/html\r\n".to_owned());
+    let front = cached(&origin);
+    for path in [
+        "/account/x.css",
+        "/account;x.js",
+        "/account%2fx.css",
+        "/account/x.css?a=b",
+    ] {
+        let first = get(&front, path, "Cookie: session=mine\r\n");
+        let second = get(&front, path, "");
+        if first.status == 200 {
+            assert_ne!(first.text(), second.text(), "{path}");
+        }
+    }
+}
+
+#[test]
+fn the_path_that_is_matched_is_the_path_that_is_kept() {
+    let origin = numbered(|_| MINUTE.to_owned());
+    let front = cached(&origin);
+    assert_eq!(front.get("/a/b").text(), "answer 1");
+    let dotted = front.get("/a/x/../b");
+    assert_eq!(dotted.status, 200);
+    // What the origin sees is what the key was made of.
+    assert_eq!(
+        asked(&origin),
+        origin.received().matches("GET /a/b HTTP").count()
+    );
+}
+
+#[test]
+fn errors_that_a_crafted_request_provokes_are_not_kept() {
+    let origin = numbered(|head| {
+        let evil = head.to_ascii_lowercase().contains("x-oversized: ");
+        if evil {
+            "X-Evil: yes\r\n".to_owned()
+        } else {
+            MINUTE.to_owned()
+        }
+    });
+    let front = cached(&origin);
+    for status in [400, 403, 404, 413, 431, 500, 502, 503] {
+        let target = format!("/?status={status}");
+        let crafted = get(&front, &target, "X-Oversized: 1\r\n");
+        assert_eq!(
+            (crafted.status, crafted.text()),
+            (status, "answer 1".into())
+        );
+        let honest = get(&front, &target, "");
+        assert_eq!(honest.field("x-evil"), None, "{status}");
+    }
+    // Requests that the server refuses itself leave nothing behind.
+    for crafted in [
+        "GET /page HTTP/1.1\r\nHost: localhost\r\nX: a\0b\r\n\r\n".to_owned(),
+        format!(
+            "GET /page HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n",
+            "x".repeat(50_000)
+        ),
+        "GET /page HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: x\r\n\r\n".to_owned(),
+    ] {
+        assert!(front.ask(crafted).status >= 400);
+        assert_eq!(front.get("/page").status, 200);
+    }
+}
+
+#[test]
+fn what_no_key_holds_does_not_reach_the_origin_or_is_not_kept() {
+    for field in [
+        "X-Forwarded-Host: evil.test",
+        "X-Forwarded-Scheme: http",
+        "X-Forwarded-Proto: https",
+        "X-Original-URL: /evil",
+        "X-Rewrite-URL: /evil",
+        "X-HTTP-Method-Override: POST",
+        "Forwarded: host=evil.test",
+    ] {
+        // An application that believes each of them, and tells so in its answer.
+        let name = field.split(':').next().unwrap().to_ascii_lowercase();
+        let value = field.split(": ").nth(1).unwrap();
+        let origin = numbered(move |head| {
+            let lower = head.to_ascii_lowercase();
+            let told = lower
+                .lines()
+                .any(|line| line.starts_with(&name) && line.ends_with(value));
+            format!("{MINUTE}X-Poisoned: {told}\r\n")
+        });
+        let front = cached(&origin);
+        get(&front, "/", &format!("{field}\r\n"));
+        let honest = front.get("/");
+        assert_ne!(honest.field("x-poisoned"), Some("true"), "{field}");
+    }
+}
+
+#[test]
+fn content_of_a_get_leaves_nothing_for_others() {
+    let origin = numbered(|head| {
+        let fat = head.to_ascii_lowercase().contains("content-length: 4");
+        format!("{MINUTE}X-Fat: {fat}\r\n")
+    });
+    let front = cached(&origin);
+    front.ask("GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nevil");
+    let honest = front.get("/");
+    assert_eq!(honest.field("x-fat"), Some("false"));
+}
+
+#[test]
+fn an_answer_to_head_is_not_one_to_get() {
+    let origin = numbered(|_| MINUTE.to_owned());
+    let front = cached(&origin);
+    let mut wire = front.connect();
+    wire.send("HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(wire.read_head().status, 200);
+    let whole = front.get("/");
+    assert!(whole.text().starts_with("answer "), "{:?}", whole.text());
+    // That to GET is one to HEAD, without content.
+    wire.send("HEAD / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    assert_eq!(wire.read_head().field("content-length"), Some("8"));
+    wire.assert_closed();
+}
+
+#[test]
+fn a_part_is_not_the_whole() {
+    let origin = Hostile::start(|stage| {
+        while let Some(head) = stage.read_request() {
+            let lower = head.to_ascii_lowercase();
+            let lines = format!("{MINUTE}ETag: \"one\"\r\n");
+            if lower.contains("range: bytes=0-3\r\n") {
+                stage.send(format!(
+                    "HTTP/1.1 206 Partial Content\r\n{lines}Content-Range: bytes 0-3/8\r\n\
+                     Content-Length: 4\r\n\r\nhalf"
+                ));
+            } else if lower.contains("range: bytes=4-") {
+                stage.send(format!(
+                    "HTTP/1.1 206 Partial Content\r\n{lines}Content-Range: bytes 4-7/8\r\n\
+                     Content-Length: 4\r\n\r\nrest"
+                ));
+            } else {
+                stage.send(format!(
+                    "HTTP/1.1 200 OK\r\n{lines}Content-Length: 8\r\n\r\nhalfrest"
+                ));
+            }
+        }
+    });
+    let front = cached(&origin);
+    let part = get(&front, "/", "Range: bytes=0-3\r\n");
+    assert_eq!((part.status, part.text()), (206, "half".into()));
+    let whole = front.get("/");
+    assert_eq!((whole.status, whole.text()), (200, "halfrest".into()));
+    let other = get(&front, "/", "Range: bytes=2-5\r\n");
+    assert_eq!((other.status, other.text()), (206, "lfre".into()));
+}
+
+#[test]
+fn an_answer_that_was_cut_is_not_kept_as_whole() {
+    for cut in [
+        "Content-Length: 100\r\n\r\npart",
+        "Transfer-Encoding: chunked\r\n\r\n4\r\npart\r\n",
+    ] {
+        let origin = Hostile::start(move |stage| {
+            let first = stage.number() == 0;
+            while stage.read_request().is_some() {
+                if first {
+                    stage.send(format!("HTTP/1.1 200 OK\r\n{MINUTE}{cut}"));
+                    return;
+                }
+                stage.send(format!(
+                    "HTTP/1.1 200 OK\r\n{MINUTE}Content-Length: 5\r\n\r\nwhole"
+                ));
+            }
+        });
+        let front = cached(&origin);
+        assert!(
+            crate::proxy::curl("--http1.1")
+                .run(&front.url("/"))
+                .is_err()
+        );
+        for _ in 0..2 {
+            assert_eq!(front.get("/").text(), "whole", "{cut:?}");
+        }
+    }
+}
+
+#[test]
+fn strangers_cannot_purge() {
+    let origin = Hostile::start(|stage| {
+        while let Some(head) = stage.read_request() {
+            if head.starts_with("GET ") {
+                stage.send(format!(
+                    "HTTP/1.1 200 OK\r\n{MINUTE}Content-Length: 4\r\n\r\ngood"
+                ));
+            } else {
+                stage.send("HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n");
+            }
+        }
+    });
+    let front = configured_with(
+        &origin,
+        "cache = { purge_token = \"a-long-secret-that-nobody-knows\" }",
+    )
+    .serve();
+    assert_eq!(front.get("/").text(), "good");
+    for request in [
+        "PURGE / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "PURGE / HTTP/1.1\r\nHost: localhost\r\nPurge-Prefix: 1\r\n\r\n",
+        "PURGE / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer guess\r\n\r\n",
+        "PURGE / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer a-long-secret\r\n\r\n",
+        "PURGE / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic YTpi\r\n\r\n",
+        "BAN / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "REFRESH / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    ] {
+        let status = front.ask(request).status;
+        assert!((400..500).contains(&status), "{request} {status}");
+    }
+    assert_eq!(front.get("/").text(), "good");
+    let asked = origin.received().matches("GET / HTTP").count();
+    assert_eq!(asked, 1, "something was purged");
+}

@@ -1,0 +1,75 @@
+//! The binary as a cache in front of origins (RFC 9111): what it keeps and for whom, what it never
+//! keeps, and what survives its end.
+
+mod attacks;
+mod reuse;
+mod survival;
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use crate::harness::Home;
+use crate::proxy::hostile::Hostile;
+use crate::proxy::{Configuration, Front};
+use crate::wire::Received;
+
+/// What an answer may be used for a minute by everybody.
+const MINUTE: &str = "Cache-Control: max-age=60\r\n";
+
+/// An origin whose answers to a target are numbered from 1, with these field lines. With `?status=N`
+/// in the target, they have that status.
+fn numbered(fields: impl Fn(&str) -> String + Send + Sync + 'static) -> Hostile {
+    let counts: Mutex<HashMap<String, usize>> = Mutex::default();
+    Hostile::start(move |stage| {
+        while let Some(head) = stage.read_request() {
+            let mut words = head.split(' ');
+            let (method, target) = (words.next().unwrap(), words.next().unwrap());
+            let mut counts = counts.lock().unwrap();
+            let count = counts.entry(target.to_owned()).or_default();
+            *count += 1;
+            let body = format!("answer {count}");
+            drop(counts);
+            let status = target.split("status=").nth(1).unwrap_or("200");
+            let (length, lines) = (body.len(), fields(&head));
+            stage.send(format!(
+                "HTTP/1.1 {status} Words\r\nContent-Type: text/plain\r\n{lines}Content-Length: {length}\r\n\r\n"
+            ));
+            if method != "HEAD" {
+                stage.send(body);
+            }
+        }
+    })
+}
+
+/// A server that caches what this origin answers.
+fn cached(origin: &Hostile) -> Front {
+    configured(origin).serve()
+}
+
+fn configured(origin: &Hostile) -> Configuration {
+    configured_with(origin, "cache = true")
+}
+
+fn configured_with(origin: &Hostile, cache: &str) -> Configuration {
+    Configuration::of([origin.address()]).location(cache)
+}
+
+/// One that keeps it on disk too, below `cache` in its home.
+fn cached_on_disk(origin: &Hostile, home: Home, port: u16) -> Front {
+    configured(origin)
+        .global("cache = { dir = \"cache\", size = 512 }")
+        .at(port)
+        .serve_in(home)
+}
+
+/// How many requests the origin was sent.
+fn asked(origin: &Hostile) -> usize {
+    origin.received().matches(" HTTP/1.1\r\n").count()
+}
+
+/// The answer to `GET target` with these field lines, each with its line end.
+fn get(front: &Front, target: &str, fields: &str) -> Received {
+    front.ask(format!(
+        "GET {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"
+    ))
+}

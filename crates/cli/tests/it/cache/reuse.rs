@@ -1,0 +1,192 @@
+//! What is stored is used again: fresh, validated, in parts, stale where that is allowed, and asked for
+//! once however many want it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use super::{MINUTE, asked, cached, get, numbered};
+use crate::harness::wait_until;
+use crate::proxy::hostile::Hostile;
+use crate::proxy::{VERSIONS, curl};
+
+#[test]
+fn a_fresh_answer_is_asked_for_once() {
+    let origin = numbered(|_| MINUTE.to_owned());
+    let front = cached(&origin);
+    let first = front.get("/");
+    assert_eq!((first.status, first.text()), (200, "answer 1".into()));
+    let status = first
+        .field("cache-status")
+        .expect("Cache-Status")
+        .to_owned();
+    assert!(
+        status.contains("fwd=") && !status.contains("; hit"),
+        "{status}"
+    );
+    for version in VERSIONS {
+        let reply = curl(version)
+            .args(&["--header", "Host: localhost"])
+            .get(&front.url("/"));
+        assert_eq!(reply.text(), "answer 1", "{version}");
+        assert!(reply.field("cache-status").contains("; hit"), "{version}");
+        assert!(reply.field("age").parse::<u32>().is_ok(), "{version}");
+    }
+    assert_eq!(asked(&origin), 1);
+}
+
+#[test]
+fn an_answer_that_says_nothing_of_freshness_is_asked_for_each_time() {
+    let origin = numbered(|_| String::new());
+    let front = cached(&origin);
+    assert_eq!(front.get("/").text(), "answer 1");
+    assert_eq!(front.get("/").text(), "answer 2");
+}
+
+#[test]
+fn private_and_no_store_are_never_kept() {
+    for directive in [
+        "private",
+        "no-store",
+        "private, max-age=60",
+        "no-store, max-age=60",
+    ] {
+        let origin = numbered(move |_| format!("Cache-Control: {directive}\r\n"));
+        let front = cached(&origin);
+        assert_eq!(front.get("/").text(), "answer 1");
+        assert_eq!(front.get("/").text(), "answer 2", "{directive}");
+    }
+}
+
+#[test]
+fn no_cache_is_validated_each_time() {
+    let origin = Hostile::start(|stage| {
+        while let Some(head) = stage.read_request() {
+            let lines = "Cache-Control: no-cache\r\nETag: \"one\"\r\n";
+            if head.to_ascii_lowercase().contains("if-none-match: \"one\"") {
+                stage.send(format!("HTTP/1.1 304 Not Modified\r\n{lines}\r\n"));
+            } else {
+                stage.send(format!(
+                    "HTTP/1.1 200 OK\r\n{lines}Content-Length: 4\r\n\r\nbody"
+                ));
+            }
+        }
+    });
+    let front = cached(&origin);
+    for _ in 0..3 {
+        let reply = front.get("/");
+        assert_eq!((reply.status, reply.text()), (200, "body".into()));
+    }
+    let received = origin.received().to_ascii_lowercase();
+    assert_eq!(received.matches("if-none-match: \"one\"").count(), 2);
+}
+
+#[test]
+fn a_client_that_has_it_is_told_so_without_the_origin() {
+    let origin = numbered(|_| format!("{MINUTE}ETag: \"one\"\r\n"));
+    let front = cached(&origin);
+    assert_eq!(front.get("/").status, 200);
+    let reply = get(&front, "/", "If-None-Match: \"one\"\r\n");
+    assert_eq!((reply.status, reply.body.len()), (304, 0));
+    let reply = get(&front, "/", "If-None-Match: \"two\"\r\n");
+    assert_eq!((reply.status, reply.text()), (200, "answer 1".into()));
+    assert_eq!(asked(&origin), 1);
+}
+
+#[test]
+fn parts_of_a_stored_answer_need_no_origin() {
+    let origin = numbered(|_| format!("{MINUTE}ETag: \"one\"\r\n"));
+    let front = cached(&origin);
+    assert_eq!(front.get("/").text(), "answer 1");
+    for (range, part) in [("0-5", "answer"), ("-1", "1"), ("7-", "1")] {
+        let reply = get(&front, "/", &format!("Range: bytes={range}\r\n"));
+        assert_eq!((reply.status, reply.text()), (206, part.into()), "{range}");
+    }
+    let reply = get(&front, "/", "Range: bytes=0-5\r\nIf-Range: \"two\"\r\n");
+    assert_eq!((reply.status, reply.text()), (200, "answer 1".into()));
+    assert_eq!(get(&front, "/", "Range: bytes=8-\r\n").status, 416);
+    assert_eq!(asked(&origin), 1);
+}
+
+#[test]
+fn many_who_want_the_same_are_one_request() {
+    let goes_on = Arc::new(AtomicBool::new(false));
+    let may_go_on = goes_on.clone();
+    let origin = Hostile::start(move |stage| {
+        while stage.read_request().is_some() {
+            while !may_go_on.load(Ordering::SeqCst) {
+                thread::park_timeout(Duration::from_millis(5));
+            }
+            stage.send(format!(
+                "HTTP/1.1 200 OK\r\n{MINUTE}Content-Length: 4\r\n\r\ngood"
+            ));
+        }
+    });
+    let front = cached(&origin);
+    let mut clients: Vec<_> = (0..100).map(|_| front.connect()).collect();
+    for client in &mut clients {
+        client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    }
+    wait_until("it is asked", || asked(&origin) > 0);
+    goes_on.store(true, Ordering::SeqCst);
+    for client in &mut clients {
+        assert_eq!(client.read().text(), "good");
+    }
+    assert_eq!(asked(&origin), 1);
+}
+
+#[test]
+fn unsafe_methods_take_out_what_they_may_have_changed() {
+    let origin = numbered(|_| MINUTE.to_owned());
+    let front = cached(&origin);
+    assert_eq!(front.get("/a").text(), "answer 1");
+    for (number, method) in ["POST", "PUT", "DELETE", "PATCH"].into_iter().enumerate() {
+        let reply = front.ask(format!(
+            "{method} /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx"
+        ));
+        assert_eq!(reply.status, 200);
+        let expected = format!("answer {}", 2 * number + 3);
+        assert_eq!(front.get("/a").text(), expected, "{method}");
+        assert_eq!(front.get("/a").text(), expected, "{method}");
+    }
+}
+
+#[test]
+fn a_stale_answer_stands_in_for_an_origin_that_fails() {
+    let lines = "Cache-Control: max-age=0, stale-if-error=600\r\n";
+    let fails = Arc::new(AtomicBool::new(false));
+    let fails_now = fails.clone();
+    let origin = Hostile::start(move |stage| {
+        while stage.read_request().is_some() {
+            if fails_now.load(Ordering::SeqCst) {
+                stage.send("HTTP/1.1 500 Broken\r\nContent-Length: 6\r\n\r\nbroken");
+            } else {
+                stage.send(format!(
+                    "HTTP/1.1 200 OK\r\n{lines}Content-Length: 4\r\n\r\ngood"
+                ));
+            }
+        }
+    });
+    let front = cached(&origin);
+    assert_eq!(front.get("/").text(), "good");
+    fails.store(true, Ordering::SeqCst);
+    assert_eq!(front.get("/").text(), "good");
+    assert_eq!(front.get("/other").status, 500);
+    drop(origin);
+    assert_eq!(front.get("/").text(), "good");
+}
+
+#[test]
+fn a_stale_answer_is_sent_at_once_while_another_is_fetched() {
+    let origin =
+        numbered(|_| "Cache-Control: max-age=0, stale-while-revalidate=600\r\n".to_owned());
+    let front = cached(&origin);
+    assert_eq!(front.get("/").text(), "answer 1");
+    let mut last = front.get("/").text();
+    assert_eq!(last, "answer 1");
+    wait_until("a newer one is there", || {
+        last = front.get("/").text();
+        last != "answer 1"
+    });
+}
