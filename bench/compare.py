@@ -51,7 +51,7 @@ def main():
 
                 # What one server keeps open to a slow origin, another could not have.
                 shared = None if case.kind == cases.QUEUE else origin()
-                if binary and proxies.apus_can(case):
+                if binary:
                     running.append(started(proxies.start_apus(case, cores[0], binary.resolve(), shared or origin())))
                 for rival in case.rivals:
                     running.append(started(proxies.START[rival](case, cores[0], shared or origin())))

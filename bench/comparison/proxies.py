@@ -87,11 +87,13 @@ APUS = """\
 worker_threads = 1
 keepalive_timeout = 300
 control_socket = "apus.sock"
+{store}
 
 [[sites]]
 name = "bench"
 listen = ["127.0.0.1:{port}"]
 upstream = "origin"
+{cache}
 
 [[sites.upstreams]]
 name = "origin"
@@ -99,10 +101,8 @@ nodes = [{{ addr = "127.0.0.1:{origin}"{limit} }}]
 keepalive = {{ max_idle = 512 }}
 """
 
-
-def apus_can(case):
-    """The cache has no keys yet."""
-    return case.kind != cases.CACHED
+APUS_STORE = 'cache = { dir = "cache-of-apus", size = 4096, object_size = 2048 }'
+APUS_CACHE = "cache = { ttl = 3600, max_size = 2048 }"
 
 
 def start_origin(case, core):
@@ -117,7 +117,11 @@ def start_origin(case, core):
 def start_apus(case, core, binary, origin):
     port = host.free_port()
     limit = f", max_conns = {case.at_a_time}" if case.kind == cases.QUEUE else ""
-    (RUN / "apus.toml").write_text(APUS.format(port=port, origin=origin, limit=limit))
+    store = cache = ""
+    if case.kind == cases.CACHED:
+        shutil.rmtree(RUN / "cache-of-apus", ignore_errors=True)
+        store, cache = APUS_STORE, APUS_CACHE
+    (RUN / "apus.toml").write_text(APUS.format(port=port, origin=origin, limit=limit, store=store, cache=cache))
     return Server("apus", [binary, "serve", RUN / "apus.toml"], port, None, core)
 
 
