@@ -1,6 +1,7 @@
 //! What becomes of a request: answered from what is stored, along with another, or by the service
 //! behind.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -20,6 +21,7 @@ use super::fetch::{Asked, Errand, head};
 use super::purge::{self, PurgeRequest};
 use super::ranges::{Beginning, Gaps, Opened};
 use super::settings::{Cache, CacheSettings};
+use crate::path;
 
 /// What a worker keeps ready of one location.
 const FRONT_ENTRIES: usize = 10_000;
@@ -74,8 +76,22 @@ pub(super) struct Inner {
 }
 
 impl Service for CachedService {
-    fn call(&self, request: Request) -> Answer {
+    fn call(&self, mut request: Request) -> Answer {
         let cached = &self.0;
+        // What is sent on as the same is stored as the same, and purged as that.
+        match path::sent_on(request.path()) {
+            Ok(Cow::Owned(path)) => {
+                let target = match request.query() {
+                    Some(query) => format!("{path}?{query}"),
+                    None => path,
+                };
+                if request.set_path_and_query(&target).is_err() {
+                    return Response::new(StatusCode::BAD_REQUEST).into();
+                }
+            }
+            Ok(Cow::Borrowed(_)) => {}
+            Err(_) => return Response::new(StatusCode::BAD_REQUEST).into(),
+        }
         match *request.method() {
             Method::GET | Method::HEAD => {}
             _ if request.method().as_str() == "PURGE" && cached.settings.purge.is_some() => {

@@ -7,6 +7,7 @@
 mod backward;
 mod forward;
 mod hold;
+mod log_rate;
 mod refusal;
 mod service;
 mod settings;

@@ -1,12 +1,28 @@
 //! Answers of our own where no origin gave one (RFC 9110 sections 15.6.3 to 15.6.5), and what logs say
 //! about it.
 
+use std::sync::Arc;
+use std::time::Instant;
+
 use apus_http::{BodyError, HeaderValue, Request, Response, StatusCode, header};
 use apus_net::client::{Cause, Failure};
 use apus_upstream::{Attempt, AttemptOutcome, Failed, FailedKind, NodeLabel};
 
 use super::forward::Circle;
+use super::log_rate::LogRate;
 use super::websocket::WrongAnswer;
+
+/// What is logged about a group, by one worker. Past some lines a second they are counted only.
+pub(super) struct Log {
+    pub(super) group: Arc<str>,
+    pub(super) rate: LogRate,
+}
+
+impl Log {
+    fn line(&self) -> Option<u64> {
+        self.rate.allows(Instant::now())
+    }
+}
 
 /// The answer to a request that came through here too often (RFC 5842 section 7.2).
 pub(super) fn circle(request: &Request, Circle: Circle) -> Response {
@@ -25,39 +41,33 @@ pub(super) fn content(error: &BodyError) -> Response {
 }
 
 /// The answer to a WebSocket handshake that a node did not answer right.
-pub(super) fn handshake(group: &str, node: &NodeLabel, WrongAnswer: WrongAnswer) -> Response {
-    tracing::error!(
-        group,
-        node = &*node.name,
-        address = &*node.address,
-        "an origin answered a WebSocket handshake with the wrong Sec-WebSocket-Accept"
-    );
+pub(super) fn handshake(log: &Log, node: &NodeLabel, WrongAnswer: WrongAnswer) -> Response {
+    if let Some(withheld) = log.line() {
+        tracing::error!(
+            group = &*log.group,
+            node = &*node.name,
+            address = &*node.address,
+            withheld,
+            "an origin answered a WebSocket handshake with the wrong Sec-WebSocket-Accept"
+        );
+    }
     Response::new(StatusCode::BAD_GATEWAY)
 }
 
 /// The answer to a request that no node answered.
-pub(super) fn failed(group: &str, failed: &Failed) -> Response {
+pub(super) fn failed(log: &Log, failed: &Failed) -> Response {
     let status = status(&failed.kind);
-    note(group, &failed.attempts);
+    note(log, &failed.attempts);
+    let group = &*log.group;
     match &failed.kind {
         FailedKind::Node { node, failure } if is_of_client(&failure.cause) => {
             tracing::debug!(group, node = &*node.name, %failure, "a client did not send its request whole");
         }
-        FailedKind::Node { node, failure } => tracing::error!(
-            group,
-            node = &*node.name,
-            address = &*node.address,
-            phase = failure.phase.as_str(),
-            cause = %failure.cause,
-            status = status.as_u16(),
-            "no answer from an origin"
-        ),
-        kind => tracing::error!(
-            group,
-            cause = cause(kind),
-            status = status.as_u16(),
-            "no origin could be asked"
-        ),
+        kind => {
+            if let Some(withheld) = log.line() {
+                tell(group, kind, status, withheld);
+            }
+        }
     }
     let mut response = Response::new(status);
     if status == StatusCode::SERVICE_UNAVAILABLE {
@@ -70,6 +80,28 @@ pub(super) fn failed(group: &str, failed: &Failed) -> Response {
             .insert(&header::RETRY_AFTER, &HeaderValue::from(seconds));
     }
     response
+}
+
+fn tell(group: &str, kind: &FailedKind, status: StatusCode, withheld: u64) {
+    match kind {
+        FailedKind::Node { node, failure } => tracing::error!(
+            group,
+            node = &*node.name,
+            address = &*node.address,
+            phase = failure.phase.as_str(),
+            cause = %failure.cause,
+            status = status.as_u16(),
+            withheld,
+            "no answer from an origin"
+        ),
+        kind => tracing::error!(
+            group,
+            cause = cause(kind),
+            status = status.as_u16(),
+            withheld,
+            "no origin could be asked"
+        ),
+    }
 }
 
 fn status(kind: &FailedKind) -> StatusCode {
@@ -96,19 +128,23 @@ fn of_content(error: &BodyError) -> StatusCode {
 }
 
 /// Logs the attempts that were followed by another.
-pub(super) fn note(group: &str, attempts: &[Attempt]) {
+pub(super) fn note(log: &Log, attempts: &[Attempt]) {
     for attempt in attempts {
+        let Some(withheld) = log.line() else {
+            return;
+        };
         let (phase, cause) = match &attempt.outcome {
             AttemptOutcome::Failed(failure) => (failure.phase.as_str(), failure.cause.to_string()),
             AttemptOutcome::Status(status) => ("response", format!("status {}", status.as_u16())),
         };
         tracing::warn!(
-            group,
+            group = &*log.group,
             node = &*attempt.node.name,
             address = &*attempt.node.address,
             phase,
             cause,
             seconds = attempt.took.as_secs_f32(),
+            withheld,
             "asked another origin after one failed"
         );
     }

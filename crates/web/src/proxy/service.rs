@@ -15,6 +15,8 @@ use apus_upstream::{Context, Upstreams, WorkerGroup, hash_key, is_idempotent};
 use bytes::Bytes;
 
 use super::backward::{self, Names};
+use super::log_rate::LogRate;
+use super::refusal::Log;
 use super::settings::{Host, ProxySettings};
 use super::websocket::{self, Handshake};
 use super::{forward, refusal, tunnel};
@@ -42,7 +44,10 @@ impl Proxy {
 impl ServiceFactory for Proxy {
     fn service(&self) -> Rc<dyn Service> {
         Rc::new(ProxyService(Rc::new(Inner {
-            name: Arc::clone(&self.group),
+            log: Log {
+                group: Arc::clone(&self.group),
+                rate: LogRate::default(),
+            },
             group: self.upstreams.group(&self.group),
             settings: Arc::clone(&self.settings),
         })))
@@ -53,7 +58,7 @@ impl ServiceFactory for Proxy {
 struct ProxyService(Rc<Inner>);
 
 struct Inner {
-    name: Arc<str>,
+    log: Log,
     group: Option<Rc<WorkerGroup>>,
     settings: Arc<ProxySettings>,
 }
@@ -69,7 +74,10 @@ impl Service for ProxyService {
     fn call(&self, request: Request) -> Answer {
         let inner = &self.0;
         let Some(group) = &inner.group else {
-            tracing::error!(group = &*inner.name, "there is no such group of origins");
+            tracing::error!(
+                group = &*inner.log.group,
+                "there is no such group of origins"
+            );
             return Response::new(StatusCode::SERVICE_UNAVAILABLE).into();
         };
         let mut head = match inner.head(&request) {
@@ -161,9 +169,9 @@ impl Inner {
                 if let Some(handshake) = handshake
                     && let Err(wrong) = handshake.finish(&mut delivered.response)
                 {
-                    return refusal::handshake(&self.name, &delivered.node, wrong);
+                    return refusal::handshake(&self.log, &delivered.node, wrong);
                 }
-                refusal::note(&self.name, &delivered.attempts);
+                refusal::note(&self.log, &delivered.attempts);
                 let mut response = self.response(delivered.response, &request, &head);
                 response.set_source(source);
                 if let Some(cookie) = delivered.set_cookie {
@@ -172,7 +180,7 @@ impl Inner {
                 }
                 response
             }
-            Err(failed) => refusal::failed(&self.name, &failed),
+            Err(failed) => refusal::failed(&self.log, &failed),
         }
     }
 

@@ -609,3 +609,19 @@ fn devices_are_told_apart_where_the_key_says_so() {
     assert_eq!(get("/").of(&service).text(), "answer 1");
     assert_eq!(phone().of(&service).text(), "answer 2");
 }
+
+#[test]
+fn spellings_of_a_path_that_are_sent_on_alike_are_stored_once() {
+    let origin = Origin::with(&[("cache-control", "max-age=60")]);
+    let settings = CacheSettings {
+        purge: Some(PurgeAccess { token: "t".into() }),
+        ..CacheSettings::default()
+    };
+    let service = origin.cached(settings);
+    for path in ["/a/b", "/a/x/../b", "/a//b", "/a/%2e/b"] {
+        assert_eq!(get(path).of(&service).text(), "answer 1", "{path}");
+    }
+    let purge = ask("PURGE", "/a/./b").with("authorization", "bearer t");
+    assert_eq!(purge.of(&service).status, 204);
+    assert_eq!(get("/a/x/../b").of(&service).text(), "answer 2");
+}
