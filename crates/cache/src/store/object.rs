@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use apus_http::Body;
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use super::content::Content;
 use super::disk::{Extent, Name, Record};
 use super::eviction::{Candidate, Usage};
 use super::fill::Filler;
+use super::forms::Forms;
 use super::intervals::Intervals;
 use super::key::{Hash, Key};
 use super::purge::Subject;
@@ -79,6 +80,7 @@ pub struct Object {
     hits: AtomicU64,
     usage: Arc<Usage>,
     content: Content,
+    forms: OnceLock<Box<Forms>>,
 }
 
 /// What makes an object besides the response itself.
@@ -114,6 +116,7 @@ impl Object {
             hits: AtomicU64::new(0),
             usage: Arc::default(),
             content: origin.content,
+            forms: OnceLock::new(),
         }
     }
 
@@ -275,6 +278,14 @@ impl Object {
         Some(Filler::of_gap(store.clone(), self.clone(), claim, gap))
     }
 
+    pub(crate) fn forms(&self) -> Option<&Forms> {
+        self.forms.get().map(Box::as_ref)
+    }
+
+    pub(crate) fn forms_or_new(&self) -> &Forms {
+        self.forms.get_or_init(Box::default)
+    }
+
     pub(crate) fn content(&self) -> &Content {
         &self.content
     }
@@ -422,5 +433,6 @@ impl Object {
         OVERHEAD
             .saturating_add(named as u64)
             .saturating_add(self.content.memory())
+            .saturating_add(self.forms().map_or(0, Forms::bytes))
     }
 }

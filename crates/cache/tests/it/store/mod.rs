@@ -3,6 +3,7 @@
 mod collapse;
 mod disk;
 mod fill;
+mod forms;
 mod front;
 mod intervals;
 mod kill;
