@@ -99,7 +99,7 @@ Examples:
   apus upstream down example.com/app 10.0.0.1:9501
   apus upstream up app 10.0.0.1:9501 --config site.toml")]
     Upstream(Upstream),
-    /// Take answers out of the cache of the running server
+    /// Fill the cache of the running server, and take answers out of it
     #[command(subcommand)]
     Cache(Cache),
     /// Show which site, location and file a request meets, and why
@@ -213,6 +213,29 @@ Examples:
   apus cache purge --tag product-7 --site example.com
   apus cache purge --all --config site.toml")]
     Purge(Purge),
+    /// Fetch what a list or a sitemap names, so that it is in the cache
+    ///
+    /// Everything is fetched from the running server on this machine, whatever the names of the URLs
+    /// resolve to. Fails if one of them does.
+    #[command(after_long_help = "\
+Examples:
+  apus cache warm urls.txt                            a URL in each line, or a sitemap
+  apus cache warm https://example.com/sitemap.xml     the server's own, or one that names others")]
+    Warm(Warm),
+}
+
+/// Arguments of `apus cache warm`.
+#[derive(Debug, Args)]
+pub(crate) struct Warm {
+    /// A file, or the URL of a sitemap
+    #[arg(value_name = "FILE|URL", value_hint = ValueHint::AnyPath)]
+    pub(crate) list: String,
+    /// What `apus serve` was given [default: ./apus.toml, else the current folder]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    pub(crate) config: Option<PathBuf>,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Arguments of `apus cache purge`.

@@ -5,20 +5,22 @@
 mod arguments;
 mod manual;
 mod output;
+mod tally;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use apus_server::{
     Question, ServeError, ServeOptions, Source, ask, check, control, control_socket_of, explain,
-    serve,
+    serve, warm,
 };
 use clap::{CommandFactory, Parser};
 
 use arguments::{
-    Arguments, Cache, Change, Command, Explain, Purge, Purged, Running, Serve, Upstream,
+    Arguments, Cache, Change, Command, Explain, Purge, Purged, Running, Serve, Upstream, Warm,
 };
 use output::{print, print_error, print_json};
+use tally::Tally;
 
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
@@ -65,6 +67,7 @@ fn run(command: Command) -> Result<Result<(), Failed>, Refused> {
         Command::Status(running) => run_ask(&running, &control::Request::Status),
         Command::Upstream(arguments) => run_upstream(arguments),
         Command::Cache(Cache::Purge(arguments)) => run_purge(arguments),
+        Command::Cache(Cache::Warm(arguments)) => run_warm(arguments),
         Command::Explain(arguments) => run_explain(arguments),
         Command::Completions { shell } => {
             let mut script = Vec::new();
@@ -161,6 +164,24 @@ fn run_purge(arguments: Purge) -> Result<Result<(), Failed>, Refused> {
         soft: arguments.soft,
     };
     run_ask(&running, &request)
+}
+
+fn run_warm(arguments: Warm) -> Result<Result<(), Failed>, Refused> {
+    let source = find(arguments.config.as_deref())?;
+    let mut tally = Tally::default();
+    warm(source, &arguments.list, &mut |url, warmed, count| {
+        tally.add(url, warmed, count);
+    })
+    .map_err(|error| Refused::Failed(error.to_string()))?;
+    if arguments.json {
+        print_json(&tally.to_json());
+    } else {
+        print(tally.summary().as_bytes());
+    }
+    Ok(match tally.has_failures() {
+        true => Err(Failed),
+        false => Ok(()),
+    })
 }
 
 fn run_ask(running: &Running, request: &control::Request) -> Result<Result<(), Failed>, Refused> {

@@ -326,4 +326,26 @@ mod tests {
             "{text}"
         );
     }
+
+    #[test]
+    fn the_status_tells_what_the_cache_holds() {
+        let memory = json!({
+            "hits": 5, "misses": 2, "collapsed": 1, "stored": 2, "purges": 0, "evictions": 0,
+            "memory_objects": 2, "memory_bytes": 1536, "disk": null,
+        });
+        let text = status(&json!({ "cache": memory.clone() }));
+        let in_memory = "\ncache: 5 hits, 2 misses, 1 collapsed, 2 stored, 0 purges\n  \
+                         memory: 2 objects, 1.5 KB, 0 evicted\n";
+        assert!(text.ends_with(in_memory), "{text}");
+        let mut with_disk = memory;
+        with_disk["disk"] = json!({
+            "objects": 3, "bytes": 3_145_728, "scanned": 505, "hits": 1, "evictions": 0,
+            "errors": 0, "damaged": 0, "skipped": 0,
+        });
+        let text = status(&json!({ "cache": with_disk }));
+        let on_disk = "  disk: 3 objects, 3.0 MB, 0 evicted, 1 read back, 0 not written, \
+                       0 damaged, 0 errors; 50 % looked through\n";
+        assert!(text.ends_with(on_disk), "{text}");
+        assert!(!status(&json!({ "cache": null })).contains("cache"));
+    }
 }

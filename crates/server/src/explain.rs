@@ -101,7 +101,7 @@ pub fn explain(source: Source, question: &Question) -> Result<Explanation, Expla
 pub(crate) struct Url<'a> {
     pub(crate) is_secure: bool,
     pub(crate) authority: &'a str,
-    host: &'a str,
+    pub(crate) host: &'a str,
     port: Option<u16>,
     path_and_query: &'a str,
 }
@@ -150,7 +150,10 @@ impl<'a> Url<'a> {
 
     /// The listener that a client reaches with this URL; the first of the scheme, if the URL names
     /// no port.
-    fn listener<'l>(&self, listeners: &'l [Listener]) -> Result<&'l Listener, ExplainError> {
+    pub(crate) fn listener<'l>(
+        &self,
+        listeners: &'l [Listener],
+    ) -> Result<&'l Listener, ExplainError> {
         let mut fitting = listeners
             .iter()
             .filter(|one| one.tls.is_some() == self.is_secure);

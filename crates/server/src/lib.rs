@@ -14,6 +14,7 @@ pub mod logging;
 mod run;
 mod source;
 mod upstreams;
+mod warm;
 
 pub use control::{ControlError, ask};
 pub use explain::{ExplainError, Explanation, Question, explain};
@@ -21,3 +22,4 @@ pub use folder::{InvalidListen, ListenArgument};
 pub use load::{LoadError, check, control_socket_of};
 pub use run::{ServeError, ServeOptions, serve};
 pub use source::{DEFAULT_FILE, NoSource, Source};
+pub use warm::{WarmError, Warmed, warm};

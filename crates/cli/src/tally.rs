@@ -1,0 +1,95 @@
+//! What `apus cache warm` has come to so far.
+
+use std::io::{self, IsTerminal, Write};
+
+use apus_server::Warmed;
+use serde_json::{Value, json};
+
+use crate::output::print_error;
+
+/// Counts of what came of URLs. Failures are told as they come, on standard error.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    stored: usize,
+    hits: usize,
+    not_stored: usize,
+    failed: Vec<(String, String)>,
+}
+
+impl Tally {
+    /// Counts one more, of `count`; shows where a terminal is how far it is.
+    pub(crate) fn add(&mut self, url: &str, warmed: &Warmed, count: usize) {
+        let has_terminal = io::stderr().is_terminal();
+        match warmed {
+            Warmed::Stored => self.stored += 1,
+            Warmed::Hit => self.hits += 1,
+            Warmed::NotStored(_) => self.not_stored += 1,
+            Warmed::Failed(why) => {
+                if has_terminal {
+                    let _ = write!(io::stderr(), "\r\x1b[K");
+                }
+                let url: String = url.chars().filter(|c| !c.is_control()).collect();
+                print_error(&format!("{url}: {why}"));
+                self.failed.push((url, why.clone()));
+            }
+        }
+        if has_terminal {
+            let done = self.stored + self.hits + self.not_stored + self.failed.len();
+            let end = if done == count { "\r\x1b[K" } else { "" };
+            let _ = write!(io::stderr(), "\r{done} of {count}{end}");
+        }
+    }
+
+    pub(crate) fn has_failures(&self) -> bool {
+        !self.failed.is_empty()
+    }
+
+    /// The counts, for people.
+    pub(crate) fn summary(&self) -> String {
+        format!(
+            "{} stored, {} were there, {} not to be stored, {} failed\n",
+            self.stored,
+            self.hits,
+            self.not_stored,
+            self.failed.len()
+        )
+    }
+
+    /// The counts, for programs.
+    pub(crate) fn to_json(&self) -> Value {
+        let failed = self.failed.iter();
+        let failed = failed.map(|(url, why)| json!({ "url": url, "why": why }));
+        json!({
+            "stored": self.stored,
+            "hits": self.hits,
+            "not_stored": self.not_stored,
+            "failed": failed.collect::<Vec<_>>(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_url_is_counted_once_and_failures_are_named() {
+        let mut tally = Tally::default();
+        let status = "200".parse().unwrap();
+        for (url, warmed) in [
+            ("http://a/", Warmed::Stored),
+            ("http://a/b", Warmed::Hit),
+            ("http://a/c", Warmed::NotStored(status)),
+            ("http://a/d\n", Warmed::Failed("status 500".to_owned())),
+        ] {
+            tally.add(url, &warmed, 4);
+        }
+        assert_eq!(
+            tally.summary(),
+            "1 stored, 1 were there, 1 not to be stored, 1 failed\n"
+        );
+        assert!(tally.has_failures());
+        let failed = json!([{"url": "http://a/d", "why": "status 500"}]);
+        assert_eq!(tally.to_json()["failed"], failed);
+    }
+}

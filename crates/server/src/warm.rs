@@ -1,0 +1,322 @@
+//! Filling the cache of a running server: what a list or a sitemap names is fetched from it, as
+//! clients would.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use apus_http::{Body, Frame, Headers, Method, Peer, StatusCode};
+use apus_net::client::{
+    Address, ClientRequest, ClientResponse, Connection, Origin, Protocol, ProxyHead, RequestHead,
+    Timeouts, Tls, TlsSettings, connect,
+};
+use apus_net::{ListenAddress, Listener};
+use tokio::sync::mpsc;
+
+use crate::explain::{ExplainError, Url, scheme};
+use crate::folder::FolderSite;
+use crate::load::{Certificates, LoadError, Loader};
+use crate::source::Source;
+
+/// Requests at the same time: enough to keep an origin busy, few enough to leave it to others.
+const AT_ONCE: usize = 8;
+
+/// The largest sitemap that there may be (sitemaps.org).
+const SITEMAP_BYTES: usize = 50 << 20;
+
+/// How long an origin may take: what is not cached is often slow.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What came of one URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Warmed {
+    /// It is stored now.
+    Stored,
+    /// It was there.
+    Hit,
+    /// It was answered, and the answer is not stored, or does not say so.
+    NotStored(StatusCode),
+    /// There is no answer, or none to keep; why, for people.
+    Failed(String),
+}
+
+/// Fetches everything that `list` names, a file or the URL of a sitemap, from the server that runs
+/// with `source`. `told` hears of each URL, with how many there are.
+///
+/// # Errors
+/// There is no such list, or the source cannot be served.
+pub fn warm(
+    source: Source,
+    list: &str,
+    told: &mut dyn FnMut(&str, &Warmed, usize),
+) -> Result<(), WarmError> {
+    let folder = FolderSite::new(None, false);
+    let loader = Loader::new(source, folder, Certificates::Passing, None);
+    let loaded = loader.load(None).map_err(WarmError::Load)?;
+    let listeners = Rc::new(loaded.plan.listeners);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(Default::default())
+        .map_err(WarmError::Runtime)?;
+    runtime.block_on(async {
+        let urls = urls(list, &listeners).await?;
+        let count = urls.len();
+        let rest = Rc::new(RefCell::new(urls.into_iter()));
+        let (sender, mut receiver) = mpsc::unbounded_channel();
+        for _ in 0..AT_ONCE {
+            let (rest, listeners, sender) =
+                (Rc::clone(&rest), Rc::clone(&listeners), sender.clone());
+            tokio::task::spawn_local(async move {
+                loop {
+                    let Some(url) = rest.borrow_mut().next() else {
+                        break;
+                    };
+                    let warmed = fetch(&url, &listeners).await;
+                    let warmed = warmed.unwrap_or_else(Warmed::Failed);
+                    let _ = sender.send((url, warmed));
+                }
+            });
+        }
+        drop(sender);
+        while let Some((url, warmed)) = receiver.recv().await {
+            told(&url, &warmed, count);
+        }
+        Ok(())
+    })
+}
+
+/// The URLs in a list: one in each line, or those of a sitemap; those of its sitemaps, if it names
+/// some.
+async fn urls(list: &str, listeners: &[Listener]) -> Result<Vec<String>, WarmError> {
+    let text = if list.starts_with("http://") || list.starts_with("https://") {
+        sitemap(list, listeners).await?
+    } else {
+        fs::read_to_string(list).map_err(|error| WarmError::File(list.into(), error))?
+    };
+    if !is_index(&text) {
+        return Ok(listed(&text));
+    }
+    let mut urls = Vec::new();
+    for inner in listed(&text) {
+        urls.extend(listed(&sitemap(&inner, listeners).await?));
+    }
+    Ok(urls)
+}
+
+async fn sitemap(url: &str, listeners: &[Listener]) -> Result<String, WarmError> {
+    let failed = |why: String| WarmError::Sitemap(url.to_owned(), why);
+    let mut response = get(url, listeners).await.map_err(failed)?;
+    if response.status != StatusCode::OK {
+        return Err(failed(format!("status {}", response.status.as_u16())));
+    }
+    let mut text = Vec::new();
+    while let Some(frame) = response.body.frame().await {
+        let frame = frame.map_err(|error| failed(error.to_string()))?;
+        if let Frame::Data(data) = frame {
+            text.extend_from_slice(&data);
+        }
+        if text.len() > SITEMAP_BYTES {
+            return Err(failed("it is larger than sitemaps may be".to_owned()));
+        }
+    }
+    String::from_utf8(text).map_err(|_| failed("it is not UTF-8; is it compressed?".to_owned()))
+}
+
+fn is_index(text: &str) -> bool {
+    text.contains("<sitemapindex")
+}
+
+fn listed(text: &str) -> Vec<String> {
+    if text.trim_start().starts_with('<') {
+        let places = text.split("<loc>").skip(1);
+        let inner = places.filter_map(|place| place.split_once("</loc>"));
+        return inner.map(|(url, _)| unescaped(url.trim())).collect();
+    }
+    let lines = text.lines().map(str::trim);
+    lines
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Text of XML as it was meant.
+fn unescaped(text: &str) -> String {
+    if let Some(plain) = text.strip_prefix("<![CDATA[") {
+        return plain.trim_end_matches("]]>").trim().to_owned();
+    }
+    text.replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&quot;", "\"")
+        .replace("&apos;", "'")
+        .replace("&amp;", "&")
+}
+
+/// Fetches a URL whole: a part would not be stored.
+async fn fetch(url: &str, listeners: &[Listener]) -> Result<Warmed, String> {
+    let mut response = get(url, listeners).await?;
+    while let Some(frame) = response.body.frame().await {
+        frame.map_err(|error| error.to_string())?;
+    }
+    let said = response.headers.get("cache-status").unwrap_or_default();
+    let said = String::from_utf8_lossy(said);
+    let mut words = said.split([';', ',']).map(str::trim);
+    Ok(match words.find(|word| ["hit", "stored"].contains(word)) {
+        Some("hit") => Warmed::Hit,
+        Some(_) => Warmed::Stored,
+        None if response.status.as_u16() >= 400 => {
+            Warmed::Failed(format!("status {}", response.status.as_u16()))
+        }
+        None => Warmed::NotStored(response.status),
+    })
+}
+
+async fn get(url: &str, listeners: &[Listener]) -> Result<ClientResponse, String> {
+    let url = Url::parse(url).map_err(|error| error.to_string())?;
+    let listener = url
+        .listener(listeners)
+        .map_err(|error: ExplainError| error.to_string())?;
+    let origin = origin(&url, listener)?;
+    let mut headers = Headers::new();
+    for (name, value) in [
+        ("user-agent", "apus-cache-warm"),
+        ("accept", "*/*"),
+        // As browsers have it, for what is stored compressed is for them.
+        ("accept-encoding", "gzip, deflate, br, zstd"),
+    ] {
+        headers
+            .try_append(name, value)
+            .map_err(|error| error.to_string())?;
+    }
+    let timeouts = Timeouts {
+        connect: PATIENCE,
+        tls: PATIENCE,
+        first_byte: PATIENCE,
+        read: PATIENCE,
+        write: PATIENCE,
+    };
+    let opened = connect(&origin, None, &timeouts).await;
+    let connection = opened.map_err(|failure| failure.to_string())?;
+    let request = ClientRequest {
+        head: Rc::new(RequestHead {
+            method: Method::GET,
+            scheme: scheme(url.is_secure),
+            authority: url.authority.into(),
+            target: url.target().into(),
+            headers,
+            upgrade: None,
+            te_trailers: false,
+            expects_continue: false,
+        }),
+        body: Body::Empty,
+        interim: None,
+        timeouts: Rc::new(timeouts),
+    };
+    let sent = match connection {
+        Connection::Http1(connection) => connection.send(request).await,
+        Connection::Http2(connection) => connection.send(request).await,
+    };
+    sent.map_err(|failure| failure.to_string())
+}
+
+/// Where the server itself is found on this machine.
+fn origin(url: &Url<'_>, listener: &Listener) -> Result<Origin, String> {
+    let (address, peer) = match &listener.address {
+        ListenAddress::Tcp { address, ipv6_only } => {
+            let ip = match address.ip() {
+                IpAddr::V6(ip) if ip.is_unspecified() && *ipv6_only => Ipv6Addr::LOCALHOST.into(),
+                ip if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+                ip => ip,
+            };
+            let address = SocketAddr::new(ip, address.port());
+            (Address::Ip(address), Peer::Ip(address))
+        }
+        ListenAddress::Unix { path, .. } => (Address::Unix(Arc::from(path.as_path())), Peer::Unix),
+        ListenAddress::Inherited { name } => {
+            return Err(format!(
+                "the address of the socket systemd:{name} is not known"
+            ));
+        }
+    };
+    let tls = match &listener.tls {
+        None => None,
+        // It is this machine, and its certificate may be for the outside only.
+        Some(_) => {
+            let settings = TlsSettings {
+                verify: false,
+                ..TlsSettings::new(url.host.trim_matches(['[', ']']))
+            };
+            Some(Tls::new(&settings).map_err(|error| error.to_string())?)
+        }
+    };
+    let is_told = |network: &apus_net::Network| network.contains(&peer);
+    Ok(Origin {
+        address,
+        tls,
+        protocol: Protocol::Http1,
+        proxy_head: match listener.proxy_protocol_from.iter().any(is_told) {
+            true => ProxyHead::V2,
+            false => ProxyHead::None,
+        },
+    })
+}
+
+/// Why nothing is fetched.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum WarmError {
+    /// The list cannot be read.
+    File(PathBuf, io::Error),
+    /// The sitemap cannot be fetched.
+    Sitemap(String, String),
+    /// The source cannot be served.
+    Load(LoadError),
+    /// The system refuses what fetching needs.
+    Runtime(io::Error),
+}
+
+impl fmt::Display for WarmError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path, error) => write!(f, "the list {}: {error}", path.display()),
+            Self::Sitemap(url, why) => write!(f, "the sitemap {url}: {why}"),
+            Self::Load(error) => error.fmt(f),
+            Self::Runtime(error) => write!(f, "nothing can be fetched: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for WarmError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::File(_, error) | Self::Runtime(error) => Some(error),
+            Self::Load(error) => Some(error),
+            Self::Sitemap(..) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_has_a_url_in_each_line() {
+        let text = "# pages\nhttp://a/\n\n  http://a/b?c&d \r\n";
+        assert_eq!(listed(text), ["http://a/", "http://a/b?c&d"]);
+    }
+
+    #[test]
+    fn a_sitemap_has_them_in_its_places() {
+        let text = "<?xml version=\"1.0\"?><urlset>\n<url><loc> http://a/?b&amp;c </loc></url>\n\
+                    <url><loc><![CDATA[http://a/d?e&amp;]]></loc><priority>1</priority></url></urlset>";
+        assert_eq!(listed(text), ["http://a/?b&c", "http://a/d?e&amp;"]);
+        assert!(!is_index(text));
+        assert!(is_index("<sitemapindex xmlns=\"x\"><sitemap>"));
+    }
+}
