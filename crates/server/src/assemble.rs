@@ -263,7 +263,7 @@ fn location(
 ) -> Location {
     match handler {
         config::Handler::Return(answer) => Location::respond(pattern, answer.clone()),
-        config::Handler::Proxy(said) => kept.lasting.origins.location(pattern, said, &site.name),
+        config::Handler::Proxy(said) => kept.lasting.origins.location(pattern, said, site),
         config::Handler::Files(said) => {
             let mut files = match &said.root {
                 config::Root::Root(root) => Files::new(root),

@@ -13,6 +13,7 @@ use apus_http::{
     Response, Service, ServiceFactory, StatusCode, header,
 };
 use bytes::{Bytes, BytesMut};
+use smallvec::SmallVec;
 
 use crate::files::Compression;
 use crate::media_type;
@@ -79,10 +80,30 @@ pub(crate) struct Wish {
 impl Wish {
     pub(crate) fn of(request: &Request, compression: Compression) -> Self {
         Self {
-            accepted: AcceptEncoding::parse(request.headers().get_all("accept-encoding")),
-            compression,
             is_head: *request.method() == Method::HEAD,
+            ..Self::for_content(request.headers(), compression)
         }
+    }
+
+    /// What a request with these fields wishes that is answered with content.
+    pub(crate) fn for_content(headers: &Headers, compression: Compression) -> Self {
+        Self {
+            accepted: AcceptEncoding::parse(headers.get_all("accept-encoding")),
+            compression,
+            is_head: false,
+        }
+    }
+
+    /// The coding for a response that is worth it.
+    pub(crate) fn coding(self) -> Option<Coding> {
+        let offered = [Coding::Brotli, Coding::Zstd, Coding::Gzip]
+            .into_iter()
+            .filter(|coding| self.allows(*coding));
+        let mut offered: SmallVec<[_; 4]> = offered.collect();
+        offered.push(Coding::Identity);
+        // Without a form that the client accepts, any is better than none.
+        let coding = self.accepted.choose(&offered);
+        coding.filter(|coding| *coding != Coding::Identity)
     }
 
     /// Compresses the response if it is worth it and the client accepts it.
@@ -91,16 +112,9 @@ impl Wish {
             return;
         }
         let headers = response.headers_mut();
-        headers.append(&header::VARY, &HeaderValue::from_static("accept-encoding"));
-        let offered = [Coding::Brotli, Coding::Zstd, Coding::Gzip]
-            .into_iter()
-            .filter(|coding| self.allows(*coding));
-        let mut offered: Vec<_> = offered.collect();
-        offered.push(Coding::Identity);
-        let coding = match self.accepted.choose(&offered) {
-            // Without a form that the client accepts, any is better than none.
-            None | Some(Coding::Identity) => return,
-            Some(coding) => coding,
+        vary(headers);
+        let Some(coding) = self.coding() else {
+            return;
         };
         if self.is_head {
             // The length of what GET would send is not known.
@@ -132,34 +146,40 @@ impl Wish {
 
     /// Whether the response is text of some length that nobody has decided on yet.
     fn is_worthwhile(self, response: &Response) -> bool {
-        let status = response.status();
-        let headers = response.headers();
-        if status.is_informational()
-            || matches!(
-                status,
-                StatusCode::NO_CONTENT
-                    | StatusCode::RESET_CONTENT
-                    | StatusCode::PARTIAL_CONTENT
-                    | StatusCode::NOT_MODIFIED
-            )
-        {
-            return false;
-        }
         let length = match response.body() {
             Body::Bytes(bytes) => Some(bytes.len() as u64),
             Body::Stream(stream) => stream.remaining(),
             Body::Empty | Body::File(_) => return false,
         };
         length.is_none_or(|length| length >= self.compression.min_length)
-            && headers
-                .get_str("content-type")
-                .is_some_and(media_type::is_compressible)
-            && ["content-encoding", "content-range", "content-digest"]
-                .iter()
-                .all(|name| !headers.contains(name))
-            && !has_member(headers, "cache-control", "no-transform")
-            && !has_member(headers, "vary", "accept-encoding")
+            && is_compressible(response.status(), response.headers())
     }
+}
+
+/// Whether a response is text that nobody has decided on yet, by its status and fields.
+pub(crate) fn is_compressible(status: StatusCode, headers: &Headers) -> bool {
+    let has_content = !status.is_informational()
+        && !matches!(
+            status,
+            StatusCode::NO_CONTENT
+                | StatusCode::RESET_CONTENT
+                | StatusCode::PARTIAL_CONTENT
+                | StatusCode::NOT_MODIFIED
+        );
+    has_content
+        && headers
+            .get_str("content-type")
+            .is_some_and(media_type::is_compressible)
+        && ["content-encoding", "content-range", "content-digest"]
+            .iter()
+            .all(|name| !headers.contains(name))
+        && !has_member(headers, "cache-control", "no-transform")
+        && !has_member(headers, "vary", "accept-encoding")
+}
+
+/// Says that the response depends on what codings the client accepts.
+pub(crate) fn vary(headers: &mut Headers) {
+    headers.append(&header::VARY, &HeaderValue::from_static("accept-encoding"));
 }
 
 /// Whether a list field has a member, in any case.
@@ -171,7 +191,7 @@ fn has_member(headers: &Headers, name: &str, member: &str) -> bool {
 }
 
 /// Makes the field lines those of the compressed form.
-fn describe(headers: &mut Headers, coding: Coding) {
+pub(crate) fn describe(headers: &mut Headers, coding: Coding) {
     headers.insert(
         &header::CONTENT_ENCODING,
         &HeaderValue::from_static(coding.as_str()),
@@ -189,26 +209,29 @@ fn describe(headers: &mut Headers, coding: Coding) {
     }
 }
 
+/// All of some content, compressed.
+pub(crate) fn whole(content: &[u8], coding: Coding) -> io::Result<Vec<u8>> {
+    let mut encoder = Encoder::new(coding)?;
+    encoder.write(content)?;
+    encoder.finish()
+}
+
 fn compress(body: Body, coding: Coding) -> Result<Body, (Body, io::Error)> {
-    let mut encoder = match Encoder::new(coding) {
-        Ok(encoder) => encoder,
-        Err(error) => return Err((body, error)),
-    };
     match body {
-        Body::Bytes(bytes) if bytes.len() <= AT_ONCE => {
-            let compressed = encoder.write(&bytes).and_then(|()| encoder.finish());
-            compressed
-                .map(Body::from)
-                .map_err(|error| (Body::Bytes(bytes), error))
-        }
-        body => Ok(Body::stream(Compressing {
-            flushes: matches!(body, Body::Stream(_)),
-            source: body,
-            encoder: Some(encoder),
-            pending: Bytes::new(),
-            file: None,
-            trailers: None,
-        })),
+        Body::Bytes(bytes) if bytes.len() <= AT_ONCE => whole(&bytes, coding)
+            .map(Body::from)
+            .map_err(|error| (Body::Bytes(bytes), error)),
+        body => match Encoder::new(coding) {
+            Ok(encoder) => Ok(Body::stream(Compressing {
+                flushes: matches!(body, Body::Stream(_)),
+                source: body,
+                encoder: Some(encoder),
+                pending: Bytes::new(),
+                file: None,
+                trailers: None,
+            })),
+            Err(error) => Err((body, error)),
+        },
     }
 }
 

@@ -32,14 +32,20 @@ pub enum Origins<'a> {
 
 impl Origins<'_> {
     /// A location where the origins of a group answer.
-    pub(super) fn location(self, pattern: Pattern, said: &config::Proxy, site: &str) -> Location {
+    pub(super) fn location(
+        self,
+        pattern: Pattern,
+        said: &config::Proxy,
+        site: &config::Site,
+    ) -> Location {
         let name = format!("reverse_proxy {}", said.upstream);
         let location = match self {
             Self::Asked { upstreams, cache } => {
                 let proxy = Proxy::new(upstreams, &said.upstream, said.settings.clone());
                 match (cache, &said.cache) {
                     (Some(cache), Some(settings)) => {
-                        let cached = Cached::new(cache, site, settings.clone(), proxy);
+                        let cached = Cached::new(cache, &site.name, settings.clone(), proxy)
+                            .compression(site.compression);
                         Location::service(pattern, &name, cached)
                     }
                     _ => Location::service(pattern, &name, proxy),

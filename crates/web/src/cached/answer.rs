@@ -1,7 +1,7 @@
 //! Responses made out of what is stored (RFC 9111 section 4): with their age, as 304 or as a part
 //! where the client asks for that.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,7 +11,9 @@ use apus_cache::store::Object;
 use apus_http::fields::{CacheStatus, Handling, Ranges};
 use apus_http::{Body, Headers, Method, Response, StatusCode};
 use bytes::Bytes;
+use smallvec::SmallVec;
 
+use super::forms::{Form, Forming};
 use super::ranges::{Gaps, Opened};
 
 /// The name in `Cache-Status`.
@@ -37,11 +39,14 @@ pub(super) struct Prepared {
     pub(super) object: Arc<Object>,
     /// How what is missing of the content is fetched, while there is something missing.
     pub(super) gaps: Option<Rc<Gaps>>,
-    /// The fields with `Age`, which are the same for all requests of a second.
-    lines: RefCell<Option<Lines>>,
+    /// Whether there are other forms of it.
+    is_formed: OnceCell<bool>,
+    /// The fields with `Age` for each form, which are the same for all requests of a second.
+    lines: RefCell<SmallVec<[Lines; 1]>>,
 }
 
 struct Lines {
+    form: Form,
     age: u32,
     ttl: Option<i64>,
     headers: Rc<Headers>,
@@ -49,12 +54,13 @@ struct Lines {
 
 /// How a stored response comes to be sent.
 #[derive(Clone, Copy)]
-pub(super) struct Sending {
+pub(super) struct Sending<'a> {
     pub(super) age: u32,
     pub(super) now: Timestamp,
     pub(super) handling: Handling,
     /// Whether the answer tells of it.
     pub(super) is_told: bool,
+    pub(super) forming: Forming<'a>,
 }
 
 impl Prepared {
@@ -63,7 +69,8 @@ impl Prepared {
             stored,
             object,
             gaps: None,
-            lines: RefCell::new(None),
+            is_formed: OnceCell::new(),
+            lines: RefCell::default(),
         }
     }
 
@@ -127,9 +134,10 @@ impl Prepared {
     }
 
     /// The response to a request.
-    pub(super) fn respond(&self, request: &PresentedRequest<'_>, sending: Sending) -> Response {
-        let headers = self.lines(sending);
+    pub(super) fn respond(&self, request: &PresentedRequest<'_>, sending: Sending<'_>) -> Response {
+        let form = self.form(request, sending.forming);
         if self.stored.is_not_modified(request.headers) {
+            let headers = self.lines(sending, form);
             let mut kept = Headers::with_capacity(headers.wire().len());
             kept.append_from(&headers, |name, _| OF_NOT_MODIFIED.contains(&name));
             return Response::with_shared_headers(
@@ -138,19 +146,47 @@ impl Prepared {
                 Body::Empty,
             );
         }
-        if let Some(response) = self.part(request, &headers) {
+        if let Some(response) = self.part(request, sending) {
             return response;
+        }
+        let status = self.stored.status();
+        if let Form::Coded(coding) = form
+            && let Some(content) = sending.forming.content(self, coding)
+        {
+            return Response::with_shared_headers(
+                status,
+                self.lines(sending, form),
+                content.into(),
+            );
         }
         let body = match self.body(None) {
             // What was stored is all there is to say.
             Body::Empty => Body::Bytes(Bytes::new()),
             body => body,
         };
-        Response::with_shared_headers(self.stored.status(), headers, body)
+        let form = match form {
+            // It is compressed as it is sent.
+            Form::Coded(_) if !matches!(body, Body::File(_)) => Form::Stored,
+            Form::Coded(_) => Form::Identity,
+            form => form,
+        };
+        Response::with_shared_headers(status, self.lines(sending, form), body)
+    }
+
+    /// The form in which a request gets all of it.
+    fn form(&self, request: &PresentedRequest<'_>, forming: Forming<'_>) -> Form {
+        let is_formed = || forming.is_worthwhile(&self.stored, self.object.length());
+        if *request.method != Method::GET
+            || !self.object.is_complete()
+            || !*self.is_formed.get_or_init(is_formed)
+        {
+            return Form::Stored;
+        }
+        Form::of(request.headers, forming.compression)
     }
 
     /// The part that the client asks for (RFC 9110 section 14). Several parts are sent as the whole.
-    fn part(&self, request: &PresentedRequest<'_>, headers: &Headers) -> Option<Response> {
+    fn part(&self, request: &PresentedRequest<'_>, sending: Sending<'_>) -> Option<Response> {
         let (ranges, complete) = self.ranges(request)?;
         // All values made here are digits and spaces.
         match ranges {
@@ -164,7 +200,7 @@ impl Prepared {
                 let [part] = *parts else {
                     return None;
                 };
-                let mut headers = headers.clone();
+                let mut headers = Headers::clone(&self.lines(sending, Form::Stored));
                 let _ = headers.try_insert("content-length", part.len.to_string());
                 let value = part.content_range(complete).to_string();
                 let _ = headers.try_insert("content-range", value);
@@ -192,11 +228,12 @@ impl Prepared {
         Some((Ranges::parse(range, complete), complete))
     }
 
-    fn lines(&self, sending: Sending) -> Rc<Headers> {
+    fn lines(&self, sending: Sending<'_>, form: Form) -> Rc<Headers> {
         let ttl = sending.is_told.then(|| self.stored.ttl(sending.now));
         let is_hit = sending.handling == Handling::Hit;
         let mut known = self.lines.borrow_mut();
-        if let Some(lines) = &*known
+        let place = known.iter_mut().find(|lines| lines.form == form);
+        if let Some(lines) = &place
             && is_hit
             && lines.age == sending.age
             && lines.ttl == ttl
@@ -204,6 +241,7 @@ impl Prepared {
             return Rc::clone(&lines.headers);
         }
         let mut headers = self.stored.headers().clone();
+        form.describe(&mut headers);
         // A number is a valid value.
         let _ = headers.try_insert("age", sending.age.to_string());
         if sending.is_told {
@@ -211,11 +249,16 @@ impl Prepared {
         }
         let headers = Rc::new(headers);
         if is_hit {
-            *known = Some(Lines {
+            let lines = Lines {
+                form,
                 age: sending.age,
                 ttl,
                 headers: Rc::clone(&headers),
-            });
+            };
+            match place {
+                Some(place) => *place = lines,
+                None => known.push(lines),
+            }
         }
         headers
     }

@@ -4,11 +4,12 @@
 //! it, and asks the one behind it for the rest. The rules are `apus-cache`'s; here they meet requests:
 //! [`service`] decides what becomes of one, [`answer`] makes the response out of what is stored,
 //! [`fetch`] asks the service behind, for one request or for all that wait for the same, and
-//! [`ranges`] for what is missing of what is stored in parts.
+//! [`ranges`] for what is missing of what is stored in parts; [`forms`] compresses what is stored.
 
 mod answer;
 mod device;
 mod fetch;
+mod forms;
 mod purge;
 mod ranges;
 mod service;

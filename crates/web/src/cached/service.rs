@@ -18,9 +18,11 @@ use tokio::time::Instant;
 use super::answer::{Prepared, Sending, tell};
 use super::device::device;
 use super::fetch::{Asked, Errand, head};
+use super::forms::Forming;
 use super::purge::{self, PurgeRequest};
 use super::ranges::{Beginning, Gaps, Opened};
 use super::settings::{Cache, CacheSettings};
+use crate::files::Compression;
 use crate::path;
 
 /// What a worker keeps ready of one location.
@@ -36,6 +38,7 @@ pub struct Cached<F> {
     cache: Cache,
     site: Arc<str>,
     settings: Arc<CacheSettings>,
+    compression: Compression,
     inner: F,
 }
 
@@ -46,7 +49,16 @@ impl<F> Cached<F> {
             cache: cache.clone(),
             site: site.into(),
             settings: Arc::new(settings),
+            compression: Compression::NONE,
             inner,
+        }
+    }
+
+    /// Has compressed forms of what is stored made once, instead of for every answer.
+    pub fn compression(self, compression: Compression) -> Self {
+        Self {
+            compression,
+            ..self
         }
     }
 }
@@ -58,6 +70,7 @@ impl<F: ServiceFactory> ServiceFactory for Cached<F> {
             cache: self.cache.clone(),
             site: Arc::clone(&self.site),
             settings: Arc::clone(&self.settings),
+            compression: self.compression,
             inner: self.inner.service(),
             front: WorkerFront::new(store, FRONT_ENTRIES, FRONT_BYTES),
         })))
@@ -71,6 +84,7 @@ pub(super) struct Inner {
     pub(super) cache: Cache,
     pub(super) site: Arc<str>,
     pub(super) settings: Arc<CacheSettings>,
+    compression: Compression,
     pub(super) inner: Rc<dyn Service>,
     front: WorkerFront<Prepared>,
 }
@@ -426,12 +440,16 @@ impl Inner {
         }
     }
 
-    pub(super) fn hit(&self, age: u32, now: Timestamp) -> Sending {
+    pub(super) fn hit(&self, age: u32, now: Timestamp) -> Sending<'_> {
         Sending {
             age,
             now,
             handling: Handling::Hit,
             is_told: self.settings.status_field,
+            forming: Forming {
+                cache: &self.cache,
+                compression: self.compression,
+            },
         }
     }
 

@@ -8,10 +8,14 @@ use apus_cache::policy::{Key, NamePattern, Rules};
 use apus_cache::store::{DiskSettings, Figures, Recorded, Settings, Store};
 use apus_http::Request;
 use apus_net::Network;
+use tokio::sync::Semaphore;
 
 use super::purge::{PurgeAccess, PurgeRequest};
 use super::service::presented;
 use super::uses::Uses;
+
+/// More compressed forms of long content are not made at a time.
+const FORMS_AT_ONCE: usize = 2;
 
 /// What is stored, for all sites and workers. It outlives configurations.
 #[derive(Clone, Debug)]
@@ -21,6 +25,8 @@ pub struct Cache(pub(super) Arc<Kept>);
 pub(super) struct Kept {
     pub(super) store: Store,
     pub(super) uses: Uses,
+    /// A permit for each compressed form that may be made at a time.
+    pub(super) forming: Arc<Semaphore>,
 }
 
 impl Cache {
@@ -42,6 +48,7 @@ impl Cache {
         Self(Arc::new(Kept {
             store,
             uses: Uses::default(),
+            forming: Arc::new(Semaphore::new(FORMS_AT_ONCE)),
         }))
     }
 

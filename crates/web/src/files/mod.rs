@@ -93,7 +93,7 @@ impl Compression {
         min_length: 0,
     };
 
-    fn allows(&self, coding: Coding) -> bool {
+    pub(crate) fn allows(&self, coding: Coding) -> bool {
         match coding {
             Coding::Brotli => self.brotli,
             Coding::Zstd => self.zstd,

@@ -7,6 +7,8 @@ mod app;
 #[cfg(test)]
 mod cached;
 #[cfg(test)]
+mod cached_forms;
+#[cfg(test)]
 mod cached_ranges;
 #[cfg(test)]
 mod compress;

@@ -1,0 +1,130 @@
+//! Compressed forms of stored responses (RFC 9110 section 8.4): each is made once for all workers and
+//! kept beside the object, and not anew for every hit.
+//!
+//! Short content is compressed when it is first sent to somebody who accepts that; longer content on
+//! a thread that may block, while the first ones are sent it as the site compresses it.
+
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use apus_cache::policy::Stored;
+use apus_cache::store::FormTicket;
+use apus_http::fields::Coding;
+use apus_http::{Body, Headers};
+use bytes::Bytes;
+
+use super::answer::Prepared;
+use super::settings::Cache;
+use crate::compress::{self, Wish};
+use crate::files::Compression;
+
+/// Content that is not longer is compressed at once.
+const AT_ONCE: u64 = 32 * 1024;
+
+/// Content that is longer is left as it is, or for the site to compress as it is sent.
+const MOST: u64 = 32 << 20;
+
+/// Where forms of what is stored are made, and which.
+#[derive(Clone, Copy)]
+pub(super) struct Forming<'a> {
+    pub(super) cache: &'a Cache,
+    pub(super) compression: Compression,
+}
+
+/// The form in which a response goes to a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// As it is stored; what else becomes of it is for others to say.
+    Stored,
+    /// As it is stored, for one that could have had another form.
+    Identity,
+    /// Compressed.
+    Coded(Coding),
+}
+
+impl Form {
+    /// The form that a client with these fields is to get of a response that is worth compressing.
+    pub(super) fn of(headers: &Headers, compression: Compression) -> Self {
+        match Wish::for_content(headers, compression).coding() {
+            Some(coding) => Self::Coded(coding),
+            None => Self::Identity,
+        }
+    }
+
+    /// Makes the fields of a response those of this form.
+    pub(super) fn describe(self, headers: &mut Headers) {
+        match self {
+            Self::Stored => {}
+            Self::Identity => compress::vary(headers),
+            Self::Coded(coding) => {
+                compress::vary(headers);
+                compress::describe(headers, coding);
+            }
+        }
+    }
+}
+
+impl Forming<'_> {
+    /// Whether other forms of a response are made, as far as what is stored of it tells.
+    pub(super) fn is_worthwhile(self, stored: &Stored, length: Option<u64>) -> bool {
+        let is_some = [Coding::Brotli, Coding::Zstd, Coding::Gzip]
+            .iter()
+            .any(|coding| self.compression.allows(*coding));
+        is_some
+            && length.is_some_and(|length| {
+                length >= self.compression.min_length.max(1) && length <= MOST
+            })
+            && compress::is_compressible(stored.status(), stored.headers())
+    }
+
+    /// The content in a form; `None` if it is not there yet.
+    pub(super) fn content(self, prepared: &Prepared, coding: Coding) -> Option<Bytes> {
+        let object = &prepared.object;
+        let number = coding as usize;
+        if let Some(form) = object.form(number) {
+            return Some(form.clone());
+        }
+        let kept = &self.cache.0;
+        let ticket = object.make_form(&kept.store, number)?;
+        match object.body(None) {
+            Body::Bytes(bytes) if bytes.len() as u64 <= AT_ONCE => {
+                make(ticket, coding, || Ok(bytes));
+            }
+            Body::Bytes(bytes) => self.make_later(ticket, coding, move || Ok(bytes)),
+            Body::File(range) => self.make_later(ticket, coding, move || {
+                let len = usize::try_from(range.len).map_err(io::Error::other)?;
+                let mut content = vec![0; len];
+                range.file.read_exact_at(&mut content, range.offset)?;
+                Ok(content.into())
+            }),
+            Body::Empty | Body::Stream(_) => {}
+        }
+        object.form(number).cloned()
+    }
+
+    /// Makes a form on a thread that may block, unless there is enough to do already.
+    fn make_later(
+        self,
+        ticket: FormTicket,
+        coding: Coding,
+        content: impl FnOnce() -> io::Result<Bytes> + Send + 'static,
+    ) {
+        if let Ok(permit) = self.cache.0.forming.clone().try_acquire_owned() {
+            tokio::task::spawn_blocking(move || {
+                make(ticket, coding, content);
+                drop(permit);
+            });
+        }
+    }
+}
+
+fn make(ticket: FormTicket, coding: Coding, content: impl FnOnce() -> io::Result<Bytes>) {
+    let made = content().and_then(|content| compress::whole(&content, coding));
+    match made {
+        Ok(form) => ticket.keep(form.into()),
+        Err(error) => {
+            tracing::error!(%error, "cannot compress a stored response");
+            ticket.refuse();
+        }
+    }
+}
