@@ -125,7 +125,8 @@ Examples:
     #[command(after_long_help = "\
 Examples:
   apus man | man -l -
-  apus man serve > apus-serve.1")]
+  apus man serve > apus-serve.1
+  apus man cache-purge | man -l -")]
     Man {
         /// The command
         command: Option<String>,

@@ -6,14 +6,17 @@ use clap_mangen::Man;
 use crate::Refused;
 use crate::arguments::Arguments;
 
-/// The page of `apus`, or of one of its commands, in the language of `man`.
+/// The page of `apus`, or of one of its commands as `serve` or `cache-purge`, in the language of `man`.
 pub(crate) fn page(command: Option<&str>) -> Result<Vec<u8>, Refused> {
     let mut all = Arguments::command();
     // Fills in the names that the pages of the commands go by.
     all.build();
     let found = match command {
         None => Some(&all),
-        Some(name) => all.find_subcommand(name),
+        Some(name) => all.find_subcommand(name).or_else(|| {
+            let (outer, inner) = name.split_once('-')?;
+            all.find_subcommand(outer)?.find_subcommand(inner)
+        }),
     };
     let page = found.cloned().ok_or_else(|| {
         let names: Vec<_> = all.get_subcommands().map(|one| one.get_name()).collect();
@@ -61,6 +64,19 @@ fn sections(trailer: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commands_of_commands_have_pages() {
+        let Ok(found) = page(Some("cache-purge")) else {
+            panic!("there is a page");
+        };
+        let found = String::from_utf8(found).unwrap();
+        assert!(
+            found.contains("apus cache purge \\-\\-tag product\\-7"),
+            "{found}"
+        );
+        assert!(page(Some("cache-")).is_err() && page(Some("serve-purge")).is_err());
+    }
 
     #[test]
     fn examples_stand_line_by_line() {

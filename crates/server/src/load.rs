@@ -379,3 +379,50 @@ impl std::error::Error for LoadError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loader(file: &Path) -> Loader {
+        let folder = FolderSite::new(None, false);
+        let source = Source::File(file.to_owned());
+        Loader::new(source, folder, Certificates::Named, None)
+    }
+
+    #[test]
+    fn there_is_one_cache_for_as_long_as_the_process_lives() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("apus.toml");
+        let write = |cached: bool, size: u32| {
+            let text = format!(
+                "[global.cache]\ndir = \"stored\"\nsize = {size}\n\
+                 [[sites]]\nlisten = 80\nupstream = \"http://[::1]:1\"\ncache = {cached}\n"
+            );
+            fs::write(&file, text).unwrap();
+        };
+        let loader = loader(&file);
+        let logs = AccessLogs::new().0;
+        write(false, 10);
+        loader.load(Some(&logs)).unwrap();
+        write(true, 10);
+        // What is only looked at opens nothing.
+        loader.load(None).unwrap();
+        assert!(loader.cache().is_none() && loader.cache_status().is_null());
+        assert!(!folder.path().join("stored").exists());
+        let loaded = loader.load(Some(&logs)).unwrap();
+        assert!(!loaded.has_old_cache);
+        assert_eq!(loaded.cached.len(), 1);
+        let folder_in_use = self::loader(&file).load(Some(&logs)).err().unwrap();
+        let message = folder_in_use.to_string();
+        assert!(
+            message.contains("stored of the cache: another process uses it"),
+            "{message}"
+        );
+        write(true, 20);
+        assert!(loader.load(Some(&logs)).unwrap().has_old_cache);
+        write(false, 10);
+        assert!(!loader.load(Some(&logs)).unwrap().has_old_cache);
+        assert!(loader.cache().is_some());
+    }
+}

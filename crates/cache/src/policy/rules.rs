@@ -30,9 +30,6 @@ pub struct Rules {
     pub max_size: u64,
     /// How often something has to be asked for before it is stored.
     pub minimum_uses: u32,
-    /// How many responses are stored for one key at once, told apart by `Vary`. A further one takes
-    /// the place of another.
-    pub max_variants: usize,
     /// Fields of the origin that do not count.
     pub ignored: Ignored,
     /// Fields that say the same as `Cache-Control` to some caches only, in lower case (RFC 9213);
@@ -74,7 +71,6 @@ impl Default for Rules {
             stale_if_error: Duration::ZERO,
             max_size: 1 << 30,
             minimum_uses: 1,
-            max_variants: 32,
             ignored: Ignored::default(),
             targeted: names(&["cdn-cache-control"]),
             accel_expires: true,

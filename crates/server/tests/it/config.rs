@@ -30,6 +30,7 @@ pub(crate) fn folder() -> TempDir {
 pub(crate) fn parse_in(folder: &Path, text: &str) -> Result<Plan, Diagnostics> {
     config::parse_str(text, "apus.toml", folder, &|name| match name {
         "PORT" => Some("8081".to_owned()),
+        "PURGE_TOKEN" => Some("0123456789abcdef".to_owned()),
         _ => None,
     })
 }

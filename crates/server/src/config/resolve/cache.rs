@@ -161,7 +161,6 @@ fn of_table(keys: &keys::Cache, place: &Place, reader: &mut Reader<'_>) -> Optio
         refuse_disguised: *keys.refuse_disguised,
         tag_fields: field_names(&keys.tag_fields),
         hide_tags: *keys.hide_tags,
-        ..Rules::default()
     };
     is_effective.then(|| CacheSettings {
         rules,
