@@ -242,6 +242,27 @@ fn keys_of_a_locations_cache_go_before_those_of_its_site() {
 }
 
 #[test]
+fn what_a_site_says_for_others_is_no_mistake_of_a_location() {
+    let all = caches(
+        "[sites.cache]\nttl = 60\nttl_overrides = true\ntrusted_clients = \"::1\"\n\
+         session_cookies = \"sid\"\nhide_tags = false\nkey = { sort_query = true }\n\
+         [[sites.locations]]\npath = \"/a/\"\n\
+         cache = { ttl = {}, client_directives = \"ignore\", cookies = \"always\", tag_fields = [], \
+         key.query = false }\n",
+    );
+    assert_eq!(all[1].as_ref().unwrap().rules.key.query, Query::Ignored);
+    let mistakes = findings(
+        "[[sites]]\nlisten = 80\nupstream = \"http://[::1]:1\"\ncache.cookies = \"always\"\n\
+         [[sites.locations]]\npath = \"/a/\"\ncache.session_cookies = \"sid\"\n",
+    );
+    assert_eq!(mistakes.len(), 1, "{mistakes:#?}");
+    assert!(
+        mistakes[0].starts_with("7:25 `session_cookies` has no effect"),
+        "{mistakes:#?}"
+    );
+}
+
+#[test]
 fn the_store_is_as_the_global_table_says() {
     let folder = folder();
     let site = "[[sites]]\nlisten = 80\nupstream = \"http://[::1]:1\"\ncache = true\n";

@@ -31,14 +31,22 @@ pub(super) fn settings(
     let table = |said: Said<'_>, reader: &mut Reader<'_>| {
         said.and_then(|said| said.table(&said.place, reader))
     };
-    let keys = match (&said.value, table(own, reader), table(of_site, reader)) {
+    let (own, keys) = match (&said.value, table(own, reader), table(of_site, reader)) {
         (Switch::Off, ..) => return Some(None),
-        (Switch::As(_), Some(own), Some(site)) => merged(&own, &site),
+        (Switch::As(_), Some(own), Some(site)) => {
+            let merged = merged(&own, &site);
+            (own, merged)
+        }
         // What is turned on is as the site has it.
-        (Switch::On, _, Some(site)) => site,
-        (_, own, site) => own.or(site)?,
+        (Switch::On, _, Some(site)) => (site.clone(), site),
+        (_, own, site) => {
+            let only = own.or(site)?;
+            (only.clone(), only)
+        }
     };
-    of_table(&keys, &said.place, reader).map(Some)
+    let is_effective = refuse_useless(&own, &keys, reader);
+    let settings = of_table(&keys, &said.place, reader)?;
+    is_effective.then_some(Some(settings))
 }
 
 /// The keys of the location, and those of the site where it has none.
@@ -102,16 +110,14 @@ fn merged_key(own: &keys::CacheKey, site: &keys::CacheKey) -> keys::CacheKey {
 }
 
 fn of_table(keys: &keys::Cache, place: &Place, reader: &mut Reader<'_>) -> Option<CacheSettings> {
-    let is_effective = refuse_useless(keys, reader);
     let key = match &keys.key {
         Some(key) => key.value.clone(),
         None => keys::CacheKey::absent(place, reader)?,
     };
-    let key = key_rules(&key, reader)?;
     let heuristic = keys.heuristic.table(&keys.heuristic.place, reader);
     let ignores = |what| keys.ignore.0.iter().any(|ignored| ignored.value == what);
     let rules = Rules {
-        key,
+        key: key_rules(&key),
         ttl: keys
             .ttl
             .0
@@ -162,7 +168,7 @@ fn of_table(keys: &keys::Cache, place: &Place, reader: &mut Reader<'_>) -> Optio
         tag_fields: field_names(&keys.tag_fields),
         hide_tags: *keys.hide_tags,
     };
-    is_effective.then(|| CacheSettings {
+    Some(CacheSettings {
         rules,
         bypass_cookies: patterns(&keys.bypass_cookies),
         bypass_headers: field_names(&keys.bypass_headers),
@@ -180,68 +186,64 @@ fn of_table(keys: &keys::Cache, place: &Place, reader: &mut Reader<'_>) -> Optio
     })
 }
 
-/// Reports keys that change nothing for want of another; tells whether there were none.
-fn refuse_useless(keys: &keys::Cache, reader: &mut Reader<'_>) -> bool {
-    let has_tags = !keys.tag_fields.0.is_empty();
+/// Reports keys of the table `own` that change nothing beside the others of `keys`, which it may
+/// have of its site; tells whether there were none.
+fn refuse_useless(own: &keys::Cache, keys: &keys::Cache, reader: &mut Reader<'_>) -> bool {
+    let trusts = keys.client_directives.value == keys::ClientDirectives::Trusted;
+    let shares = keys.cookies.value == keys::Sharing::Always;
+    let has_no_query = |key: &At<keys::CacheKey>| matches!(key.query.value, KeyQuery::Nothing);
+    let sorting = own.key.as_ref().map(|key| &key.sort_query);
+    let sorting = sorting.filter(|sort| ***sort && keys.key.as_ref().is_some_and(has_no_query));
     let useless = [
-        (
+        useless(
             "ttl_overrides",
-            (*keys.ttl_overrides && keys.ttl.0.is_empty()).then_some(&keys.ttl_overrides.place),
+            &own.ttl_overrides,
+            *own.ttl_overrides && keys.ttl.0.is_empty(),
             "there is no `ttl`",
         ),
-        (
+        useless(
             "trusted_clients",
-            (keys.trusted_clients.given
-                && keys.client_directives.value != keys::ClientDirectives::Trusted)
-                .then_some(&keys.trusted_clients.place),
+            &own.trusted_clients,
+            !trusts,
             "it is for `client_directives = \"trusted\"`",
         ),
-        (
+        useless(
             "session_cookies",
-            (keys.session_cookies.given && keys.cookies.value == keys::Sharing::Always)
-                .then_some(&keys.session_cookies.place),
+            &own.session_cookies,
+            shares,
             "`cookies = \"always\"` shares with all",
         ),
-        (
+        useless(
             "harmless_cookies",
-            (keys.harmless_cookies.given && keys.cookies.value == keys::Sharing::Always)
-                .then_some(&keys.harmless_cookies.place),
+            &own.harmless_cookies,
+            shares,
             "`cookies = \"always\"` shares with all",
         ),
-        (
+        useless(
             "hide_tags",
-            (keys.hide_tags.given && !has_tags).then_some(&keys.hide_tags.place),
+            &own.hide_tags,
+            keys.tag_fields.0.is_empty(),
             "there are no `tag_fields`",
         ),
+        sorting.and_then(|sort| useless("sort_query", sort, true, "nothing of the query counts")),
     ];
     let mut is_effective = true;
-    for (name, place, why) in useless {
-        if let Some(place) = place {
-            reader.report(Finding::error(
-                place,
-                format!("`{name}` has no effect"),
-                why,
-            ));
-            is_effective = false;
-        }
+    for finding in useless.into_iter().flatten() {
+        reader.report(finding);
+        is_effective = false;
     }
     is_effective
 }
 
-fn key_rules(key: &keys::CacheKey, reader: &mut Reader<'_>) -> Option<KeyRules> {
+/// What is to be said of a key that is given, and useless.
+fn useless<T>(name: &str, key: &At<T>, is_useless: bool, why: &str) -> Option<Finding> {
+    let title = || format!("`{name}` has no effect");
+    (key.given && is_useless).then(|| Finding::error(&key.place, title(), why))
+}
+
+fn key_rules(key: &keys::CacheKey) -> KeyRules {
     let names = |names: &[NamePattern]| names.iter().map(NamePattern::pattern).collect();
-    if *key.sort_query && matches!(key.query.value, KeyQuery::Nothing) {
-        reader.report(
-            Finding::error(
-                &key.sort_query.place,
-                "`sort_query` has no effect",
-                "nothing of the query counts",
-            )
-            .related(&key.query.place, "here"),
-        );
-        return None;
-    }
-    Some(KeyRules {
+    KeyRules {
         scheme: *key.scheme,
         host: match &key.host.value {
             KeyHost::Requested => Host::Requested,
@@ -262,7 +264,7 @@ fn key_rules(key: &keys::CacheKey, reader: &mut Reader<'_>) -> Option<KeyRules> 
             .map(|name| name.0.as_str().into())
             .collect(),
         device: *key.device,
-    })
+    }
 }
 
 fn sharing(said: keys::Sharing) -> Sharing {
