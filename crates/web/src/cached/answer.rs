@@ -127,7 +127,7 @@ impl Prepared {
     pub(super) async fn complete(&self, request: &PresentedRequest<'_>) -> Opened {
         match (&self.gaps, self.wanted(request)) {
             (Some(gaps), Some(range)) => {
-                Rc::clone(gaps).open(Arc::clone(&self.object), range).await
+                Rc::clone(gaps).begin(Arc::clone(&self.object), range).await
             }
             _ => Opened::Comes,
         }

@@ -21,7 +21,7 @@ use http::Extensions;
 
 use super::answer::{Prepared, Sending, tell};
 use super::device::device;
-use super::ranges::{Beginning, Gaps};
+use super::ranges::{Beginning, Gaps, Opened};
 use super::service::{Inner, now};
 
 /// For how long requests do not wait for one another, after an answer that cannot be shared.
@@ -163,7 +163,7 @@ impl Inner {
             &conditions,
             fetched.received,
         ) {
-            Validated::Current => self.freshen(&asked, &fetched, storing.ticket, &stale),
+            Validated::Current => self.freshen(&asked, &fetched, storing.ticket, &stale).await,
             Validated::Replaced => self.store(fetched, storing).await,
             Validated::ServeStale { age } => {
                 let handling = Handling::Forwarded {
@@ -185,7 +185,7 @@ impl Inner {
     }
 
     /// What is stored is current.
-    fn freshen(
+    async fn freshen(
         self: &Rc<Self>,
         asked: &Rc<Asked>,
         fetched: &Fetched,
@@ -208,6 +208,14 @@ impl Inner {
                 let age = stored.age(now);
                 let gaps = Gaps::of(self, asked, &stored, &stale.object);
                 let current = Prepared::new(*stored, stale.object.clone()).with(gaps);
+                match current.complete(presented).await {
+                    Opened::Comes => {}
+                    Opened::Refused(response) => return self.told(response, ForwardReason::Stale),
+                    Opened::Outdated | Opened::Alone => {
+                        let again = self.forward(asked.again(), ForwardReason::Stale);
+                        return again.wait().await;
+                    }
+                }
                 current.respond(
                     presented,
                     Sending {

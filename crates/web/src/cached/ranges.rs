@@ -24,6 +24,9 @@ use super::service::{Inner, now};
 /// A reader that is further ahead of who fetches its part does not wait for that.
 const AHEAD: u64 = 1 << 20;
 
+/// An object in this many parts gets no more of them; those it has still grow together.
+const MOST_PARTS: usize = 48;
+
 /// How often the same bytes are asked for, for one response, when what came was too short.
 const MAX_SHORTFALLS: u32 = 2;
 
@@ -81,6 +84,14 @@ impl Gaps {
             asked_until: 0,
             shortfalls: 0,
         })
+    }
+
+    /// As [`Gaps::open`], before anything of it is sent: only if that makes not too many parts.
+    pub(super) async fn begin(self: Rc<Self>, object: Arc<Object>, range: Range<u64>) -> Opened {
+        if is_apart(&object, range.clone()) && object.stored().iter().len() >= MOST_PARTS {
+            return Opened::Alone;
+        }
+        self.open(object, range).await
     }
 
     /// Sees to it that the first missing part of `range` comes.
@@ -156,6 +167,16 @@ impl Gaps {
             _ => Verdict::Refused,
         }
     }
+}
+
+/// Whether the first missing part of `range` touches nothing that is there.
+fn is_apart(object: &Object, range: Range<u64>) -> bool {
+    let missing = object.missing(range);
+    missing.first().is_some_and(|gap| {
+        let around = gap.start.saturating_sub(1)..gap.end.saturating_add(1);
+        // A byte more on both sides is missing, too.
+        object.missing(around.clone()).first() == Some(&around)
+    })
 }
 
 /// The content of an object that is there in parts.

@@ -19,6 +19,9 @@ use super::{Disk, MOST_WAITING_BYTES};
 /// Metadata of a resumable object tells of what was written each time it is this much.
 const MARK_BYTES: u64 = 4 << 20;
 
+/// Metadata of a resumable object has room for this much more about its parts: some tens of them.
+const PARTS_BYTES: u64 = 64 * 20;
+
 impl Store {
     /// Has `pieces` of `object` written to its file.
     pub(crate) fn write(
@@ -113,8 +116,11 @@ impl Store {
 impl Disk {
     /// A file for `object`, which is about to be filled.
     pub(crate) fn file_for(&self, object: &Object) -> ObjectFile {
-        let record = object.record(Vec::new()).encode();
-        let layout = Layout::for_record(record.len() as u64, object.length());
+        let mut record = object.record(Vec::new()).encode().len() as u64;
+        if object.is_resumable() {
+            record = record.saturating_add(PARTS_BYTES);
+        }
+        let layout = Layout::for_record(record, object.length());
         ObjectFile::new(object.name(), layout, self.directory.new_name())
     }
 
