@@ -95,7 +95,11 @@ fn nobody_is_switched_who_did_not_ask() {
 
 #[test]
 fn nobody_is_switched_to_what_it_did_not_ask_for() {
-    for line in ["Upgrade: something\r\n", "Upgrade: websocket, other\r\n", ""] {
+    for line in [
+        "Upgrade: something\r\n",
+        "Upgrade: websocket, other\r\n",
+        "",
+    ] {
         let answer = format!("HTTP/1.1 101 x\r\n{line}Connection: upgrade\r\n\r\n");
         let origin = RawOrigin::answering(&[answer.as_bytes()]);
         run(async {
