@@ -18,9 +18,9 @@ use proptest::prelude::*;
 use crate::support::{Ask, Reply, ask, block_on, get};
 
 /// Bytes that differ from their neighbours near and far, and from those of other versions.
-fn content(version: u64, len: u64) -> Vec<u8> {
+fn content(version: u64, range: std::ops::Range<u64>) -> Vec<u8> {
     let byte = |at: u64| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(8) as u8;
-    (0..len).map(|at| byte(at + (version << 40))).collect()
+    range.map(|at| byte(at + (version << 40))).collect()
 }
 
 type Twist = dyn Fn(u64, &Headers, Response) -> Response + Send + Sync;
@@ -61,11 +61,12 @@ impl Origin {
     }
 
     fn content(&self) -> Vec<u8> {
-        content(self.version.load(Ordering::Relaxed), self.len)
+        content(self.version.load(Ordering::Relaxed), 0..self.len)
     }
 
     fn part(&self, range: std::ops::Range<usize>) -> Vec<u8> {
-        self.content()[range].to_vec()
+        let range = range.start as u64..range.end as u64;
+        content(self.version.load(Ordering::Relaxed), range)
     }
 
     /// What was asked since the last call: `Range` of each request, or nothing.
@@ -76,7 +77,6 @@ impl Origin {
     }
 
     fn respond(&self, headers: &Headers) -> Response {
-        let content = Bytes::from(self.content());
         let tag = format!("\"v{}\"", self.version.load(Ordering::Relaxed));
         let may = headers
             .get("if-range")
@@ -99,15 +99,15 @@ impl Origin {
                 let value = parts[0].content_range(self.len).to_string();
                 set("content-range", &value);
                 response.set_status(StatusCode::PARTIAL_CONTENT);
-                content.slice(parts[0].start as usize..parts[0].end() as usize)
+                self.part(parts[0].start as usize..parts[0].end() as usize)
             }
             Some(Ranges::Unsatisfiable) => {
                 response.set_status(StatusCode::RANGE_NOT_SATISFIABLE);
-                Bytes::new()
+                Vec::new()
             }
-            Some(Ranges::Whole) | None => content,
+            Some(Ranges::Whole) | None => self.content(),
         };
-        *response.body_mut() = self.pieces(body, None);
+        *response.body_mut() = self.pieces(body.into(), None);
         response
     }
 
@@ -708,7 +708,7 @@ proptest! {
                     let range = headers.get("range").map(|range| Ranges::parse(range, 60_000));
                     if let (Some(Ranges::Parts(parts)), Some(_)) = (range, breaks_at) {
                         let (start, end) = (parts[0].start as usize, parts[0].end() as usize);
-                        let part = Bytes::from(pieces.content()).slice(start..end);
+                        let part = Bytes::from(pieces.part(start..end));
                         *response.body_mut() = pieces.pieces(part, breaks_at);
                     }
                     response
