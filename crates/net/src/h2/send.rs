@@ -9,7 +9,7 @@ use apus_http::h2::StreamKey;
 use apus_http::{FileRange, Frame, Headers};
 use bytes::Bytes;
 
-use super::stream::{Chunk, Work, behind};
+use super::stream::{Chunk, Part, Work, behind};
 use super::{BATCH, BATCH_LEAST, Connection};
 use crate::file::{read_away, read_cached};
 
@@ -111,25 +111,10 @@ impl Connection<'_> {
             return;
         };
         stream.moved_at = self.worker.clock.ticks();
-        match std::mem::take(&mut stream.next) {
-            Chunk::Empty => {}
-            Chunk::Bytes(mut bytes) => {
-                let part = bytes.split_to(bytes.len().min(most));
-                if !bytes.is_empty() {
-                    stream.next = Chunk::Bytes(bytes);
-                }
-                self.send_bytes(key, part);
-            }
-            Chunk::Read(mut read) => {
-                let (bytes, rest) = &mut *read;
-                let part = bytes.split_to(bytes.len().min(most));
-                stream.next = match bytes.is_empty() {
-                    true => Chunk::file(rest.clone()),
-                    false => Chunk::Read(read),
-                };
-                self.send_bytes(key, part);
-            }
-            Chunk::File(range) => self.send_file(key, range, most),
+        match stream.next.split(most) {
+            None => {}
+            Some(Part::Bytes(part)) => self.send_bytes(key, part),
+            Some(Part::File(range)) => self.send_file(key, range, most),
         }
     }
 

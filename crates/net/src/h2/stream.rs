@@ -70,6 +70,39 @@ pub(crate) enum Chunk {
     Read(Box<(Bytes, FileRange)>),
 }
 
+/// What is to be sent next of a [`Chunk`].
+pub(crate) enum Part {
+    Bytes(Bytes),
+    File(FileRange),
+}
+
+impl Chunk {
+    /// Takes off what is sent next: up to `most` bytes, or all of a file, of which the caller puts back
+    /// what it does not send.
+    pub(crate) fn split(&mut self, most: usize) -> Option<Part> {
+        match std::mem::take(self) {
+            Self::Empty => None,
+            Self::Bytes(mut bytes) => {
+                let part = bytes.split_to(bytes.len().min(most));
+                if !bytes.is_empty() {
+                    *self = Self::Bytes(bytes);
+                }
+                Some(Part::Bytes(part))
+            }
+            Self::Read(mut read) => {
+                let (bytes, rest) = &mut *read;
+                let part = bytes.split_to(bytes.len().min(most));
+                *self = match bytes.is_empty() {
+                    true => Self::file(rest.clone()),
+                    false => Self::Read(read),
+                };
+                Some(Part::Bytes(part))
+            }
+            Self::File(range) => Some(Part::File(range)),
+        }
+    }
+}
+
 type Observer = Box<dyn FnOnce(&Completion)>;
 
 /// Who wants to know how an answer ends, and what is known of that.

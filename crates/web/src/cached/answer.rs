@@ -14,7 +14,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::forms::{Form, Forming};
-use super::ranges::{Gaps, Opened};
+use super::ranges::{AHEAD, Gaps, Opened};
 
 /// The name in `Cache-Status`.
 const CACHE: &str = "apus";
@@ -123,6 +123,15 @@ impl Prepared {
         wanted.is_some_and(|range| !self.object.missing(range).is_empty())
     }
 
+    /// Whether what is in the middle may come long after the beginning, as nobody can ask for it
+    /// alone.
+    pub(super) fn may_take_long(&self) -> bool {
+        let is_long = |length| length > AHEAD;
+        self.gaps.is_none()
+            && !self.object.is_complete()
+            && self.object.length().is_none_or(is_long)
+    }
+
     /// Sees to it that what a request is sent of an object in parts comes, before it is told so.
     pub(super) async fn complete(&self, request: &PresentedRequest<'_>) -> Opened {
         match (&self.gaps, self.wanted(request)) {
@@ -177,6 +186,7 @@ impl Prepared {
     fn form(&self, request: &PresentedRequest<'_>, forming: Forming<'_>) -> Form {
         let is_formed = || forming.is_worthwhile(&self.stored, self.object.length());
         if *request.method != Method::GET
+            || self.is_formed.get() == Some(&false)
             || !self.object.is_complete()
             || !*self.is_formed.get_or_init(is_formed)
         {

@@ -2,9 +2,9 @@
 //!
 //! [`Cache`] is what is kept, for all sites and workers; [`Cached`] makes a service that answers from
 //! it, and asks the one behind it for the rest. The rules are `apus-cache`'s; here they meet requests:
-//! [`service`] decides what becomes of one, [`answer`] makes the response out of what is stored,
-//! [`fetch`] asks the service behind, for one request or for all that wait for the same, and
-//! [`ranges`] for what is missing of what is stored in parts; [`forms`] compresses what is stored.
+//! `service` decides what becomes of one, `answer` makes the response out of what is stored,
+//! `fetch` asks the service behind, for one request or for all that wait for the same, and
+//! `ranges` for what is missing of what is stored in parts; `forms` compresses what is stored.
 
 mod answer;
 mod device;

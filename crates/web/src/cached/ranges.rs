@@ -22,7 +22,7 @@ use super::fetch::{Asked, Fetched, fill};
 use super::service::{Inner, now};
 
 /// A reader that is further ahead of who fetches its part does not wait for that.
-const AHEAD: u64 = 1 << 20;
+pub(super) const AHEAD: u64 = 1 << 20;
 
 /// An object in this many parts gets no more of them; those it has still grow together.
 const MOST_PARTS: usize = 48;

@@ -215,6 +215,9 @@ impl Inner {
                 self.drop_object(&object);
                 continue;
             }
+            if is_along && wants_middle(&presented) && kept.may_take_long() {
+                break;
+            }
             let handling = match is_along {
                 false => Handling::Hit,
                 true => Handling::Forwarded {

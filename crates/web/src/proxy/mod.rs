@@ -1,8 +1,8 @@
 //! The reverse proxy: a service that has its answers from a group of origins.
 //!
-//! A request is written anew from its parsed form ([`forward`]), sent to a node of the group, and its
-//! answer put in the terms of the site ([`backward`]) while its content streams by. What goes wrong
-//! becomes an answer of our own ([`refusal`]).
+//! A request is written anew from its parsed form (`forward`), sent to a node of the group, and its
+//! answer put in the terms of the site (`backward`) while its content streams by. What goes wrong
+//! becomes an answer of our own (`refusal`).
 
 mod backward;
 mod forward;

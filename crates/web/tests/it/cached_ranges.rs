@@ -169,7 +169,8 @@ struct Pieces {
 
 impl BodyStream for Pieces {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-        self.waits = !self.waits || (self.sent > 0 && !self.open.load(Ordering::Relaxed));
+        let is_held = self.sent > 0 && !self.left.is_empty() && !self.open.load(Ordering::Relaxed);
+        self.waits = !self.waits || is_held;
         if self.waits {
             cx.waker().wake_by_ref();
             return Poll::Pending;
@@ -552,6 +553,30 @@ fn who_is_far_ahead_does_not_wait_for_what_is_before() {
 }
 
 #[test]
+fn who_wants_the_middle_of_what_cannot_be_asked_for_in_parts_does_not_wait_for_it() {
+    let origin = Origin::twisted(4 << 20, |_, _, mut response| {
+        response.headers_mut().remove("etag");
+        response
+    });
+    let service = origin.cached();
+    block_on(async {
+        let whole = tokio::task::spawn_local({
+            let service = service.clone();
+            async move { read(get("/"), &service).await }
+        });
+        while origin.asked.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        origin.open.store(false, Ordering::Relaxed);
+        let reply = read(part("3000000-3004999"), &service).await;
+        assert!(reply.content == origin.part(3_000_000..3_005_000));
+        origin.open.store(true, Ordering::Relaxed);
+        assert!(whole.await.unwrap().content == origin.content());
+        assert_eq!(origin.asked(), ["", "bytes=3000000-3004999"]);
+    });
+}
+
+#[test]
 fn what_is_purged_while_it_is_completed_is_not_stored() {
     let origin = Origin::new(100_000);
     let service = origin.cached();
@@ -742,6 +767,50 @@ proptest! {
             origin.asked();
             assert!(read(get("/"), &service).await.content == origin.content());
             assert!(origin.asked().is_empty());
+        });
+    }
+
+    #[test]
+    fn every_answer_is_of_one_version_while_they_change(
+        steps in prop::collection::vec((0_u64..60_000, 1_u64..60_000, 0..4), 1..16),
+    ) {
+        let origin = Origin::new(60_000);
+        let service = origin.cached();
+        block_on(async {
+            let clients: Vec<_> = steps
+                .iter()
+                .map(|(start, len, change)| {
+                    let (start, end) = (*start, (start + len).min(60_000));
+                    let (service, origin, change) = (service.clone(), origin.clone(), *change);
+                    tokio::task::spawn_local(async move {
+                        for _ in 0..change * 3 {
+                            tokio::task::yield_now().await;
+                        }
+                        if change == 3 {
+                            origin.version.fetch_add(1, Ordering::Relaxed);
+                        }
+                        let ask = part(&format!("{start}-{}", end - 1));
+                        let mut response = service.call(ask.request()).wait().await;
+                        let tag = response.headers().get_str("etag").unwrap();
+                        let version = tag.trim_matches(['"', 'v']).parse().unwrap();
+                        assert_eq!(response.status().as_u16(), 206);
+                        let mut received = Vec::new();
+                        while let Some(Ok(Frame::Data(bytes))) = response.body_mut().frame().await {
+                            received.extend_from_slice(&bytes);
+                        }
+                        let until = start + received.len() as u64;
+                        assert!(until <= end);
+                        assert!(received == content(version, start..until));
+                    })
+                })
+                .collect();
+            for client in clients {
+                client.await.unwrap();
+            }
+            // What is stored in the end is one version, too, if not the latest one.
+            let reply = read(get("/"), &service).await;
+            let version = reply.field("etag").unwrap().trim_matches(['"', 'v']);
+            assert!(reply.content == content(version.parse().unwrap(), 0..60_000));
         });
     }
 }

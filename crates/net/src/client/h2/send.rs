@@ -16,7 +16,7 @@ use crate::client::Cause;
 use crate::client::deadline::after;
 use crate::clock::coarse_now;
 use crate::file::{read_away, read_cached};
-use crate::h2::stream::{Chunk, behind};
+use crate::h2::stream::{Chunk, Part, behind};
 
 /// Bytes of a frame's header.
 const FRAME_HEADER: usize = 9;
@@ -103,25 +103,10 @@ impl Driver {
             return;
         };
         sending.moved_at = coarse_now();
-        match std::mem::take(&mut sending.next) {
-            Chunk::Empty => {}
-            Chunk::Bytes(mut bytes) => {
-                let part = bytes.split_to(bytes.len().min(most));
-                if !bytes.is_empty() {
-                    sending.next = Chunk::Bytes(bytes);
-                }
-                self.send_bytes(key, part);
-            }
-            Chunk::Read(mut read) => {
-                let (bytes, rest) = &mut *read;
-                let part = bytes.split_to(bytes.len().min(most));
-                sending.next = match bytes.is_empty() {
-                    true => Chunk::file(rest.clone()),
-                    false => Chunk::Read(read),
-                };
-                self.send_bytes(key, part);
-            }
-            Chunk::File(range) => self.send_file(key, range, most),
+        match sending.next.split(most) {
+            None => {}
+            Some(Part::Bytes(part)) => self.send_bytes(key, part),
+            Some(Part::File(range)) => self.send_file(key, range, most),
         }
     }
 
