@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::time::Duration;
 
 use http::{Method, StatusCode};
 
@@ -52,6 +53,8 @@ pub struct ClientConnection {
     interim: u8,
     /// Whether another request may follow the current one.
     persistent: bool,
+    /// What the last response that said so said of it.
+    idle_timeout: Option<Duration>,
     /// Whether none shall.
     closing: bool,
     tunnel: bool,
@@ -119,6 +122,7 @@ impl ClientConnection {
             offers: Box::default(),
             interim: 0,
             persistent: true,
+            idle_timeout: None,
             closing: false,
             tunnel: false,
         }
@@ -271,6 +275,7 @@ impl ClientConnection {
         self.tunnel = switches || (self.answer_to == AnswerTo::Connect && head.status.is_success());
         // What follows a CONNECT that was refused may have been meant for the tunnel.
         self.persistent &= read.persistent && self.answer_to != AnswerTo::Connect;
+        self.idle_timeout = read.idle_timeout.or(self.idle_timeout);
         match head.content {
             ResponseContent::None => self.response_ended(),
             ResponseContent::Length(length) => {
@@ -321,6 +326,12 @@ impl ClientConnection {
     /// response was read.
     pub fn keeps_alive(&self) -> bool {
         self.persistent && !self.closing && !self.tunnel
+    }
+
+    /// How long the server keeps the connection without a request, if its responses say so with
+    /// `Keep-Alive: timeout`. Whoever sends a request later than that may meet the end of it.
+    pub fn idle_timeout(&self) -> Option<Duration> {
+        self.idle_timeout
     }
 
     /// Whether the response turned the connection into a tunnel: 101, or 2xx to CONNECT. What is not

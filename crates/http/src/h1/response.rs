@@ -1,6 +1,8 @@
 //! The head of a response as it is read: status line, field section, framing (RFC 9112 sections 4 to
 //! 6).
 
+use std::time::Duration;
+
 use http::{StatusCode, Version};
 use smallvec::SmallVec;
 
@@ -8,7 +10,7 @@ use super::framing::{Framing, Told};
 use super::line::LineReader;
 use super::{HeadLimits, ProtocolError, field};
 use crate::Headers;
-use crate::grammar::{is_field_content, trim};
+use crate::grammar::{is_field_content, parse_decimal, trim};
 use crate::response_head::is_connection_field;
 
 /// A response as far as its head tells.
@@ -55,6 +57,7 @@ pub(super) struct ResponseReader {
     status: Option<(StatusCode, Version)>,
     headers: Headers,
     framing: Framing,
+    keep_alive: KeepAlive,
     /// Field lines so far.
     fields: usize,
     /// Names that `Connection` has and that nobody else would know to be about the connection.
@@ -65,6 +68,38 @@ pub(super) struct ResponseReader {
 pub(super) struct ReadResponse {
     pub(super) head: ResponseHead,
     pub(super) persistent: bool,
+    /// How long the server keeps the connection without a request, if it says so.
+    pub(super) idle_timeout: Option<Duration>,
+}
+
+/// What `Keep-Alive` says (RFC 2068 section 19.7.1.1, and `draft-thomson-hybi-http-timeout` of its
+/// parameters).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct KeepAlive {
+    timeout: Option<Duration>,
+    /// Requests that may follow.
+    max: Option<u64>,
+}
+
+impl KeepAlive {
+    /// Takes a line of the field. What cannot be read says nothing.
+    fn note(&mut self, value: &[u8]) {
+        for parameter in field::list(value) {
+            let mut parts = parameter.splitn(2, |byte| *byte == b'=');
+            let (Some(name), Some(number)) = (parts.next(), parts.next()) else {
+                continue;
+            };
+            let Some(number) = parse_decimal(trim(number)) else {
+                continue;
+            };
+            let name = trim(name);
+            if name.eq_ignore_ascii_case(b"timeout") {
+                self.timeout = Some(Duration::from_secs(number));
+            } else if name.eq_ignore_ascii_case(b"max") {
+                self.max = Some(number);
+            }
+        }
+    }
 }
 
 impl ResponseReader {
@@ -127,6 +162,9 @@ impl ResponseReader {
                 if *lower == *b"connection" {
                     self.nominate(value);
                 }
+                if *lower == *b"keep-alive" {
+                    self.keep_alive.note(value);
+                }
                 if is_connection_field(lower) && *lower != *b"upgrade" {
                     return Ok(());
                 }
@@ -157,6 +195,7 @@ impl ResponseReader {
         let Self {
             mut headers,
             framing,
+            keep_alive,
             nominated,
             ..
         } = self;
@@ -194,7 +233,10 @@ impl ResponseReader {
             Told::Nothing => ResponseContent::UntilClose,
         };
         Ok(ReadResponse {
-            persistent: framing.is_persistent(version) && content != ResponseContent::UntilClose,
+            persistent: framing.is_persistent(version)
+                && keep_alive.max != Some(0)
+                && content != ResponseContent::UntilClose,
+            idle_timeout: keep_alive.timeout,
             head: ResponseHead {
                 status,
                 version,
@@ -241,6 +283,29 @@ fn status_line(line: &[u8]) -> Result<(StatusCode, Version), ProtocolError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reads_how_long_a_server_keeps_a_connection() {
+        let said = |timeout: Option<u64>, max| KeepAlive {
+            timeout: timeout.map(Duration::from_secs),
+            max,
+        };
+        for (value, expected) in [
+            (&b"timeout=5, max=100"[..], said(Some(5), Some(100))),
+            (b"Timeout = 5", said(Some(5), None)),
+            (b"max=0", said(None, Some(0))),
+            (b"300", said(None, None)),
+            (
+                b"timeout=-1, max=, timeout=99999999999999999999",
+                said(None, None),
+            ),
+            (b"", said(None, None)),
+        ] {
+            let mut keep_alive = KeepAlive::default();
+            keep_alive.note(value);
+            assert_eq!(keep_alive, expected, "{value:?}");
+        }
+    }
 
     #[test]
     fn takes_status_lines_with_and_without_a_reason() {

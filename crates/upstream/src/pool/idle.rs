@@ -1,6 +1,6 @@
 //! Connections that a pool has: how long, and for how many requests.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use apus_net::client::{Http1, Http2};
 
@@ -21,8 +21,16 @@ impl Idle {
     /// Whether it is not to be used again.
     pub(super) fn is_spent(&self, plan: &PoolPlan, now: Instant) -> bool {
         let connection = &self.connection;
+        let waited = now.saturating_duration_since(connection.idle_since());
         is_worn(plan, connection.requests(), connection.opened_at(), now)
-            || now.saturating_duration_since(connection.idle_since()) > plan.idle_timeout
+            || waited > plan.idle_timeout
+            || connection.idle_limit().is_some_and(|limit| waited >= limit)
+    }
+
+    /// How long it may wait.
+    pub(super) fn limit(&self, plan: &PoolPlan) -> Duration {
+        let limit = self.connection.idle_limit().unwrap_or(plan.idle_timeout);
+        limit.min(plan.idle_timeout)
     }
 }
 

@@ -145,7 +145,7 @@ impl Pool {
                     connection: http2.clone(),
                     client: self.client(client),
                 });
-                self.keep_swept();
+                self.keep_swept(self.plan.get().idle_timeout);
             }
         }
         Ok(Lease(connection))
@@ -210,25 +210,26 @@ impl Pool {
         if back.is_spent(&plan, coarse_now()) {
             return;
         }
+        let limit = back.limit(&plan);
         idle.push(back);
         if idle.len() > plan.max_idle {
             // The one that waits longest.
             idle.remove(0);
         }
         drop(idle);
-        self.keep_swept();
+        self.keep_swept(limit);
     }
 
-    /// Has connections closed in time that nobody asks for.
-    fn keep_swept(self: &Rc<Self>) {
+    /// Has connections closed in time that nobody asks for: those that may wait so long, and others.
+    fn keep_swept(self: &Rc<Self>, limit: Duration) {
         if !self.sweeps.replace(true) {
-            tokio::task::spawn_local(sweep(Rc::downgrade(self)));
+            tokio::task::spawn_local(sweep(Rc::downgrade(self), limit));
         }
     }
 
-    /// Closes connections that have waited too long, or that the node closed. Tells whether any are
-    /// left.
-    fn sweep(&self) -> bool {
+    /// Closes connections that have waited too long, or that the node closed. Tells how long those that
+    /// are left may wait, if any are.
+    fn sweep(&self) -> Option<Duration> {
         let (plan, now) = (self.plan.get(), Instant::now());
         let mut idle = self.idle.borrow_mut();
         idle.retain_mut(|idle| !idle.is_spent(&plan, now) && idle.connection.is_usable());
@@ -236,18 +237,17 @@ impl Pool {
         shared.retain(|shared| !shared.is_spent(&plan, now) && !shared.is_idle(&plan, now));
         let any = !idle.is_empty() || !shared.is_empty();
         self.sweeps.set(any);
-        any
+        let limits = idle.iter().map(|idle| idle.limit(&plan));
+        any.then(|| limits.min().unwrap_or(plan.idle_timeout))
     }
 }
 
-async fn sweep(pool: Weak<Pool>) {
+async fn sweep(pool: Weak<Pool>, mut limit: Duration) {
     loop {
-        let Some(interval) = pool.upgrade().map(|pool| pool.plan.get().idle_timeout / 4) else {
-            return;
-        };
-        tokio::time::sleep(interval.clamp(SWEEP_LEAST, SWEEP_MOST)).await;
-        if !pool.upgrade().is_some_and(|pool| pool.sweep()) {
-            return;
+        tokio::time::sleep((limit / 4).clamp(SWEEP_LEAST, SWEEP_MOST)).await;
+        match pool.upgrade().and_then(|pool| pool.sweep()) {
+            Some(least) => limit = least,
+            None => return,
         }
     }
 }

@@ -84,6 +84,42 @@ fn closes_connections_that_nobody_uses() {
     });
 }
 
+/// An origin's answer with what it says of its connection.
+fn ok_with(keep_alive: &str) -> String {
+    OK.replacen("\r\n", &format!("\r\nKeep-Alive: {keep_alive}\r\n"), 1)
+}
+
+#[test]
+fn closes_connections_before_the_node_does_that_says_when() {
+    run(async {
+        let origin = Origin::sending(ok_with("timeout=1")).await;
+        let (upstreams, group) = group(plain(vec![origin.node("a")]));
+        for _ in 0..3 {
+            get(&group).await;
+        }
+        assert_eq!(origin.connections(), 1);
+        // The origin would never close it, and the plan only after a minute.
+        eventually("it is closed", || origin.open() == 0).await;
+        get(&group).await;
+        assert_eq!(origin.connections(), 2);
+        assert_eq!(status(&upstreams).totals.reconnects, 0);
+    });
+}
+
+#[test]
+fn does_not_use_a_connection_again_of_which_the_node_says_it_was_the_last_request() {
+    for last in ["timeout=5, max=0", "timeout=0"] {
+        run(async {
+            let origin = Origin::sending(ok_with(last)).await;
+            let (_, group) = group(plain(vec![origin.node("a")]));
+            for _ in 0..3 {
+                send(&group, Method::POST).await.unwrap();
+            }
+            assert_eq!(origin.connections(), 3, "{last}");
+        });
+    }
+}
+
 #[test]
 fn gives_up_connections_that_are_old() {
     run(async {

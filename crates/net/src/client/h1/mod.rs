@@ -9,7 +9,7 @@ use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use apus_http::Interim;
 use apus_http::h1::{ClientConnection, HeadLimits};
@@ -30,6 +30,9 @@ const LIMITS: HeadLimits = HeadLimits {
     head_bytes: 64 * 1024,
     fields: 256,
 };
+
+/// How long before an origin closes an idle connection it is not used any more.
+const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
 
 /// Where a connection goes when it can carry another request.
 pub trait Home {
@@ -131,6 +134,13 @@ impl Http1 {
     /// Since when it waits for a request, to about a quarter of a second.
     pub fn idle_since(&self) -> Instant {
         self.0.idle_since
+    }
+
+    /// How long it may wait for a request, by what the origin says of it with `Keep-Alive: timeout`: less
+    /// than that by a second, or by half, as the request has a way to go and times are coarse.
+    pub fn idle_limit(&self) -> Option<Duration> {
+        let timeout = self.0.codec.idle_timeout()?;
+        Some(timeout.saturating_sub(KEEP_ALIVE_MARGIN.min(timeout / 2)))
     }
 
     /// Sends a request.
