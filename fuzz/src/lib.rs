@@ -9,6 +9,7 @@ mod http1_client;
 mod http2;
 mod http2_connection;
 mod paths;
+mod php;
 mod proxy;
 
 use std::process::ExitCode;
@@ -21,6 +22,7 @@ pub use http1_client::http1_client;
 pub use http2::hpack;
 pub use http2_connection::{http2_client, http2_connection, http2_frames};
 pub use paths::path_resolution;
+pub use php::php_wire;
 pub use proxy::proxy_protocol;
 
 /// A fuzz target.
@@ -39,6 +41,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http2_frames", http2_frames),
     ("hpack", hpack),
     ("path_resolution", path_resolution),
+    ("php_wire", php_wire),
     ("proxy_protocol", proxy_protocol),
     ("range", range),
     ("request_head", request_head),

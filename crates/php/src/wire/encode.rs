@@ -1,0 +1,273 @@
+//! Frames for a worker: requests and events, whose variables travel as PHP's `serialize()` writes them.
+
+use std::ops::Range;
+
+use super::{HEADER, flag, kind};
+
+/// Variables that are the same for every request of a service, serialized once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FixedVariables {
+    bytes: Vec<u8>,
+    count: u32,
+}
+
+impl FixedVariables {
+    /// None.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a variable.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &[u8]) -> Self {
+        string(&mut self.bytes, name.as_bytes());
+        string(&mut self.bytes, value);
+        self.count = self.count.saturating_add(1);
+        self
+    }
+}
+
+/// The content that belongs to a [`Message`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// So many bytes, which are written right behind it.
+    Inline(usize),
+    /// More than that, or nobody knows: it follows in BODY frames.
+    Frames,
+}
+
+/// A REQUEST or EVENT frame without its content, which is written behind it and not copied.
+///
+/// [`Message::request`] or [`Message::event`], then [`Message::push`] for each variable, then
+/// [`Message::finish`]; from then on [`Message::as_bytes`] is what to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    bytes: Vec<u8>,
+    variables: u32,
+    target: Range<usize>,
+}
+
+/// Where the serialized array begins.
+const ARRAY: usize = HEADER + 4;
+
+/// Where the digits of the number of variables begin: behind `a:`.
+const COUNT: usize = ARRAY + 2;
+
+/// PHP reads a number with leading zeros, so that its place can be kept.
+const COUNT_DIGITS: usize = 5;
+
+impl Message {
+    /// A request with the fixed variables of its service, in a buffer whose room is used again.
+    pub fn request(buffer: Vec<u8>, fixed: &FixedVariables) -> Self {
+        Self::begin(buffer, kind::REQUEST, fixed)
+    }
+
+    /// An event.
+    pub fn event(buffer: Vec<u8>, fixed: &FixedVariables) -> Self {
+        Self::begin(buffer, kind::EVENT, fixed)
+    }
+
+    fn begin(mut buffer: Vec<u8>, kind: u8, fixed: &FixedVariables) -> Self {
+        buffer.clear();
+        buffer.extend_from_slice(&[0, 0, 0, 0, kind, 0, 0, 0]);
+        buffer.extend_from_slice(&[0; 4]);
+        buffer.extend_from_slice(b"a:00000:{");
+        buffer.extend_from_slice(&fixed.bytes);
+        Self {
+            bytes: buffer,
+            variables: fixed.count,
+            target: 0..0,
+        }
+    }
+
+    /// Adds a variable. PHP takes the last of two with the same name.
+    pub fn push(&mut self, name: &[u8], value: &[u8]) {
+        string(&mut self.bytes, name);
+        string(&mut self.bytes, value);
+        self.variables = self.variables.saturating_add(1);
+    }
+
+    /// Adds `REQUEST_URI`, which is remembered as what logs call the request.
+    pub fn push_target(&mut self, target: &[u8]) {
+        self.push(b"REQUEST_URI", target);
+        // Behind it there are a quote and a semicolon.
+        let end = self.bytes.len().saturating_sub(2);
+        self.target = end.saturating_sub(target.len())..end;
+    }
+
+    /// The target given before, or nothing.
+    pub fn target(&self) -> &[u8] {
+        self.bytes.get(self.target.clone()).unwrap_or_default()
+    }
+
+    /// Ends the variables and says what content follows.
+    ///
+    /// # Errors
+    /// The frame would be longer than its header can say, or has more variables than anybody needs.
+    /// It must not be sent then.
+    pub fn finish(&mut self, content: Content, is_head: bool) -> Result<(), Oversized> {
+        self.bytes.push(b'}');
+        let digits = format_args!("{:0COUNT_DIGITS$}", self.variables).to_string();
+        if digits.len() != COUNT_DIGITS {
+            return Err(Oversized);
+        }
+        let serialized = self.bytes.len().saturating_sub(ARRAY);
+        let (inline, mut flags) = match content {
+            Content::Inline(len) => (len, 0),
+            Content::Frames => (0, flag::FIRST),
+        };
+        if is_head {
+            flags |= flag::HEAD;
+        }
+        let whole = self
+            .bytes
+            .len()
+            .saturating_sub(HEADER)
+            .saturating_add(inline);
+        let whole = u32::try_from(whole).map_err(|_| Oversized)?;
+        let serialized = u32::try_from(serialized).map_err(|_| Oversized)?;
+        self.set(0, &whole.to_le_bytes());
+        self.set(5, &[flags]);
+        self.set(HEADER, &serialized.to_le_bytes());
+        self.set(COUNT, digits.as_bytes());
+        Ok(())
+    }
+
+    fn set(&mut self, at: usize, bytes: &[u8]) {
+        let end = at.saturating_add(bytes.len());
+        if let Some(place) = self.bytes.get_mut(at..end) {
+            place.copy_from_slice(bytes);
+        }
+    }
+
+    /// The frame as far as it is written by now.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The buffer, for the next one.
+    pub fn into_buffer(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+/// The variables of a message are more than a frame holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Oversized;
+
+impl std::fmt::Display for Oversized {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the variables of a request are more than a frame holds")
+    }
+}
+
+impl std::error::Error for Oversized {}
+
+/// The header of a BODY frame with so many bytes, which are written behind it.
+pub fn body_header(len: u32, is_last: bool) -> [u8; HEADER] {
+    let [a, b, c, d] = len.to_le_bytes();
+    let flags = if is_last { flag::FIRST } else { 0 };
+    [a, b, c, d, kind::BODY, flags, 0, 0]
+}
+
+/// The client is gone.
+pub fn cancel() -> [u8; HEADER] {
+    bare(kind::CANCEL)
+}
+
+/// Whether somebody is there.
+pub fn ping() -> [u8; HEADER] {
+    bare(kind::PING)
+}
+
+/// The worker is to say BYE and end its loop.
+pub fn stop() -> [u8; HEADER] {
+    bare(kind::STOP)
+}
+
+fn bare(kind: u8) -> [u8; HEADER] {
+    [0, 0, 0, 0, kind, 0, 0, 0]
+}
+
+/// `s:LENGTH:"...";`
+fn string(out: &mut Vec<u8>, text: &[u8]) {
+    out.extend_from_slice(b"s:");
+    decimal(out, text.len());
+    out.extend_from_slice(b":\"");
+    out.extend_from_slice(text);
+    out.extend_from_slice(b"\";");
+}
+
+/// Lengths of variables have few digits; the formatter would cost more than the rest.
+fn decimal(out: &mut Vec<u8>, number: usize) {
+    let mut digits = [0_u8; 20];
+    let mut used = 0;
+    let mut left = number;
+    for place in digits.iter_mut().rev() {
+        *place = b'0' | u8::try_from(left % 10).unwrap_or(0);
+        left /= 10;
+        used += 1;
+        if left == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(digits.get(digits.len() - used..).unwrap_or_default());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_what_unserialize_reads() {
+        let fixed = FixedVariables::new().with("SERVER_NAME", b"a");
+        let mut message = Message::request(b"old".to_vec(), &fixed);
+        message.push_target(b"/x?y");
+        message.push(b"E", b"");
+        message.finish(Content::Inline(5), false).unwrap();
+        let array = b"a:00003:{s:11:\"SERVER_NAME\";s:1:\"a\";s:11:\"REQUEST_URI\";s:4:\"/x?y\";s:1:\"E\";s:0:\"\";}";
+        let mut frame = ((4 + array.len() + 5) as u32).to_le_bytes().to_vec();
+        frame.extend_from_slice(&[1, 0, 0, 0]);
+        frame.extend_from_slice(&(array.len() as u32).to_le_bytes());
+        frame.extend_from_slice(array);
+        assert_eq!(message.as_bytes(), frame);
+        assert_eq!(message.target(), b"/x?y");
+    }
+
+    #[test]
+    fn flags_tell_of_head_and_of_content_that_follows() {
+        let flags = |content, is_head| {
+            let mut message = Message::request(Vec::new(), &FixedVariables::new());
+            message.finish(content, is_head).unwrap();
+            message.as_bytes()[5]
+        };
+        assert_eq!(flags(Content::Inline(0), true), 2);
+        assert_eq!(flags(Content::Frames, false), 1);
+        assert_eq!(flags(Content::Frames, true), 3);
+    }
+
+    #[test]
+    fn more_variables_than_have_a_place_are_refused() {
+        let mut message = Message::request(Vec::new(), &FixedVariables::new());
+        for _ in 0..100_000 {
+            message.push(b"", b"");
+        }
+        assert_eq!(message.finish(Content::Inline(0), false), Err(Oversized));
+    }
+
+    #[test]
+    fn content_longer_than_a_frame_is_refused() {
+        let mut message = Message::request(Vec::new(), &FixedVariables::new());
+        let content = Content::Inline(u32::MAX as usize);
+        assert_eq!(message.finish(content, false), Err(Oversized));
+    }
+
+    #[test]
+    fn lengths_are_written_as_the_formatter_has_them() {
+        for number in [0, 7, 10, 99, 100, 12_345, usize::MAX] {
+            let mut out = Vec::new();
+            decimal(&mut out, number);
+            assert_eq!(out, number.to_string().as_bytes());
+        }
+    }
+}

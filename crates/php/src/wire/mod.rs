@@ -1,0 +1,50 @@
+//! The wire between Apus and resident PHP workers, without I/O: `php/WIRE.md` says it in words.
+//!
+//! A frame is a header of eight bytes, little endian (`u32` length of what follows, `u8` type, `u8`
+//! flags, `u16` reserved), and that much payload. The server writes one [`Message`] for a request or an
+//! event and the worker answers it with frames that a [`Decoder`] reads. Common requests and answers
+//! are one frame each, so one write and one read.
+
+mod decode;
+mod encode;
+mod error;
+mod head;
+
+pub use decode::{Command, Decoder, Event, Hello, Level, Limits, ResponseHead};
+pub use encode::{Content, FixedVariables, Message, Oversized, body_header, cancel, ping, stop};
+pub use error::WireError;
+
+/// Content up to this many bytes travels in the frame of its request.
+pub const INLINE_CONTENT: u64 = 256 * 1024;
+
+/// Bytes of a frame's header.
+pub const HEADER: usize = 8;
+
+/// Types of frames.
+mod kind {
+    pub(super) const REQUEST: u8 = 1;
+    pub(super) const BODY: u8 = 2;
+    pub(super) const CANCEL: u8 = 3;
+    pub(super) const PING: u8 = 4;
+    pub(super) const STOP: u8 = 5;
+    pub(super) const EVENT: u8 = 6;
+    pub(super) const HELLO: u8 = 65;
+    pub(super) const READY: u8 = 66;
+    pub(super) const RESPONSE: u8 = 67;
+    pub(super) const CHUNK: u8 = 68;
+    pub(super) const PULL: u8 = 69;
+    pub(super) const PONG: u8 = 70;
+    pub(super) const LOG: u8 = 71;
+    pub(super) const COMMAND: u8 = 72;
+    pub(super) const FAILED: u8 = 73;
+    pub(super) const BYE: u8 = 74;
+}
+
+/// Flags of frames.
+mod flag {
+    /// REQUEST: the content follows in BODY frames. RESPONSE: more follows in CHUNK frames. BODY and
+    /// CHUNK: the last one.
+    pub(super) const FIRST: u8 = 1;
+    /// REQUEST: the method is HEAD.
+    pub(super) const HEAD: u8 = 2;
+}

@@ -1,0 +1,290 @@
+//! What a worker may say, and what it may not (`php/WIRE.md`).
+
+use apus_http::StatusCode;
+use apus_php::wire::{Command, Decoder, Event, Level, Limits, ResponseHead, WireError};
+use bytes::{Bytes, BytesMut};
+use proptest::prelude::*;
+
+const HELLO: u8 = 65;
+const READY: u8 = 66;
+const RESPONSE: u8 = 67;
+const CHUNK: u8 = 68;
+const PULL: u8 = 69;
+const PONG: u8 = 70;
+const LOG: u8 = 71;
+const COMMAND: u8 = 72;
+const FAILED: u8 = 73;
+const BYE: u8 = 74;
+
+fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = (payload.len() as u32).to_le_bytes().to_vec();
+    frame.extend_from_slice(&[kind, flags, 0, 0]);
+    frame.extend_from_slice(payload);
+    frame
+}
+
+fn response(status: u16, block: &str, content: &[u8], flags: u8) -> Vec<u8> {
+    let mut payload = status.to_le_bytes().to_vec();
+    payload.extend_from_slice(&[0, 0]);
+    payload.extend_from_slice(&4096_u32.to_le_bytes());
+    payload.extend_from_slice(&(block.len() as u32).to_le_bytes());
+    payload.extend_from_slice(block.as_bytes());
+    payload.extend_from_slice(content);
+    frame(RESPONSE, flags, &payload)
+}
+
+fn command(kind: u8, name: &[u8], bytes: &[u8]) -> Vec<u8> {
+    let mut payload = vec![kind];
+    payload.extend_from_slice(&(name.len() as u32).to_le_bytes());
+    payload.extend_from_slice(name);
+    payload.extend_from_slice(bytes);
+    frame(COMMAND, 0, &payload)
+}
+
+/// What is understood of input that comes in pieces of so many bytes, with pieces of content joined.
+fn understand(input: &[u8], size: usize) -> (Vec<Event>, Option<WireError>) {
+    let mut decoder = Decoder::new(Limits::default());
+    let mut buffer = BytesMut::new();
+    let mut events: Vec<Event> = Vec::new();
+    for piece in input.chunks(size.max(1)) {
+        buffer.extend_from_slice(piece);
+        loop {
+            match decoder.handle_input(&mut buffer) {
+                Ok(None) => break,
+                Ok(Some(Event::Content(bytes))) => {
+                    assert!(!bytes.is_empty() && decoder.is_in_response());
+                    match events.last_mut() {
+                        Some(Event::Content(before)) => {
+                            *before = [&before[..], &bytes].concat().into();
+                        }
+                        _ => events.push(Event::Content(bytes)),
+                    }
+                }
+                Ok(Some(event)) => events.push(event),
+                Err(error) => {
+                    assert_eq!(decoder.handle_input(&mut buffer), Err(error));
+                    return (events, Some(error));
+                }
+            }
+        }
+    }
+    (events, None)
+}
+
+fn error(input: &[u8]) -> WireError {
+    let (_, error) = understand(input, input.len());
+    assert_eq!(understand(input, 1).1, error);
+    match error {
+        Some(error) => error,
+        None => panic!("taken for right"),
+    }
+}
+
+fn events(input: &[u8]) -> Vec<Event> {
+    let (events, error) = understand(input, input.len());
+    assert_eq!(error, None);
+    assert_eq!(understand(input, 1).0, events);
+    events
+}
+
+#[test]
+fn an_answer_in_one_frame() {
+    let mut input = response(201, "A: b\r\n", b"hello", 0);
+    input.extend(response(204, "", b"", 0));
+    let [first, content, end, second, last] = events(&input).try_into().unwrap();
+    let Event::Head(ResponseHead {
+        status,
+        headers,
+        memory,
+        content_length,
+    }) = first
+    else {
+        panic!("{first:?}");
+    };
+    assert_eq!(status, StatusCode::CREATED);
+    assert_eq!(headers.wire(), b"a: b\r\n");
+    assert_eq!((memory, content_length), (4096, Some(5)));
+    assert_eq!(content, Event::Content("hello".into()));
+    assert_eq!((end, last), (Event::End, Event::End));
+    assert!(matches!(second, Event::Head(head) if head.content_length == Some(0)));
+}
+
+#[test]
+fn an_answer_in_chunks_with_log_lines_between() {
+    let input = [
+        response(200, "", b"a", 1),
+        frame(CHUNK, 0, b"b"),
+        frame(LOG, 0, b"\x04careful"),
+        frame(CHUNK, 0, b""),
+        frame(CHUNK, 0, b"c"),
+        frame(CHUNK, 1, b""),
+    ]
+    .concat();
+    let events = events(&input);
+    assert!(matches!(&events[0], Event::Head(head) if head.content_length.is_none()));
+    assert_eq!(events[1], Event::Content("ab".into()));
+    assert_eq!(events[2], Event::Log(Level::Warning, "careful".into()));
+    assert_eq!(events[3..], [Event::Content("c".into()), Event::End]);
+}
+
+#[test]
+fn who_a_worker_is() {
+    let text =
+        b"token: 0123\npid: 7\nphp: 8.2.35\nsapi: cgi-fcgi\nmode: worker\nscript: /a b\nx: y\n?\n";
+    let events = events(&[frame(HELLO, 0, text), frame(READY, 0, b"")].concat());
+    let Event::Hello(hello) = &events[0] else {
+        panic!("{events:?}");
+    };
+    assert_eq!((&*hello.token, &*hello.pid), ("0123", "7"));
+    assert_eq!((&*hello.php, &*hello.sapi), ("8.2.35", "cgi-fcgi"));
+    assert_eq!((&*hello.mode, &*hello.script), ("worker", "/a b"));
+    assert_eq!(events[1], Event::Ready);
+}
+
+#[test]
+fn the_other_frames() {
+    let input = [
+        frame(PULL, 0, &70_000_u32.to_le_bytes()),
+        frame(PONG, 0, b""),
+        frame(FAILED, 0, b"Parse error"),
+        frame(BYE, 0, b"recycled"),
+        command(1, b"news", b"hi"),
+        command(2, b"mail", b"x"),
+        command(3, b"room", b""),
+        command(4, b"room", b""),
+        command(5, b"1001", b"bye"),
+        command(6, b"", b"hello"),
+    ]
+    .concat();
+    let text = |text: &'static str| Bytes::from_static(text.as_bytes());
+    assert_eq!(
+        events(&input),
+        [
+            Event::Pull(70_000),
+            Event::Pong,
+            Event::Failed(text("Parse error")),
+            Event::Bye(text("recycled")),
+            Event::Command(Command::Publish(text("news"), text("hi"))),
+            Event::Command(Command::Task(text("mail"), text("x"))),
+            Event::Command(Command::Join(text("room"))),
+            Event::Command(Command::Leave(text("room"))),
+            Event::Command(Command::Close(1001, text("bye"))),
+            Event::Command(Command::Send(text("hello"))),
+        ]
+    );
+}
+
+#[test]
+fn what_is_no_frame_is_refused() {
+    assert_eq!(error(&frame(1, 0, b"")), WireError::UnknownType(1));
+    assert_eq!(error(b"HTTP/1.1 200"), WireError::UnknownType(b'/'));
+    assert_eq!(error(&frame(READY, 2, b"")), WireError::Reserved(READY));
+    assert_eq!(
+        error(&[0, 0, 0, 0, READY, 0, 1, 0]),
+        WireError::Reserved(READY)
+    );
+    assert_eq!(error(&frame(PULL, 0, b"abc")), WireError::Malformed(PULL));
+    assert_eq!(error(&frame(LOG, 0, b"")), WireError::Malformed(LOG));
+    for broken in [
+        frame(COMMAND, 0, b"\x01\x05\0\0\0four"),
+        frame(COMMAND, 0, b"\x01\0"),
+        command(9, b"", b""),
+        command(5, b"soon", b""),
+    ] {
+        assert_eq!(error(&broken), WireError::Malformed(COMMAND));
+    }
+}
+
+#[test]
+fn what_is_no_answer_is_refused() {
+    assert_eq!(error(&response(103, "", b"", 0)), WireError::Status(103));
+    assert_eq!(error(&response(99, "", b"", 0)), WireError::Status(99));
+    assert_eq!(
+        error(&frame(RESPONSE, 0, &[200; 11])),
+        WireError::Malformed(RESPONSE)
+    );
+    // A header block that is longer than its frame.
+    let mut lies = response(200, "A: b\r\n", b"", 0);
+    lies[HEADER_LENGTH] += 1;
+    assert_eq!(error(&lies), WireError::Malformed(RESPONSE));
+    lies[HEADER_LENGTH + 2] = 2;
+    assert!(matches!(
+        error(&lies),
+        WireError::TooLong { kind: RESPONSE, .. }
+    ));
+}
+
+/// Where the length of the header block stands.
+const HEADER_LENGTH: usize = 16;
+
+#[test]
+fn frames_out_of_order_are_refused() {
+    let begun = response(200, "", b"", 1);
+    for (before, kind) in [
+        (&b""[..], CHUNK),
+        (&begun, HELLO),
+        (&begun, READY),
+        (&begun, BYE),
+        (&begun, RESPONSE),
+    ] {
+        let input = [before, &frame(kind, 0, b"")].concat();
+        assert_eq!(error(&input), WireError::OutOfOrder(kind));
+    }
+}
+
+#[test]
+fn nothing_is_held_beyond_the_limits() {
+    for (kind, flags) in [
+        (HELLO, 0),
+        (READY, 0),
+        (CHUNK, 1),
+        (LOG, 0),
+        (FAILED, 0),
+        (COMMAND, 0),
+    ] {
+        let mut input = response(200, "", b"", 1);
+        if kind != CHUNK {
+            input.clear();
+        }
+        input.extend_from_slice(&u32::MAX.to_le_bytes());
+        input.extend_from_slice(&[kind, flags, 0, 0]);
+        let error = error(&input);
+        assert!(
+            matches!(error, WireError::TooLong { .. }),
+            "{kind}: {error}"
+        );
+    }
+}
+
+#[test]
+fn content_is_cut_out_and_not_copied() {
+    let mut decoder = Decoder::new(Limits::default());
+    let mut buffer = BytesMut::from(&response(200, "", &[b'x'; 1000], 0)[..]);
+    let all = buffer.as_ptr_range();
+    decoder.handle_input(&mut buffer).unwrap();
+    let Ok(Some(Event::Content(bytes))) = decoder.handle_input(&mut buffer) else {
+        panic!("no content");
+    };
+    assert_eq!(bytes.len(), 1000);
+    assert!(all.contains(&bytes.as_ptr()));
+}
+
+proptest! {
+    #[test]
+    fn events_do_not_depend_on_the_pieces(
+        content in proptest::collection::vec(any::<u8>(), 0..300),
+        sizes in (1_usize..40, 1_usize..400),
+    ) {
+        let input = [
+            response(200, "Content-Type: a\r\n", &content, 1),
+            frame(CHUNK, 0, &content),
+            command(1, b"c", &content),
+            frame(CHUNK, 1, b""),
+            frame(BYE, 0, b"requests"),
+        ]
+        .concat();
+        let (whole, error) = understand(&input, sizes.0);
+        prop_assert_eq!(error, None);
+        prop_assert_eq!(whole, understand(&input, sizes.1).0);
+    }
+}
