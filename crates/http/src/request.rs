@@ -11,6 +11,8 @@ use crate::{Body, ConnectionInfo, Headers, Interim, InvalidTarget, Target};
 /// A request: head, content, the connection it came over, and what layers attached to it.
 pub struct Request {
     head: Box<Head>,
+    /// The target that the client sent, if it was replaced.
+    original_target: Option<Box<Target>>,
     body: Body,
     connection: Rc<ConnectionInfo>,
     interim: Interim,
@@ -76,6 +78,7 @@ impl Request {
     pub fn from_head(head: Box<Head>, body: Body, connection: Rc<ConnectionInfo>) -> Self {
         Self {
             head,
+            original_target: None,
             body,
             connection,
             interim: Interim::default(),
@@ -143,8 +146,20 @@ impl Request {
             // What the absolute form named stays the authority (RFC 9112 section 3.2.2).
             let _ = self.head.headers.try_insert("host", host);
         }
-        self.head.target = target;
+        let replaced = std::mem::replace(&mut self.head.target, target);
+        self.original_target
+            .get_or_insert_with(|| Box::new(replaced));
         Ok(())
+    }
+
+    /// The target as the client sent it, whatever replaced it since.
+    pub fn original_target(&self) -> &Target {
+        self.original_target.as_deref().unwrap_or(&self.head.target)
+    }
+
+    /// Whether path or query are no longer those that the client sent.
+    pub fn is_rewritten(&self) -> bool {
+        self.original_target.is_some()
     }
 
     /// The protocol version.
@@ -244,5 +259,36 @@ impl fmt::Debug for Request {
             .field("headers", &self.head.headers)
             .field("body", &self.body)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Peer;
+
+    #[test]
+    fn a_rewritten_request_still_knows_what_the_client_sent() {
+        let mut request = Request::new(RequestParts {
+            method: Method::GET,
+            target: Target::parse(&Method::GET, "/a?b").unwrap(),
+            version: Version::HTTP_11,
+            headers: Headers::new(),
+            body: Body::Empty,
+            connection: Rc::new(ConnectionInfo {
+                id: 1,
+                peer: Peer::Unix,
+                local: Peer::Unix,
+                tls: None,
+            }),
+            extensions: Extensions::new(),
+        });
+        assert!(!request.is_rewritten());
+        assert_eq!(request.original_target().as_str(), "/a?b");
+        request.set_path_and_query("/c").unwrap();
+        request.set_path_and_query("/d?e").unwrap();
+        assert!(request.is_rewritten());
+        assert_eq!(request.target().as_str(), "/d?e");
+        assert_eq!(request.original_target().as_str(), "/a?b");
     }
 }
