@@ -10,6 +10,7 @@
 mod body;
 mod connection;
 mod duplex;
+pub mod fastcgi;
 pub mod fields;
 mod grammar;
 pub mod h1;

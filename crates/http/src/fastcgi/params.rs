@@ -1,0 +1,215 @@
+//! What an application is told of a request: pairs of a name and a value, encoded as they are pushed
+//! (FastCGI 1.0 section 3.4).
+
+use std::fmt;
+
+/// The parameters of a request, in order: the meta-variables of CGI (RFC 3875 section 4.1) and
+/// whatever else the application is to know.
+///
+/// One buffer holds them as they go out. What is the same for all requests can be encoded once and
+/// added by [`append`](Self::append), which is a copy.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Params {
+    wire: Vec<u8>,
+}
+
+impl Params {
+    /// The longest name or value: its length has 31 bits.
+    const LONGEST: usize = 0x7fff_ffff;
+    /// The longest whose length is one byte.
+    const SHORT: usize = 0x7f;
+
+    /// No parameters.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// No parameters, with room for `bytes` of them in encoded form.
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self {
+            wire: Vec::with_capacity(bytes),
+        }
+    }
+
+    /// Adds a parameter behind the others. One whose name or value has 2 GiB or more cannot be told,
+    /// and is left out.
+    pub fn push(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        self.push_parts(name, &[value.as_ref()]);
+    }
+
+    /// Adds a parameter whose value is these parts, one behind the other. As [`push`](Self::push).
+    pub fn push_parts(&mut self, name: impl AsRef<[u8]>, value: &[&[u8]]) {
+        let name = name.as_ref();
+        if self.start(name.len(), length(value)) {
+            self.wire.extend_from_slice(name);
+            for part in value {
+                self.wire.extend_from_slice(part);
+            }
+        }
+    }
+
+    /// Adds a header field of the request as a protocol-specific meta-variable: `HTTP_`, and its name
+    /// in upper case with `_` for `-` (RFC 3875 section 4.1.18). Which names must not be told this way
+    /// is for the caller to know. As [`push`](Self::push).
+    pub fn push_field(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        const PREFIX: &[u8] = b"HTTP_";
+        let (name, value) = (name.as_ref(), value.as_ref());
+        if self.start(PREFIX.len().saturating_add(name.len()), value.len()) {
+            self.wire.extend_from_slice(PREFIX);
+            self.wire.extend(name.iter().map(|byte| match byte {
+                b'-' => b'_',
+                byte => byte.to_ascii_uppercase(),
+            }));
+            self.wire.extend_from_slice(value);
+        }
+    }
+
+    /// Adds all of `other` behind the others.
+    pub fn append(&mut self, other: &Self) {
+        self.wire.extend_from_slice(&other.wire);
+    }
+
+    /// Removes all and keeps the room.
+    pub fn clear(&mut self) {
+        self.wire.clear();
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.wire.is_empty()
+    }
+
+    /// The parameters as they go out, in records of type `FCGI_PARAMS`.
+    pub fn wire(&self) -> &[u8] {
+        &self.wire
+    }
+
+    /// Names and values in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut rest = self.wire.as_slice();
+        std::iter::from_fn(move || read_pair(&mut rest))
+    }
+
+    /// The value of the last parameter with this name: the one that applications take.
+    pub fn get(&self, name: impl AsRef<[u8]>) -> Option<&[u8]> {
+        let name = name.as_ref();
+        let found = self.iter().filter(|(candidate, _)| *candidate == name);
+        found.last().map(|(_, value)| value)
+    }
+
+    /// Encodes two lengths; tells whether there can be such a pair.
+    fn start(&mut self, name: usize, value: usize) -> bool {
+        if name > Self::LONGEST || value > Self::LONGEST {
+            return false;
+        }
+        self.wire
+            .reserve(name.saturating_add(value).saturating_add(8));
+        for length in [name, value] {
+            match u8::try_from(length) {
+                Ok(short) if length <= Self::SHORT => self.wire.push(short),
+                _ => {
+                    let length = u32::try_from(length).unwrap_or_default() | 0x8000_0000;
+                    self.wire.extend_from_slice(&length.to_be_bytes());
+                }
+            }
+        }
+        true
+    }
+}
+
+fn length(parts: &[&[u8]]) -> usize {
+    parts
+        .iter()
+        .fold(0, |length: usize, part| length.saturating_add(part.len()))
+}
+
+/// Takes the first pair off `rest`; `None` where it ends, or is cut off.
+pub(super) fn read_pair<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let mut left = *rest;
+    let name = read_length(&mut left)?;
+    let value = read_length(&mut left)?;
+    let (name, left) = left.split_at_checked(name)?;
+    let (value, left) = left.split_at_checked(value)?;
+    *rest = left;
+    Some((name, value))
+}
+
+fn read_length(rest: &mut &[u8]) -> Option<usize> {
+    match **rest {
+        [short, ref left @ ..] if usize::from(short) <= Params::SHORT => {
+            *rest = left;
+            Some(usize::from(short))
+        }
+        [a, b, c, d, ref left @ ..] => {
+            *rest = left;
+            usize::try_from(u32::from_be_bytes([a & 0x7f, b, c, d])).ok()
+        }
+        _ => None,
+    }
+}
+
+impl fmt::Debug for Params {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pairs = self.iter().map(|(name, value)| {
+            let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+            (text(name), text(value))
+        });
+        f.debug_map().entries(pairs).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn encodes_lengths_in_one_byte_or_four() {
+        for (name, value, expected) in [
+            (0, 0, &[0, 0][..]),
+            (1, 127, &[1, 127]),
+            (127, 128, &[127, 0x80, 0, 0, 128]),
+            (128, 0, &[0x80, 0, 0, 128, 0]),
+            (300, 70_000, &[0x80, 0, 1, 44, 0x80, 1, 0x11, 0x70]),
+        ] {
+            let (name, value) = (vec![b'n'; name], vec![b'v'; value]);
+            let mut params = Params::new();
+            params.push(&name, &value);
+            assert_eq!(params.wire(), [expected, &name, &value].concat());
+            assert_eq!(
+                params.iter().collect::<Vec<_>>(),
+                [(name.as_slice(), value.as_slice())]
+            );
+        }
+    }
+
+    #[test]
+    fn tells_the_value_that_applications_take() {
+        let mut fixed = Params::with_capacity(64);
+        fixed.push("A", "1");
+        let mut params = Params::new();
+        params.append(&fixed);
+        params.push_parts("B", &[b"2", b"", b"3"]);
+        params.push_field("X-Forwarded-For", "4");
+        params.push("A", "");
+        assert_eq!(params.get("A"), Some(&b""[..]));
+        assert_eq!(params.get("B"), Some(&b"23"[..]));
+        assert_eq!(params.get("HTTP_X_FORWARDED_FOR"), Some(&b"4"[..]));
+        assert_eq!(params.get("C"), None);
+        let text = format!("{params:?}");
+        assert_eq!(
+            text,
+            r#"{"A": "1", "B": "23", "HTTP_X_FORWARDED_FOR": "4", "A": ""}"#
+        );
+        params.clear();
+        assert!(params.is_empty());
+    }
+
+    #[test]
+    fn pairs_that_are_cut_off_are_none() {
+        let mut params = Params::new();
+        params.push("name", [b'v'; 200]);
+        for end in 0..params.wire().len() {
+            assert_eq!(read_pair(&mut &params.wire()[..end]), None, "{end}");
+        }
+    }
+}
