@@ -212,10 +212,12 @@ async fn get(url: &str, listeners: &[Listener]) -> Result<ClientResponse, String
             upgrade: None,
             te_trailers: false,
             expects_continue: false,
+            params: None,
         }),
         body: Body::Empty,
         interim: None,
         timeouts: Rc::new(timeouts),
+        stderr: None,
     };
     let sent = match connection {
         Connection::Http1(connection) => connection.send(request).await,

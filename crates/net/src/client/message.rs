@@ -4,6 +4,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
+use apus_http::fastcgi::Params;
 use apus_http::{Body, Duplex, Headers, Interim, Method, StatusCode, Version};
 
 /// The head of a request on its way to an origin. It is shared, so that sending it again to another
@@ -28,10 +29,12 @@ pub struct RequestHead {
     pub te_trailers: bool,
     /// Whether the content is held back until the origin asks for it (RFC 9110 section 10.1.1).
     pub expects_continue: bool,
+    /// All that a FastCGI application is told. Over FastCGI nothing else of the head is, and without
+    /// parameters nothing can be sent; over HTTP they are of no account.
+    pub params: Option<Params>,
 }
 
 /// A request on its way to an origin.
-#[derive(Debug)]
 pub struct ClientRequest {
     /// The head.
     pub head: Rc<RequestHead>,
@@ -41,7 +44,13 @@ pub struct ClientRequest {
     pub interim: Option<Interim>,
     /// How long each step may take.
     pub timeouts: Rc<Timeouts>,
+    /// Who is told what a FastCGI application writes to its standard error, piece by piece as it
+    /// comes. Without anybody it is thrown away.
+    pub stderr: Option<Stderr>,
 }
+
+/// Takes what an application wrote to its standard error for a request.
+pub type Stderr = Rc<dyn Fn(&RequestHead, &[u8])>;
 
 /// How long the steps of a request to an origin may take. They are kept to about a quarter of a
 /// second, and never too early.
@@ -57,6 +66,18 @@ pub struct Timeouts {
     pub read: Duration,
     /// Between two writes of which the origin takes anything.
     pub write: Duration,
+}
+
+impl fmt::Debug for ClientRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientRequest")
+            .field("head", &self.head)
+            .field("body", &self.body)
+            .field("interim", &self.interim)
+            .field("timeouts", &self.timeouts)
+            .field("stderr", &self.stderr.is_some())
+            .finish()
+    }
 }
 
 impl Default for Timeouts {

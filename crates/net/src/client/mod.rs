@@ -21,6 +21,6 @@ pub use self::connect::{Connection, connect};
 pub use self::failure::{Cause, Failure, Phase};
 pub use self::h1::{Home, Http1};
 pub use self::h2::Http2;
-pub use self::message::{ClientRequest, ClientResponse, RequestHead, Timeouts};
+pub use self::message::{ClientRequest, ClientResponse, RequestHead, Stderr, Timeouts};
 pub use self::origin::{Address, Origin, Protocol, ProxyHead};
 pub use self::tls::{Tls, TlsSettings};

@@ -80,6 +80,7 @@ async fn send(
         body,
         interim: None,
         timeouts: Rc::new(timeouts(plan)),
+        stderr: None,
     };
     let sent = match open(origin, plan).await? {
         Connection::Http1(connection) => connection.send(request).await,
@@ -111,6 +112,7 @@ fn head(node: &Node, authority: &str, target: &str, headers: Headers) -> Request
         upgrade: None,
         te_trailers: true,
         expects_continue: false,
+        params: None,
     }
 }
 

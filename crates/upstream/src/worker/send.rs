@@ -5,7 +5,9 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use apus_http::{Body, ConnectionInfo, Interim, StatusCode};
-use apus_net::client::{Cause, ClientRequest, ClientResponse, Failure, RequestHead, Timeouts};
+use apus_net::client::{
+    Cause, ClientRequest, ClientResponse, Failure, RequestHead, Stderr, Timeouts,
+};
 
 use super::WorkerGroup;
 use super::content::Content;
@@ -123,6 +125,7 @@ pub(super) struct Parts {
     pub(super) head: Rc<RequestHead>,
     interim: Option<Interim>,
     pub(super) timeouts: Rc<Timeouts>,
+    stderr: Option<Stderr>,
 }
 
 impl Parts {
@@ -132,6 +135,7 @@ impl Parts {
             body,
             interim: self.interim.clone(),
             timeouts: Rc::clone(&self.timeouts),
+            stderr: self.stderr.clone(),
         }
     }
 }
@@ -172,6 +176,7 @@ impl WorkerGroup {
                     head: request.head,
                     interim: request.interim,
                     timeouts: request.timeouts,
+                    stderr: request.stderr,
                 },
             },
             tried: Tried::new(),

@@ -225,10 +225,12 @@ pub(crate) fn request(group: &WorkerGroup, method: Method) -> ClientRequest {
             upgrade: None,
             te_trailers: false,
             expects_continue: false,
+            params: None,
         }),
         body: Body::Empty,
         interim: None,
         timeouts: group.timeouts(),
+        stderr: None,
     }
 }
 

@@ -72,6 +72,7 @@ impl Exchange {
             body,
             interim: Some(request.interim().clone()),
             timeouts: group.timeouts(),
+            stderr: None,
         };
         let context = group.plan(|plan| Context {
             key: hash_key_of(plan, request, head),

@@ -122,6 +122,7 @@ impl Inner {
             upgrade: aside.upgrade,
             te_trailers: aside.te_trailers,
             expects_continue: aside.expects_continue,
+            params: None,
         })
     }
 

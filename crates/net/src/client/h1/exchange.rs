@@ -31,6 +31,7 @@ impl Inner {
             body,
             interim,
             timeouts,
+            stderr: _,
         } = request;
         if self.home.is_none() {
             self.codec.close();

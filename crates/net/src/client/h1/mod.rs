@@ -225,10 +225,12 @@ mod tests {
                 upgrade: None,
                 te_trailers: false,
                 expects_continue: false,
+                params: None,
             }),
             body,
             interim: None,
             timeouts: Rc::default(),
+            stderr: None,
         }
     }
 

@@ -251,6 +251,7 @@ pub(crate) fn head(method: Method, target: &str) -> RequestHead {
         upgrade: None,
         te_trailers: false,
         expects_continue: false,
+        params: None,
     }
 }
 
@@ -268,6 +269,7 @@ pub(crate) fn request(head: RequestHead, body: Body) -> ClientRequest {
         body,
         interim: None,
         timeouts: Rc::new(Timeouts::default()),
+        stderr: None,
     }
 }
 

@@ -70,6 +70,7 @@ fn head(method: Method, target: &str) -> RequestHead {
         upgrade: None,
         te_trailers: false,
         expects_continue: false,
+        params: None,
     }
 }
 
@@ -79,6 +80,7 @@ fn request(head: RequestHead, body: impl Into<Body>) -> ClientRequest {
         body: body.into(),
         interim: None,
         timeouts: Rc::default(),
+        stderr: None,
     }
 }
 
