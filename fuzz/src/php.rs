@@ -24,8 +24,8 @@ pub fn php_wire(data: &[u8]) {
                 in_answer = true;
             }
             Event::Content(bytes) => assert!(in_answer && !bytes.is_empty()),
-            Event::End => assert!(std::mem::take(&mut in_answer)),
-            Event::Hello(_) | Event::Ready | Event::Bye(_) => assert!(!in_answer),
+            Event::End(_) => assert!(std::mem::take(&mut in_answer)),
+            Event::Hello(_) | Event::Ready(_) | Event::Bye(_) => assert!(!in_answer),
             Event::Log(_, text) | Event::Failed(text) => assert!(text.len() <= 56),
             _ => {}
         }

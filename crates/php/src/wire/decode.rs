@@ -3,7 +3,8 @@
 use apus_http::{Headers, StatusCode};
 use bytes::{Buf, Bytes, BytesMut};
 
-use super::{HEADER, WireError, flag, head, kind};
+use super::command::is_channel;
+use super::{Command, HEADER, MAX_PAYLOAD, WireError, flag, head, kind};
 
 /// How much of a frame is held before it is understood. Content is never held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,14 +33,14 @@ impl Default for Limits {
 pub enum Event {
     /// Who it is.
     Hello(Hello),
-    /// It is booted, and takes requests from now on.
-    Ready,
+    /// It is booted, or done with what it did behind an answer, and takes requests from now on.
+    Ready(Ready),
     /// The head of its answer. [`Event::Content`] and [`Event::End`] follow.
     Head(ResponseHead),
     /// Some content of its answer, never empty.
     Content(Bytes),
-    /// Its answer is whole.
-    End,
+    /// Its answer is whole, or broke off.
+    End(Ending),
     /// It wants so many more bytes of the request's content.
     Pull(u32),
     /// The answer to a ping.
@@ -69,6 +70,38 @@ pub struct Hello {
     pub mode: String,
     /// The application's script.
     pub script: String,
+    /// Whether `move_uploaded_file()` knows the files of this worker's requests.
+    pub uploads: bool,
+}
+
+/// What an application says when it is booted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ready {
+    /// Its timers: name and milliseconds.
+    pub timers: Vec<(String, u32)>,
+    /// Whether it takes WebSockets.
+    pub sockets: bool,
+}
+
+/// How an answer ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ending {
+    /// The worker goes on working, and says READY when it is free.
+    pub works_on: bool,
+    /// The worker takes no more requests; BYE follows.
+    pub leaves: bool,
+    /// It broke off: what was sent is not whole.
+    pub broke_off: bool,
+}
+
+impl Ending {
+    fn of(flags: u8) -> Self {
+        Self {
+            works_on: flags & flag::WORKS_ON != 0,
+            leaves: flags & flag::LEAVES != 0,
+            broke_off: flags & flag::BROKE_OFF != 0,
+        }
+    }
 }
 
 /// The head of an answer.
@@ -97,23 +130,6 @@ pub enum Level {
     Debug,
 }
 
-/// Something that is done here and not in PHP, because sockets and queues live here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// A message for all who listen to a channel.
-    Publish(Bytes, Bytes),
-    /// A task for later, by name and payload.
-    Task(Bytes, Bytes),
-    /// The client of this request listens to a channel from now on.
-    Join(Bytes),
-    /// It does no longer.
-    Leave(Bytes),
-    /// Ends the client's connection, with a code of RFC 6455 section 7.4 and a reason.
-    Close(u16, Bytes),
-    /// A message for the client of this event.
-    Send(Bytes),
-}
-
 /// Reads the frames of one worker.
 ///
 /// [`Decoder::handle_input`] takes what was read from the connection and gives one event; it is called
@@ -131,10 +147,10 @@ enum State {
     Idle,
     /// Between the frames of an answer.
     Streaming,
-    /// In content: bytes that are left of this frame, and whether more frames follow.
+    /// In content: bytes that are left of this frame, and the end if no more frames follow.
     Content {
         left: u32,
-        more: bool,
+        end: Option<Ending>,
     },
     Broken(WireError),
 }
@@ -182,22 +198,19 @@ impl Decoder {
                 State::Broken(error) => return Err(error),
                 State::Content {
                     left: 0,
-                    more: false,
+                    end: Some(ending),
                 } => {
                     self.state = State::Idle;
-                    return Ok(Some(Event::End));
+                    return Ok(Some(Event::End(ending)));
                 }
-                State::Content {
-                    left: 0,
-                    more: true,
-                } => self.state = State::Streaming,
-                State::Content { left, more } => {
+                State::Content { left: 0, end: None } => self.state = State::Streaming,
+                State::Content { left, end } => {
                     let taken = input.len().min(usize::try_from(left).unwrap_or(usize::MAX));
                     if taken == 0 {
                         return Ok(None);
                     }
                     let left = left.saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX));
-                    self.state = State::Content { left, more };
+                    self.state = State::Content { left, end };
                     return Ok(Some(Event::Content(input.split_to(taken).freeze())));
                 }
                 State::Idle | State::Streaming => {
@@ -208,10 +221,10 @@ impl Decoder {
                         kind::RESPONSE => return self.response(header, input),
                         kind::CHUNK => {
                             input.advance(HEADER);
-                            let more = header.flags & flag::FIRST == 0;
+                            let is_last = header.flags & flag::FIRST != 0;
                             self.state = State::Content {
                                 left: header.len,
-                                more,
+                                end: is_last.then(|| Ending::of(header.flags)),
                             };
                         }
                         _ => return whole(header, input),
@@ -238,14 +251,20 @@ impl Decoder {
             kind::HELLO | kind::READY | kind::BYE if is_streaming => {
                 return Err(WireError::OutOfOrder(kind));
             }
-            kind::RESPONSE => (u32::MAX, flag::FIRST),
+            kind::RESPONSE if flags & flag::FIRST != 0 => (MAX_PAYLOAD, flag::FIRST),
+            kind::RESPONSE => (MAX_PAYLOAD, flag::WORKS_ON | flag::LEAVES),
             // The last one carries nothing.
-            kind::CHUNK if flags & flag::FIRST != 0 => (0, flag::FIRST),
-            kind::CHUNK => (u32::MAX, 0),
-            kind::COMMAND => (self.limits.command, 0),
-            kind::READY | kind::PONG => (0, 0),
+            kind::CHUNK if flags & flag::FIRST != 0 => (
+                0,
+                flag::FIRST | flag::WORKS_ON | flag::LEAVES | flag::BROKE_OFF,
+            ),
+            kind::CHUNK => (MAX_PAYLOAD, 0),
+            kind::COMMAND => (self.limits.command, flag::BINARY | flag::EVENT_STREAM),
             kind::PULL => (4, 0),
-            kind::HELLO | kind::LOG | kind::FAILED | kind::BYE => (self.limits.text, 0),
+            kind::PONG => (64, 0),
+            kind::HELLO | kind::READY | kind::LOG | kind::FAILED | kind::BYE => {
+                (self.limits.text, 0)
+            }
             _ => return Err(WireError::UnknownType(kind)),
         };
         if flags & !known != 0 || one != 0 || two != 0 {
@@ -293,7 +312,7 @@ impl Decoder {
         let more = flags & flag::FIRST != 0;
         self.state = State::Content {
             left: content,
-            more,
+            end: (!more).then(|| Ending::of(flags)),
         };
         Ok(Some(Event::Head(ResponseHead {
             status: told.unwrap_or(status),
@@ -326,7 +345,7 @@ fn whole(header: Header, input: &mut BytesMut) -> Result<Option<Event>, WireErro
     let malformed = WireError::Malformed(header.kind);
     Ok(Some(match header.kind {
         kind::HELLO => Event::Hello(hello(&payload)),
-        kind::READY => Event::Ready,
+        kind::READY => Event::Ready(ready(&payload)),
         kind::PULL => Event::Pull(payload.try_get_u32_le().map_err(|_| malformed)?),
         kind::PONG => Event::Pong,
         kind::LOG => {
@@ -338,7 +357,7 @@ fn whole(header: Header, input: &mut BytesMut) -> Result<Option<Event>, WireErro
             };
             Event::Log(level, payload)
         }
-        kind::COMMAND => Event::Command(command(payload).ok_or(malformed)?),
+        kind::COMMAND => Event::Command(Command::read(header.flags, payload).ok_or(malformed)?),
         kind::FAILED => Event::Failed(payload),
         kind::BYE => Event::Bye(payload),
         kind => return Err(WireError::UnknownType(kind)),
@@ -359,6 +378,10 @@ fn hello(payload: &[u8]) -> Hello {
             "sapi" => &mut hello.sapi,
             "mode" => &mut hello.mode,
             "script" => &mut hello.script,
+            "uploads" => {
+                hello.uploads = value == "yes";
+                continue;
+            }
             // A newer runtime file may tell more.
             _ => continue,
         };
@@ -367,23 +390,22 @@ fn hello(payload: &[u8]) -> Hello {
     hello
 }
 
-fn command(mut payload: Bytes) -> Option<Command> {
-    let kind = payload.try_get_u8().ok()?;
-    let name_len = usize::try_from(payload.try_get_u32_le().ok()?).ok()?;
-    if name_len > payload.len() {
-        return None;
-    }
-    let name = payload.split_to(name_len);
-    Some(match kind {
-        1 => Command::Publish(name, payload),
-        2 => Command::Task(name, payload),
-        3 => Command::Join(name),
-        4 => Command::Leave(name),
-        5 => {
-            let code = std::str::from_utf8(&name).ok()?.parse().ok()?;
-            Command::Close(code, payload)
+/// Lines of `timer: NAME MILLISECONDS`, and `sockets: 1`.
+fn ready(payload: &[u8]) -> Ready {
+    let mut ready = Ready::default();
+    for line in String::from_utf8_lossy(payload).lines() {
+        match line.split_once(": ") {
+            Some(("timer", timer)) => {
+                if let Some((name, every)) = timer.rsplit_once(' ')
+                    && let Ok(every) = every.parse()
+                    && is_channel(name.as_bytes())
+                {
+                    ready.timers.push((name.to_owned(), every));
+                }
+            }
+            Some(("sockets", value)) => ready.sockets = value == "1",
+            _ => {}
         }
-        6 => Command::Send(payload),
-        _ => return None,
-    })
+    }
+    ready
 }

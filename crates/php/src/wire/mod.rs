@@ -5,17 +5,22 @@
 //! event and the worker answers it with frames that a [`Decoder`] reads. Common requests and answers
 //! are one frame each, so one write and one read.
 
+mod command;
 mod decode;
 mod encode;
 mod error;
 mod head;
 
-pub use decode::{Command, Decoder, Event, Hello, Level, Limits, ResponseHead};
+pub use command::{Command, Form};
+pub use decode::{Decoder, Ending, Event, Hello, Level, Limits, Ready, ResponseHead};
 pub use encode::{Content, FixedVariables, Message, Oversized, body_header, cancel, ping, stop};
 pub use error::WireError;
 
 /// Content up to this many bytes travels in the frame of its request.
 pub const INLINE_CONTENT: u64 = 256 * 1024;
+
+/// The most bytes that the payload of a frame may have.
+pub const MAX_PAYLOAD: u32 = 16 * 1024 * 1024;
 
 /// Bytes of a frame's header.
 pub const HEADER: usize = 8;
@@ -47,4 +52,14 @@ mod flag {
     pub(super) const FIRST: u8 = 1;
     /// REQUEST: the method is HEAD.
     pub(super) const HEAD: u8 = 2;
+    /// The end of an answer: the worker goes on working, and says READY when it is free.
+    pub(super) const WORKS_ON: u8 = 2;
+    /// The end of an answer: BYE follows.
+    pub(super) const LEAVES: u8 = 4;
+    /// The last CHUNK: the answer broke off.
+    pub(super) const BROKE_OFF: u8 = 8;
+    /// A message of a COMMAND: it is binary.
+    pub(super) const BINARY: u8 = 1;
+    /// What a COMMAND publishes is an event as `text/event-stream` has it.
+    pub(super) const EVENT_STREAM: u8 = 2;
 }

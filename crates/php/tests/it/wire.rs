@@ -1,7 +1,11 @@
 //! What a worker may say, and what it may not (`php/WIRE.md`).
 
+use std::time::Duration;
+
 use apus_http::StatusCode;
-use apus_php::wire::{Command, Decoder, Event, Level, Limits, ResponseHead, WireError};
+use apus_php::wire::{
+    Command, Decoder, Ending, Event, Form, Level, Limits, Ready, ResponseHead, WireError,
+};
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 
@@ -15,6 +19,13 @@ const LOG: u8 = 71;
 const COMMAND: u8 = 72;
 const FAILED: u8 = 73;
 const BYE: u8 = 74;
+
+/// The common end of an answer.
+const END: Event = Event::End(Ending {
+    works_on: false,
+    leaves: false,
+    broke_off: false,
+});
 
 fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = (payload.len() as u32).to_le_bytes().to_vec();
@@ -105,7 +116,7 @@ fn an_answer_in_one_frame() {
     assert_eq!(headers.wire(), b"a: b\r\n");
     assert_eq!((memory, content_length), (4096, Some(5)));
     assert_eq!(content, Event::Content("hello".into()));
-    assert_eq!((end, last), (Event::End, Event::End));
+    assert_eq!((end, last), (END, END));
     assert!(matches!(second, Event::Head(head) if head.content_length == Some(0)));
 }
 
@@ -124,7 +135,7 @@ fn an_answer_in_chunks_with_log_lines_between() {
     assert!(matches!(&events[0], Event::Head(head) if head.content_length.is_none()));
     assert_eq!(events[1], Event::Content("ab".into()));
     assert_eq!(events[2], Event::Log(Level::Warning, "careful".into()));
-    assert_eq!(events[3..], [Event::Content("c".into()), Event::End]);
+    assert_eq!(events[3..], [Event::Content("c".into()), END]);
 }
 
 #[test]
@@ -138,7 +149,39 @@ fn who_a_worker_is() {
     assert_eq!((&*hello.token, &*hello.pid), ("0123", "7"));
     assert_eq!((&*hello.php, &*hello.sapi), ("8.2.35", "cgi-fcgi"));
     assert_eq!((&*hello.mode, &*hello.script), ("worker", "/a b"));
-    assert_eq!(events[1], Event::Ready);
+    assert!(!hello.uploads);
+    assert_eq!(events[1], Event::Ready(Ready::default()));
+}
+
+#[test]
+fn what_an_application_wants_of_the_server() {
+    let text = b"timer: clean-up 60000\ntimer: x\nsockets: 1\nlater: y\n";
+    let ready = Ready {
+        timers: vec![("clean-up".to_owned(), 60_000)],
+        sockets: true,
+    };
+    assert_eq!(events(&frame(READY, 0, text)), [Event::Ready(ready)]);
+}
+
+#[test]
+fn how_an_answer_ends() {
+    let ending = |flags, whole| {
+        let input = match whole {
+            true => response(200, "", b"", flags),
+            false => [response(200, "", b"", 1), frame(CHUNK, flags | 1, b"")].concat(),
+        };
+        match events(&input).pop() {
+            Some(Event::End(ending)) => (ending.works_on, ending.leaves, ending.broke_off),
+            other => panic!("{other:?}"),
+        }
+    };
+    for whole in [false, true] {
+        assert_eq!(ending(2, whole), (true, false, false));
+        assert_eq!(ending(4, whole), (false, true, false));
+    }
+    assert_eq!(ending(8, false), (false, false, true));
+    let early = response(200, "", b"", 1 | 4);
+    assert_eq!(error(&early), WireError::Reserved(RESPONSE));
 }
 
 #[test]
@@ -149,11 +192,12 @@ fn the_other_frames() {
         frame(FAILED, 0, b"Parse error"),
         frame(BYE, 0, b"recycled"),
         command(1, b"news", b"hi"),
-        command(2, b"mail", b"x"),
+        command(2, b"mail", b"\x0a\0\0\0x"),
         command(3, b"room", b""),
-        command(4, b"room", b""),
-        command(5, b"1001", b"bye"),
+        command(4, b"room", b"s-1"),
+        command(5, b"s-1", b"\xe9\x03bye"),
         command(6, b"", b"hello"),
+        command(7, b"", b"mine"),
     ]
     .concat();
     let text = |text: &'static str| Bytes::from_static(text.as_bytes());
@@ -164,12 +208,38 @@ fn the_other_frames() {
             Event::Pong,
             Event::Failed(text("Parse error")),
             Event::Bye(text("recycled")),
-            Event::Command(Command::Publish(text("news"), text("hi"))),
-            Event::Command(Command::Task(text("mail"), text("x"))),
-            Event::Command(Command::Join(text("room"))),
-            Event::Command(Command::Leave(text("room"))),
-            Event::Command(Command::Close(1001, text("bye"))),
-            Event::Command(Command::Send(text("hello"))),
+            Event::Command(Command::Publish {
+                channel: text("news"),
+                form: Form::Text,
+                message: text("hi"),
+            }),
+            Event::Command(Command::Task {
+                name: text("mail"),
+                delay: Duration::from_millis(10),
+                payload: text("x"),
+            }),
+            Event::Command(Command::Join {
+                room: text("room"),
+                socket: text(""),
+            }),
+            Event::Command(Command::Leave {
+                room: text("room"),
+                socket: text("s-1"),
+            }),
+            Event::Command(Command::Close {
+                socket: text("s-1"),
+                code: 1001,
+                reason: text("bye"),
+            }),
+            Event::Command(Command::Send {
+                socket: text(""),
+                form: Form::Text,
+                message: text("hello"),
+            }),
+            Event::Command(Command::Keep {
+                socket: text(""),
+                data: text("mine"),
+            }),
         ]
     );
 }
@@ -189,7 +259,10 @@ fn what_is_no_frame_is_refused() {
         frame(COMMAND, 0, b"\x01\x05\0\0\0four"),
         frame(COMMAND, 0, b"\x01\0"),
         command(9, b"", b""),
-        command(5, b"soon", b""),
+        command(5, b"s", b"x"),
+        command(1, b"", b""),
+        command(1, b"a b", b""),
+        command(3, b"room", b"no socket"),
     ] {
         assert_eq!(error(&broken), WireError::Malformed(COMMAND));
     }
