@@ -1,7 +1,7 @@
 //! The cache as the control socket shows it, and takes answers out of it.
 
 use apus::cached::{Cache, PurgeRequest};
-use apus_cache::policy::{Key, KeyRules};
+use apus_cache::policy::KeyRules;
 use apus_cache::store::{Figures, Purged};
 use serde_json::{Value, json};
 
@@ -68,18 +68,19 @@ pub(crate) fn purges(
     };
     let url = Url::parse(url).map_err(|error| error.to_string())?;
     let (scheme, target) = (scheme(url.is_secure), url.target());
-    let purge = |place: &CachedPlace| PurgeRequest {
-        site: Some(place.site.clone()),
-        what: match is_prefix {
-            true => {
-                let key = Key::of_uri(&place.key, scheme, url.authority, &target);
-                Purged::Prefix(key.uri().into())
-            }
-            false => PurgeRequest::url(&place.key, scheme, url.authority, &target),
-        },
-        soft,
+    let purge = |place: &CachedPlace| {
+        let of = match is_prefix {
+            true => PurgeRequest::prefix,
+            false => PurgeRequest::url,
+        };
+        let what = of(&place.key, scheme, url.authority, &target);
+        Ok(PurgeRequest {
+            site: Some(place.site.clone()),
+            what: what.map_err(|error| error.to_string())?,
+            soft,
+        })
     };
-    Ok(meant.into_iter().map(purge).collect())
+    meant.into_iter().map(purge).collect()
 }
 
 /// What the cache holds and has done, for programs.
@@ -173,6 +174,12 @@ mod tests {
             ["one key hone.example/b/x?q", "one key hone.example/b/x"]
         );
         assert_eq!(of(None, PurgeWhat::Url(url.clone()), false).len(), 3);
+        // As the requests for it are sent on.
+        let spelled = PurgeWhat::Url("http://one.example/x/..//a%20b?/../q".to_owned());
+        assert_eq!(
+            of(Some("two"), spelled, false),
+            ["two key hone.example/a%20b?/../q"]
+        );
         assert_eq!(
             of(Some("two"), PurgeWhat::Prefix(url), true),
             ["two prefix hone.example/b/x?q, soft"]
@@ -192,6 +199,8 @@ mod tests {
         assert_eq!(unknown, "no site `three` has a cache; there are one, two");
         let no_url = failure(None, PurgeWhat::Url("/a".to_owned()));
         assert!(no_url.contains("`/a` is not a URL"), "{no_url}");
+        let no_path = failure(None, PurgeWhat::Prefix("http://a/%zz".to_owned()));
+        assert!(no_path.contains("a % in the path"), "{no_path}");
         let none = purges(&[], Some("a"), &PurgeWhat::All, false).unwrap_err();
         assert_eq!(none, "no site has a cache");
     }

@@ -65,7 +65,7 @@ fn the_key_of_the_cache_is_told() {
         let question = Question {
             method: method.to_owned(),
             headers: vec![("cookie".to_owned(), cookie.to_owned())],
-            ..question("http://Example.com/a?b=1&utm_source=x")
+            ..question("http://Example.com/x/../a?b=1&utm_source=x")
         };
         let steps = explain(Source::File(file.clone()), &question)
             .unwrap()

@@ -1,8 +1,12 @@
 //! Taking stored responses out by request: `PURGE` with a token.
 
+use std::borrow::Cow;
+
 use apus_cache::policy::{Key, KeyRules, PresentedRequest};
 use apus_cache::store::{Purge, Purged};
 use apus_http::{HeaderValue, Request, Response, StatusCode, header};
+
+use crate::path::{self, InvalidPath};
 
 /// What is purged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,8 +21,34 @@ pub struct PurgeRequest {
 
 impl PurgeRequest {
     /// The responses for one URL, in all their forms.
-    pub fn url(rules: &KeyRules, scheme: &str, authority: &str, target: &str) -> Purged {
-        of_uri(&Key::of_uri(rules, scheme, authority, target), rules)
+    ///
+    /// # Errors
+    /// A request for it would be refused for its path.
+    pub fn url(
+        rules: &KeyRules,
+        scheme: &str,
+        authority: &str,
+        target: &str,
+    ) -> Result<Purged, InvalidPath> {
+        let target = sent_on(target)?;
+        Ok(of_uri(
+            &Key::of_uri(rules, scheme, authority, &target),
+            rules,
+        ))
+    }
+
+    /// The responses for all URLs that begin with this one.
+    ///
+    /// # Errors
+    /// A request for it would be refused for its path.
+    pub fn prefix(
+        rules: &KeyRules,
+        scheme: &str,
+        authority: &str,
+        target: &str,
+    ) -> Result<Purged, InvalidPath> {
+        let key = Key::of_uri(rules, scheme, authority, &sent_on(target)?);
+        Ok(Purged::Prefix(key.uri().into()))
     }
 
     pub(super) fn to_purge(&self) -> Purge {
@@ -28,6 +58,19 @@ impl PurgeRequest {
             soft: self.soft,
         }
     }
+}
+
+/// A target as the requests for it are sent on, and what they get is stored.
+fn sent_on(target: &str) -> Result<Cow<'_, str>, InvalidPath> {
+    let (path, query) = match target.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (target, None),
+    };
+    Ok(match (path::sent_on(path)?, query) {
+        (Cow::Borrowed(_), _) => Cow::Borrowed(target),
+        (path, None) => path,
+        (path, Some(query)) => Cow::Owned(format!("{path}?{query}")),
+    })
 }
 
 /// What is stored for a target.

@@ -1,5 +1,6 @@
 //! What is cached, and where it is kept.
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use tokio::sync::Semaphore;
 use super::purge::{PurgeAccess, PurgeRequest};
 use super::service::presented;
 use super::uses::Uses;
+use crate::path;
 
 /// More compressed forms of long content are not made at a time.
 const FORMS_AT_ONCE: usize = 2;
@@ -109,7 +111,11 @@ impl Default for CacheSettings {
 impl CacheSettings {
     /// The key under which the answer to a request is stored.
     pub fn key(&self, request: &Request) -> Key {
-        self.rules.key.key(&presented(request))
+        let mut presented = presented(request);
+        // One that cannot be sent on is refused, whatever its key.
+        let path = path::sent_on(request.path()).unwrap_or(Cow::Borrowed(request.path()));
+        presented.path = &path;
+        self.rules.key.key(&presented)
     }
 
     /// Whether a request goes past what is stored.

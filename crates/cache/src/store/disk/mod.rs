@@ -25,7 +25,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use directory::Directory;
 pub(crate) use directory::Name;
@@ -106,6 +106,8 @@ pub(crate) struct Disk {
     names: Box<[Mutex<()>]>,
     /// Files that are out of the queues and not removed yet.
     leaving: AtomicUsize,
+    /// When it was last told that the disk takes nothing.
+    told: Mutex<Option<Instant>>,
     closed: AtomicBool,
 }
 
@@ -147,6 +149,7 @@ impl Disk {
             waiting: AtomicU64::new(0),
             names: (0..64).map(|_| Mutex::default()).collect(),
             leaving: AtomicUsize::new(0),
+            told: Mutex::default(),
             closed: AtomicBool::new(false),
             directory,
             verify,

@@ -2,14 +2,18 @@
 
 use std::io;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-use super::super::Shared;
 use super::super::eviction::Candidate;
+use super::super::{Shared, locked};
 use super::Disk;
 use super::directory::Name;
 
 /// When the disk is full, this much is dropped to make room.
 const ROOM_BYTES: u64 = 32 << 20;
+
+/// A disk that takes nothing fails for every object; it is told this seldom.
+const TELL_EVERY: Duration = Duration::from_secs(60);
 
 /// At most this many are spared at once for being used in memory.
 const MOST_SPARED: usize = 16;
@@ -52,7 +56,7 @@ impl Disk {
         Err(io::ErrorKind::StorageFull.into())
     }
 
-    /// Counts an error, and makes room if there was none.
+    /// Counts an error and tells of it, and makes room if there was none.
     pub(super) fn note(&self, shared: &Shared, error: &io::Error) {
         let full = matches!(
             error.kind(),
@@ -64,9 +68,26 @@ impl Disk {
             return;
         }
         self.counters.errors.add(1);
+        self.tell(error);
         if full {
             self.make_room(shared);
         }
+    }
+
+    fn tell(&self, error: &io::Error) {
+        let now = Instant::now();
+        let mut told = locked(&self.told);
+        if told.is_some_and(|told| now.saturating_duration_since(told) < TELL_EVERY) {
+            return;
+        }
+        *told = Some(now);
+        drop(told);
+        tracing::warn!(
+            dir = %self.settings.path.display(),
+            %error,
+            errors = self.counters.errors.get(),
+            "the cache cannot be written to disk: answers are passed on and not kept there"
+        );
     }
 
     /// Drops some objects. `false` when there are none.
