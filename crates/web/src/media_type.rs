@@ -38,6 +38,11 @@ pub(crate) fn of_extension(extension: &str) -> &'static str {
         .unwrap_or(UNKNOWN)
 }
 
+/// Whether files of this extension are of a type of their own.
+pub(crate) fn is_known(extension: &str) -> bool {
+    !extension.is_empty() && of_extension(extension) != UNKNOWN
+}
+
 /// Whether content of this type is text whose charset clients have to be told.
 pub(crate) fn has_charset(media_type: &str) -> bool {
     !media_type.contains(';')

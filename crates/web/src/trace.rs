@@ -39,6 +39,10 @@ pub enum StepKind {
     Cache,
     /// Which group of origins is asked.
     Origins,
+    /// Which program answers.
+    Script,
+    /// What it is told: a variable.
+    Variable,
     /// Which file the answer comes from.
     File,
     /// What became of the content: a variant, a range, a compression, an error page.
@@ -54,6 +58,8 @@ impl fmt::Display for StepKind {
             Self::Handler => "handler",
             Self::Cache => "cache",
             Self::Origins => "origins",
+            Self::Script => "script",
+            Self::Variable => "variable",
             Self::File => "file",
             Self::Content => "content",
         })

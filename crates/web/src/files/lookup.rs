@@ -20,6 +20,8 @@ pub(super) enum Found {
     Unslashed,
     /// A folder without an index that may not be listed.
     NoIndex,
+    /// A program, at this path relative to the root.
+    Program(Vec<u8>),
     /// Nothing, or nothing that is to be seen.
     Missing,
     /// Something that cannot be read now, or must not be.
@@ -75,6 +77,7 @@ impl Lookup<'_> {
         for (attempt, is_folder) in list.attempts(path) {
             let is_same = path.strip_suffix(b"/").unwrap_or(path) == attempt;
             match self.find_below(&attempt) {
+                Found::Program(path) if !is_folder => return Found::Program(path),
                 Found::File(file) if !(is_folder || is_same && path.ends_with(b"/")) => {
                     return Found::File(file);
                 }
@@ -105,7 +108,10 @@ impl Lookup<'_> {
         let relative = path.strip_prefix(b"/").unwrap_or(path);
         let name = relative.strip_suffix(b"/").unwrap_or(relative);
         if self.is_refused(name) {
-            return Found::Missing;
+            return match self.options.runs_programs && self.is_program(name) {
+                true => Found::Program(name.to_vec()),
+                false => Found::Missing,
+            };
         }
         let opened = match self.root.open(name) {
             Ok(opened) => opened,
@@ -130,6 +136,9 @@ impl Lookup<'_> {
             }
             file.extend_from_slice(index.as_bytes());
             if self.is_refused(&file) {
+                if self.options.runs_programs && self.is_program(&file) {
+                    return Found::Program(file);
+                }
                 continue;
             }
             match self.root.open(&file) {
@@ -169,8 +178,19 @@ impl Lookup<'_> {
         }))
     }
 
+    /// Whether there is a program at a path that is refused as a file.
+    fn is_program(&self, relative: &[u8]) -> bool {
+        self.options.is_source(relative)
+            && !self.is_hidden(relative)
+            && (self.root.open(relative)).is_ok_and(|opened| opened.metadata.is_file())
+    }
+
     /// Whether a path is one that nobody is to know of.
     fn is_refused(&self, relative: &[u8]) -> bool {
+        self.is_hidden(relative) || self.options.is_source(relative)
+    }
+
+    fn is_hidden(&self, relative: &[u8]) -> bool {
         let is_hidden = |(at, name): (usize, &[u8])| {
             // RFC 8615: the one folder with a dot that is for the public.
             name.starts_with(b".") && !(at == 0 && name == b".well-known")
@@ -180,16 +200,42 @@ impl Lookup<'_> {
                 .split(|byte| *byte == b'/')
                 .enumerate()
                 .any(is_hidden))
-            || self.options.is_source(relative)
+            || self.options.is_protected(relative)
     }
 }
 
 impl Options {
     /// Whether a name is one of a program, whose source is nobody's business.
     pub(super) fn is_source(&self, path: &[u8]) -> bool {
-        let path = path.strip_suffix(b"~").unwrap_or(path);
-        let extension = media_type::extension(path);
-        self.source_extensions.contains(&extension)
+        // A copy of an editor; and what is the same name to some file systems.
+        let len = path.iter().rev().take_while(|byte| b"~. ".contains(byte));
+        let len = path.len().saturating_sub(len.count());
+        let path = path.get(..len).unwrap_or_default();
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        let Some(dot) = memchr::memrchr(b'.', name) else {
+            return false;
+        };
+        let extension = name.get(dot.saturating_add(1)..).unwrap_or_default();
+        let mut known = self.source_extensions.iter();
+        known.any(|known| known.as_bytes().eq_ignore_ascii_case(extension))
+    }
+
+    /// Whether a path is kept from everybody.
+    fn is_protected(&self, relative: &[u8]) -> bool {
+        if self.protected.is_empty() {
+            return false;
+        }
+        let path = [b"/", relative].concat();
+        self.protected.iter().any(|glob| glob.matches(&path))
+    }
+
+    /// Whether a name in a path ends like that of a program, which may be given the rest of the path.
+    pub(super) fn names_program(&self, path: &[u8]) -> bool {
+        self.runs_programs
+            && memchr::memchr(b'.', path).is_some()
+            && path
+                .split(|byte| *byte == b'/')
+                .any(|name| self.is_source(name))
     }
 
     /// Whether a file of this name is worth compressing.

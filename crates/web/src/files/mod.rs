@@ -10,7 +10,7 @@ mod listing;
 mod lookup;
 mod representation;
 mod service;
-mod tree;
+pub(crate) mod tree;
 mod try_files;
 mod variants;
 
@@ -66,6 +66,9 @@ struct Options {
     charset: Option<String>,
     hidden_files: bool,
     source_extensions: Vec<String>,
+    /// Whether the fallback runs programs.
+    runs_programs: bool,
+    protected: Vec<Glob>,
     headers: Headers,
     compression: Compression,
     precompressed: bool,
@@ -135,6 +138,8 @@ impl Files {
                 source_extensions: ["php", "phtml", "phar", "phps", "php5", "php7", "php8"]
                     .map(String::from)
                     .into(),
+                runs_programs: false,
+                protected: Vec::new(),
                 headers: Headers::new(),
                 compression: Compression::default(),
                 precompressed: true,
@@ -196,6 +201,23 @@ impl Files {
     #[must_use]
     pub fn fallback(mut self, service: Arc<dyn ServiceFactory>) -> Self {
         self.fallback = Some(service);
+        self
+    }
+
+    /// As [`Files::fallback`], with a service that runs programs, which are files too: it also gets
+    /// requests for a path in which a name ends like that of a program, and for a folder whose first
+    /// index file that exists is one. It is for that service to say which of them it runs.
+    #[must_use]
+    pub fn programs(self, service: Arc<dyn ServiceFactory>) -> Self {
+        let mut files = self.fallback(service);
+        files.options.runs_programs = true;
+        files
+    }
+
+    /// Paths below the root at which there is nothing for anybody, whatever there is.
+    #[must_use]
+    pub fn protected(mut self, paths: impl IntoIterator<Item = Glob>) -> Self {
+        self.options.protected = paths.into_iter().collect();
         self
     }
 

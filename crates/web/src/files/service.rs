@@ -143,6 +143,11 @@ impl Worker {
             });
             return Response::new(StatusCode::BAD_REQUEST).into();
         };
+        if let Some(programs) = &self.fallback
+            && self.options.names_program(&path)
+        {
+            return Handled::Answer(programs.call(request));
+        }
         let now = (self.clock)();
         if is_read && let Some(entry) = self.cached(&path, now) {
             note(&request, || self.file_step(&entry, "in memory"));
@@ -213,6 +218,7 @@ impl Worker {
             Found::NoIndex => {
                 Handled::Answer(self.nothing(request, &path, StatusCode::FORBIDDEN, now))
             }
+            Found::Program(program) => Handled::Answer(self.run(request, &path, &program)),
             Found::Missing => {
                 Handled::Answer(self.nothing(request, &path, StatusCode::NOT_FOUND, now))
             }
@@ -243,6 +249,36 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// Has a program answer, by its path below the root.
+    fn run(&self, mut request: Request, path: &[u8], program: &[u8]) -> Answer {
+        let Some(programs) = &self.fallback else {
+            return Response::new(StatusCode::NOT_FOUND).into();
+        };
+        let below = self.below_prefix(path);
+        let below = below.strip_prefix(b"/").unwrap_or(below);
+        // What runs it finds the index of a folder itself, and does best with the path as it was sent.
+        let folder = program
+            .len()
+            .checked_sub(
+                program
+                    .rsplit(|byte| *byte == b'/')
+                    .next()
+                    .map_or(0, <[u8]>::len),
+            )
+            .and_then(|end| program.get(..end));
+        if folder != Some(below) {
+            let mut uri = encode(&[&*self.options.prefix, b"/", program].concat());
+            if let Some(query) = request.query() {
+                uri.push('?');
+                uri.push_str(query);
+            }
+            if request.set_path_and_query(&uri).is_err() {
+                return Response::new(StatusCode::NOT_FOUND).into();
+            }
+        }
+        programs.call(request)
     }
 
     /// Answers a request that `try_files` has sent to another path, where nothing else does.

@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
 
 /// How long what was learnt from the file system is taken as still true.
-pub(super) const REVALIDATE: Duration = Duration::from_secs(1);
+pub(crate) const REVALIDATE: Duration = Duration::from_secs(1);
 
 /// A file changed less than this ago may change again without a trace in its metadata, whose clock
 /// moves in steps.
@@ -33,14 +33,14 @@ pub enum Symlinks {
 }
 
 /// The root, which may itself be a symbolic link that is swapped at a release.
-pub(super) struct Tree {
+pub(crate) struct Tree {
     root: PathBuf,
     symlinks: Symlinks,
     current: RefCell<Option<(Instant, Arc<Root>)>>,
 }
 
 impl Tree {
-    pub(super) fn new(root: PathBuf, symlinks: Symlinks) -> Self {
+    pub(crate) fn new(root: PathBuf, symlinks: Symlinks) -> Self {
         Self {
             root,
             symlinks,
@@ -49,7 +49,7 @@ impl Tree {
     }
 
     /// The root as it was at most a second ago.
-    pub(super) fn root(&self, now: Instant) -> rustix::io::Result<Arc<Root>> {
+    pub(crate) fn root(&self, now: Instant) -> rustix::io::Result<Arc<Root>> {
         let mut current = self.current.borrow_mut();
         if let Some((opened, root)) = &*current
             && now.saturating_duration_since(*opened) < REVALIDATE
@@ -76,7 +76,7 @@ const READ: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC);
 
 /// An open root folder.
-pub(super) struct Root {
+pub(crate) struct Root {
     fd: OwnedFd,
     path: PathBuf,
     symlinks: Symlinks,
@@ -99,6 +99,13 @@ impl Root {
             .metadata()
             .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         Ok(Opened { file, metadata })
+    }
+
+    /// What is at `path`, as [`Root::open`] has it, without opening it: it need not be readable.
+    pub(crate) fn metadata(&self, path: &[u8]) -> rustix::io::Result<Metadata> {
+        let fd = self.open_with(path, OFlags::PATH | OFlags::CLOEXEC)?;
+        let metadata = File::from(fd).metadata();
+        metadata.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 
     fn open_with(&self, path: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {

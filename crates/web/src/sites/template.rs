@@ -178,7 +178,7 @@ impl Template {
     }
 
     /// The text, if it is the same for every request.
-    pub(super) fn as_text(&self) -> Option<&str> {
+    pub(crate) fn as_text(&self) -> Option<&str> {
         match &*self.parts {
             [] => Some(""),
             [Part::Text(text)] => Some(text),
@@ -220,6 +220,24 @@ impl Template {
 }
 
 impl Template {
+    /// The text for a request as a service sees it, which knows nothing of what a location's regular
+    /// expression captured.
+    pub(crate) fn text(&self, request: &Request, site: &str, folder: &[u8]) -> Vec<u8> {
+        let root = Root {
+            folder: folder.into(),
+            prefix: Box::default(),
+        };
+        let path = path::matched(request.path()).unwrap_or_default();
+        let scope = Scope {
+            request,
+            path: &path,
+            site,
+            root: &root,
+            captures: &Captures::default(),
+        };
+        self.expand(&scope, Form::Plain)
+    }
+
     /// The URI for this request. What a variable holds cannot make it name another host: two slashes
     /// stay at the front only if they were written there.
     pub(super) fn expand_uri(&self, scope: &Scope<'_>) -> Vec<u8> {

@@ -1,0 +1,582 @@
+//! What a program is told of a request: the meta-variables of CGI (RFC 3875 section 4.1), and those
+//! that PHP applications know from other servers besides.
+//!
+//! Nothing that a client sends can take the place of what we say: its fields all get `HTTP_` in front,
+//! those whose names would become the same variable are left out, and so is `Proxy`, which programs
+//! would take for the proxy to send their own requests through (httpoxy, CVE-2016-5385).
+
+use std::net::IpAddr;
+
+use apus_http::fastcgi::Params;
+use apus_http::{Peer, Request, Version};
+use smallvec::SmallVec;
+
+use super::script::Script;
+use super::settings::PhpSettings;
+use crate::proxy::forward::{Text, address, client_behind, decimal, members, tells_of_client};
+
+/// What the variables of a request take, mostly.
+const TYPICAL: usize = 2048;
+
+/// What is the same for all requests to a site.
+pub(super) struct Variables {
+    fixed: Params,
+}
+
+impl Variables {
+    pub(super) fn new(settings: &PhpSettings) -> Self {
+        let mut fixed = Params::new();
+        for (name, value) in [
+            ("GATEWAY_INTERFACE", "CGI/1.1"),
+            ("SERVER_SOFTWARE", "Apus"),
+            // PHP refuses to run without it where it was built to be careful.
+            ("REDIRECT_STATUS", "200"),
+        ] {
+            if !is_replaced(settings, name) {
+                fixed.push(name, value);
+            }
+        }
+        for (name, value) in &settings.params {
+            if let Some(text) = value.as_text().filter(|text| !text.is_empty()) {
+                fixed.push(&**name, text);
+            }
+        }
+        Self { fixed }
+    }
+
+    /// The variables of a request that a program is to answer, but for the length of its content.
+    pub(super) fn of(&self, request: &Request, script: &Script, settings: &PhpSettings) -> Params {
+        let mut params =
+            Params::with_capacity(TYPICAL.saturating_add(request.headers().wire().len()));
+        params.append(&self.fixed);
+        let mut telling = Telling {
+            request,
+            script,
+            settings,
+            params,
+        };
+        telling.script();
+        telling.request();
+        telling.connection();
+        telling.fields();
+        telling.own();
+        telling.params
+    }
+}
+
+/// Whether a site has a value of its own for a variable.
+fn is_replaced(settings: &PhpSettings, name: &str) -> bool {
+    let mut own = settings.params.iter();
+    own.any(|(own, _)| **own == *name)
+}
+
+/// Tells the length of the content, which may be known only when it was taken in.
+pub(super) fn content_length(params: &mut Params, length: u64, settings: &PhpSettings) {
+    if !is_replaced(settings, "CONTENT_LENGTH") {
+        params.push("CONTENT_LENGTH", length.to_string());
+    }
+}
+
+struct Telling<'a> {
+    request: &'a Request,
+    script: &'a Script,
+    settings: &'a PhpSettings,
+    params: Params,
+}
+
+impl Telling<'_> {
+    fn push(&mut self, name: &str, value: &[&[u8]]) {
+        if !is_replaced(self.settings, name) {
+            self.params.push_parts(name, value);
+        }
+    }
+
+    fn script(&mut self) {
+        let (script, prefix) = (self.script, self.settings.prefix.as_bytes());
+        self.push("SCRIPT_FILENAME", &[&script.root, &script.path]);
+        self.push("SCRIPT_NAME", &[prefix, &script.path]);
+        self.push("DOCUMENT_ROOT", &[&script.root]);
+        self.push("DOCUMENT_URI", &[prefix, &script.path, &script.path_info]);
+        self.push("PATH_INFO", &[&script.path_info]);
+        if !script.path_info.is_empty() {
+            self.push("PATH_TRANSLATED", &[&script.root, &script.path_info]);
+        }
+    }
+
+    fn request(&mut self) {
+        let request = self.request;
+        self.push("REQUEST_METHOD", &[request.method().as_str().as_bytes()]);
+        let sent = request.original_target().path_and_query();
+        self.push("REQUEST_URI", &[sent.as_bytes()]);
+        self.push("QUERY_STRING", &[request.query().unwrap_or("").as_bytes()]);
+        let protocol = match request.version() {
+            Version::HTTP_10 => "HTTP/1.0",
+            Version::HTTP_2 => "HTTP/2.0",
+            Version::HTTP_3 => "HTTP/3.0",
+            _ => "HTTP/1.1",
+        };
+        self.push("SERVER_PROTOCOL", &[protocol.as_bytes()]);
+        if let Some(kind) = request.headers().get("content-type") {
+            self.push("CONTENT_TYPE", &[kind]);
+        }
+        match &self.settings.server_name {
+            Some(name) => self.push("SERVER_NAME", &[name.as_bytes()]),
+            None => self.push("SERVER_NAME", &[request.host().unwrap_or("").as_bytes()]),
+        }
+    }
+
+    fn connection(&mut self) {
+        let client = Client::of(self.request, self.settings);
+        match client.address {
+            Some(told) => self.push("REMOTE_ADDR", &[&address(told)]),
+            None => self.push("REMOTE_ADDR", &[b"unix:"]),
+        }
+        if let Some(port) = client.port {
+            self.push("REMOTE_PORT", &[&number(port)]);
+        }
+        if let Peer::Ip(local) = self.request.connection().local {
+            self.push("SERVER_ADDR", &[&address(local.ip())]);
+        }
+        if let Some(port) = client.server_port {
+            self.push("SERVER_PORT", &[&number(port)]);
+        }
+        match client.is_secure {
+            true => {
+                self.push("REQUEST_SCHEME", &[b"https"]);
+                self.push("HTTPS", &[b"on"]);
+            }
+            false => self.push("REQUEST_SCHEME", &[b"http"]),
+        }
+    }
+
+    /// The fields of the request.
+    fn fields(&mut self) {
+        let request = self.request;
+        let headers = request.headers();
+        if let Some(host) = request.authority() {
+            self.push("HTTP_HOST", &[host.as_bytes()]);
+        }
+        let is_trusted = is_trusted(request, self.settings);
+        let mut named: SmallVec<[&[u8]; 4]> = SmallVec::new();
+        for value in headers.get_all("connection") {
+            named.extend(members(value));
+        }
+        for (at, (name, value)) in headers.iter().enumerate() {
+            if is_of_connection(name)
+                || named
+                    .iter()
+                    .any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
+                || (tells_of_client(name) && !(is_trusted && !name.contains('_')))
+                || !self.is_plain(name)
+            {
+                continue;
+            }
+            let is_again = headers.iter().take(at).any(|(other, _)| other == name);
+            if is_again || self.is_own_field(name) {
+                continue;
+            }
+            let mut lines = headers.get_all(name);
+            if lines.nth(1).is_none() {
+                self.params.push_field(name, value);
+                continue;
+            }
+            // HTTP/2 may send cookies one by one (RFC 9113 section 8.2.3).
+            let between: &[u8] = if name == "cookie" { b"; " } else { b", " };
+            let lines: SmallVec<[&[u8]; 8]> = headers.get_all(name).collect();
+            self.params.push_field(name, lines.join(between));
+        }
+    }
+
+    /// Whether a field's name becomes that of one variable and of no other field.
+    fn is_plain(&self, name: &str) -> bool {
+        let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        if name.bytes().all(is_letter) {
+            return true;
+        }
+        self.settings.underscores
+            && name.bytes().all(|byte| is_letter(byte) || byte == b'_')
+            && !self
+                .request
+                .headers()
+                .iter()
+                .any(|(other, _)| other != name && is_same_variable(other, name))
+    }
+
+    fn is_own_field(&self, name: &str) -> bool {
+        let mut own = self.settings.params.iter();
+        own.any(|(own, _)| {
+            own.strip_prefix("HTTP_")
+                .is_some_and(|own| is_same_variable(own, name))
+        })
+    }
+
+    /// What the site has of its own, where it depends on the request.
+    fn own(&mut self) {
+        for (name, value) in &self.settings.params {
+            if value.as_text().is_none() {
+                let value = value.text(self.request, &self.settings.site, &self.script.root);
+                if !value.is_empty() {
+                    self.params.push(&**name, value);
+                }
+            }
+        }
+    }
+}
+
+/// Whether two names become that of the same variable.
+fn is_same_variable(one: &str, other: &str) -> bool {
+    let letter = |byte: u8| match byte {
+        byte if byte.is_ascii_alphanumeric() => byte.to_ascii_uppercase(),
+        _ => b'_',
+    };
+    one.len() == other.len() && one.bytes().map(letter).eq(other.bytes().map(letter))
+}
+
+/// Whether a field is about the connection, or told otherwise, or must not be told.
+fn is_of_connection(name: &str) -> bool {
+    matches!(
+        name,
+        "host"
+            | "connection"
+            | "keep-alive"
+            | "proxy-connection"
+            | "transfer-encoding"
+            | "te"
+            | "trailer"
+            | "upgrade"
+            | "http2-settings"
+            | "expect"
+            | "content-type"
+            | "content-length"
+            | "proxy"
+    )
+}
+
+/// Whether the other side is a proxy whose word is taken.
+fn is_trusted(request: &Request, settings: &PhpSettings) -> bool {
+    let peer = &request.connection().peer;
+    let mut trusted = settings.trusted.iter();
+    trusted.any(|network| network.contains(peer))
+}
+
+/// The client, as far as somebody whose word counts has told.
+struct Client {
+    address: Option<IpAddr>,
+    port: Option<u16>,
+    server_port: Option<u16>,
+    is_secure: bool,
+}
+
+impl Client {
+    fn of(request: &Request, settings: &PhpSettings) -> Self {
+        let connection = request.connection();
+        let port = |peer: Peer| match peer {
+            Peer::Ip(address) => Some(address.port()),
+            Peer::Unix => None,
+        };
+        let mut client = Self {
+            address: connection.peer.ip(),
+            port: port(connection.peer),
+            server_port: port(connection.local),
+            is_secure: request.is_secure(),
+        };
+        if is_trusted(request, settings) {
+            client.hear(request, settings);
+        }
+        client
+    }
+
+    /// Takes the word of a proxy.
+    fn hear(&mut self, request: &Request, settings: &PhpSettings) {
+        let headers = request.headers();
+        if let Some(told) = client_behind(headers, &settings.trusted)
+            && Some(told) != self.address
+        {
+            self.address = Some(told);
+            self.port = None;
+        }
+        // The first proxy is the one that the client reached.
+        let first = |name: &str| {
+            let value = headers.get(name)?;
+            members(value)
+                .next()
+                .and_then(|value| std::str::from_utf8(value).ok())
+        };
+        if let Some(scheme) = first("x-forwarded-proto") {
+            self.is_secure = scheme.eq_ignore_ascii_case("https");
+            self.server_port = Some(if self.is_secure { 443 } else { 80 });
+        }
+        if let Some(port) = first("x-forwarded-port").and_then(|port| port.parse().ok()) {
+            self.server_port = Some(port);
+        }
+    }
+}
+
+fn number(number: u16) -> Text {
+    let mut text = Text::new();
+    decimal(number, &mut text);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::rc::Rc;
+
+    use apus_http::{Body, ConnectionInfo, Headers, Method, RequestParts, Target};
+    use http::Extensions;
+
+    use super::*;
+    use crate::sites::Template;
+
+    struct Asked<'a> {
+        target: &'a str,
+        version: Version,
+        lines: &'a [(&'a str, &'a str)],
+    }
+
+    impl Asked<'_> {
+        fn request(&self) -> Request {
+            let mut headers = Headers::new();
+            for (name, value) in self.lines {
+                headers.try_append(name, value).unwrap();
+            }
+            let address = |text: &str| Peer::Ip(text.parse::<SocketAddr>().unwrap());
+            Request::new(RequestParts {
+                method: Method::GET,
+                target: Target::parse(&Method::GET, self.target).unwrap(),
+                version: self.version,
+                headers,
+                body: Body::Empty,
+                connection: Rc::new(ConnectionInfo {
+                    id: 1,
+                    peer: address("192.0.2.7:999"),
+                    local: address("198.51.100.1:8080"),
+                    tls: None,
+                }),
+                extensions: Extensions::new(),
+            })
+        }
+    }
+
+    fn with(lines: &[(&str, &str)], settings: &PhpSettings) -> Vec<(String, String)> {
+        let asked = Asked {
+            target: "/a%20b?c=d",
+            version: Version::HTTP_11,
+            lines,
+        };
+        told(&asked.request(), settings)
+    }
+
+    fn told(request: &Request, settings: &PhpSettings) -> Vec<(String, String)> {
+        let script = Script {
+            path: b"/index.php"[..].into(),
+            path_info: b"/more"[..].into(),
+            root: b"/srv/app"[..].into(),
+            why: "",
+        };
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let params = Variables::new(settings).of(request, &script, settings);
+        let mut told: Vec<_> = params
+            .iter()
+            .map(|(name, value)| (text(name), text(value)))
+            .collect();
+        told.sort();
+        told
+    }
+
+    fn value<'a>(told: &'a [(String, String)], name: &str) -> Option<&'a str> {
+        let mut found = told.iter().filter(|(known, _)| known == name);
+        let first = found.next();
+        assert!(found.next().is_none(), "{name} is there twice");
+        first.map(|(_, value)| &**value)
+    }
+
+    #[test]
+    fn tells_what_applications_know_from_nginx() {
+        let settings = PhpSettings {
+            prefix: "/blog".into(),
+            server_name: Some("example.com".into()),
+            ..PhpSettings::default()
+        };
+        let told = with(
+            &[
+                ("host", "www.example.com:8080"),
+                ("content-type", "text/plain"),
+                ("accept-language", "de"),
+                ("authorization", "Basic eDp5"),
+            ],
+            &settings,
+        );
+        let expected = [
+            ("CONTENT_TYPE", "text/plain"),
+            ("DOCUMENT_ROOT", "/srv/app"),
+            ("DOCUMENT_URI", "/blog/index.php/more"),
+            ("GATEWAY_INTERFACE", "CGI/1.1"),
+            ("HTTP_ACCEPT_LANGUAGE", "de"),
+            ("HTTP_AUTHORIZATION", "Basic eDp5"),
+            ("HTTP_HOST", "www.example.com:8080"),
+            ("PATH_INFO", "/more"),
+            ("PATH_TRANSLATED", "/srv/app/more"),
+            ("QUERY_STRING", "c=d"),
+            ("REDIRECT_STATUS", "200"),
+            ("REMOTE_ADDR", "192.0.2.7"),
+            ("REMOTE_PORT", "999"),
+            ("REQUEST_METHOD", "GET"),
+            ("REQUEST_SCHEME", "http"),
+            ("REQUEST_URI", "/a%20b?c=d"),
+            ("SCRIPT_FILENAME", "/srv/app/index.php"),
+            ("SCRIPT_NAME", "/blog/index.php"),
+            ("SERVER_ADDR", "198.51.100.1"),
+            ("SERVER_NAME", "example.com"),
+            ("SERVER_PORT", "8080"),
+            ("SERVER_PROTOCOL", "HTTP/1.1"),
+            ("SERVER_SOFTWARE", "Apus"),
+        ];
+        let told: Vec<_> = told.iter().map(|(n, v)| (&**n, &**v)).collect();
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn no_field_becomes_the_proxy_of_the_application() {
+        let told = with(
+            &[("proxy", "evil:1"), ("host", "a")],
+            &PhpSettings::default(),
+        );
+        assert_eq!(value(&told, "HTTP_PROXY"), None);
+    }
+
+    #[test]
+    fn names_that_become_the_same_variable_do_not_take_its_place() {
+        let lines = [
+            ("x-user", "good"),
+            ("x_user", "evil"),
+            ("x.user", "evil"),
+            ("only_this", "1"),
+            ("content_type", "evil"),
+        ];
+        let careful = with(&lines, &PhpSettings::default());
+        assert_eq!(value(&careful, "HTTP_X_USER"), Some("good"));
+        assert_eq!(value(&careful, "HTTP_ONLY_THIS"), None);
+        let settings = PhpSettings {
+            underscores: true,
+            ..PhpSettings::default()
+        };
+        let told = with(&lines, &settings);
+        assert_eq!(value(&told, "HTTP_X_USER"), Some("good"));
+        assert_eq!(value(&told, "HTTP_ONLY_THIS"), Some("1"));
+        assert_eq!(value(&told, "CONTENT_TYPE"), None);
+    }
+
+    #[test]
+    fn lines_of_one_field_are_joined_and_cookies_as_cookies_are() {
+        let asked = Asked {
+            target: "/",
+            version: Version::HTTP_2,
+            lines: &[
+                ("cookie", "a=1"),
+                ("x-tag", "one"),
+                ("cookie", "b=2"),
+                ("x-tag", "two"),
+                ("cookie", "c=3"),
+            ],
+        };
+        let told = told(&asked.request(), &PhpSettings::default());
+        assert_eq!(value(&told, "HTTP_COOKIE"), Some("a=1; b=2; c=3"));
+        assert_eq!(value(&told, "HTTP_X_TAG"), Some("one, two"));
+        assert_eq!(value(&told, "SERVER_PROTOCOL"), Some("HTTP/2.0"));
+    }
+
+    #[test]
+    fn a_stranger_does_not_say_who_it_is() {
+        let lines = [
+            ("x-forwarded-for", "127.0.0.1"),
+            ("x-forwarded-proto", "https"),
+            ("x-forwarded-port", "443"),
+            ("x_forwarded_proto", "https"),
+            ("x-real-ip", "127.0.0.1"),
+            ("x-original-url", "/admin"),
+            ("client-ip", "127.0.0.1"),
+        ];
+        let told = with(&lines, &PhpSettings::default());
+        assert_eq!(value(&told, "REMOTE_ADDR"), Some("192.0.2.7"));
+        assert_eq!(value(&told, "HTTPS"), None);
+        assert_eq!(value(&told, "SERVER_PORT"), Some("8080"));
+        assert!(
+            told.iter().all(|(name, _)| !name.starts_with("HTTP_")),
+            "{told:?}"
+        );
+    }
+
+    #[test]
+    fn a_trusted_proxy_says_who_the_client_is() {
+        let settings = PhpSettings {
+            trusted: vec!["192.0.2.0/24".parse().unwrap()],
+            underscores: true,
+            ..PhpSettings::default()
+        };
+        let lines = [
+            ("x-forwarded-for", "127.0.0.1, 203.0.113.5, 192.0.2.9"),
+            ("x-forwarded-proto", "https"),
+            ("x_forwarded_for", "evil"),
+        ];
+        let told = with(&lines, &settings);
+        assert_eq!(value(&told, "REMOTE_ADDR"), Some("203.0.113.5"));
+        assert_eq!(value(&told, "REMOTE_PORT"), None);
+        assert_eq!(value(&told, "HTTPS"), Some("on"));
+        assert_eq!(value(&told, "REQUEST_SCHEME"), Some("https"));
+        assert_eq!(value(&told, "SERVER_PORT"), Some("443"));
+        let forwarded = value(&told, "HTTP_X_FORWARDED_FOR");
+        assert_eq!(forwarded, Some("127.0.0.1, 203.0.113.5, 192.0.2.9"));
+    }
+
+    #[test]
+    fn what_a_site_says_itself_goes_before_everything() {
+        let template = |text: &str| Template::parse(text).unwrap();
+        let settings = PhpSettings {
+            params: vec![
+                ("APP_ENV".into(), template("production")),
+                ("SERVER_SOFTWARE".into(), template("")),
+                ("SERVER_NAME".into(), template("$host")),
+                ("HTTP_X_USER".into(), template("nobody")),
+            ],
+            ..PhpSettings::default()
+        };
+        let told = with(&[("host", "A.example:80"), ("x-user", "evil")], &settings);
+        assert_eq!(value(&told, "APP_ENV"), Some("production"));
+        assert_eq!(value(&told, "SERVER_SOFTWARE"), None);
+        assert_eq!(value(&told, "SERVER_NAME"), Some("a.example"));
+        assert_eq!(value(&told, "HTTP_X_USER"), Some("nobody"));
+    }
+
+    #[test]
+    fn a_rewritten_request_is_told_as_the_client_sent_it() {
+        let asked = Asked {
+            target: "/pretty?x=1",
+            version: Version::HTTP_11,
+            lines: &[],
+        };
+        let mut request = asked.request();
+        request.set_path_and_query("/index.php?y=2").unwrap();
+        let told = told(&request, &PhpSettings::default());
+        assert_eq!(value(&told, "REQUEST_URI"), Some("/pretty?x=1"));
+        assert_eq!(value(&told, "QUERY_STRING"), Some("y=2"));
+    }
+
+    #[test]
+    fn what_is_about_the_connection_is_not_told() {
+        let lines = [
+            ("connection", "keep-alive, X-Hop"),
+            ("x-hop", "1"),
+            ("te", "trailers"),
+            ("upgrade", "h2c"),
+            ("expect", "100-continue"),
+            ("content-length", "5"),
+        ];
+        let told = with(&lines, &PhpSettings::default());
+        assert!(
+            told.iter().all(|(name, _)| !name.starts_with("HTTP_")),
+            "{told:?}"
+        );
+    }
+}
