@@ -81,6 +81,7 @@ fn group(group: &GroupStatus, now: Instant) -> Value {
         "no_node": totals.no_node,
         "budget_spent": totals.budget_spent,
         "reconnects": totals.reconnects,
+        "copies_dropped": totals.copies_dropped,
         "nodes": group.nodes.iter().map(|one| node(one, now)).collect::<Vec<_>>(),
     })
 }

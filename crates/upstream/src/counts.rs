@@ -164,6 +164,7 @@ pub(crate) struct GroupCounts {
     pub(crate) no_node: AtomicU64,
     pub(crate) budget_spent: AtomicU64,
     pub(crate) reconnects: AtomicU64,
+    pub(crate) copies_dropped: AtomicU64,
 }
 
 /// What a group's workers counted since it began.
@@ -188,6 +189,9 @@ pub struct GroupTotals {
     /// Requests sent again over another connection to the same node, because the one they were sent over
     /// had been closed meanwhile or had no room.
     pub reconnects: u64,
+    /// Copies of requests to other groups that were left out or broken off, because too many were under
+    /// way or they were too slow.
+    pub copies_dropped: u64,
 }
 
 impl Count for GroupCounts {
@@ -204,6 +208,7 @@ impl Count for GroupCounts {
         sums.no_node += read(&self.no_node);
         sums.budget_spent += read(&self.budget_spent);
         sums.reconnects += read(&self.reconnects);
+        sums.copies_dropped += read(&self.copies_dropped);
     }
 }
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use apus_net::client::Timeouts;
 
 use crate::balance::{Balancer, Candidate, Chance};
-use crate::counts::GroupCounts;
+use crate::counts::{GroupCounts, count};
 use crate::group::Group;
 use crate::plan::GroupPlan;
 
@@ -81,6 +81,12 @@ impl WorkerGroup {
     /// The time-outs of the plan in force, for requests that have none of their own.
     pub fn timeouts(&self) -> Rc<Timeouts> {
         Rc::clone(&self.view().timeouts)
+    }
+
+    /// Counts a copy of a request to another group that was left out or broken off, so as not to cost
+    /// too much.
+    pub fn count_dropped_copy(&self) {
+        count(&self.counts.copies_dropped);
     }
 
     /// The nodes now.

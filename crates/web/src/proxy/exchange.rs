@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use apus_http::{Body, Request, Response, Source, StatusCode};
-use apus_net::client::{ClientRequest, RequestHead};
+use apus_net::client::{ClientRequest, RequestHead, Stderr};
 use apus_upstream::plan::{GroupPlan, HashKey, Strategy};
 use apus_upstream::{Context, Delivered, Upstreams, WorkerGroup, hash_key, is_idempotent};
 
@@ -18,6 +18,7 @@ use super::refusal::{self, Log};
 pub(crate) struct Exchange {
     pub(super) log: Log,
     group: Option<Rc<WorkerGroup>>,
+    stderr: Option<Stderr>,
 }
 
 impl Exchange {
@@ -26,6 +27,15 @@ impl Exchange {
         Self {
             log: Log::new(Arc::clone(name)),
             group: upstreams.group(name),
+            stderr: None,
+        }
+    }
+
+    /// Has somebody told what FastCGI applications write to their standard error.
+    pub(crate) fn with_stderr(self, stderr: Stderr) -> Self {
+        Self {
+            stderr: Some(stderr),
+            ..self
         }
     }
 
@@ -72,7 +82,7 @@ impl Exchange {
             body,
             interim: Some(request.interim().clone()),
             timeouts: group.timeouts(),
-            stderr: None,
+            stderr: self.stderr.clone(),
         };
         let context = group.plan(|plan| Context {
             key: hash_key_of(plan, request, head),

@@ -15,11 +15,19 @@ use super::websocket::WrongAnswer;
 /// What is logged about a group, by one worker. Past some lines a second they are counted only.
 pub(super) struct Log {
     pub(super) group: Arc<str>,
-    pub(super) rate: LogRate,
+    rate: LogRate,
 }
 
 impl Log {
-    fn line(&self) -> Option<u64> {
+    pub(super) fn new(group: Arc<str>) -> Self {
+        Self {
+            group,
+            rate: LogRate::default(),
+        }
+    }
+
+    /// Whether a line may be written; and how many were withheld before it.
+    pub(super) fn line(&self) -> Option<u64> {
         self.rate.allows(Instant::now())
     }
 }
@@ -54,8 +62,8 @@ pub(super) fn handshake(log: &Log, node: &NodeLabel, WrongAnswer: WrongAnswer) -
     Response::new(StatusCode::BAD_GATEWAY)
 }
 
-/// The answer to a request that no node answered.
-pub(super) fn failed(log: &Log, failed: &Failed) -> Response {
+/// Logs that no node answered a request. Tells what its client is to be answered.
+pub(super) fn tell_failed(log: &Log, failed: &Failed) -> StatusCode {
     let status = status(&failed.kind);
     note(log, &failed.attempts);
     let group = &*log.group;
@@ -69,6 +77,12 @@ pub(super) fn failed(log: &Log, failed: &Failed) -> Response {
             }
         }
     }
+    status
+}
+
+/// The answer to a request that no node answered.
+pub(super) fn failed(log: &Log, failed: &Failed) -> Response {
+    let status = tell_failed(log, failed);
     let mut response = Response::new(status);
     if status == StatusCode::SERVICE_UNAVAILABLE {
         let seconds = failed.retry_after.map_or(1, |after| {

@@ -1,22 +1,17 @@
 //! One request and its answer by way of an origin.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
 
-use apus_http::{
-    Answer, Body, Method, Request, Response, Service, ServiceFactory, Source, StatusCode,
-};
-use apus_net::client::{ClientRequest, ClientResponse, RequestHead};
-use apus_upstream::plan::{HashKey, Strategy};
-use apus_upstream::{Context, Upstreams, WorkerGroup, hash_key, is_idempotent};
+use apus_http::{Answer, Body, Method, Request, Response, Service, ServiceFactory, StatusCode};
+use apus_net::client::{ClientResponse, RequestHead};
+use apus_upstream::Upstreams;
 use bytes::Bytes;
 
 use super::backward::{self, Names};
-use super::log_rate::LogRate;
-use super::refusal::Log;
+use super::exchange::Exchange;
+use super::mirror::Copies;
 use super::settings::{Host, ProxySettings};
 use super::websocket::{self, Handshake};
 use super::{forward, refusal, tunnel};
@@ -44,11 +39,9 @@ impl Proxy {
 impl ServiceFactory for Proxy {
     fn service(&self) -> Rc<dyn Service> {
         Rc::new(ProxyService(Rc::new(Inner {
-            log: Log {
-                group: Arc::clone(&self.group),
-                rate: LogRate::default(),
-            },
-            group: self.upstreams.group(&self.group),
+            exchange: Exchange::new(&self.upstreams, &self.group),
+            copies: (self.settings.mirror.as_ref())
+                .and_then(|mirror| Copies::open(&self.upstreams, mirror)),
             settings: Arc::clone(&self.settings),
         })))
     }
@@ -58,8 +51,8 @@ impl ServiceFactory for Proxy {
 struct ProxyService(Rc<Inner>);
 
 struct Inner {
-    log: Log,
-    group: Option<Rc<WorkerGroup>>,
+    exchange: Exchange,
+    copies: Option<Rc<Copies>>,
     settings: Arc<ProxySettings>,
 }
 
@@ -73,27 +66,20 @@ struct Asked {
 impl Service for ProxyService {
     fn call(&self, request: Request) -> Answer {
         let inner = &self.0;
-        let Some(group) = &inner.group else {
-            tracing::error!(
-                group = &*inner.log.group,
-                "there is no such group of origins"
-            );
-            return Response::new(StatusCode::SERVICE_UNAVAILABLE).into();
-        };
         let mut head = match inner.head(&request) {
             Ok(head) => head,
             Err(response) => return response.into(),
         };
         let handshake = websocket::begin(&request, &mut head);
         let head = Rc::new(head);
-        let (inner, group) = (Rc::clone(inner), Rc::clone(group));
+        let inner = Rc::clone(inner);
         Answer::later(async move {
             let asked = Asked {
                 request,
                 head,
                 handshake,
             };
-            inner.exchange(&group, asked).await
+            inner.answer(asked).await
         })
     }
 }
@@ -126,63 +112,38 @@ impl Inner {
         })
     }
 
-    async fn exchange(&self, group: &Rc<WorkerGroup>, asked: Asked) -> Response {
+    async fn answer(&self, asked: Asked) -> Response {
         let settings = &self.settings;
         let Asked {
             mut request,
             head,
             handshake,
         } = asked;
-        let mut body = request.take_body();
-        if let Some(hold) = &settings.hold_request {
-            body = match hold.take_in(body).await {
-                Ok(body) => body,
-                Err(error) => return refusal::content(&error),
-            };
-        }
-        let outgoing = ClientRequest {
-            head: Rc::clone(&head),
-            body,
-            interim: Some(request.interim().clone()),
-            timeouts: group.timeouts(),
+        let hold = settings.hold_request.as_ref();
+        let body = match self.exchange.content(&mut request, hold).await {
+            Ok(body) => body,
+            Err(response) => return response,
         };
-        let context = group.plan(|plan| Context {
-            key: match &plan.strategy {
-                Strategy::ConsistentHash(key) => balance_key(&request, &head, key),
-                _ => None,
-            },
-            sticky: plan
-                .sticky
-                .as_ref()
-                .and_then(|sticky| cookie(&request, &sticky.name)),
-            client: Some(&**request.connection()),
-            idempotent: is_idempotent(&head.method),
-            deadline: None,
-        });
-        let asked_at = Instant::now();
-        match group.send(outgoing, context).await {
-            Ok(mut delivered) => {
-                let source = Source {
-                    address: Arc::clone(&delivered.node.address),
-                    status: delivered.response.status,
-                    duration: asked_at.elapsed(),
-                };
-                if let Some(handshake) = handshake
-                    && let Err(wrong) = handshake.finish(&mut delivered.response)
-                {
-                    return refusal::handshake(&self.log, &delivered.node, wrong);
-                }
-                refusal::note(&self.log, &delivered.attempts);
-                let mut response = self.response(delivered.response, &request, &head);
-                response.set_source(source);
-                if let Some(cookie) = delivered.set_cookie {
-                    // A cookie of a plan that was checked.
-                    let _ = response.headers_mut().try_append("set-cookie", cookie);
-                }
-                response
-            }
-            Err(failed) => refusal::failed(&self.log, &failed),
+        let body = match &self.copies {
+            Some(copies) => copies.of(&request, &head, body),
+            None => body,
+        };
+        let (mut delivered, source) = match self.exchange.ask(&request, &head, body).await {
+            Ok(answered) => answered,
+            Err(response) => return response,
+        };
+        if let Some(handshake) = handshake
+            && let Err(wrong) = handshake.finish(&mut delivered.response)
+        {
+            return refusal::handshake(&self.exchange.log, &delivered.node, wrong);
         }
+        let mut response = self.response(delivered.response, &request, &head);
+        response.set_source(source);
+        if let Some(cookie) = delivered.set_cookie {
+            // A cookie of a plan that was checked.
+            let _ = response.headers_mut().try_append("set-cookie", cookie);
+        }
+        response
     }
 
     /// The answer of an origin in the terms of the site.
@@ -218,34 +179,6 @@ impl Inner {
         }
         response
     }
-}
-
-/// What consistent hashing goes by; `None` where the request has no such thing.
-fn balance_key(request: &Request, head: &RequestHead, key: &HashKey) -> Option<u64> {
-    match key {
-        HashKey::Address => {
-            let address = request.connection().peer.ip()?.to_canonical();
-            Some(match address {
-                IpAddr::V4(address) => hash_key(&address.octets()),
-                IpAddr::V6(address) => hash_key(&address.octets()),
-            })
-        }
-        HashKey::Uri => Some(hash_key(head.target.as_bytes())),
-        HashKey::Header(name) => request.headers().get(name).map(hash_key),
-        HashKey::Cookie(name) => cookie(request, name).map(|value| hash_key(value.as_bytes())),
-    }
-}
-
-/// The value of the first cookie of the name.
-fn cookie<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
-    request
-        .headers()
-        .get_all("cookie")
-        .filter_map(|line| std::str::from_utf8(line).ok())
-        .flat_map(|line| line.split(';'))
-        .filter_map(|pair| pair.split_once('='))
-        .find(|(known, _)| known.trim() == name)
-        .map(|(_, value)| value.trim())
 }
 
 /// The request target for the origin.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::backward::{CookieRules, RedirectRule};
 use super::forward::Forwarding;
 use super::hold::Hold;
+use super::mirror::Mirror;
 use super::substitute::Substitutions;
 
 /// What a proxy does with requests and answers on their way.
@@ -34,6 +35,8 @@ pub struct ProxySettings {
     pub hold_response: Option<Hold>,
     /// How long a tunnel, as of WebSocket, may carry nothing.
     pub tunnel_timeout: Duration,
+    /// Which requests another group gets copies of.
+    pub mirror: Option<Mirror>,
 }
 
 impl Default for ProxySettings {
@@ -50,6 +53,7 @@ impl Default for ProxySettings {
             hold_request: None,
             hold_response: None,
             tunnel_timeout: Duration::from_secs(3600),
+            mirror: None,
         }
     }
 }

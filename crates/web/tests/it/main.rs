@@ -19,6 +19,8 @@ mod files;
 #[cfg(test)]
 mod proxy;
 #[cfg(test)]
+mod proxy_mirror;
+#[cfg(test)]
 mod rewrite;
 #[cfg(test)]
 mod serve;

@@ -19,13 +19,13 @@ use apus_upstream::plan::{GroupPlan, NodePlan, Place};
 use crate::support::{Reply, ask, block_on, get};
 
 /// An origin that gives each request, one to a connection, the same bytes; and tells what it got.
-struct Origin {
-    address: SocketAddr,
-    got: mpsc::Receiver<String>,
+pub(crate) struct Origin {
+    pub(crate) address: SocketAddr,
+    pub(crate) got: mpsc::Receiver<String>,
 }
 
 impl Origin {
-    fn saying(answer: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn saying(answer: impl Into<Vec<u8>>) -> Self {
         let answer = answer.into();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -87,7 +87,7 @@ fn ask_origin(origin: &Origin, settings: ProxySettings) -> Reply {
     get("/a%20b?c=d").of(&proxy(&[origin.address], settings))
 }
 
-const SIMPLE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Own: yes\r\n\r\nhello";
+pub(crate) const SIMPLE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Own: yes\r\n\r\nhello";
 
 #[test]
 fn a_request_is_written_anew_and_its_answer_passed_on() {
