@@ -19,7 +19,7 @@ use apus_http::{
 use bytes::Bytes;
 use http::Extensions;
 
-use super::answer::{Prepared, Sending, tell};
+use super::answer::{Prepared, Sending};
 use super::device::device;
 use super::ranges::{Beginning, Gaps, Opened};
 use super::service::{Inner, now};
@@ -305,19 +305,6 @@ impl Inner {
                 ..self.hit(age, now)
             },
         )
-    }
-
-    pub(super) fn told(&self, mut response: Response, reason: ForwardReason) -> Response {
-        if self.settings.status_field {
-            let handling = Handling::Forwarded {
-                reason,
-                status: None,
-                stored: false,
-                collapsed: false,
-            };
-            tell(response.headers_mut(), handling, None);
-        }
-        response
     }
 }
 

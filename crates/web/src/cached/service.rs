@@ -171,18 +171,12 @@ impl Inner {
                 Some(Found::Hit(object)) => (object, false),
                 Some(Found::Filling(object)) => (object, true),
                 Some(Found::Wait(wait)) => {
-                    if must_not_forward(&presented) {
-                        return Response::new(StatusCode::GATEWAY_TIMEOUT);
-                    }
                     match tokio::time::timeout_at(until, wait.outcome()).await {
                         Ok(Awaited::Again) => continue,
                         Ok(Awaited::Pass) | Err(_) => break,
                     }
                 }
                 Some(Found::Lead(ticket)) => {
-                    if must_not_forward(&presented) {
-                        return Response::new(StatusCode::GATEWAY_TIMEOUT);
-                    }
                     let asked = Rc::new(Asked::of(&request));
                     let errand = Errand {
                         ticket,
@@ -337,9 +331,11 @@ impl Inner {
         self.cache.0.store.find(key, &mut secondary).await
     }
 
-    /// Whether the answer of the origin brings nothing to store: that to HEAD, and some parts.
+    /// Whether a request has nobody asked for something to store: HEAD, some parts, and what only wants
+    /// what is stored. What others are sent just now is not looked at for it then, but what is on disk.
     fn fetches_nothing(&self, presented: &PresentedRequest<'_>) -> bool {
         *presented.method == Method::HEAD
+            || must_not_forward(presented)
             || (wants_middle(presented)
                 && Beginning::of(presented.headers, &self.settings.rules).is_none())
     }
@@ -394,21 +390,16 @@ impl Inner {
             })
     }
 
-    /// The answer of the service behind, which is not stored.
+    /// What the service behind answers, which is not stored.
     pub(super) fn forward(&self, request: Request, reason: ForwardReason) -> Answer {
         let is_told = self.settings.status_field;
-        self.inner.call(request).map(move |mut response| {
-            if is_told {
-                let handling = Handling::Forwarded {
-                    reason,
-                    status: None,
-                    stored: false,
-                    collapsed: false,
-                };
-                tell(response.headers_mut(), handling, None);
-            }
-            response
-        })
+        let answer = self.inner.call(request);
+        answer.map(move |response| passed_on(response, reason, is_told))
+    }
+
+    /// An answer of the service behind, which is not stored.
+    pub(super) fn told(&self, response: Response, reason: ForwardReason) -> Response {
+        passed_on(response, reason, self.settings.status_field)
     }
 
     fn purge(&self, request: &Request) -> Response {
@@ -464,6 +455,20 @@ impl Inner {
     pub(super) fn drop_object(&self, object: &Arc<Object>) {
         self.cache.0.store.remove(object);
     }
+}
+
+/// An answer of the service behind, which is not stored, and what the cache did if that is told.
+fn passed_on(mut response: Response, reason: ForwardReason, is_told: bool) -> Response {
+    if is_told {
+        let handling = Handling::Forwarded {
+            reason,
+            status: None,
+            stored: false,
+            collapsed: false,
+        };
+        tell(response.headers_mut(), handling, None);
+    }
+    response
 }
 
 /// Whether a request is for a part that does not begin at the beginning.

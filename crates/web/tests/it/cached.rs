@@ -9,6 +9,7 @@ use apus::{
     StatusCode, service_fn,
 };
 use apus_cache::policy::NamePattern;
+use apus_cache::store::{DiskSettings, Settings};
 
 use crate::support::{Ask, Reply, ask, block_on, get};
 
@@ -460,6 +461,31 @@ fn a_client_that_wants_only_what_is_stored_gets_504_otherwise() {
     assert_eq!(only().of(&service).status, 504);
     get("/").of(&service);
     assert_eq!(only().of(&service).text(), "answer 1");
+    assert_eq!(origin.calls(), 1);
+}
+
+#[test]
+fn what_is_only_on_disk_is_found_without_asking_the_origin() {
+    let directory = tempfile::tempdir().unwrap();
+    let origin = Origin::with(&[("cache-control", "max-age=60")]);
+    // Another server each time: nothing is in memory.
+    let opened = |then: &dyn Fn(&std::rc::Rc<dyn Service>)| {
+        let disk = DiskSettings::new(directory.path(), 1 << 30);
+        let cache = Cache::open(Settings::default(), disk).unwrap();
+        let settings = CacheSettings::default();
+        then(&Cached::new(&cache, "site", settings, origin.service()).service());
+        cache.close().unwrap();
+    };
+    opened(&|service| {
+        get("/").of(service);
+    });
+    let only = || get("/").with("cache-control", "only-if-cached");
+    opened(&|service| assert_eq!(only().of(service).text(), "answer 1"));
+    opened(&|service| {
+        let reply = ask("HEAD", "/").of(service);
+        assert!(status_of(&reply).starts_with("apus; hit"), "{reply:?}");
+    });
+    opened(&|service| assert_eq!(get("/").of(service).text(), "answer 1"));
     assert_eq!(origin.calls(), 1);
 }
 
