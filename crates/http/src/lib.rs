@@ -23,6 +23,7 @@ mod response;
 mod response_head;
 mod service;
 mod target;
+pub mod websocket;
 
 pub use body::{Body, BodyError, BodyStream, FileRange, Frame};
 pub use connection::{ClientCertificate, ConnectionInfo, Peer, TlsInfo, TlsVersion};

@@ -20,3 +20,5 @@ mod requests;
 mod responses;
 #[cfg(test)]
 mod transcript;
+#[cfg(test)]
+mod websocket;

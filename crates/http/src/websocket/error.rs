@@ -1,0 +1,86 @@
+//! What a peer may do wrong, and the close code that tells it so.
+
+use std::fmt;
+
+use super::CloseCode;
+
+/// A violation of RFC 6455 or RFC 7692 by the peer, or of our limits. It ends the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProtocolError {
+    /// A reserved bit is set that no extension gave a meaning: a peer that compresses though that was
+    /// not agreed on, or bytes that are no frame.
+    ReservedBits,
+    /// An opcode that the protocol does not have.
+    ReservedOpcode,
+    /// A frame of a client is not masked.
+    Unmasked,
+    /// A frame of a server is masked.
+    Masked,
+    /// A length is written in more bytes than it needs, or has its highest bit set.
+    LengthEncoding,
+    /// A control frame is in fragments.
+    FragmentedControl,
+    /// A control frame has a payload of more than 125 bytes.
+    LongControl,
+    /// A frame continues a message, and there is none.
+    UnexpectedContinuation,
+    /// A message begins before the one before it ended.
+    InterruptedMessage,
+    /// Text is not UTF-8.
+    InvalidUtf8,
+    /// The payload of a close frame is one byte.
+    ClosePayload,
+    /// A close code that must not be sent.
+    CloseCode,
+    /// Compressed data that cannot be decompressed.
+    Compression,
+    /// A frame is longer than the limit.
+    FrameTooLong,
+    /// A message is longer than the limit, as it came or decompressed.
+    MessageTooLong,
+}
+
+impl ProtocolError {
+    /// What the peer is told (RFC 6455 section 7.4.1).
+    pub fn code(self) -> CloseCode {
+        match self {
+            Self::InvalidUtf8 | Self::Compression => CloseCode::INVALID_PAYLOAD,
+            Self::FrameTooLong | Self::MessageTooLong => CloseCode::TOO_BIG,
+            _ => CloseCode::PROTOCOL_ERROR,
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::ReservedBits => "a reserved bit is set without a meaning agreed on",
+            Self::ReservedOpcode => "the opcode is reserved",
+            Self::Unmasked => "frames of a client must be masked",
+            Self::Masked => "frames of a server must not be masked",
+            Self::LengthEncoding => "the length is not in its shortest form",
+            Self::FragmentedControl => "control frames must not be in fragments",
+            Self::LongControl => "control frames must not be longer than 125 bytes",
+            Self::UnexpectedContinuation => "there is no message to continue",
+            Self::InterruptedMessage => "a message begins inside of another",
+            Self::InvalidUtf8 => "text must be UTF-8",
+            Self::ClosePayload => "the payload of a close frame must not be one byte",
+            Self::CloseCode => "the close code must not be sent",
+            Self::Compression => "the compressed data is faulty",
+            Self::FrameTooLong => "the frame is longer than allowed",
+            Self::MessageTooLong => "the message is longer than allowed",
+        }
+    }
+
+    /// The text as a reason of a close frame.
+    pub(super) fn reason(self) -> &'static str {
+        self.text()
+    }
+}
+
+impl fmt::Display for ProtocolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+impl std::error::Error for ProtocolError {}

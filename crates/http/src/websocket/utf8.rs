@@ -1,0 +1,99 @@
+//! UTF-8 that comes in pieces (RFC 6455 section 8.1): refused at the first byte that cannot be right.
+
+use std::str::from_utf8;
+
+use super::ProtocolError;
+
+/// Validates text piece by piece.
+#[derive(Debug, Default)]
+pub(super) struct Utf8 {
+    /// The beginning of a character that a piece ended with.
+    started: [u8; 4],
+    len: usize,
+}
+
+impl Utf8 {
+    /// Looks at the next piece.
+    pub(super) fn check(&mut self, mut piece: &[u8]) -> Result<(), ProtocolError> {
+        while self.len > 0 {
+            let Some((byte, rest)) = piece.split_first() else {
+                return Ok(());
+            };
+            piece = rest;
+            self.push(*byte)?;
+        }
+        match from_utf8(piece) {
+            Ok(_) => Ok(()),
+            Err(error) if error.error_len().is_some() => Err(ProtocolError::InvalidUtf8),
+            Err(error) => {
+                let started = piece.get(error.valid_up_to()..).unwrap_or_default();
+                started.iter().try_for_each(|byte| self.push(*byte))
+            }
+        }
+    }
+
+    /// Whether the text may end here.
+    pub(super) fn finish(&self) -> Result<(), ProtocolError> {
+        match self.len {
+            0 => Ok(()),
+            _ => Err(ProtocolError::InvalidUtf8),
+        }
+    }
+
+    /// Adds a byte to the character that is started.
+    fn push(&mut self, byte: u8) -> Result<(), ProtocolError> {
+        if let Some(place) = self.started.get_mut(self.len) {
+            *place = byte;
+            self.len = self.len.saturating_add(1);
+        }
+        match from_utf8(self.started.get(..self.len).unwrap_or_default()) {
+            Ok(_) => {
+                self.len = 0;
+                Ok(())
+            }
+            Err(error) if error.error_len().is_some() => Err(ProtocolError::InvalidUtf8),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_the_same_in_any_pieces() {
+        let text = "κόσμε \u{10ffff} \u{d7ff}\u{e000} a".as_bytes();
+        for size in 1..text.len() {
+            let mut utf8 = Utf8::default();
+            for piece in text.chunks(size) {
+                utf8.check(piece).unwrap();
+            }
+            utf8.finish().unwrap();
+        }
+    }
+
+    #[test]
+    fn the_first_wrong_byte_is_refused() {
+        // Of a surrogate, an overlong form and what is past the last character.
+        for (before, wrong) in [
+            (&b"\xed"[..], 0xa0),
+            (b"\xc0", 0x80),
+            (b"\xe0", 0x80),
+            (b"\xf4", 0x90),
+            (b"\xce\xba\xce", b'a'),
+        ] {
+            let mut utf8 = Utf8::default();
+            let begun = before
+                .iter()
+                .try_for_each(|byte| utf8.check(std::slice::from_ref(byte)));
+            assert!(
+                begun.is_err() || utf8.check(&[wrong]).is_err(),
+                "{before:x?}"
+            );
+        }
+        let mut utf8 = Utf8::default();
+        utf8.check(b"\xf0\x9f").unwrap();
+        assert!(utf8.finish().is_err());
+    }
+}

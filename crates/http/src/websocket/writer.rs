@@ -1,0 +1,92 @@
+//! Messages and control frames into bytes.
+
+use std::fmt;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::deflate::Deflater;
+use super::extension::Window;
+use super::frame::{FrameHead, Opcode};
+use super::output::Output;
+use super::{Message, Prepared, mask};
+
+/// What gives the masking key of each frame that a client sends.
+pub(super) type MaskKeys = Box<dyn FnMut() -> [u8; 4]>;
+
+/// Writes frames. Every message is one frame.
+pub(super) struct Writer {
+    /// Of a client.
+    keys: Option<MaskKeys>,
+    deflater: Option<Deflater>,
+}
+
+impl Writer {
+    pub(super) fn new(keys: Option<MaskKeys>, deflater: Option<Deflater>) -> Self {
+        Self { keys, deflater }
+    }
+
+    pub(super) fn message(&mut self, message: Message, out: &mut Output) {
+        let opcode = message.opcode();
+        let deflater = self.deflater.as_mut();
+        let compressed = deflater.and_then(|deflater| deflater.deflate(message.as_bytes()));
+        let is_compressed = compressed.is_some();
+        let payload = compressed.map_or_else(|| message.into_bytes(), Bytes::from);
+        let head = FrameHead {
+            is_compressed,
+            ..FrameHead::whole(opcode, payload.len())
+        };
+        if self.keys.is_some() {
+            self.copy(head, &payload, out);
+        } else {
+            out.append(|out| head.write(out));
+            out.push(payload);
+        }
+    }
+
+    /// Writes what was encoded before; a client masks, so that nothing can be encoded for it.
+    pub(super) fn prepared(&mut self, prepared: &Prepared, out: &mut Output) {
+        out.push(prepared.bytes_for(self.window()));
+    }
+
+    pub(super) fn control(&mut self, opcode: Opcode, payload: &[u8], out: &mut Output) {
+        self.copy(FrameHead::whole(opcode, payload.len()), payload, out);
+    }
+
+    fn copy(&mut self, mut head: FrameHead, payload: &[u8], out: &mut Output) {
+        head.mask = self.keys.as_mut().map(|keys| keys());
+        out.append(|out| {
+            out.reserve(FrameHead::MAX_LEN.saturating_add(payload.len()));
+            head.write(out);
+            let start = out.len();
+            out.put_slice(payload);
+            if let (Some(key), Some(copied)) = (head.mask, out.get_mut(start..)) {
+                mask::apply(copied, key, 0);
+            }
+        });
+    }
+
+    fn window(&self) -> Option<Window> {
+        self.deflater.as_ref().map(Deflater::window)
+    }
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer")
+            .field("masks", &self.keys.is_some())
+            .field("deflater", &self.deflater)
+            .finish()
+    }
+}
+
+/// A whole message as a server sends it.
+pub(super) fn frame(opcode: Opcode, is_compressed: bool, payload: &[u8]) -> Bytes {
+    let head = FrameHead {
+        is_compressed,
+        ..FrameHead::whole(opcode, payload.len())
+    };
+    let mut out = BytesMut::with_capacity(FrameHead::MAX_LEN.saturating_add(payload.len()));
+    head.write(&mut out);
+    out.put_slice(payload);
+    out.freeze()
+}
