@@ -50,9 +50,15 @@ impl Home {
 
     /// The command in this home, in its folder.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_apus"));
+        self.command_through(&[], arguments)
+    }
+
+    /// The same, started by a program that becomes it.
+    pub(crate) fn command_through(&self, program: &[&str], arguments: &[&str]) -> Command {
+        let words = [program, &[env!("CARGO_BIN_EXE_apus")], arguments].concat();
+        let mut command = Command::new(words[0]);
         command
-            .args(arguments)
+            .args(&words[1..])
             .current_dir(self.folder.path())
             .env("HOME", self.folder.path())
             .env("XDG_RUNTIME_DIR", self.folder.path())
@@ -83,7 +89,13 @@ impl Home {
 
     /// Starts `apus serve` with these arguments and waits until it serves.
     pub(crate) fn serve(&self, arguments: &[&str]) -> Apus {
-        let mut apus = self.serve_unread(arguments);
+        self.serve_through(&[], arguments)
+    }
+
+    /// The same, started by a program that becomes it.
+    pub(crate) fn serve_through(&self, program: &[&str], arguments: &[&str]) -> Apus {
+        let arguments = [&["serve"], arguments].concat();
+        let mut apus = Apus::start(self.command_through(program, &arguments));
         if let Some(mut output) = apus.unread.take() {
             thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
         }

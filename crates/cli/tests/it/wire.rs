@@ -93,6 +93,13 @@ impl Wire {
         }
     }
 
+    /// The next bytes, which have to come.
+    pub(crate) fn read_bytes(&mut self, count: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(count);
+        self.take(count as u64, &mut bytes);
+        bytes
+    }
+
     fn take(&mut self, length: u64, body: &mut Vec<u8>) {
         let read = self.stream.by_ref().take(length).read_to_end(body).unwrap();
         assert_eq!(read as u64, length, "the answer is cut");

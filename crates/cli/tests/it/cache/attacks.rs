@@ -1,6 +1,6 @@
 //! Attacks on caches: every client gets what is its own, and nobody can place an answer for others.
 
-use super::{MINUTE, asked, cached, configured, configured_with, get, numbered};
+use super::{MINUTE, asked, cached, configured, configured_with, get, is_hit, numbered};
 use crate::proxy::hostile::Hostile;
 
 #[test]
@@ -162,17 +162,26 @@ fn a_page_behind_a_name_like_a_file_is_not_kept() {
 }
 
 #[test]
-fn the_path_that_is_matched_is_the_path_that_is_kept() {
+fn spellings_of_a_path_are_one_answer_and_no_other_path_is_it() {
     let origin = numbered(|_| MINUTE.to_owned());
     let front = cached(&origin);
     assert_eq!(front.get("/a/b").text(), "answer 1");
-    let dotted = front.get("/a/x/../b");
-    assert_eq!(dotted.status, 200);
-    // What the origin sees is what the key was made of.
-    assert_eq!(
-        asked(&origin),
-        origin.received().matches("GET /a/b HTTP").count()
-    );
+    for spelled in [
+        "/a/x/../b",
+        "/a//b",
+        "/./a/./b",
+        "/%61/../a/b",
+        "/a/x/%2e%2E/b",
+        "/x%2f..%2fa/b",
+    ] {
+        assert!(is_hit(&front, spelled), "{spelled}");
+    }
+    for other in ["/a/b/", "/A/b", "/a%2fb", "/a/b;x", "/a/b?", "/a/b%20"] {
+        assert!(!is_hit(&front, other), "{other}");
+    }
+    // What the origin was asked for is what the key was made of.
+    let received = origin.received();
+    assert_eq!(received.matches("GET /a/b HTTP").count(), 1, "{received}");
 }
 
 #[test]
@@ -214,6 +223,14 @@ fn errors_that_a_crafted_request_provokes_are_not_kept() {
 fn what_no_key_holds_does_not_reach_the_origin_or_is_not_kept() {
     for field in [
         "X-Forwarded-Host: evil.test",
+        "X_Forwarded_Host: evil.test",
+        "X-Host: evil.test",
+        "X-Original-Host: evil.test",
+        "X-Forwarded-Server: evil.test",
+        "X-Forwarded-Port: 666",
+        "X-Forwarded-Prefix: /evil",
+        "X-Real-IP: 10.9.9.9",
+        "True-Client-IP: 10.9.9.9",
         "X-Forwarded-Scheme: http",
         "X-Forwarded-Proto: https",
         "X-Original-URL: /evil",
@@ -232,7 +249,7 @@ fn what_no_key_holds_does_not_reach_the_origin_or_is_not_kept() {
             format!("{MINUTE}X-Poisoned: {told}\r\n")
         });
         let front = cached(&origin);
-        get(&front, "/", &format!("{field}\r\n"));
+        assert_eq!(get(&front, "/", &format!("{field}\r\n")).status, 200);
         let honest = front.get("/");
         assert_ne!(honest.field("x-poisoned"), Some("true"), "{field}");
     }

@@ -2,6 +2,9 @@
 //! keeps, and what survives its end.
 
 mod attacks;
+mod filling;
+mod full_disk;
+mod purge;
 mod reuse;
 mod survival;
 
@@ -41,6 +44,31 @@ fn numbered(fields: impl Fn(&str) -> String + Send + Sync + 'static) -> Hostile 
     })
 }
 
+/// More than memory keeps of one object, and unlike in all its parts.
+fn large() -> Vec<u8> {
+    (0..500_000_u32)
+        .flat_map(|number| format!("{number:07}\n").into_bytes())
+        .collect()
+}
+
+/// An origin that answers everything with this content, but `/small` with little.
+fn large_origin(content: &[u8]) -> Hostile {
+    let content = content.to_vec();
+    Hostile::start(move |stage| {
+        while let Some(head) = stage.read_request() {
+            let content = match head.starts_with("GET /small ") {
+                true => b"little",
+                false => &content[..],
+            };
+            let length = content.len();
+            stage.send(format!(
+                "HTTP/1.1 200 OK\r\n{MINUTE}ETag: \"one\"\r\nContent-Length: {length}\r\n\r\n"
+            ));
+            stage.send(content);
+        }
+    })
+}
+
 /// A server that caches what this origin answers.
 fn cached(origin: &Hostile) -> Front {
     configured(origin).serve()
@@ -72,4 +100,11 @@ fn get(front: &Front, target: &str, fields: &str) -> Received {
     front.ask(format!(
         "GET {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"
     ))
+}
+
+/// Whether the answer to `GET target` came from the cache.
+fn is_hit(front: &Front, target: &str) -> bool {
+    let reply = get(front, target, "");
+    assert_eq!(reply.status, 200, "{target}");
+    reply.field("cache-status").unwrap().contains("; hit")
 }

@@ -3,29 +3,8 @@
 
 use rustix::process::Signal;
 
-use super::{MINUTE, asked, cached_on_disk, numbered};
+use super::{asked, cached_on_disk, large, large_origin, numbered};
 use crate::harness::{Home, free_port, wait_until};
-use crate::proxy::hostile::Hostile;
-
-/// More than memory keeps of one object, and unlike in all its parts.
-fn large() -> Vec<u8> {
-    (0..500_000_u32)
-        .flat_map(|number| format!("{number:07}\n").into_bytes())
-        .collect()
-}
-
-fn large_origin(content: &[u8]) -> Hostile {
-    let content = content.to_vec();
-    Hostile::start(move |stage| {
-        while stage.read_request().is_some() {
-            let length = content.len();
-            stage.send(format!(
-                "HTTP/1.1 200 OK\r\n{MINUTE}ETag: \"one\"\r\nContent-Length: {length}\r\n\r\n"
-            ));
-            stage.send(&content);
-        }
-    })
-}
 
 #[test]
 fn what_is_on_disk_is_found_again_after_a_restart() {

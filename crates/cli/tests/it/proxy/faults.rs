@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::hostile::{Hostile, Stage};
 use super::origins::{Origin, SMALL};
@@ -138,6 +138,42 @@ fn a_killed_origin_is_a_502_and_another_node_answers_for_it() {
     let log = front.apus.log();
     let node = origin.address().to_string();
     assert!(log.contains(&node), "the log names no node: {log}");
+}
+
+#[test]
+fn a_dead_origin_does_not_flood_the_log() {
+    let origin = Hostile::answering(GOOD);
+    let node = origin.address().to_string();
+    let front = Configuration::of([origin.address()])
+        .global("worker_threads = 1")
+        .serve();
+    drop(origin);
+    let start = Instant::now();
+    let mut wire = front.connect();
+    for _ in 0..500 {
+        wire.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        assert_eq!(wire.read().status, 502);
+    }
+    // Ten in a second, and that the node is out.
+    let seconds = 1 + usize::try_from(start.elapsed().as_secs()).unwrap();
+    let lines_of = || {
+        let log = front.apus.log();
+        log.lines().filter(|line| line.contains(&node)).count()
+    };
+    assert!(
+        (1..=10 * seconds + 2).contains(&lines_of()),
+        "{}",
+        lines_of()
+    );
+    // How many there would have been is told with the next.
+    wait_until("the rest is told", || {
+        assert_eq!(front.get("/").status, 502);
+        front.apus.log().lines().any(|line| {
+            let count = line.split("\"withheld\":").nth(1);
+            let count = count.and_then(|rest| rest.split([',', '}']).next()?.parse().ok());
+            count.is_some_and(|count: usize| count > 300)
+        })
+    });
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod faults;
 mod groups;
 mod grpc;
 pub(crate) mod hostile;
+mod nodes;
 mod origins;
 mod reload;
 mod requests;
@@ -133,10 +134,15 @@ impl Configuration {
     }
 
     pub(crate) fn serve_in(self, home: Home) -> Front {
+        self.serve_through(&[], home)
+    }
+
+    /// The same, started by a program that becomes it.
+    pub(crate) fn serve_through(self, program: &[&str], home: Home) -> Front {
         if self.tls {
             certificate(&home, "front", "localhost");
         }
-        Front::serve(home, &self.text())
+        Front::serve_through(program, home, &self.text())
     }
 }
 
@@ -154,8 +160,12 @@ impl Front {
     }
 
     fn serve(home: Home, configuration: &str) -> Self {
+        Self::serve_through(&[], home, configuration)
+    }
+
+    fn serve_through(program: &[&str], home: Home, configuration: &str) -> Self {
         home.write("apus.toml", configuration);
-        let apus = home.serve(&[]);
+        let apus = home.serve_through(program, &[]);
         let mut front = Self {
             home,
             apus,
@@ -186,7 +196,7 @@ impl Front {
     }
 
     /// An HTTP/2 client in clear text.
-    fn open(&self) -> Peer<std::net::TcpStream> {
+    pub(crate) fn open(&self) -> Peer<std::net::TcpStream> {
         Peer::open(connect(self.apus.address()))
     }
 

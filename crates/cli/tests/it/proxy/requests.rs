@@ -326,6 +326,30 @@ fn paths_reach_the_origin_as_they_were_matched() {
 }
 
 #[test]
+fn what_is_encoded_reaches_the_origin_as_it_came() {
+    let origin = Hostile::answering(GOOD);
+    let front = Front::of([origin.address()]);
+    let paths = [
+        "/packages/@scope%2fname",
+        "/a%2Fb%2F",
+        "/%61%7e%C3%A4%25",
+        "/a;b=c,d@e:f!$&'()*+",
+        "/x?u=https%3A%2F%2Fa%2f..%2fb&%",
+    ];
+    for version in VERSIONS {
+        for path in paths {
+            let reply = curl(version).args(&["--path-as-is"]).get(&front.url(path));
+            assert_eq!(reply.status, 200, "{version} {path}");
+        }
+    }
+    let received = origin.received();
+    for path in paths {
+        let line = format!("GET {path} HTTP/1.1\r\n");
+        assert_eq!(received.matches(&line).count(), 2, "{path}: {received}");
+    }
+}
+
+#[test]
 fn requests_that_a_client_resets_at_once_do_not_pile_up_at_the_origin() {
     let origin = Hostile::start(|stage| {
         stage.read_head();

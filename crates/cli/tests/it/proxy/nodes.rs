@@ -1,0 +1,216 @@
+//! Nodes that an operator takes out of their group and back, by `apus upstream`, and what a reload
+//! leaves of what is known about them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use super::hostile::Hostile;
+use super::origins::Origin;
+use super::{Configuration, Front, websocket};
+use crate::harness::{free_port, wait_until};
+
+/// A node that answers with its name, and `/held` only when it may.
+fn node(name: &'static str, may_go_on: &Arc<AtomicBool>) -> Hostile {
+    let may_go_on = may_go_on.clone();
+    Hostile::start(move |stage| {
+        while let Some(head) = stage.read_request() {
+            while head.starts_with("GET /held ") && !may_go_on.load(Ordering::SeqCst) {
+                thread::park_timeout(Duration::from_millis(5));
+            }
+            let length = name.len();
+            stage.send(format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{name}"
+            ));
+        }
+    })
+}
+
+fn pair(may_go_on: &Arc<AtomicBool>) -> [Hostile; 2] {
+    ["one", "two"].map(|name| node(name, may_go_on))
+}
+
+/// Has `apus upstream` change a node of the one group.
+fn change(front: &Front, what: &str, node: &Hostile) {
+    let node = node.address().to_string();
+    front.home.expect(&["upstream", what, "app", &node], 0);
+}
+
+/// Who answered of twenty requests.
+fn answering(front: &Front) -> Vec<String> {
+    let replies = (0..20).map(|_| {
+        let reply = front.get("/");
+        assert_eq!(reply.status, 200);
+        reply.text()
+    });
+    let mut names: Vec<_> = replies.collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// What `apus status` says of the nodes of the one group.
+fn nodes(front: &Front) -> Vec<serde_json::Value> {
+    let (json, _) = front.home.expect(&["status", "--json"], 0);
+    let status: serde_json::Value = serde_json::from_str(&json).unwrap();
+    status["upstreams"][0]["nodes"].as_array().unwrap().clone()
+}
+
+#[test]
+fn a_node_that_is_down_ends_what_it_has_and_gets_nothing_more() {
+    for what in ["down", "drain"] {
+        let may_go_on = Arc::default();
+        let origins = pair(&may_go_on);
+        let front = Front::of(origins.iter().map(Hostile::address));
+        assert_eq!(answering(&front), ["one", "two"]);
+        let mut held: Vec<_> = (0..4).map(|_| front.connect()).collect();
+        for wire in &mut held {
+            wire.send("GET /held HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        }
+        let held_by = |origin: &Hostile| origin.received().matches("GET /held ").count();
+        wait_until("all are asked for", || {
+            origins.iter().map(held_by).sum::<usize>() == 4
+        });
+        assert!(origins.iter().all(|origin| held_by(origin) > 0));
+        change(&front, what, &origins[0]);
+        assert_eq!(answering(&front), ["two"], "{what}");
+        // What was said holds after a reload, too.
+        front.reload();
+        assert_eq!(answering(&front), ["two"], "{what}");
+        assert_eq!(nodes(&front)[0]["admin"], what);
+        assert!(held.iter().all(|wire| !wire.is_readable()));
+        may_go_on.store(true, Ordering::SeqCst);
+        let mut names: Vec<_> = held.iter_mut().map(|wire| wire.read().text()).collect();
+        names.sort();
+        assert_eq!(
+            names.iter().filter(|name| *name == "one").count(),
+            held_by(&origins[0])
+        );
+        change(&front, "up", &origins[0]);
+        assert_eq!(answering(&front), ["one", "two"], "{what}");
+    }
+}
+
+#[test]
+fn without_any_node_that_is_up_the_answer_is_503() {
+    let origins = pair(&Arc::default());
+    let front = Front::of(origins.iter().map(Hostile::address));
+    for origin in &origins {
+        change(&front, "down", origin);
+    }
+    let reply = front.get("/");
+    assert_eq!(reply.status, 503);
+    assert!(reply.field("retry-after").is_some());
+    change(&front, "up", &origins[1]);
+    assert_eq!(answering(&front), ["two"]);
+    // What is not there is told, with what is.
+    let (_, errors) = front.home.expect(&["upstream", "down", "web", "a"], 1);
+    assert!(
+        errors.contains("`web`") && errors.contains("/app"),
+        "{errors}"
+    );
+    let (_, errors) = front.home.expect(&["upstream", "down", "app", "a:1"], 1);
+    assert!(errors.contains("`a:1`"), "{errors}");
+}
+
+#[test]
+fn clients_stay_with_a_node_that_is_drained_and_no_others_come() {
+    let origins = pair(&Arc::default());
+    let front = Configuration::of(origins.iter().map(Hostile::address))
+        .group("sticky = true")
+        .serve();
+    let mut cookie = String::new();
+    wait_until("a client is with the first", || {
+        let reply = front.get("/");
+        let line = reply.field("set-cookie").unwrap();
+        cookie = line.split(';').next().unwrap().to_owned();
+        reply.text() == "one"
+    });
+    let stays = || {
+        let request = format!("GET / HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\n\r\n");
+        front.ask(request).text()
+    };
+    change(&front, "drain", &origins[0]);
+    assert_eq!(answering(&front), ["two"]);
+    assert_eq!([stays(), stays()], ["one", "one"]);
+    change(&front, "down", &origins[0]);
+    assert_eq!([stays(), stays()], ["two", "two"]);
+}
+
+#[test]
+fn a_tunnel_stays_with_a_node_that_is_taken_out() {
+    let origin = Origin::websocket();
+    let front = Front::of([origin.address()]);
+    let mut holder = websocket::hold(front.apus.address());
+    let node = origin.address().to_string();
+    for what in ["drain", "down"] {
+        front.home.expect(&["upstream", what, "app", &node], 0);
+        holder.say("still open");
+    }
+    assert_eq!(front.get("/").status, 503);
+    front.reload();
+    holder.say("still open");
+    holder.end();
+}
+
+#[test]
+fn a_reload_that_cannot_bind_changes_nothing() {
+    let origins = [
+        Hostile::answering(
+            "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 3\r\n\r\none",
+        ),
+        node("two", &Arc::default()),
+    ];
+    // The third is gone.
+    let third = Hostile::answering("");
+    let nodes_of = || {
+        let nodes = origins.iter().chain([&third]).map(Hostile::address);
+        Configuration::of(nodes).location("cache = true")
+    };
+    let port = free_port();
+    let text = nodes_of().at(port).text();
+    let front = nodes_of().at(port).serve();
+    change(&front, "down", &origins[1]);
+    drop(third);
+    let mut number = 0;
+    wait_until("it is known to be gone", || {
+        number += 1;
+        assert_eq!(front.get(&format!("/{number}")).status, 200);
+        nodes(&front)[2]["state"]
+            .as_str()
+            .unwrap()
+            .starts_with("out")
+    });
+    assert_eq!(front.get("/kept").text(), "one");
+    let asked = origins[0].received();
+    let mut kept = front.connect();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken_address = taken.local_addr().unwrap();
+    let listen = format!("listen = [\"127.0.0.1:{port}\"");
+    let both = format!(
+        "listen = [\"127.0.0.1:{}\", \"{taken_address}\"",
+        free_port()
+    );
+    assert!(text.contains(&listen));
+    front.home.write("apus.toml", text.replace(&listen, &both));
+    let (_, errors) = front.home.expect(&["reload"], 1);
+    assert!(errors.contains(&taken_address.to_string()), "{errors}");
+    for _ in 0..5 {
+        kept.send("GET /kept HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let reply = kept.read();
+        assert!(reply.field("cache-status").unwrap().contains("; hit"));
+        assert_eq!(front.get("/kept").text(), "one");
+    }
+    assert_eq!(origins[0].received(), asked, "the cache was lost");
+    let known = nodes(&front);
+    assert_eq!(known[1]["admin"], "down");
+    assert!(known[2]["state"].as_str().unwrap().starts_with("out"));
+    // When the address is free, the same file goes.
+    drop(taken);
+    front.reload();
+    let mut wire = crate::wire::Wire::connect(taken_address);
+    wire.send("GET /kept HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert!(wire.read().field("cache-status").unwrap().contains("; hit"));
+    assert_eq!(nodes(&front)[1]["admin"], "down");
+}
