@@ -1,0 +1,2035 @@
+<?php
+
+/**
+ * The PHP side of Apus' resident workers: an application is loaded once and then answers request after request.
+ *
+ * Plain PHP 8.1 or later, no extensions, one file. Apus runs it as the script of one FastCGI request (PHP-FPM or php-cgi)
+ * for each worker; it connects back to Apus and speaks what WIRE.md describes. README.md is the contract with applications.
+ *
+ * From here down: the wire, the content of requests, the superglobals, what PHP keeps between requests and how it is put
+ * back, output, the worker that joins them; then the native API (namespace Apus), the functions that applications know
+ * from elsewhere, and at the end the boot.
+ */
+
+declare(strict_types=1);
+
+namespace Apus\Runtime {
+
+    use Throwable;
+
+    /** The wire broke or Apus is gone: there is nobody left to talk to. */
+    final class Disconnected extends \RuntimeException
+    {
+    }
+
+    /** Frames over the socket. See WIRE.md. */
+    final class Wire
+    {
+        public const REQUEST = 1;
+        public const BODY = 2;
+        public const CANCEL = 3;
+        public const PING = 4;
+        public const STOP = 5;
+        public const EVENT = 6;
+        public const HELLO = 65;
+        public const READY = 66;
+        public const RESPONSE = 67;
+        public const CHUNK = 68;
+        public const PULL = 69;
+        public const PONG = 70;
+        public const LOG = 71;
+        public const COMMAND = 72;
+        public const FAILED = 73;
+        public const BYE = 74;
+
+        /** RESPONSE: CHUNKs follow. CHUNK, BODY: the last. REQUEST: content comes by BODY. */
+        public const FIRST = 1;
+        /** End of an answer: READY follows when the worker is free. */
+        public const BUSY = 2;
+        /** End of an answer: BYE follows. */
+        public const LEAVING = 4;
+        /** Last CHUNK: the answer broke off. */
+        public const BROKEN = 8;
+
+        /** Bytes of a frame that are never exceeded. */
+        private const MAX = 16 << 20;
+
+        /** Content up to this is copied behind its head, to leave with it in one write. */
+        private const JOINED = 65536;
+
+        /** Frames that wait for the next write. */
+        private string $pending = '';
+
+        /** @param resource $socket */
+        private function __construct(private $socket)
+        {
+        }
+
+        public static function connect(string $path): self
+        {
+            $socket = @\stream_socket_client('unix://' . $path, $code, $message, 10);
+            if ($socket === false) {
+                throw new Disconnected("cannot connect to $path: $message");
+            }
+            // One read gets a whole request of common size.
+            \stream_set_chunk_size($socket, 65536);
+            \stream_set_timeout($socket, 86400 * 365);
+            return new self($socket);
+        }
+
+        /**
+         * The next frame.
+         *
+         * @return array{int, int, string, string} type, flags, serialized part (of REQUEST and EVENT), the rest of the payload
+         */
+        public function read(): array
+        {
+            // 12 bytes are the header and, of a request, the length of its first part.
+            $head = $this->take(12, 8);
+            ['length' => $length, 'type' => $type, 'flags' => $flags] = \unpack('Vlength/Ctype/Cflags', $head);
+            if ($length > self::MAX) {
+                throw new Disconnected('a frame is too long');
+            }
+            $rest = \substr($head, 8);
+            if ($type !== self::REQUEST && $type !== self::EVENT) {
+                $rest = $length > \strlen($rest) ? $rest . $this->take($length - \strlen($rest)) : $rest;
+                return [$type, $flags, '', $rest];
+            }
+            if (\strlen($rest) < 4) {
+                $rest .= $this->take(4 - \strlen($rest));
+            }
+            $first = \unpack('V', $rest)[1];
+            if ($first + 4 > $length) {
+                throw new Disconnected('a frame is malformed');
+            }
+            $parameters = $this->take($first);
+            $content = $length > $first + 4 ? $this->take($length - $first - 4) : '';
+            return [$type, $flags, $parameters, $content];
+        }
+
+        /** Reads up to $most bytes, and at least $least. */
+        private function take(int $most, ?int $least = null): string
+        {
+            $least ??= $most;
+            $data = \fread($this->socket, $most);
+            while ($data === false || \strlen($data) < $least) {
+                if ($data === false || \feof($this->socket)) {
+                    throw new Disconnected('the server is gone');
+                }
+                $data .= (string) \fread($this->socket, $most - \strlen($data));
+            }
+            return $data;
+        }
+
+        /** Whether a frame waits to be read. */
+        public function readable(): bool
+        {
+            $read = [$this->socket];
+            $none = null;
+            return @\stream_select($read, $none, $none, 0) === 1;
+        }
+
+        /** Sends a frame with what waits. */
+        public function send(int $type, string $payload = '', int $flags = 0): void
+        {
+            $length = \strlen($payload);
+            $head = $this->pending . \pack('VCCv', $length, $type, $flags, 0);
+            $this->pending = '';
+            if ($length <= self::JOINED) {
+                $this->write($head . $payload);
+            } else {
+                $this->write($head);
+                $this->write($payload);
+            }
+        }
+
+        /** Keeps a frame until the next is sent. */
+        public function queue(int $type, string $payload = '', int $flags = 0): void
+        {
+            $this->pending .= \pack('VCCv', \strlen($payload), $type, $flags, 0) . $payload;
+            if (\strlen($this->pending) > self::JOINED) {
+                $this->flush();
+            }
+        }
+
+        /** Sends what waits. */
+        public function flush(): void
+        {
+            if ($this->pending !== '') {
+                $pending = $this->pending;
+                $this->pending = '';
+                $this->write($pending);
+            }
+        }
+
+        /** Sends the head of an answer with (the beginning of) its content. */
+        public function respond(int $status, string $fields, string $content, int $flags, string $after = ''): void
+        {
+            $head = $this->pending . \pack(
+                'VCCvvvVV',
+                12 + \strlen($fields) + \strlen($content),
+                self::RESPONSE,
+                $flags,
+                0,
+                $status,
+                0,
+                \min(\memory_get_usage(), 0xFFFFFFFF),
+                \strlen($fields)
+            ) . $fields;
+            $this->pending = '';
+            if (\strlen($content) <= self::JOINED) {
+                $this->write($head . $content . $after);
+                return;
+            }
+            $this->write($head);
+            $this->write($content);
+            if ($after !== '') {
+                $this->write($after);
+            }
+        }
+
+        private function write(string $data): void
+        {
+            $written = @\fwrite($this->socket, $data);
+            if ($written !== \strlen($data)) {
+                throw new Disconnected('the server is gone');
+            }
+        }
+
+        public function close(): void
+        {
+            @\fclose($this->socket);
+        }
+    }
+
+    /** The content of a request: all there, or pulled from Apus as it is read and kept to be read again. */
+    final class Content
+    {
+        /** Bytes asked for at a time. */
+        private const PIECE = 262144;
+
+        /** @var resource|null what was pulled so far */
+        private $spool = null;
+        private int $pulled = 0;
+        private bool $whole;
+
+        public function __construct(private string $inline, private ?Wire $wire)
+        {
+            $this->whole = $wire === null;
+        }
+
+        /** Whether nothing was sent and nothing will be. */
+        public function isEmpty(): bool
+        {
+            return $this->whole && $this->wire === null && $this->inline === '';
+        }
+
+        /** The next piece, which is not kept; an empty string at the end. */
+        public function piece(): string
+        {
+            if ($this->wire === null) {
+                $piece = $this->inline;
+                $this->inline = '';
+                return $piece;
+            }
+            while (!$this->whole) {
+                $this->wire->send(Wire::PULL, \pack('V', self::PIECE));
+                [$type, $flags, , $piece] = $this->wire->read();
+                if ($type === Wire::STOP) {
+                    Worker::$stopping = true;
+                    [$type, $flags, , $piece] = $this->wire->read();
+                }
+                if ($type === Wire::CANCEL) {
+                    $this->whole = true;
+                    Worker::$cancelled = true;
+                    return '';
+                }
+                if ($type !== Wire::BODY) {
+                    throw new Disconnected('a BODY frame was due');
+                }
+                $this->whole = ($flags & Wire::FIRST) !== 0;
+                if ($piece !== '') {
+                    return $piece;
+                }
+            }
+            return '';
+        }
+
+        /** Up to $length bytes at $offset; an empty string behind the end. */
+        public function read(int $offset, int $length): string
+        {
+            if ($this->wire === null) {
+                return \substr($this->inline, $offset, $length);
+            }
+            while ($offset >= $this->pulled) {
+                $piece = $this->piece();
+                if ($piece === '') {
+                    return '';
+                }
+                $this->spool ??= \tmpfile();
+                \fseek($this->spool, $this->pulled);
+                \fwrite($this->spool, $piece);
+                $this->pulled += \strlen($piece);
+            }
+            \fseek($this->spool, $offset);
+            return (string) \fread($this->spool, \min($length, $this->pulled - $offset));
+        }
+
+        /** All of it up to $limit bytes; null if it is longer. */
+        public function all(int $limit): ?string
+        {
+            if ($this->wire === null) {
+                return \strlen($this->inline) <= $limit ? $this->inline : null;
+            }
+            $all = '';
+            while (($part = $this->read(\strlen($all), self::PIECE)) !== '') {
+                $all .= $part;
+                if (\strlen($all) > $limit) {
+                    return null;
+                }
+            }
+            return $all;
+        }
+
+        /** Bytes known by now. */
+        public function size(): int
+        {
+            return $this->wire === null ? \strlen($this->inline) : $this->pulled;
+        }
+    }
+
+    /**
+     * `php://input` of the request. Every other `php://` address is handed on to PHP. It stands in for PHP's own only
+     * while a request with content is worked on; otherwise PHP's own, which is empty then, is right and faster.
+     */
+    final class Input
+    {
+        private static bool $installed = false;
+        private static ?Content $content = null;
+
+        /** @var resource|null */
+        public $context;
+        /** @var resource|null the stream of another address */
+        private $other = null;
+        private int $offset = 0;
+        private bool $ended = false;
+
+        public static function install(Content $content): void
+        {
+            self::$content = $content;
+            if (!self::$installed) {
+                \stream_wrapper_unregister('php');
+                \stream_wrapper_register('php', self::class);
+                self::$installed = true;
+            }
+        }
+
+        public static function remove(): void
+        {
+            self::$content = null;
+            if (self::$installed) {
+                \stream_wrapper_restore('php');
+                self::$installed = false;
+            }
+        }
+
+        public function stream_open(string $path, string $mode, int $options, ?string &$opened): bool
+        {
+            if (\strcasecmp($path, 'php://input') === 0 && self::$content !== null) {
+                return true;
+            }
+            \stream_wrapper_restore('php');
+            try {
+                $this->other = @\fopen($path, $mode, false, $this->context ?? \stream_context_get_default()) ?: null;
+            } finally {
+                \stream_wrapper_unregister('php');
+                \stream_wrapper_register('php', self::class);
+            }
+            return $this->other !== null;
+        }
+
+        public function stream_read(int $length): string|false
+        {
+            if ($this->other !== null) {
+                return \fread($this->other, $length);
+            }
+            $data = self::$content?->read($this->offset, $length) ?? '';
+            $this->offset += \strlen($data);
+            $this->ended = $data === '';
+            return $data;
+        }
+
+        public function stream_write(string $data): int
+        {
+            return $this->other !== null ? (int) \fwrite($this->other, $data) : 0;
+        }
+
+        public function stream_eof(): bool
+        {
+            return $this->other !== null ? \feof($this->other) : $this->ended;
+        }
+
+        public function stream_tell(): int
+        {
+            return $this->other !== null ? (int) \ftell($this->other) : $this->offset;
+        }
+
+        public function stream_seek(int $offset, int $whence): bool
+        {
+            if ($this->other !== null) {
+                return \fseek($this->other, $offset, $whence) === 0;
+            }
+            if ($whence === \SEEK_END) {
+                self::$content?->all(\PHP_INT_MAX);
+            }
+            $target = $offset + match ($whence) {
+                \SEEK_CUR => $this->offset,
+                \SEEK_END => self::$content?->size() ?? 0,
+                default => 0,
+            };
+            if ($target < 0) {
+                return false;
+            }
+            $this->offset = $target;
+            $this->ended = false;
+            return true;
+        }
+
+        public function stream_flush(): bool
+        {
+            return $this->other === null || \fflush($this->other);
+        }
+
+        /** @return array<int|string, int>|false */
+        public function stream_stat(): array|false
+        {
+            return $this->other !== null ? \fstat($this->other) : ['size' => self::$content?->size() ?? 0, 'mode' => 0100444];
+        }
+
+        public function stream_truncate(int $size): bool
+        {
+            return $this->other !== null && \ftruncate($this->other, $size);
+        }
+
+        public function stream_lock(int $operation): bool
+        {
+            return $this->other !== null && ($operation === 0 || \flock($this->other, $operation));
+        }
+
+        public function stream_set_option(int $option, int $first, ?int $second): bool
+        {
+            if ($this->other === null) {
+                return false;
+            }
+            return match ($option) {
+                \STREAM_OPTION_BLOCKING => \stream_set_blocking($this->other, (bool) $first),
+                \STREAM_OPTION_READ_TIMEOUT => \stream_set_timeout($this->other, $first, (int) $second),
+                \STREAM_OPTION_WRITE_BUFFER => \stream_set_write_buffer($this->other, (int) $second) === 0,
+                default => false,
+            };
+        }
+
+        /** @return resource|false */
+        public function stream_cast(int $as)
+        {
+            return $this->other ?? false;
+        }
+
+        public function stream_close(): void
+        {
+            if ($this->other !== null) {
+                \fclose($this->other);
+            }
+        }
+    }
+
+    /** Reads `multipart/form-data` (RFC 7578) as PHP does: fields, uploads in temporary files, PHP's limits and errors. */
+    final class Multipart
+    {
+        private string $buffer = '';
+        private bool $ended = false;
+        /** Fields, as a query string. */
+        private string $fields = '';
+        /** @var array<mixed> */
+        private array $files = [];
+        /** @var list<string> temporary files */
+        private array $temporary = [];
+        private ?int $formLimit = null;
+        private int $uploads = 0;
+        private int $read = 0;
+
+        private function __construct(private Content $content, private string $delimiter, private int $limit)
+        {
+        }
+
+        /** @return array{array<mixed>, array<mixed>, list<string>}|null $_POST, $_FILES, temporary files */
+        public static function parse(Content $content, string $type, int $limit): ?array
+        {
+            if (!\preg_match('/boundary=(?:"([^"]+)"|([^;,\s]+))/i', $type, $match)) {
+                \trigger_error('Missing boundary in multipart/form-data POST data', \E_USER_WARNING);
+                return null;
+            }
+            $reader = new self($content, "\r\n--" . ($match[1] !== '' ? $match[1] : $match[2]), $limit);
+            try {
+                $reader->parts();
+            } catch (Disconnected $gone) {
+                foreach ($reader->temporary as $file) {
+                    @\unlink($file);
+                }
+                throw $gone;
+            }
+            \parse_str($reader->fields, $post);
+            return [$post, $reader->files, $reader->temporary];
+        }
+
+        private function more(): bool
+        {
+            if ($this->ended) {
+                return false;
+            }
+            $piece = $this->content->piece();
+            $this->read += \strlen($piece);
+            // A client that goes beyond post_max_size without having told a length.
+            if ($piece === '' || $this->read > $this->limit) {
+                $this->ended = true;
+                return false;
+            }
+            $this->buffer .= $piece;
+            return true;
+        }
+
+        /** Skips to behind the next line end. False at the end of the content. */
+        private function line(): ?string
+        {
+            while (($end = \strpos($this->buffer, "\r\n")) === false) {
+                if (\strlen($this->buffer) > 16384 || !$this->more()) {
+                    return null;
+                }
+            }
+            $line = \substr($this->buffer, 0, $end);
+            $this->buffer = \substr($this->buffer, $end + 2);
+            return $line;
+        }
+
+        private function parts(): void
+        {
+            // The first delimiter may stand at the very beginning.
+            $this->buffer = "\r\n";
+            $this->body(null);
+            while (($rest = $this->line()) !== null && !\str_starts_with($rest, '--')) {
+                $headers = [];
+                while (($line = $this->line()) !== null && $line !== '') {
+                    if (\count($headers) < 64 && \str_contains($line, ':')) {
+                        [$name, $value] = \explode(':', $line, 2);
+                        $headers[\strtolower(\trim($name))] = \trim($value);
+                    }
+                }
+                if ($line === null) {
+                    return;
+                }
+                $this->part($headers);
+            }
+        }
+
+        /** @param array<string, string> $headers */
+        private function part(array $headers): void
+        {
+            $disposition = $headers['content-disposition'] ?? '';
+            $name = self::parameter($disposition, 'name');
+            $filename = self::parameter($disposition, 'filename');
+            if ($name === null || $name === '') {
+                $this->body(null);
+                return;
+            }
+            if ($filename === null) {
+                $value = '';
+                $this->body(static function (string $piece) use (&$value): void {
+                    $value .= $piece;
+                });
+                if ($name === 'MAX_FILE_SIZE') {
+                    $this->formLimit = (int) $value;
+                }
+                $this->fields .= ($this->fields === '' ? '' : '&') . \urlencode($name) . '=' . \urlencode($value);
+                return;
+            }
+            if (!\ini_get('file_uploads') || $this->uploads >= (int) \ini_get('max_file_uploads')) {
+                if ($this->uploads === (int) \ini_get('max_file_uploads')) {
+                    \trigger_error('Maximum number of allowable file uploads has been exceeded', \E_USER_WARNING);
+                    $this->uploads++;
+                }
+                $this->body(null);
+                return;
+            }
+            $this->upload($name, $filename, $headers['content-type'] ?? '');
+        }
+
+        private function upload(string $name, string $filename, string $type): void
+        {
+            if ($filename === '') {
+                $this->body(null);
+                $this->file($name, ['name' => '', 'full_path' => '', 'type' => '', 'tmp_name' => '', 'error' => \UPLOAD_ERR_NO_FILE, 'size' => 0]);
+                return;
+            }
+            $this->uploads++;
+            $folder = \ini_get('upload_tmp_dir') ?: \sys_get_temp_dir();
+            $path = @\tempnam($folder, 'php');
+            $error = \UPLOAD_ERR_OK;
+            $file = null;
+            if ($path === false || ($file = @\fopen($path, 'wb')) === false) {
+                $error = \UPLOAD_ERR_NO_TMP_DIR;
+                $file = null;
+            } else {
+                $this->temporary[] = $path;
+            }
+            $size = 0;
+            $most = Ini::bytes('upload_max_filesize');
+            $formMost = $this->formLimit;
+            $whole = $this->body(static function (string $piece) use (&$size, &$error, $file, $most, $formMost): void {
+                $size += \strlen($piece);
+                if ($error !== \UPLOAD_ERR_OK) {
+                    return;
+                }
+                if ($most > 0 && $size > $most) {
+                    $error = \UPLOAD_ERR_INI_SIZE;
+                } elseif ($formMost !== null && $formMost !== 0 && $size > $formMost) {
+                    $error = \UPLOAD_ERR_FORM_SIZE;
+                } elseif ($file !== null && @\fwrite($file, $piece) !== \strlen($piece)) {
+                    $error = \UPLOAD_ERR_CANT_WRITE;
+                }
+            });
+            if ($file !== null) {
+                \fclose($file);
+            }
+            if (!$whole && $error === \UPLOAD_ERR_OK) {
+                $error = \UPLOAD_ERR_PARTIAL;
+            }
+            if ($error !== \UPLOAD_ERR_OK) {
+                if ($file !== null) {
+                    @\unlink($path);
+                    \array_pop($this->temporary);
+                }
+                $path = '';
+                $size = 0;
+                $type = '';
+            }
+            $slash = \max(\strrpos($filename, '/'), \strrpos($filename, '\\'));
+            $base = $slash === false ? $filename : \substr($filename, $slash + 1);
+            $this->file($name, ['name' => $base, 'full_path' => $filename, 'type' => $type, 'tmp_name' => (string) $path, 'error' => $error, 'size' => $size]);
+        }
+
+        /**
+         * Enters a file in $_FILES, whose names are nested the other way round: `a[b]` is `$_FILES['a']['name']['b']`.
+         *
+         * @param array<string, string|int> $file
+         */
+        private function file(string $name, array $file): void
+        {
+            $bracket = \strpos($name, '[');
+            $base = $bracket === false ? $name : \substr($name, 0, $bracket);
+            $base = \strtr(\ltrim($base, ' '), ['.' => '_', ' ' => '_']);
+            if ($base === '') {
+                return;
+            }
+            $path = [];
+            if ($bracket !== false && \preg_match_all('/\G\[([^\]]*)\]/', \substr($name, $bracket), $matches)) {
+                $path = $matches[1];
+            }
+            foreach ($file as $property => $value) {
+                if ($path === []) {
+                    $this->files[$base][$property] = $value;
+                    continue;
+                }
+                if (!\is_array($this->files[$base][$property] ?? null)) {
+                    $this->files[$base][$property] = [];
+                }
+                $place = &$this->files[$base][$property];
+                foreach ($path as $i => $key) {
+                    if (!\is_array($place)) {
+                        $place = [];
+                    }
+                    if ($key === '') {
+                        $place[] = null;
+                        $key = \array_key_last($place);
+                    }
+                    $place = &$place[$key];
+                }
+                $place = $value;
+                unset($place);
+            }
+        }
+
+        /** Hands the content of a part to $sink, up to the next delimiter. False if the content ends before. */
+        private function body(?\Closure $sink): bool
+        {
+            $keep = \strlen($this->delimiter) - 1;
+            while (true) {
+                $end = \strpos($this->buffer, $this->delimiter);
+                if ($end !== false) {
+                    if ($sink !== null && $end > 0) {
+                        $sink(\substr($this->buffer, 0, $end));
+                    }
+                    $this->buffer = \substr($this->buffer, $end + $keep + 1);
+                    return true;
+                }
+                // What could be the beginning of a delimiter stays.
+                $sure = \strlen($this->buffer) - $keep;
+                if ($sure > 0) {
+                    if ($sink !== null) {
+                        $sink(\substr($this->buffer, 0, $sure));
+                    }
+                    $this->buffer = \substr($this->buffer, $sure);
+                }
+                if (!$this->more()) {
+                    if ($sink !== null && $this->buffer !== '') {
+                        $sink($this->buffer);
+                    }
+                    $this->buffer = '';
+                    return false;
+                }
+            }
+        }
+
+        /** A parameter of Content-Disposition: quoted, with `\"` and `\\` unescaped as PHP does, or bare. */
+        private static function parameter(string $header, string $name): ?string
+        {
+            if (!\preg_match('/;\s*' . $name . '=(?:"((?:[^"\\\\]|\\\\.)*)"|([^;\s]*))/is', $header, $match)) {
+                return null;
+            }
+            return isset($match[2]) ? $match[2] : \preg_replace('/\\\\(["\\\\])/', '$1', $match[1]);
+        }
+    }
+
+    /** Settings of php.ini. */
+    final class Ini
+    {
+        /** @var array<string, string> the settings that an application can change, as they were */
+        private static array $base = [];
+
+        /** A setting such as `8M`, in bytes. */
+        public static function bytes(string $name): int
+        {
+            $value = \trim((string) \ini_get($name));
+            $factor = match (\strtolower(\substr($value, -1))) {
+                'g' => 1 << 30,
+                'm' => 1 << 20,
+                'k' => 1 << 10,
+                default => 1,
+            };
+            return (int) $value * $factor;
+        }
+
+        /** Remembers all settings. */
+        public static function snapshot(): void
+        {
+            self::$base = [];
+            foreach (\ini_get_all() as $name => $setting) {
+                // Deprecated ones warn when they are set; a session that is gone has none to restore.
+                if (($setting['access'] & 1) !== 0) {
+                    self::$base[$name] = (string) \ini_get($name);
+                }
+            }
+        }
+
+        /** Puts back what was changed since then. */
+        public static function restore(): void
+        {
+            foreach (self::$base as $name => $value) {
+                if (\ini_get($name) !== $value && (string) \ini_get($name) !== $value) {
+                    if ($name === 'session.save_handler' || @\ini_set($name, $value) === false) {
+                        @\ini_restore($name);
+                    }
+                }
+            }
+        }
+    }
+
+    /** Makes the superglobals of a request, as PHP itself would. */
+    final class Superglobals
+    {
+        /** @var array<string, mixed> what $_SERVER holds for every request: the pool's environment */
+        private static array $base = [];
+        private static string $order = 'GP';
+        private static bool $argv = false;
+
+        /** Names in $_SERVER that belong to a request, and not to the process. */
+        private const OF_REQUESTS = [
+            'AUTH_TYPE', 'CONTENT_LENGTH', 'CONTENT_TYPE', 'DOCUMENT_URI', 'GATEWAY_INTERFACE', 'HTTPS', 'ORIG_PATH_INFO',
+            'ORIG_PATH_TRANSLATED', 'ORIG_SCRIPT_FILENAME', 'ORIG_SCRIPT_NAME', 'PATH_INFO', 'PATH_TRANSLATED', 'PHP_AUTH_DIGEST',
+            'PHP_AUTH_PW', 'PHP_AUTH_USER', 'PHP_SELF', 'QUERY_STRING', 'REDIRECT_STATUS', 'REMOTE_ADDR', 'REMOTE_HOST',
+            'REMOTE_PORT', 'REMOTE_USER', 'REQUEST_METHOD', 'REQUEST_SCHEME', 'REQUEST_URI', 'SCRIPT_FILENAME', 'SCRIPT_NAME',
+            'SERVER_ADDR', 'SERVER_NAME', 'SERVER_PORT', 'SERVER_PROTOCOL', 'SERVER_SOFTWARE', 'DOCUMENT_ROOT', 'REQUEST_TIME',
+            'REQUEST_TIME_FLOAT', 'argv', 'argc',
+        ];
+
+        /** Cuts the boot request's parameters out of $_SERVER. */
+        public static function boot(string $mode, string $script): void
+        {
+            $base = \array_diff_key($_SERVER, \array_flip(self::OF_REQUESTS));
+            foreach ($base as $name => $value) {
+                if (\str_starts_with((string) $name, 'HTTP_') || \str_starts_with((string) $name, 'APUS_') || \str_starts_with((string) $name, 'PHP_')) {
+                    unset($base[$name]);
+                }
+            }
+            if ($mode === 'worker') {
+                $base['FRANKENPHP_WORKER'] = '1';
+                \putenv('FRANKENPHP_WORKER=1');
+            }
+            foreach (\array_keys($_ENV) as $name) {
+                if (\str_starts_with((string) $name, 'APUS_')) {
+                    unset($_ENV[$name]);
+                }
+            }
+            self::$base = $base;
+            self::$order = \ini_get('request_order') ?: (string) \ini_get('variables_order');
+            self::$argv = (bool) \ini_get('register_argc_argv');
+            $document = $_SERVER['DOCUMENT_ROOT'] ?? \dirname($script);
+            $_SERVER = $base + [
+                'DOCUMENT_ROOT' => $document,
+                'SCRIPT_FILENAME' => $script,
+                'SCRIPT_NAME' => '/' . \basename($script),
+                'PHP_SELF' => '/' . \basename($script),
+                'REQUEST_TIME' => \time(),
+                'REQUEST_TIME_FLOAT' => \microtime(true),
+            ];
+            $_GET = $_POST = $_COOKIE = $_FILES = $_REQUEST = [];
+        }
+
+        /** @param array<string, mixed> $server */
+        public static function set(array $server, Content $content): void
+        {
+            $now = \microtime(true);
+            $script = $server['SCRIPT_NAME'] ?? '';
+            $server['PHP_SELF'] ??= $script . ($server['PATH_INFO'] ?? '');
+            $server['REQUEST_TIME_FLOAT'] = $now;
+            $server['REQUEST_TIME'] = (int) $now;
+            if (isset($server['HTTP_AUTHORIZATION'])) {
+                self::authorization($server);
+            }
+            $query = $server['QUERY_STRING'] ?? '';
+            if (self::$argv) {
+                $server['argv'] = $query === '' || \str_contains($query, '=') ? ($query === '' ? [] : [$query]) : \explode('+', $query);
+                $server['argc'] = \count($server['argv']);
+            }
+            $_SERVER = $server + self::$base;
+
+            $_GET = [];
+            if ($query !== '') {
+                \parse_str($query, $_GET);
+            }
+            $_COOKIE = isset($server['HTTP_COOKIE']) ? self::cookies($server['HTTP_COOKIE']) : [];
+            $_POST = $_FILES = [];
+            if (($server['REQUEST_METHOD'] ?? '') === 'POST') {
+                self::form($server, $content);
+            }
+            if ($_GET === [] && $_POST === [] && $_COOKIE === []) {
+                $_REQUEST = [];
+                return;
+            }
+            $request = [];
+            for ($i = 0, $length = \strlen(self::$order); $i < $length; $i++) {
+                $part = match (self::$order[$i]) {
+                    'G', 'g' => $_GET,
+                    'P', 'p' => $_POST,
+                    'C', 'c' => $_COOKIE,
+                    default => [],
+                };
+                $request = $request === [] ? $part : self::merge($request, $part);
+            }
+            $_REQUEST = $request;
+        }
+
+        /**
+         * As PHP merges them: arrays of the same name are joined, everything else is replaced.
+         *
+         * @param array<mixed> $into
+         * @param array<mixed> $from
+         * @return array<mixed>
+         */
+        private static function merge(array $into, array $from): array
+        {
+            foreach ($from as $name => $value) {
+                $into[$name] = \is_array($value) && \is_array($into[$name] ?? null) ? self::merge($into[$name], $value) : $value;
+            }
+            return $into;
+        }
+
+        /** @param array<string, mixed> $server */
+        private static function authorization(array &$server): void
+        {
+            $value = $server['HTTP_AUTHORIZATION'];
+            if (\strncasecmp($value, 'Basic ', 6) === 0) {
+                $pair = \base64_decode(\substr($value, 6));
+                if ($pair !== false && \str_contains($pair, ':')) {
+                    [$server['PHP_AUTH_USER'], $server['PHP_AUTH_PW']] = \explode(':', $pair, 2);
+                }
+            } elseif (\strncasecmp($value, 'Digest ', 7) === 0) {
+                $server['PHP_AUTH_DIGEST'] = \substr($value, 7);
+            }
+        }
+
+        /** @return array<mixed> */
+        public static function cookies(string $header): array
+        {
+            $cookies = [];
+            $odd = '';
+            $seen = [];
+            $left = (int) \ini_get('max_input_vars');
+            foreach (\explode(';', $header) as $pair) {
+                $pair = \ltrim($pair);
+                if ($pair === '') {
+                    continue;
+                }
+                if (--$left < 0) {
+                    \trigger_error('Input variables exceeded ' . \ini_get('max_input_vars'), \E_USER_WARNING);
+                    break;
+                }
+                [$name, $value] = \explode('=', $pair, 2) + [1 => ''];
+                // The first of a name is the one with the most specific path (RFC 6265 section 5.4).
+                if (isset($seen[$name])) {
+                    continue;
+                }
+                $seen[$name] = true;
+                $value = \str_contains($value, '%') ? \rawurldecode($value) : $value;
+                if (\strcspn($name, ". [\0") === \strlen($name)) {
+                    $cookies[$name] ??= $value;
+                } else {
+                    $odd .= '&' . \urlencode($name) . '=' . \urlencode($value);
+                }
+            }
+            if ($odd !== '') {
+                \parse_str(\substr($odd, 1), $more);
+                foreach ($more as $name => $value) {
+                    // A name that only becomes one with such a prefix when it is put in order was not set by this host.
+                    if (!\str_starts_with((string) $name, '__Host-') && !\str_starts_with((string) $name, '__Secure-')) {
+                        $cookies[$name] ??= $value;
+                    }
+                }
+            }
+            return $cookies;
+        }
+
+        /** @param array<string, mixed> $server */
+        private static function form(array $server, Content $content): void
+        {
+            $type = $server['CONTENT_TYPE'] ?? '';
+            if ($type === '' || !\ini_get('enable_post_data_reading')) {
+                return;
+            }
+            $media = \strtolower(\substr($type, 0, \strcspn($type, ';, ')));
+            $isForm = $media === 'application/x-www-form-urlencoded';
+            if (!$isForm && $media !== 'multipart/form-data') {
+                return;
+            }
+            $limit = Ini::bytes('post_max_size');
+            $limit = $limit > 0 ? $limit : \PHP_INT_MAX;
+            $length = (int) ($server['CONTENT_LENGTH'] ?? 0);
+            if ($length > $limit) {
+                \trigger_error("POST Content-Length of $length bytes exceeds the limit of $limit bytes", \E_USER_WARNING);
+                return;
+            }
+            if (!$isForm) {
+                [$_POST, $_FILES, Request::$temporary] = Multipart::parse($content, $type, $limit) ?? [[], [], []];
+                return;
+            }
+            $all = $content->all($limit);
+            if ($all === null) {
+                \trigger_error("POST content exceeds the limit of $limit bytes", \E_USER_WARNING);
+            } elseif ($all !== '') {
+                \parse_str($all, $_POST);
+            }
+        }
+    }
+
+    /** The request that is worked on. */
+    final class Request
+    {
+        /** @var list<string> temporary files of uploads */
+        public static array $temporary = [];
+
+        /** Whether a file is an upload of this request. */
+        public static function isUpload(string $path): bool
+        {
+            return \in_array($path, self::$temporary, true) && \is_file($path);
+        }
+
+        public static function moveUpload(string $from, string $to): bool
+        {
+            if (!self::isUpload($from)) {
+                return false;
+            }
+            if (!@\rename($from, $to) && !(@\copy($from, $to) && \unlink($from))) {
+                \trigger_error("move_uploaded_file(): Unable to move \"$from\" to \"$to\"", \E_USER_WARNING);
+                return false;
+            }
+            @\chmod($to, 0666 & ~\umask());
+            self::$temporary = \array_values(\array_diff(self::$temporary, [$from]));
+            return true;
+        }
+
+        public static function removeUploads(): void
+        {
+            foreach (self::$temporary as $file) {
+                if (\is_file($file)) {
+                    @\unlink($file);
+                }
+            }
+            self::$temporary = [];
+        }
+
+        /**
+         * The field lines of the request, as getallheaders() gives them.
+         *
+         * @return array<string, string>
+         */
+        public static function headers(): array
+        {
+            $headers = [];
+            foreach ($_SERVER as $name => $value) {
+                $name = (string) $name;
+                if (\str_starts_with($name, 'HTTP_')) {
+                    $headers[\str_replace(' ', '-', \ucwords(\strtolower(\strtr(\substr($name, 5), '_', ' '))))] = $value;
+                } elseif ($name === 'CONTENT_TYPE' || $name === 'CONTENT_LENGTH') {
+                    $headers[$name === 'CONTENT_TYPE' ? 'Content-Type' : 'Content-Length'] = $value;
+                }
+            }
+            return $headers;
+        }
+    }
+
+    /** What is under all output buffers of the application: nothing that is printed ever reaches the FastCGI server. */
+    final class Output
+    {
+        /** Content from this size on is sent before it is whole. */
+        private const CHUNK = 262144;
+
+        /** What the application pushed through by ending the buffer. */
+        private static string $kept = '';
+        /** The current buffer was removed by nobody but us. */
+        private static bool $ours = false;
+        /** Bytes since the last removal, to tell a loop over all levels from one removal. */
+        private static int $removals = 0;
+        /** No new buffer is started any more. */
+        public static bool $over = false;
+        /** What is printed at boot, before anybody asked for something, is not content. */
+        public static bool $booting = true;
+        /** Whether the application can remove the buffer. With ob_get_level() replaced it does not see it. */
+        private static bool $removable = true;
+
+        public static function start(bool $removable): void
+        {
+            self::$removable = $removable;
+            while (\count(\ob_list_handlers()) > 0) {
+                \ob_end_clean();
+            }
+            self::push();
+        }
+
+        private static function push(): void
+        {
+            \ob_start(
+                new self(),
+                self::CHUNK,
+                self::$removable ? \PHP_OUTPUT_HANDLER_STDFLAGS : \PHP_OUTPUT_HANDLER_CLEANABLE | \PHP_OUTPUT_HANDLER_FLUSHABLE
+            );
+        }
+
+        /** PHP calls this with what was printed: when it is much, when the application flushes, when the buffer goes. */
+        public function __invoke(string $data, int $flags): string
+        {
+            if ($flags & \PHP_OUTPUT_HANDLER_CLEAN) {
+                return '';
+            }
+            self::$kept .= $data;
+            if ($data !== '') {
+                self::$removals = 0;
+            }
+            if (!self::$booting && !self::$ours && !($flags & \PHP_OUTPUT_HANDLER_FINAL)) {
+                Worker::stream(self::$kept);
+                self::$kept = '';
+            }
+            return '';
+        }
+
+        /**
+         * The buffer was removed. `while (ob_get_level()) ob_end_clean();` wants to see the end of it, so the second removal
+         * with nothing printed in between stands; what is printed then is lost, see README.md.
+         */
+        public function __destruct()
+        {
+            if (!self::$over && ++self::$removals < 2) {
+                self::push();
+            }
+        }
+
+        /** Whether the application took the buffer away for good. */
+        public static function isGone(): bool
+        {
+            return \count(\ob_list_handlers()) === 0;
+        }
+
+        /** Ends the application's buffers, in order, and gives all content that was not sent yet. */
+        public static function finish(): string
+        {
+            while (($level = \count(\ob_list_handlers())) > 1) {
+                if (!@\ob_end_flush() && !@\ob_end_clean()) {
+                    break;
+                }
+                if (\count(\ob_list_handlers()) >= $level) {
+                    break;
+                }
+            }
+            self::$ours = true;
+            $content = (string) \ob_get_contents();
+            if ($content !== '') {
+                \ob_clean();
+            }
+            self::$ours = false;
+            if (self::$kept !== '') {
+                $content = self::$kept . $content;
+                self::$kept = '';
+            }
+            self::$removals = 0;
+            if (self::isGone() && !self::$over) {
+                self::push();
+            }
+            return $content;
+        }
+    }
+
+    /** Sessions: PHP keeps the id of a session for as long as it runs one script. */
+    final class Session
+    {
+        /** Ends the session of a request as PHP does at its end. */
+        public static function close(): void
+        {
+            if (\session_status() === \PHP_SESSION_ACTIVE) {
+                \session_write_close();
+            }
+        }
+
+        /**
+         * Makes PHP forget the session. There is no function for that but session_destroy(), which destroys: so it gets to
+         * destroy an empty session of a handler that stores nothing. Settings are put back by Ini::restore().
+         */
+        public static function forget(): void
+        {
+            if (\session_id() === '' && !isset($_SESSION)) {
+                return;
+            }
+            if (\session_status() === \PHP_SESSION_ACTIVE) {
+                \session_abort();
+            }
+            @\session_set_save_handler(new NoSession(), false);
+            @\session_start(['use_cookies' => 0, 'use_only_cookies' => 0, 'cache_limiter' => '', 'use_strict_mode' => 0, 'gc_probability' => 0]);
+            @\session_destroy();
+            unset($GLOBALS['_SESSION']);
+        }
+    }
+
+    /** Stores nothing. */
+    final class NoSession implements \SessionHandlerInterface
+    {
+        public function open(string $path, string $name): bool
+        {
+            return true;
+        }
+
+        public function close(): bool
+        {
+            return true;
+        }
+
+        public function read(string $id): string|false
+        {
+            return '';
+        }
+
+        public function write(string $id, string $data): bool
+        {
+            return true;
+        }
+
+        public function destroy(string $id): bool
+        {
+            return true;
+        }
+
+        public function gc(int $lifetime): int|false
+        {
+            return 0;
+        }
+    }
+
+    /** What PHP keeps from one request to the next, and a new process would not. */
+    final class State
+    {
+        private static mixed $errorHandler = null;
+        private static mixed $exceptionHandler = null;
+        private static string $locale = 'C';
+        private static string $timezone = 'UTC';
+        private static int $umask = 0022;
+        private static string $folder = '/';
+        private static ?string $encoding = null;
+        private static bool $xml = false;
+        private static bool $hasXml = false;
+        private static bool $hasSession = false;
+        /** @var array<string, string> */
+        private static array $environment = [];
+        /** @var array<mixed> */
+        private static array $env = [];
+        /** @var array<string, true> names of global variables */
+        private static array $globals = [];
+        private static int $globalCount = 0;
+
+        /** Remembers how things are when the application is ready. */
+        public static function snapshot(): void
+        {
+            self::$errorHandler = \set_error_handler(null);
+            \restore_error_handler();
+            self::$exceptionHandler = \set_exception_handler(null);
+            \restore_exception_handler();
+            self::$locale = (string) \setlocale(\LC_ALL, '0');
+            self::$timezone = \date_default_timezone_get();
+            self::$umask = \umask();
+            self::$folder = (string) \getcwd();
+            self::$encoding = \function_exists('mb_internal_encoding') ? (string) \mb_internal_encoding() : null;
+            self::$hasXml = \function_exists('libxml_use_internal_errors');
+            self::$xml = self::$hasXml && \libxml_use_internal_errors();
+            self::$hasSession = \function_exists('session_status');
+            self::$environment = \getenv();
+            self::$env = $_ENV;
+            Ini::snapshot();
+            self::rememberGlobals();
+        }
+
+        public static function rememberGlobals(): void
+        {
+            self::$globals = \array_fill_keys(\array_keys($GLOBALS), true);
+            self::$globalCount = \count(self::$globals);
+        }
+
+        /** The end of a request's session. */
+        public static function closeSession(): void
+        {
+            if (self::$hasSession) {
+                Session::close();
+            }
+        }
+
+        /** Puts all of it back. */
+        public static function restore(): void
+        {
+            self::handlers();
+            if (self::$hasSession) {
+                Session::forget();
+            }
+            Ini::restore();
+            if (\setlocale(\LC_ALL, '0') !== self::$locale) {
+                \setlocale(\LC_ALL, self::$locale);
+            }
+            if (\date_default_timezone_get() !== self::$timezone) {
+                \date_default_timezone_set(self::$timezone);
+            }
+            if (self::$encoding !== null && \mb_internal_encoding() !== self::$encoding) {
+                \mb_internal_encoding(self::$encoding);
+            }
+            if (self::$hasXml) {
+                \libxml_use_internal_errors(self::$xml);
+                \libxml_clear_errors();
+            }
+            if (\umask() !== self::$umask) {
+                \umask(self::$umask);
+            }
+            if (\getcwd() !== self::$folder) {
+                @\chdir(self::$folder);
+            }
+            if (($environment = \getenv()) !== self::$environment) {
+                self::environment($environment);
+            }
+            $_ENV = self::$env;
+            \mt_srand();
+            \clearstatcache();
+            \error_clear_last();
+        }
+
+        /** Takes away the handlers of errors and exceptions that were set, and sets those again that were taken away. */
+        private static function handlers(): void
+        {
+            for ($i = 0; $i < 100; $i++) {
+                $handler = \set_error_handler(null);
+                \restore_error_handler();
+                if ($handler === self::$errorHandler) {
+                    break;
+                }
+                if ($handler === null) {
+                    \set_error_handler(self::$errorHandler);
+                    break;
+                }
+                \restore_error_handler();
+            }
+            for ($i = 0; $i < 100; $i++) {
+                $handler = \set_exception_handler(null);
+                \restore_exception_handler();
+                if ($handler === self::$exceptionHandler) {
+                    break;
+                }
+                if ($handler === null) {
+                    \set_exception_handler(self::$exceptionHandler);
+                    break;
+                }
+                \restore_exception_handler();
+            }
+        }
+
+        /** @param array<string, string> $now */
+        private static function environment(array $now): void
+        {
+            foreach ($now as $name => $value) {
+                if (!isset(self::$environment[$name])) {
+                    \putenv($name);
+                }
+            }
+            foreach (self::$environment as $name => $value) {
+                if (($now[$name] ?? null) !== $value) {
+                    \putenv("$name=$value");
+                }
+            }
+        }
+
+        /**
+         * Global variables that the request added.
+         *
+         * @return list<string>
+         */
+        public static function newGlobals(): array
+        {
+            if (\count($GLOBALS) === self::$globalCount) {
+                return [];
+            }
+            $added = [];
+            foreach (\array_keys($GLOBALS) as $name) {
+                if (!isset(self::$globals[$name]) && $name !== '_SESSION') {
+                    $added[] = (string) $name;
+                }
+            }
+            return $added;
+        }
+    }
+
+    /** The life of a worker: boot, ready, request after request, end. */
+    final class Worker
+    {
+        private const BOOTING = 0;
+        private const IDLE = 1;
+        private const WORKING = 2;
+        /** The answer is out, the application goes on. */
+        private const FINISHED = 3;
+        private const ENDED = 4;
+
+        /** Fatal errors. */
+        private const FATAL = \E_ERROR | \E_PARSE | \E_CORE_ERROR | \E_COMPILE_ERROR | \E_USER_ERROR | \E_RECOVERABLE_ERROR;
+
+        /** Requests between two collections of cycles. */
+        private const COLLECT = 256;
+
+        public static string $mode = 'worker';
+        public static string $script = '';
+        public static bool $development = false;
+        /** STOP was read. */
+        public static bool $stopping = false;
+        /** The client is gone. */
+        public static bool $cancelled = false;
+        /** @var array<string, string>|null the event that is worked on */
+        public static ?array $event = null;
+        /** The message of an event, the payload of a task. */
+        public static string $message = '';
+
+        private static Wire $wire;
+        private static int $phase = self::BOOTING;
+        private static bool $streaming = false;
+        private static string $leaks = 'warn';
+        private static ?bool $keep = null;
+        private static int $memory = 0;
+        private static int $served = 0;
+        private static string $powered = '';
+        /** Reason to leave after this answer. */
+        private static ?string $leave = null;
+        private static bool $isHead = false;
+        private static bool $safe = false;
+        /** @var array<string, true> leaks that were told */
+        private static array $told = [];
+        /** @var list<array{callable, array<mixed>}> what runs at the end of the request */
+        private static array $atEnd = [];
+
+        /** Connects and says HELLO. False if this is no worker at all. */
+        public static function boot(): bool
+        {
+            $parameter = static fn (string $name): string => (string) ($_SERVER[$name] ?? \getenv($name) ?: '');
+            $socket = $parameter('APUS_SOCKET');
+            if ($socket === '' || $parameter('APUS_TOKEN') === '') {
+                \http_response_code(403);
+                echo "This file is the runtime of resident workers and is started by Apus.\n";
+                return false;
+            }
+            \set_time_limit(0);
+            $real = \realpath($parameter('APUS_SCRIPT'));
+            self::$script = $real === false ? $parameter('APUS_SCRIPT') : $real;
+            self::$mode = $parameter('APUS_MODE');
+            self::$development = $parameter('APUS_ENV') === 'development';
+            self::$leaks = $parameter('APUS_LEAKS') ?: 'warn';
+            self::$keep = match ($parameter('APUS_KEEP')) {
+                '1' => true,
+                '0' => false,
+                default => null,
+            };
+            self::$memory = (int) $parameter('APUS_MEMORY');
+            self::$powered = \ini_get('expose_php') ? 'X-Powered-By: PHP/' . \PHP_VERSION : '';
+            if ($parameter('APUS_FRESH') === '1') {
+                self::dropChangedCode();
+            }
+            self::$wire = Wire::connect($socket);
+            Output::start(!Functions::$levelIsReplaced);
+            \register_shutdown_function([self::class, 'shutdown']);
+            $lines = [
+                'wire' => '1',
+                'token' => $parameter('APUS_TOKEN'),
+                'pid' => (string) \getmypid(),
+                'php' => \PHP_VERSION,
+                'sapi' => \PHP_SAPI,
+                'mode' => self::$mode,
+                'script' => self::$script,
+                'uploads' => Functions::$uploadsAreReplaced || self::$mode === 'native' ? 'yes' : 'no',
+            ];
+            $text = '';
+            foreach ($lines as $key => $value) {
+                $text .= "$key: $value\n";
+            }
+            self::$wire->send(Wire::HELLO, $text);
+            Superglobals::boot(self::$mode, self::$script);
+            if (!\in_array(self::$mode, ['worker', 'classic', 'native'], true)) {
+                self::fail('unknown mode ' . self::$mode);
+                return false;
+            }
+            if (!\is_file(self::$script) || !\is_readable(self::$script)) {
+                self::fail('the script ' . self::$script . ' does not exist or cannot be read');
+                return false;
+            }
+            @\chdir(\dirname(self::$script));
+            return true;
+        }
+
+        /**
+         * Makes opcache forget files that have changed on disk. opcache_reset() would wait until no process uses the cache,
+         * which with resident workers is never, and then end them by force.
+         */
+        private static function dropChangedCode(): void
+        {
+            if (!\function_exists('opcache_get_status')) {
+                return;
+            }
+            $status = @\opcache_get_status(true);
+            \clearstatcache(true);
+            foreach (\is_array($status) ? $status['scripts'] ?? [] : [] as $path => $script) {
+                if (@\filemtime((string) $path) !== ($script['timestamp'] ?? null)) {
+                    @\opcache_invalidate((string) $path, true);
+                }
+            }
+        }
+
+        /** The application is loaded. */
+        public static function ready(string $lines = ''): void
+        {
+            $printed = Output::finish();
+            if (\trim($printed) !== '') {
+                self::log(4, 'printed while the application was loaded: ' . \substr($printed, 0, 4096));
+            }
+            Output::$booting = false;
+            self::$phase = self::IDLE;
+            State::snapshot();
+            self::$wire->send(Wire::READY, $lines);
+        }
+
+        public static function isReady(): bool
+        {
+            return self::$phase !== self::BOOTING;
+        }
+
+        /** Waits for the next request or event and sets everything up for it. False: there will be none. */
+        public static function next(): bool
+        {
+            if (self::$phase === self::BOOTING) {
+                self::ready();
+            }
+            if (self::$phase === self::ENDED) {
+                return false;
+            }
+            try {
+                while (true) {
+                    [$type, $flags, $parameters, $content] = self::$wire->read();
+                    switch ($type) {
+                        case Wire::REQUEST:
+                            self::begin($flags, $parameters, $content);
+                            return true;
+                        case Wire::EVENT:
+                            self::begin(0, $parameters, '');
+                            self::$event = $_SERVER;
+                            self::$message = $content;
+                            return true;
+                        case Wire::PING:
+                            self::$wire->send(Wire::PONG, $content);
+                            break;
+                        case Wire::CANCEL:
+                            break;
+                        case Wire::STOP:
+                            self::bye('stop');
+                            return false;
+                        default:
+                            throw new Disconnected("unexpected frame $type");
+                    }
+                }
+            } catch (Disconnected) {
+                self::$phase = self::ENDED;
+                return false;
+            }
+        }
+
+        private static function begin(int $flags, string $parameters, string $inline): void
+        {
+            $server = \unserialize($parameters, ['allowed_classes' => false]);
+            if (!\is_array($server)) {
+                throw new Disconnected('parameters are malformed');
+            }
+            // What the application printed or set after its last answer belongs to nobody.
+            if (\ob_get_length() > 0) {
+                Output::finish();
+            }
+            \header_remove();
+            \http_response_code(200);
+            if (self::$powered !== '') {
+                \header(self::$powered);
+            }
+            self::$phase = self::WORKING;
+            self::$streaming = false;
+            self::$cancelled = false;
+            self::$event = null;
+            self::$isHead = ($flags & 2) !== 0;
+            $method = $server['REQUEST_METHOD'] ?? '';
+            self::$safe = $method === 'GET' || $method === 'HEAD';
+            $pulled = ($flags & Wire::FIRST) !== 0;
+            $content = new Content($inline, $pulled ? self::$wire : null);
+            Superglobals::set($server, $content);
+            if ($inline !== '' || $pulled) {
+                Input::install($content);
+            }
+        }
+
+        /** Content is sent before it is whole. */
+        public static function stream(string $data): void
+        {
+            if (self::$phase !== self::WORKING) {
+                return;
+            }
+            self::noticeCancel();
+            if (self::$streaming) {
+                if ($data !== '') {
+                    self::$wire->send(Wire::CHUNK, $data);
+                }
+                return;
+            }
+            self::$streaming = true;
+            self::$wire->respond(self::status(), self::fields(), $data, Wire::FIRST);
+        }
+
+        private static function noticeCancel(): void
+        {
+            while (!self::$cancelled && self::$wire->readable()) {
+                [$type] = self::$wire->read();
+                if ($type === Wire::CANCEL) {
+                    self::$cancelled = true;
+                    // Nobody reads it. As in PHP, the script ends unless it said ignore_user_abort(true).
+                    if (!\ini_get('ignore_user_abort')) {
+                        exit;
+                    }
+                } elseif ($type === Wire::STOP) {
+                    self::$stopping = true;
+                } else {
+                    throw new Disconnected("unexpected frame $type");
+                }
+            }
+        }
+
+        private static function status(): int
+        {
+            $status = (int) \http_response_code();
+            return $status >= 200 && $status <= 599 || $status === 101 && self::$event !== null ? $status : 500;
+        }
+
+        private static function fields(): string
+        {
+            $lines = \headers_list();
+            if ($lines === []) {
+                return 'Content-type: ' . self::defaultType() . "\r\n";
+            }
+            $block = \implode("\r\n", $lines) . "\r\n";
+            if (\stripos($block, "\nContent-type:") === false && \stripos($block, 'Content-type:') !== 0) {
+                $block .= 'Content-type: ' . self::defaultType() . "\r\n";
+            }
+            return $block;
+        }
+
+        private static function defaultType(): string
+        {
+            $charset = \ini_get('default_charset');
+            return \ini_get('default_mimetype') . ($charset !== '' && $charset !== false ? "; charset=$charset" : '');
+        }
+
+        /** An exception that the application did not catch, as PHP handles it. */
+        public static function caught(Throwable $error): void
+        {
+            $handler = \set_exception_handler(null);
+            \restore_exception_handler();
+            if ($handler !== null) {
+                try {
+                    $handler($error);
+                    return;
+                } catch (Throwable $second) {
+                    $error = $second;
+                }
+            }
+            if (!self::$streaming && \http_response_code() === 200) {
+                \http_response_code(500);
+            }
+            \error_log('PHP Fatal error:  Uncaught ' . $error);
+            if (\ini_get('display_errors')) {
+                $text = "Uncaught $error\n  thrown in <b>" . $error->getFile() . '</b> on line <b>' . $error->getLine() . '</b>';
+                echo "<br />\n<b>Fatal error</b>:  $text<br />\n";
+            }
+        }
+
+        /** The end of a request that came to its end. */
+        public static function finish(): void
+        {
+            if (self::$phase !== self::WORKING && self::$phase !== self::FINISHED) {
+                return;
+            }
+            try {
+                if (self::$atEnd !== []) {
+                    self::runAtEnd();
+                }
+                self::answer();
+            } catch (Disconnected) {
+                self::$phase = self::ENDED;
+            }
+            if (self::$phase === self::IDLE && ++self::$served % self::COLLECT === 0) {
+                \gc_collect_cycles();
+            }
+        }
+
+        /** Answers, puts everything back, and says what comes next. */
+        private static function answer(): void
+        {
+            $content = Output::finish();
+            State::closeSession();
+            $early = self::$phase === self::FINISHED;
+            $status = 0;
+            $fields = '';
+            if (!$early && !self::$streaming) {
+                $status = self::status();
+                $fields = self::fields();
+            }
+            if (\headers_sent($file, $line)) {
+                // Not through us: this process can set no header any more.
+                self::$leave ??= 'error';
+                if ($file !== '') {
+                    self::log(3, "$file:$line printed after all output buffers were removed; see README.md, Output");
+                    [$status, $content] = [500, ''];
+                }
+            }
+            self::cleanUp();
+            $leave = self::$leave ?? (self::$stopping ? 'stop' : null);
+            $flag = $leave === null ? 0 : Wire::LEAVING;
+            $bye = $leave === null ? '' : \pack('VCCv', \strlen($leave), Wire::BYE, 0, 0) . $leave;
+            self::$phase = $leave === null ? self::IDLE : self::ENDED;
+            if ($early) {
+                $leave === null ? self::$wire->send(Wire::READY) : self::$wire->send(Wire::BYE, $leave);
+            } elseif (self::$streaming) {
+                if ($content !== '') {
+                    self::$wire->send(Wire::CHUNK, $content);
+                }
+                self::$wire->send(Wire::CHUNK, '', Wire::FIRST | $flag);
+                if ($leave !== null) {
+                    self::$wire->send(Wire::BYE, $leave);
+                }
+            } else {
+                self::$wire->respond($status, $fields, $content, $flag, $bye);
+            }
+        }
+
+        /** Nothing of this request is left for the next. */
+        private static function cleanUp(): void
+        {
+            Input::remove();
+            if (Request::$temporary !== []) {
+                Request::removeUploads();
+            }
+            State::restore();
+            self::$atEnd = [];
+            if (self::$mode !== 'classic') {
+                $added = self::$leaks === 'ignore' ? [] : State::newGlobals();
+                if ($added !== []) {
+                    self::leaked('global variable $' . \implode(', $', $added));
+                }
+            }
+            if (self::$memory > 0 && \memory_get_usage() > self::$memory) {
+                self::$leave ??= 'memory';
+            }
+        }
+
+        /** The request left something behind that would be there for the next one. */
+        public static function leaked(string $what): void
+        {
+            if (self::$leaks === 'refuse') {
+                self::$leave ??= 'leak';
+            } elseif (isset(self::$told[$what]) || self::$leaks === 'ignore') {
+                return;
+            }
+            self::$told[$what] = true;
+            self::log(4, "left behind by a request: $what");
+        }
+
+        /** A line for the server's log. Levels are those of RFC 5424. */
+        public static function log(int $level, string $text): void
+        {
+            self::$wire->queue(Wire::LOG, \chr($level) . $text);
+            if (self::$phase !== self::WORKING) {
+                self::$wire->flush();
+            }
+        }
+
+        public static function command(int $kind, string $name, string $bytes, int $flags = 0): void
+        {
+            self::$wire->queue(Wire::COMMAND, \chr($kind) . \pack('V', \strlen($name)) . $name . $bytes, $flags);
+        }
+
+        /** Sends the answer now; the application goes on. False if that was done before. */
+        public static function finishEarly(): bool
+        {
+            if (self::$phase !== self::WORKING) {
+                return false;
+            }
+            $content = Output::finish();
+            if (self::$streaming) {
+                if ($content !== '') {
+                    self::$wire->send(Wire::CHUNK, $content);
+                }
+                self::$wire->send(Wire::CHUNK, '', Wire::FIRST | Wire::BUSY);
+            } else {
+                self::$wire->respond(self::status(), self::fields(), $content, Wire::BUSY);
+            }
+            self::$phase = self::FINISHED;
+            return true;
+        }
+
+        /** Sends what was printed so far. */
+        public static function flush(): void
+        {
+            if (self::$phase === self::WORKING && \count(\ob_list_handlers()) === 1) {
+                \ob_flush();
+            }
+        }
+
+        /** @param array<mixed> $arguments */
+        public static function atEnd(callable $function, array $arguments): void
+        {
+            self::$atEnd[] = [$function, $arguments];
+        }
+
+        private static function runAtEnd(): void
+        {
+            while (self::$atEnd !== []) {
+                [$function, $arguments] = \array_shift(self::$atEnd);
+                try {
+                    $function(...$arguments);
+                } catch (Throwable $error) {
+                    self::caught($error);
+                }
+            }
+        }
+
+        /** PHP calls this first of all shutdown functions: those of the application come, then the second part. */
+        public static function shutdown(): void
+        {
+            if (self::$phase === self::ENDED) {
+                Output::$over = true;
+                return;
+            }
+            $error = \error_get_last();
+            if ($error !== null && \str_starts_with($error['message'], 'Allowed memory size')) {
+                \ini_set('memory_limit', '-1');
+            }
+            \register_shutdown_function([self::class, 'end'], $error);
+        }
+
+        /** @param array<string, mixed>|null $error */
+        public static function end(?array $error): void
+        {
+            Output::$over = true;
+            $isFatal = $error !== null && ($error['type'] & self::FATAL) !== 0;
+            try {
+                switch (self::$phase) {
+                    case self::BOOTING:
+                        self::fail($isFatal
+                            ? $error['message'] . ' in ' . $error['file'] . ':' . $error['line']
+                            : 'the script ended before it was ready for a request');
+                        break;
+                    case self::IDLE:
+                        self::bye('exit');
+                        break;
+                    case self::WORKING:
+                    case self::FINISHED:
+                        self::$leave = $isFatal ? 'error' : 'exit';
+                        self::exited($error, $isFatal);
+                        break;
+                }
+            } catch (Disconnected) {
+                // Nobody is there to be told.
+            }
+            self::$phase = self::ENDED;
+        }
+
+        /** @param array<string, mixed>|null $error */
+        private static function exited(?array $error, bool $isFatal): void
+        {
+            if (
+                $isFatal && self::$mode === 'classic' && self::$served > 0 && self::$safe && !self::$streaming
+                && \preg_match('/^Cannot (re)?declare /', $error['message'])
+            ) {
+                // It cannot be included twice: somebody new shall answer.
+                self::bye('again');
+                return;
+            }
+            if ($isFatal && !self::$streaming && \http_response_code() === 200) {
+                \http_response_code(500);
+            }
+            if (self::$atEnd !== []) {
+                self::runAtEnd();
+            }
+            self::answer();
+        }
+
+        private static function fail(string $reason): void
+        {
+            self::$wire->send(Wire::FAILED, $reason);
+            self::$phase = self::ENDED;
+        }
+
+        private static function bye(string $reason): void
+        {
+            self::$phase = self::ENDED;
+            self::$wire->send(Wire::BYE, $reason);
+        }
+
+        /** Classic: the script of this request. */
+        public static function script(): string
+        {
+            $script = $_SERVER['SCRIPT_FILENAME'] ?? '';
+            $script = $script === '' ? self::$script : $script;
+            $folder = \dirname($script);
+            if ($folder !== \getcwd()) {
+                @\chdir($folder);
+            }
+            return $script;
+        }
+
+        /** Classic: takes away the global variables of the request, and decides whether this process goes on. */
+        public static function endClassic(): void
+        {
+            if (self::$phase !== self::WORKING && self::$phase !== self::FINISHED) {
+                return;
+            }
+            if (self::$keep === null) {
+                self::$keep = Classic::canRunAgain($_SERVER['SCRIPT_FILENAME'] ?? self::$script);
+            }
+            if (!self::$keep) {
+                self::$leave = 'exit';
+            }
+            self::finish();
+            foreach (State::newGlobals() as $name) {
+                if ($name !== '__composer_autoload_files') {
+                    unset($GLOBALS[$name]);
+                }
+            }
+        }
+    }
+
+    /** Which classic applications can be included again and again in one process. */
+    final class Classic
+    {
+        /**
+         * After the first request: whether a second one in this process would be right. A front controller that declares
+         * functions cannot be included twice; one that works by what it includes once would do nothing the second time.
+         * Applications whose classes are loaded by Composer do their work in what the front controller calls.
+         */
+        public static function canRunAgain(string $script): bool
+        {
+            $script = \realpath($script) ?: $script;
+            foreach (\get_defined_functions()['user'] as $function) {
+                if ((new \ReflectionFunction($function))->getFileName() === $script) {
+                    return false;
+                }
+            }
+            foreach (\array_reverse(\get_declared_classes()) as $class) {
+                $reflection = new \ReflectionClass($class);
+                if ($reflection->isInternal()) {
+                    break;
+                }
+                if ($reflection->getFileName() === $script) {
+                    return false;
+                }
+            }
+            foreach (['ABSPATH', 'MEDIAWIKI', 'DOKU_INC', 'PHPMYADMIN', 'RCUBE_VERSION', 'DRUPAL_ROOT', '_JEXEC'] as $constant) {
+                if (\defined($constant)) {
+                    return false;
+                }
+            }
+            $included = \array_diff(\get_included_files(), [__FILE__, $script]);
+            return $included === [] || \class_exists(\Composer\Autoload\ClassLoader::class, false);
+        }
+    }
+
+    /** Functions of PHP that do not work in a resident worker, where the pool's `disable_functions` let us replace them. */
+    final class Functions
+    {
+        public static bool $levelIsReplaced = false;
+        public static bool $uploadsAreReplaced = false;
+    }
+}
+
+namespace {
+
+    use Apus\Runtime\Functions;
+    use Apus\Runtime\Request;
+    use Apus\Runtime\Worker;
+
+    if (!function_exists('frankenphp_handle_request')) {
+        /** FrankenPHP's worker contract: waits for a request, calls $callback for it. False: end. */
+        function frankenphp_handle_request(callable $callback): bool
+        {
+            if (!Worker::next()) {
+                return false;
+            }
+            if (Worker::$event !== null) {
+                http_response_code(501);
+            } else {
+                try {
+                    $callback();
+                } catch (Throwable $error) {
+                    Worker::caught($error);
+                }
+            }
+            Worker::finish();
+            return true;
+        }
+
+        /** Sends the answer now and goes on working. */
+        function frankenphp_finish_request(): bool
+        {
+            return Worker::finishEarly();
+        }
+    }
+
+    /** Sends what was printed so far. */
+    function apus_flush(): void
+    {
+        Worker::flush();
+    }
+
+    /** Calls a function at the end of this request, as register_shutdown_function() does in a process of its own. */
+    function apus_at_end(callable $function, mixed ...$arguments): void
+    {
+        Worker::atEnd($function, $arguments);
+    }
+
+    if (!function_exists('fastcgi_finish_request')) {
+        function fastcgi_finish_request(): bool
+        {
+            return Worker::finishEarly();
+        }
+    }
+
+    if (!function_exists('ob_get_level')) {
+        Functions::$levelIsReplaced = true;
+
+        /** The buffer under all others is ours and not counted. */
+        function ob_get_level(): int
+        {
+            return max(0, count(ob_list_handlers()) - 1);
+        }
+    }
+
+    if (!function_exists('flush')) {
+        function flush(): void
+        {
+            Worker::flush();
+        }
+    }
+
+    if (!function_exists('is_uploaded_file') && !function_exists('move_uploaded_file')) {
+        Functions::$uploadsAreReplaced = true;
+
+        function is_uploaded_file(string $filename): bool
+        {
+            return Request::isUpload($filename);
+        }
+
+        function move_uploaded_file(string $from, string $to): bool
+        {
+            return Request::moveUpload($from, $to);
+        }
+    }
+
+    if (!function_exists('getallheaders')) {
+        /** @return array<string, string> */
+        function getallheaders(): array
+        {
+            return Request::headers();
+        }
+    }
+
+    if (!function_exists('apache_request_headers')) {
+        /** @return array<string, string> */
+        function apache_request_headers(): array
+        {
+            return Request::headers();
+        }
+    }
+
+    if (!function_exists('connection_aborted')) {
+        function connection_aborted(): int
+        {
+            return Worker::$cancelled ? 1 : 0;
+        }
+    }
+
+    if (!Worker::boot()) {
+        return;
+    }
+
+    if (Worker::$mode === 'worker') {
+        require Worker::$script;
+        return;
+    }
+
+    if (Worker::$mode === 'classic') {
+        Worker::ready();
+        while (Worker::next()) {
+            try {
+                require Worker::script();
+            } catch (Throwable $apusError) {
+                Worker::caught($apusError);
+            }
+            Worker::endClassic();
+        }
+        return;
+    }
+}
