@@ -1,10 +1,10 @@
 //! Frames of a worker, read.
 
-use apus_http::{Headers, StatusCode};
+use apus_http::StatusCode;
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::command::is_channel;
-use super::{Command, HEADER, MAX_PAYLOAD, WireError, flag, head, kind};
+use super::{Command, HEADER, MAX_PAYLOAD, WireError, flag, kind};
 
 /// How much of a frame is held before it is understood. Content is never held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,8 +109,8 @@ impl Ending {
 pub struct ResponseHead {
     /// The status.
     pub status: StatusCode,
-    /// The field lines.
-    pub headers: Headers,
+    /// Its lines, each with its end.
+    pub block: Bytes,
     /// Bytes that PHP holds, as `memory_get_usage()` says.
     pub memory: u32,
     /// Bytes of the content, if all of it is in this frame.
@@ -299,24 +299,24 @@ impl Decoder {
         };
         let begin = HEADER + FIXED as usize;
         let end = begin.saturating_add(usize::try_from(block_len).unwrap_or(usize::MAX));
-        let Some(block) = input.get(begin..end) else {
+        if input.len() < end {
             return Ok(None);
-        };
-        let (headers, told) = head::parse(block);
+        }
         let code = u16::from_le_bytes([s, t]);
         let status = StatusCode::from_u16(code)
             .ok()
             .filter(|status| !status.is_informational())
             .ok_or(WireError::Status(code))?;
-        input.advance(end);
+        let mut block = input.split_to(end).freeze();
+        block.advance(begin);
         let more = flags & flag::FIRST != 0;
         self.state = State::Content {
             left: content,
             end: (!more).then(|| Ending::of(flags)),
         };
         Ok(Some(Event::Head(ResponseHead {
-            status: told.unwrap_or(status),
-            headers,
+            status,
+            block,
             memory: u32::from_le_bytes([a, b, c, d]),
             content_length: (!more).then_some(content.into()),
         })))

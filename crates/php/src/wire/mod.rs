@@ -9,7 +9,6 @@ mod command;
 mod decode;
 mod encode;
 mod error;
-mod head;
 
 pub use command::{Command, Form};
 pub use decode::{Decoder, Ending, Event, Hello, Level, Limits, Ready, ResponseHead};
