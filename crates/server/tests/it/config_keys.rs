@@ -437,6 +437,37 @@ const PROXY: &[(&str, &str, &str)] = &[
         "accel = true",
         "accel = { files = { \"/srv/files/\" = \"/internal/\" } }",
     ),
+    ("mirror", "", "mirror = \"http://127.0.0.1:2\""),
+    (
+        "mirror.upstream",
+        "mirror = \"http://127.0.0.1:2\"",
+        "mirror = { upstream = \"http://127.0.0.1:3\" }",
+    ),
+    (
+        "mirror.percent",
+        "mirror = \"http://127.0.0.1:2\"",
+        "mirror = { upstream = \"http://127.0.0.1:2\", percent = 7 }",
+    ),
+    (
+        "mirror.unsafe_methods",
+        "mirror = \"http://127.0.0.1:2\"",
+        "mirror = { upstream = \"http://127.0.0.1:2\", unsafe_methods = true }",
+    ),
+    (
+        "mirror.max_requests",
+        "mirror = \"http://127.0.0.1:2\"",
+        "mirror = { upstream = \"http://127.0.0.1:2\", max_requests = 7 }",
+    ),
+    (
+        "mirror.memory",
+        "mirror = \"http://127.0.0.1:2\"",
+        "mirror = { upstream = \"http://127.0.0.1:2\", memory = 7 }",
+    ),
+    (
+        "mirror.timeout",
+        "mirror = \"http://127.0.0.1:2\"",
+        "mirror = { upstream = \"http://127.0.0.1:2\", timeout = 7 }",
+    ),
 ];
 
 /// Keys of a group of origins, which has a node unless it names some.

@@ -102,6 +102,22 @@ const MISTAKES_ABOUT_ORIGINS: &[(&str, &str)] = &[
         "SITE\nproxy.hold_request = 5\n",
         "4:22 expected true, false, or a table, found a number",
     ),
+    (
+        "SITE\nproxy.mirror = \"other\"\n",
+        "4:16 the site has no group of origins `other`",
+    ),
+    (
+        "SITE\nproxy.mirror = { upstream = \"http://b/path\" }\n",
+        "4:29 a path in the `upstream` of `mirror`",
+    ),
+    (
+        "SITE\nproxy.mirror = { percent = 5 }\n",
+        "4:16 the key `upstream` is missing",
+    ),
+    (
+        "SITE\nproxy.mirror = true\n",
+        "4:16 expected a group, a URL, a table, or false, found a boolean",
+    ),
     ("GROUP\nnodes = []\n", "6:9 the group has no nodes"),
     (
         "GROUP\nnodes = \"app\"\n",
@@ -301,8 +317,9 @@ fn keys_of_a_locations_proxy_go_before_those_of_its_site() {
     let folder = folder();
     let text = "[[sites]]\nlisten = 80\nupstream = \"https://App:8443\"\n\
                 [sites.proxy]\nhost = \"$proxy_host\"\nvia = false\nhide = \"X-A\"\nhold_request = true\n\
+                mirror = \"x\"\n\
                 [[sites.locations]]\npath = \"/a/\"\n[sites.locations.proxy]\nvia = true\nhide = []\n\
-                hold_request = false\n[[sites.upstreams]]\nname = \"x\"\nnodes = \"a:1\"\n";
+                hold_request = false\nmirror = false\n[[sites.upstreams]]\nname = \"x\"\nnodes = \"a:1\"\n";
     // The system's authorities are not always there.
     let text = text.replace("https://App:8443", "http://App:8443");
     let plan = parse_in(folder.path(), &text).unwrap();
@@ -320,7 +337,8 @@ fn keys_of_a_locations_proxy_go_before_those_of_its_site() {
     );
     assert_eq!((site.hidden.len(), location.hidden.len()), (1, 0));
     assert!(site.hold_request.is_some() && location.hold_request.is_none());
-    assert_eq!(plan.warnings.warnings(), 1);
+    assert!(site.mirror.is_some() && location.mirror.is_none());
+    assert_eq!(plan.warnings.warnings(), 0);
 }
 
 #[test]

@@ -1,11 +1,15 @@
 //! The keys of the handler `reverse_proxy`: `[sites.proxy]` and `[sites.locations.proxy]`.
 
+use serde_json::json;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
 use super::YEAR;
 use super::upstream::SameSite;
-use crate::config::keys::keys;
-use crate::config::value::{FilePath, Kilobytes, Map, Megabytes, Several, Switch, Text, Time};
+use crate::config::keys::{Kind, Node, Reader, Table, TableNode, Value, keys};
+use crate::config::value::{FilePath, Int, Kilobytes, Map, Megabytes, Several, Switch, Text, Time};
 use crate::config::word::origin::{
-    CookiePath, Domain, MediaRange, NewDomain, Passage, ProxyHost, UriStart,
+    CookiePath, Domain, MediaRange, NewDomain, Passage, ProxyHost, UpstreamName, UriStart,
 };
 use crate::config::word::{Content, FieldName, Uri};
 
@@ -51,6 +55,10 @@ keys! {
         /// Whether origins may have the site answer in their place, by a path in `X-Accel-Redirect` or a
         /// file in `X-Sendfile`.
         accel: Switch<Accel> = Switch::Off,
+        /// Another group of origins, which gets copies of requests; its answers are thrown away, and
+        /// nobody waits for them. The name of a group or a URL alone stands for the key `upstream` of the
+        /// table.
+        mirror: Mirror = Mirror::Off,
     }
 }
 
@@ -67,6 +75,76 @@ keys! {
         http_only: bool = false,
         /// The `SameSite` that is set.
         same_site: SameSite,
+    }
+}
+
+keys! {
+    /// Copies of requests for another group of origins. WebSocket is not copied, nor is what the cache
+    /// answers.
+    pub(in crate::config) struct MirrorTable {
+        /// The group, or the origin: its name or its URL, as in `upstream` of a location.
+        upstream [required]: UpstreamName,
+        /// Of how many in a hundred requests.
+        percent: Int<1, 100> = Int(100),
+        /// Whether also of requests with methods that may change something, such as POST. What they do is
+        /// done by both groups then.
+        unsafe_methods: bool = false,
+        /// The most copies that a worker has under way at once. Others are left out, and counted.
+        max_requests: Int<1, 100_000> = Int(100),
+        /// How far a copy may be behind content that streams through, in KB. One that falls farther
+        /// behind is broken off, and counted. What `hold_request` holds is copied whole.
+        memory: Kilobytes<1, 1_000_000> = Kilobytes::new(256),
+        /// How long a copy may take with its answer, in seconds.
+        timeout: Time<YEAR> = Time::new(60),
+    }
+}
+
+/// Who gets copies of requests. A string stands for a table that has only that.
+#[derive(Clone, Debug)]
+pub(in crate::config) enum Mirror {
+    Off,
+    To(Box<MirrorTable>),
+}
+
+impl Value for Mirror {
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        match node.value {
+            DeValue::Boolean(false) => Some(Self::Off),
+            DeValue::String(_) => {
+                let span = &node.place.span;
+                let name = Spanned::new(span.clone(), "upstream".into());
+                let mut table = DeTable::new();
+                table.insert(name, Spanned::new(span.clone(), node.value.clone()));
+                let node = TableNode {
+                    table: &table,
+                    place: node.place.clone(),
+                };
+                MirrorTable::read_table(&node, reader).map(|table| Self::To(Box::new(table)))
+            }
+            DeValue::Table(_) => {
+                MirrorTable::read(node, reader).map(|table| Self::To(Box::new(table)))
+            }
+            _ => {
+                reader.wrong_type(node, "a group, a URL, a table, or false");
+                None
+            }
+        }
+    }
+
+    fn kind() -> Kind {
+        let table = MirrorTable::kind();
+        Kind {
+            words: "the name of a group, a URL, a table, or `false`".to_owned(),
+            schema: json!({"anyOf": [{"const": false}, {"type": "string"}, table.schema]}),
+            ..table
+        }
+    }
+
+    fn shown(&self) -> serde_json::Value {
+        match self {
+            Self::Off => false.into(),
+            _ => serde_json::Value::Null,
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use apus::proxy::{
-    CookieRules, Forwarding, Hold, Host, PathChange, ProxySettings, RedirectRule, Substitution,
-    Substitutions,
+    CookieRules, Forwarding, Hold, Host, Mirror, PathChange, ProxySettings, RedirectRule,
+    Substitution, Substitutions,
 };
 use apus::sites::Accel;
 use apus_net::Network;
@@ -41,22 +41,22 @@ pub(super) struct Said<'a> {
 impl Said<'_> {
     /// The handler; every part is looked at before one that is wrong ends it.
     pub(super) fn handler(&self, reader: &mut Reader<'_>) -> Option<Proxy> {
-        let found = self.group(reader);
+        let found = self.group(self.upstream, reader);
         let path = self.path(reader);
         let cache = cache::settings(self.cache, self.cache_of_site, reader);
         let keys = self.keys(reader)?;
         let host = self.host(&keys, reader);
         let hold_request = hold_request(&keys, reader);
         let substitutions = substitutions(&keys, reader);
+        let mirror = self.mirror(&keys, reader);
         let (found, host) = (found?, host?);
         let accel = keys.accel.table(&keys.accel.place, reader);
         let cache = cache?;
         Some(Proxy {
             cache,
-            upstream: found.name,
             settings: ProxySettings {
                 host,
-                scheme: if found.is_tls { "https" } else { "http" },
+                scheme: found.scheme(),
                 path: path?,
                 forwarding: Forwarding {
                     x_forwarded: *keys.x_forwarded,
@@ -92,7 +92,9 @@ impl Said<'_> {
                         folder: SPOOL.into(),
                     }),
                 tunnel_timeout: keys.tunnel_timeout.0,
+                mirror: mirror?,
             },
+            upstream: found.name,
             intercept_errors: *keys.intercept_errors,
             accel: accel.map(|accel| Accel {
                 files: pairs(&accel.files.0, |folder| &folder.0, |path| &path.0),
@@ -100,18 +102,43 @@ impl Said<'_> {
         })
     }
 
-    fn group(&self, reader: &mut Reader<'_>) -> Option<Found> {
-        match &self.upstream.target {
-            Target::Group(name) => self.groups.named(name, &self.upstream.place, reader),
+    fn group(&self, upstream: &At<UpstreamName>, reader: &mut Reader<'_>) -> Option<Found> {
+        match &upstream.target {
+            Target::Group(name) => self.groups.named(name, &upstream.place, reader),
             Target::Origin { node, protocol, .. } => {
                 let node = At {
                     value: node.clone(),
-                    place: self.upstream.place.clone(),
+                    place: upstream.place.clone(),
                     given: true,
                 };
                 self.groups.of_url(&node, *protocol, reader)
             }
         }
+    }
+
+    /// Who gets copies of requests. The outer `None` is for mistakes.
+    fn mirror(&self, keys: &keys::Proxy, reader: &mut Reader<'_>) -> Option<Option<Mirror>> {
+        let keys::Mirror::To(mirror) = &keys.mirror.value else {
+            return Some(None);
+        };
+        if mirror.upstream.path.is_some() {
+            reader.report(Finding::error(
+                &mirror.upstream.place,
+                "a path in the `upstream` of `mirror`",
+                "copies have the path of the request",
+            ));
+            return None;
+        }
+        let found = self.group(&mirror.upstream, reader)?;
+        Some(Some(Mirror {
+            scheme: found.scheme(),
+            group: found.name.into(),
+            percent: u32::try_from(mirror.percent.0).unwrap_or(100),
+            unsafe_methods: *mirror.unsafe_methods,
+            max_requests: usize::try_from(mirror.max_requests.0).unwrap_or(usize::MAX),
+            memory: usize::try_from(mirror.memory.0).unwrap_or(usize::MAX),
+            timeout: mirror.timeout.0,
+        }))
     }
 
     /// What becomes of the path. The outer `None` is for mistakes.
@@ -167,6 +194,7 @@ impl Said<'_> {
             tunnel_timeout: own.tunnel_timeout.or(&site.tunnel_timeout).clone(),
             intercept_errors: own.intercept_errors.or(&site.intercept_errors).clone(),
             accel: own.accel.or(&site.accel).clone(),
+            mirror: own.mirror.or(&site.mirror).clone(),
         })
     }
 

@@ -46,6 +46,16 @@ pub(super) struct Found {
     pub(super) is_tls: bool,
 }
 
+impl Found {
+    /// The scheme that its nodes are asked with.
+    pub(super) fn scheme(&self) -> &'static str {
+        match self.is_tls {
+            true => "https",
+            false => "http",
+        }
+    }
+}
+
 impl<'a> Groups<'a> {
     /// The groups of a site; `site_name` is what they are told apart by from those of other sites.
     pub(super) fn new(site: &'a At<raw::Site>, site_name: &str, reader: &mut Reader<'_>) -> Self {
