@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::{MINUTE, asked, cached_on_disk, configured, get, is_hit, large, large_origin};
+use super::{MINUTE, asked, cached_on_disk, configured, get, is_hit, large};
 use crate::harness::{Home, free_port, wait_until};
 use crate::proxy::Front;
 use crate::proxy::hostile::{Hostile, Stage};
@@ -170,6 +170,9 @@ fn who_leaves_takes_the_answer_from_nobody() {
         let mut wires = readers(&front, &content);
         // The one who caused it is the first of them.
         wires.drain(..wires.len() - staying);
+        wait_until("it is known that the others left", || {
+            front.status()["totals"]["connections"] == staying
+        });
         gate.set(GOES_ON);
         for wire in &mut wires {
             assert!(wire.read_bytes(content.len() - half) == content[half..]);
@@ -257,27 +260,50 @@ fn half_of_an_answer_is_kept_until_its_origin_is_back() {
 
 #[test]
 fn who_stands_still_holds_up_nobody_else() {
-    // More than what the system holds for a connection.
-    let content = large().repeat(8);
+    // More than what the system holds for a connection, and more than memory keeps of one answer, which
+    // nobody can tell at first.
+    let (first, rest) = (large(), large().repeat(8));
+    let first = &first[..500_000];
+    let whole = [first, &rest].concat();
     for on_disk in [true, false] {
-        let origin = large_origin(&content);
+        let gate = Gate::default();
+        let chunk = |content: &[u8]| {
+            let size = format!("{:x}\r\n", content.len());
+            [size.as_bytes(), content, b"\r\n"].concat()
+        };
+        let chunks = [chunk(first), chunk(&rest)];
+        let may_go_on = gate.clone();
+        let origin = Hostile::start(move |stage| {
+            while stage.read_request().is_some() {
+                stage.send(format!(
+                    "HTTP/1.1 200 OK\r\n{MINUTE}Transfer-Encoding: chunked\r\n\r\n"
+                ));
+                stage.send(&chunks[0]);
+                may_go_on.wait();
+                stage.send(&chunks[1]);
+                stage.send("0\r\n\r\n");
+            }
+        });
         let front = match on_disk {
             true => cached_on_disk(&origin, Home::new(), free_port()),
             false => configured(&origin)
                 .global("cache = { shared_lag = 1 }")
                 .serve(),
         };
-        let mut still = front.connect();
-        still.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
-        still.wait();
-        let others: Vec<_> = thread::scope(|scope| {
-            let others: Vec<_> = (0..3).map(|_| scope.spawn(|| front.get("/"))).collect();
-            others
-                .into_iter()
-                .map(|other| other.join().unwrap())
-                .collect()
+        let mut wires: Vec<_> = (0..4).map(|_| front.connect()).collect();
+        for wire in &mut wires {
+            wire.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            wire.wait();
+        }
+        gate.set(GOES_ON);
+        // The first does not read on.
+        thread::scope(|scope| {
+            for wire in &mut wires[1..] {
+                let whole = &whole;
+                scope.spawn(move || assert!(wire.read().body == *whole));
+            }
         });
-        assert!(others.iter().all(|reply| reply.body == content));
+        assert_eq!(asked(&origin), 1);
         front.assert_memory_is_bounded();
     }
 }

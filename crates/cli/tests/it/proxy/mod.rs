@@ -211,6 +211,12 @@ impl Front {
         self.ask(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
     }
 
+    /// What `apus status` says.
+    pub(crate) fn status(&self) -> serde_json::Value {
+        let (json, _) = self.home.expect(&["status", "--json"], 0);
+        serde_json::from_str(&json).unwrap()
+    }
+
     fn reload(&self) {
         self.home.expect(&["reload"], 0);
     }

@@ -52,8 +52,7 @@ fn answering(front: &Front) -> Vec<String> {
 
 /// What `apus status` says of the nodes of the one group.
 fn nodes(front: &Front) -> Vec<serde_json::Value> {
-    let (json, _) = front.home.expect(&["status", "--json"], 0);
-    let status: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let status = front.status();
     status["upstreams"][0]["nodes"].as_array().unwrap().clone()
 }
 

@@ -119,9 +119,7 @@ fn a_stop_waits_for_answers_under_way() {
         assert!(reply.body == large());
     });
     wait_until("the download has begun", || {
-        let (json, _) = front.home.expect(&["status", "--json"], 0);
-        let status: serde_json::Value = serde_json::from_str(&json).unwrap();
-        status["totals"]["connections"].as_u64() == Some(1)
+        front.status()["totals"]["connections"] == 1
     });
     front.home.expect(&["stop"], 0);
     download.join().unwrap();
