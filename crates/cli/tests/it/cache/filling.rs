@@ -22,6 +22,7 @@ const HELD: u8 = 0;
 const GOES_ON: u8 = 1;
 const CLOSES: u8 = 2;
 const RESETS: u8 = 3;
+const FREEZES: u8 = 4;
 
 impl Gate {
     fn set(&self, what: u8) {
@@ -64,6 +65,7 @@ fn halting_at(address: SocketAddr, content: &[u8], fields: &'static str, gate: &
             match gate.wait() {
                 GOES_ON => stage.send(second),
                 RESETS => return stage.reset(),
+                FREEZES => return stage.freeze(),
                 _ => return,
             };
         }
@@ -206,11 +208,14 @@ fn what_breaks_off_is_completed_where_it_can_be() {
 
 #[test]
 fn what_breaks_off_for_good_looks_cut_and_is_not_kept() {
-    for how in [CLOSES, RESETS] {
+    for how in [CLOSES, RESETS, FREEZES] {
         let (content, gate) = (large(), Gate::default());
         let half = content.len() / 2;
         let origin = halting(&content, "", &gate);
-        let front = cached_on_disk(&origin, Home::new(), free_port());
+        let front = configured(&origin)
+            .global("cache = { dir = \"cache\", size = 512 }")
+            .group("read_timeout = \"500ms\"")
+            .serve();
         let wires = readers(&front, &content);
         let mut peer = front.open();
         let stream = peer.request(&OVER_HTTP_2, true);
@@ -228,6 +233,27 @@ fn what_breaks_off_for_good_looks_cut_and_is_not_kept() {
         assert!(front.get("/").body == content);
         assert_eq!(asked(&origin), 2);
     }
+}
+
+#[test]
+fn a_reload_takes_the_answer_from_nobody() {
+    let (content, gate) = (large(), Gate::default());
+    let half = content.len() / 2;
+    let origin = halting(&content, RESUMABLE, &gate);
+    let front = cached_on_disk(&origin, Home::new(), free_port());
+    let mut wires = readers(&front, &content);
+    front.reload();
+    // Who comes after it reads along, too.
+    wires.extend(readers(&front, &content));
+    front.reload();
+    gate.set(GOES_ON);
+    for wire in &mut wires {
+        assert!(wire.read_bytes(content.len() - half) == content[half..]);
+    }
+    wait_until("it is kept", || is_hit(&front, "/"));
+    front.reload();
+    assert!(is_hit(&front, "/"));
+    assert_eq!(asked(&origin), 1);
 }
 
 #[test]

@@ -66,7 +66,7 @@ impl Configuration {
     }
 
     /// A line of the group of origins.
-    fn group(mut self, line: &str) -> Self {
+    pub(crate) fn group(mut self, line: &str) -> Self {
         self.group += &format!("{line}\n");
         self
     }
@@ -217,7 +217,7 @@ impl Front {
         serde_json::from_str(&json).unwrap()
     }
 
-    fn reload(&self) {
+    pub(crate) fn reload(&self) {
         self.home.expect(&["reload"], 0);
     }
 
