@@ -25,6 +25,7 @@ mod handler;
 mod media_type;
 mod middleware;
 pub mod path;
+pub mod php;
 pub mod proxy;
 mod respond;
 mod router;

@@ -61,7 +61,7 @@ const MISTAKES_ABOUT_CACHES: &[(&str, &str)] = &[
     ),
     (
         "SITE\ncache.bypass_cookies = \"a*b\"\n",
-        "4:24 `a*b`: `*` stands at the end of a name only",
+        "4:24 `a*b`: `*` stands at the front and at the end of a name only",
     ),
     (
         "SITE\ncache.key.query = 5\n",

@@ -126,7 +126,7 @@ pub(super) fn fields(
 }
 
 /// Whether origins may take the field for what we know of the client.
-fn tells_of_client(name: &str) -> bool {
+pub(crate) fn tells_of_client(name: &str) -> bool {
     let Some(first) = name.bytes().next() else {
         return false;
     };
@@ -235,10 +235,10 @@ impl Telling<'_> {
 }
 
 /// Text as short as an address.
-type Text = SmallVec<[u8; 48]>;
+pub(crate) type Text = SmallVec<[u8; 48]>;
 
 /// An address as text. Most are of IPv4, which need no formatter.
-fn address(address: IpAddr) -> Text {
+pub(crate) fn address(address: IpAddr) -> Text {
     let mut text = Text::new();
     match address {
         IpAddr::V4(address) => {
@@ -254,7 +254,7 @@ fn address(address: IpAddr) -> Text {
     text
 }
 
-fn decimal(number: u16, text: &mut Text) {
+pub(crate) fn decimal(number: u16, text: &mut Text) {
     let mut begun = false;
     for unit in [10_000, 1000, 100, 10, 1] {
         let digit = u8::try_from(number / unit % 10).unwrap_or(0);
@@ -267,7 +267,7 @@ fn decimal(number: u16, text: &mut Text) {
 
 /// The client that trusted proxies name: the last address of `X-Forwarded-For` that is not one of
 /// theirs. Further to the left anybody may have written anything.
-fn client_behind(headers: &Headers, trusted: &[Network]) -> Option<IpAddr> {
+pub(crate) fn client_behind(headers: &Headers, trusted: &[Network]) -> Option<IpAddr> {
     let lines: Vec<&[u8]> = headers.get_all("x-forwarded-for").collect();
     let mut last = None;
     for member in lines.iter().rev().flat_map(|line| {
@@ -316,7 +316,7 @@ fn append_to_list(to: &mut Headers, name: &'static str, member: &[u8]) {
 }
 
 /// The members of a list field (RFC 9110 section 5.6.1).
-fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value
         .split(|byte| *byte == b',')
         .map(<[u8]>::trim_ascii)

@@ -70,7 +70,7 @@ impl Hold {
     }
 
     /// Takes `body` in by a task of its own, as far ahead of its reader as allowed in memory.
-    pub(super) fn run_ahead(&self, body: Body) -> Body {
+    pub(crate) fn run_ahead(&self, body: Body) -> Body {
         if !matches!(body, Body::Stream(_)) {
             return body;
         }

@@ -11,7 +11,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// Counts the lines of one group on one worker.
 #[derive(Debug)]
-pub(super) struct LogRate {
+pub(crate) struct LogRate {
     since: Cell<Instant>,
     lines: Cell<u32>,
     withheld: Cell<u64>,
@@ -29,7 +29,7 @@ impl Default for LogRate {
 
 impl LogRate {
     /// Whether a line may be written now; and how many were withheld before it, to be told with it.
-    pub(super) fn allows(&self, now: Instant) -> Option<u64> {
+    pub(crate) fn allows(&self, now: Instant) -> Option<u64> {
         if now.saturating_duration_since(self.since.get()) >= SECOND {
             self.since.set(now);
             self.lines.set(0);

@@ -1,5 +1,7 @@
 //! Presets: what a kind of site usually wants, as data that its own settings come before.
 
+mod php;
+
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
@@ -8,6 +10,7 @@ use apus_http::{HeaderName, HeaderValue, header};
 
 use super::fields::FieldChange;
 use super::location::Pattern;
+use super::rewrite::{Condition, Rewrite, RewriteFlag};
 use super::settings::Settings;
 use super::site::{Location, Site};
 use crate::files::{Files, Glob};
@@ -20,6 +23,12 @@ pub enum Preset {
     Static,
     /// A single-page application: `index.html` answers for the paths that the page itself routes.
     Spa,
+    /// WordPress, also as a network of sites.
+    Wordpress,
+    /// Typecho.
+    Typecho,
+    /// Laravel; the root is its folder `public`.
+    Laravel,
 }
 
 /// Fields that every response gets.
@@ -46,37 +55,101 @@ const HASHED_IN_SPA: &[&str] = &[
 
 impl Preset {
     /// Every preset.
-    pub const ALL: [Self; 2] = [Self::Static, Self::Spa];
+    pub const ALL: [Self; 5] = [
+        Self::Static,
+        Self::Spa,
+        Self::Wordpress,
+        Self::Typecho,
+        Self::Laravel,
+    ];
 
     /// The name in configurations.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Static => "static",
             Self::Spa => "spa",
+            Self::Wordpress => "wordpress",
+            Self::Typecho => "typecho",
+            Self::Laravel => "laravel",
         }
     }
 
     /// The page for paths without a file, for [`Files::spa`].
     pub fn page(self) -> Option<&'static str> {
         match self {
-            Self::Static => None,
             Self::Spa => Some("/index.html"),
+            _ => None,
         }
+    }
+
+    /// Whether the site is an application of PHP.
+    pub fn is_php(self) -> bool {
+        self.application().is_some()
+    }
+
+    /// The program that answers where there is no file, by its path below the root.
+    pub fn front_controller(self) -> Option<&'static str> {
+        self.application()
+            .map(|application| application.front_controller)
+    }
+
+    /// Paths below the root at which no program is run.
+    pub fn no_php(self) -> impl Iterator<Item = Glob> {
+        let application = self.application();
+        globs(application.map_or(&[], |application| application.no_php))
+    }
+
+    /// Paths below the root at which there is nothing for anybody.
+    pub fn protected(self) -> impl Iterator<Item = Glob> {
+        let application = self.application();
+        let general = application.map_or(&[][..], |_| php::PROTECTED);
+        let own = application.map_or(&[][..], |application| application.protected);
+        globs(general).chain(globs(own))
+    }
+
+    /// Rules that give requests another path, to stand behind those that a site has of its own.
+    pub fn rewrites(self) -> impl Iterator<Item = Rewrite> {
+        let rules = self
+            .application()
+            .map_or(&[][..], |application| application.rewrites);
+        rules.iter().filter_map(|(from, to, then)| {
+            let flag = match then {
+                php::Then::GoOn => RewriteFlag::Last,
+                php::Then::Redirect => RewriteFlag::Permanent,
+            };
+            let rule = Rewrite::new(from, to, flag).ok()?;
+            let is_missing: Condition = "!-e $request_filename".parse().ok()?;
+            Some(rule.when(is_missing))
+        })
+    }
+
+    /// Cookies of those whom an application of PHP knows; `*` at an end of a name stands for any rest.
+    /// Without a preset, the cookies of all.
+    pub fn cookies_of_the_known(preset: Option<Self>) -> impl Iterator<Item = &'static str> {
+        let applications = Self::ALL
+            .into_iter()
+            .filter(move |one| preset.is_none_or(|preset| preset == *one || !preset.is_php()));
+        let cookies = applications
+            .filter_map(Self::application)
+            .flat_map(|application| application.cookies);
+        php::SESSION.iter().chain(cookies).copied()
     }
 
     /// `Cache-Control` by path, to stand behind the rules that a site has of its own.
     pub fn cache_control(self) -> impl Iterator<Item = (Glob, HeaderValue)> {
-        let hashed = match self {
-            Self::Static => &[],
-            Self::Spa => HASHED_IN_SPA,
+        let (hashed, more): (&[_], &[_]) = match self {
+            Self::Static => (HASHED, &[]),
+            Self::Spa => (HASHED, HASHED_IN_SPA),
+            _ => (&[], &[]),
         };
         let forever = "public, max-age=31536000, immutable";
-        let hashed = HASHED
-            .iter()
-            .chain(hashed)
-            .map(move |glob| (*glob, forever));
+        let hashed = hashed.iter().chain(more).map(move |glob| (*glob, forever));
+        let application = self
+            .application()
+            .map_or(&[][..], |application| application.cache_control);
         // A page names the hashed files, so it has to be asked for anew.
         hashed
+            .chain(application.iter().copied())
             .chain([("*.html", "no-cache")])
             .filter_map(|(glob, value)| {
                 let glob = Glob::parse(glob).ok()?;
@@ -95,7 +168,9 @@ impl Preset {
 impl Site {
     /// A site of the files below `root`, as the preset has it.
     pub fn of_files(name: &str, preset: Preset, root: impl AsRef<Path>) -> Self {
-        let mut files = Files::new(root.as_ref()).cache_control(preset.cache_control());
+        let mut files = Files::new(root.as_ref())
+            .cache_control(preset.cache_control())
+            .protected(preset.protected());
         if let Some(page) = preset.page() {
             files = files.spa(page);
         }
@@ -108,6 +183,12 @@ impl Site {
             )
             .location(Location::files(Pattern::everywhere(), files))
     }
+}
+
+fn globs(patterns: &'static [&'static str]) -> impl Iterator<Item = Glob> {
+    patterns
+        .iter()
+        .filter_map(|pattern| Glob::parse(pattern).ok())
 }
 
 impl FromStr for Preset {
@@ -127,7 +208,7 @@ pub struct UnknownPreset;
 
 impl fmt::Display for UnknownPreset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a preset is `static` or `spa`")
+        f.write_str("a preset is `static`, `spa`, `wordpress`, `typecho` or `laravel`")
     }
 }
 
@@ -142,9 +223,70 @@ mod tests {
         for preset in Preset::ALL {
             assert_eq!(preset.as_str().parse(), Ok(preset));
         }
-        assert_eq!("wordpress".parse::<Preset>(), Err(UnknownPreset));
+        assert_eq!("drupal".parse::<Preset>(), Err(UnknownPreset));
         assert_eq!(Preset::Static.cache_control().count(), HASHED.len() + 1);
         let spa = HASHED.len() + HASHED_IN_SPA.len() + 1;
         assert_eq!(Preset::Spa.cache_control().count(), spa);
+        for preset in Preset::ALL.into_iter().filter(|preset| preset.is_php()) {
+            let application = preset.application().unwrap();
+            let name = preset.as_str();
+            assert_eq!(preset.no_php().count(), application.no_php.len(), "{name}");
+            let protected = php::PROTECTED.len() + application.protected.len();
+            assert_eq!(preset.protected().count(), protected, "{name}");
+            assert_eq!(
+                preset.rewrites().count(),
+                application.rewrites.len(),
+                "{name}"
+            );
+            let control = application.cache_control.len() + 1;
+            assert_eq!(preset.cache_control().count(), control, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_lies_around_is_protected_and_what_belongs_to_a_site_is_not() {
+        let is_protected = |preset: Preset, path: &str| {
+            preset.protected().any(|glob| glob.matches(path.as_bytes()))
+        };
+        for path in [
+            "/wp-config.php",
+            "/wp-config.php.bak",
+            "/wp-content/debug.log",
+            "/backup.sql.gz",
+            "/wp-content/plugins/x/composer.json",
+            "/wp-login.php.save",
+            "/index.php_old",
+        ] {
+            assert!(is_protected(Preset::Wordpress, path), "{path}");
+        }
+        for path in [
+            "/index.php",
+            "/wp-login.php",
+            "/wp-admin/admin-ajax.php",
+            "/wp-content/themes/x/style.css",
+            "/wp-content/uploads/2024/dialog.png",
+            "/wp-includes/js/jquery/jquery.min.js",
+            "/wp-json/wp/v2/posts",
+            "/wp-content/themes/x/theme.json",
+            "/robots.txt",
+        ] {
+            assert!(!is_protected(Preset::Wordpress, path), "{path}");
+        }
+        assert!(is_protected(Preset::Typecho, "/usr/5f3a.db"));
+        assert!(!is_protected(Preset::Static, "/a.sql"));
+    }
+
+    #[test]
+    fn those_whom_an_application_knows_have_cookies_of_its_own() {
+        let of = |preset| Preset::cookies_of_the_known(preset).collect::<Vec<_>>();
+        let wordpress = of(Some(Preset::Wordpress));
+        assert!(wordpress.contains(&"wordpress_logged_in_*"));
+        assert!(wordpress.contains(&"PHPSESSID"));
+        assert!(!wordpress.contains(&"laravel_session"));
+        for preset in [None, Some(Preset::Static)] {
+            for name in ["laravel_session", "wordpress_logged_in_*", "PHPSESSID"] {
+                assert!(of(preset).contains(&name), "{name}");
+            }
+        }
     }
 }

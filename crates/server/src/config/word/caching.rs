@@ -105,12 +105,13 @@ impl Word for Cacheable {
 pub(in crate::config) struct NamePattern(pub(in crate::config) String);
 
 impl Word for NamePattern {
-    const WORDS: &'static str = "a name, or the beginning of one with `*` behind it";
+    const WORDS: &'static str = "a name, or a part of one with `*` for what is before or behind it";
 
     fn parse(text: &str) -> Result<Self, String> {
         let name = text.strip_suffix('*').unwrap_or(text);
+        let name = name.strip_prefix('*').unwrap_or(name);
         if name.contains('*') {
-            return Err("`*` stands at the end of a name only".to_owned());
+            return Err("`*` stands at the front and at the end of a name only".to_owned());
         }
         let is_name = |byte: u8| byte.is_ascii_graphic() && !b"=;,&\"".contains(&byte);
         match !text.is_empty() && name.bytes().all(is_name) {

@@ -1,0 +1,135 @@
+//! What PHP applications want: who answers for pretty URLs, what nobody is to see, where nothing is
+//! run, and which cookies mean that somebody is known.
+
+use super::Preset;
+
+/// What a PHP application wants of its server.
+pub(super) struct Application {
+    /// The program that answers where there is no file, by its path below the root.
+    pub(super) front_controller: &'static str,
+    /// Paths at which no program is run: what users upload, and code that is only included.
+    pub(super) no_php: &'static [&'static str],
+    /// Paths at which there is nothing for anybody, besides [`PROTECTED`].
+    pub(super) protected: &'static [&'static str],
+    /// From expressions to what stands in place of what they match, if there is no such file.
+    pub(super) rewrites: &'static [(&'static str, &'static str, Then)],
+    /// `Cache-Control` by path.
+    pub(super) cache_control: &'static [(&'static str, &'static str)],
+    /// Cookies of those whom the application knows; `*` at the end stands for any rest.
+    pub(super) cookies: &'static [&'static str],
+}
+
+/// What a rewrite does.
+#[derive(Clone, Copy)]
+pub(super) enum Then {
+    GoOn,
+    Redirect,
+}
+
+/// What lies around in the folders of all of them.
+pub(super) const PROTECTED: &[&str] = &[
+    "*.{bak,orig,save,swp,swo,old,sql,sqlite,sqlite3,db,inc,tpl,log}",
+    "*.sql.{gz,bz2,xz,zst,zip}",
+    "*.php.*",
+    "*.php_*",
+    "{composer,package,package-lock}.{json,lock}",
+];
+
+/// Cookies of sessions of PHP itself, which any application may have.
+pub(super) const SESSION: &[&str] = &["PHPSESSID", "PHPSESSID_*"];
+
+/// Hashes are in the names of what is below.
+const FOREVER: &str = "public, max-age=31536000, immutable";
+const MONTH: &str = "public, max-age=2592000";
+const WEEK: &str = "public, max-age=604800";
+
+pub(super) const WORDPRESS: Application = Application {
+    front_controller: "/index.php",
+    no_php: &[
+        "/wp-content/uploads/**",
+        "/wp-content/blogs.dir/**",
+        "/wp-content/upgrade/**",
+        "/wp-content/cache/**",
+        "/wp-content/languages/**",
+        "/wp-admin/includes/**",
+        "/wp-includes/theme-compat/**",
+        "/wp-includes/js/tinymce/langs/**",
+    ],
+    protected: &[
+        "/wp-config.php",
+        "/wp-config-sample.php",
+        "/readme.html",
+        "/license.txt",
+    ],
+    // A network of sites in folders: each has the files of all.
+    rewrites: &[
+        (
+            "^/([_0-9a-zA-Z-]+)/wp-admin$",
+            "/$1/wp-admin/",
+            Then::Redirect,
+        ),
+        (
+            "^/[_0-9a-zA-Z-]+/wp-((?:admin|content|includes)/.*)$",
+            "/wp-$1",
+            Then::GoOn,
+        ),
+        (
+            "^/[_0-9a-zA-Z-]+/(wp-[a-z-]+|xmlrpc)\\.php$",
+            "/$1.php",
+            Then::GoOn,
+        ),
+    ],
+    cache_control: &[
+        ("/wp-content/uploads/**", MONTH),
+        ("/wp-content/**", WEEK),
+        ("/wp-includes/**", WEEK),
+        ("/wp-admin/**", WEEK),
+    ],
+    cookies: &[
+        "wordpress_logged_in_*",
+        "wordpress_sec_*",
+        "wordpress_no_cache",
+        "wordpressuser_*",
+        "wordpresspass_*",
+        "wp-postpass_*",
+        "comment_author_*",
+        "woocommerce_*",
+        "wp_woocommerce_session_*",
+        "edd_*",
+    ],
+};
+
+pub(super) const TYPECHO: Application = Application {
+    front_controller: "/index.php",
+    no_php: &["/usr/uploads/**"],
+    protected: &["/config.inc.php", "/var/**"],
+    rewrites: &[],
+    cache_control: &[("/usr/uploads/**", MONTH), ("/usr/**", WEEK)],
+    // The names have a hash of the site in front.
+    cookies: &["__typecho_*", "*__typecho_*"],
+};
+
+pub(super) const LARAVEL: Application = Application {
+    front_controller: "/index.php",
+    no_php: &["/storage/**", "/build/**", "/vendor/**"],
+    protected: &["/artisan", "/hot"],
+    rewrites: &[],
+    cache_control: &[("/build/assets/**", FOREVER)],
+    cookies: &[
+        "laravel_session",
+        "laravel-session",
+        "XSRF-TOKEN",
+        "remember_*",
+    ],
+};
+
+impl Preset {
+    pub(super) fn application(self) -> Option<&'static Application> {
+        match self {
+            Self::Static | Self::Spa => None,
+            Self::Wordpress => Some(&WORDPRESS),
+            Self::Typecho => Some(&TYPECHO),
+            Self::Laravel => Some(&LARAVEL),
+        }
+    }
+}
