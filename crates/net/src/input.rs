@@ -105,6 +105,34 @@ impl Input {
         whole.slice(start.saturating_add(part.start)..start.saturating_add(part.end))
     }
 
+    /// Takes parts of the unread bytes, joined; they end where `consumed` does or before. A single large
+    /// one is not copied, of several all but the first are moved up to each other.
+    pub(crate) fn take_joined(&mut self, parts: &[Range<usize>], consumed: usize) -> Bytes {
+        let unread = self.unread();
+        let len: usize = parts.iter().map(Range::len).sum();
+        if len < WITHOUT_COPY {
+            let mut joined = Vec::with_capacity(len);
+            for part in parts {
+                joined.extend_from_slice(unread.get(part.clone()).unwrap_or_default());
+            }
+            self.consume(consumed);
+            return joined.into();
+        }
+        let rest = unread.get(consumed..).unwrap_or_default().to_vec();
+        let offset = std::mem::take(&mut self.start);
+        let mut whole = std::mem::replace(&mut self.buffer, rest);
+        let start = offset + parts.first().map_or(0, |first| first.start);
+        let mut end = start;
+        for part in parts {
+            let from = offset + part.start;
+            if from != end {
+                whole.copy_within(from..from + part.len(), end);
+            }
+            end += part.len();
+        }
+        Bytes::from(whole).slice(start..end)
+    }
+
     fn drop_consumed(&mut self) {
         if self.start > 0 {
             self.buffer.drain(..self.start.min(self.buffer.len()));

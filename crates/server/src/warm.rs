@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use apus_http::{Body, Frame, Headers, Method, Peer, StatusCode};
 use apus_net::client::{
-    Address, ClientRequest, ClientResponse, Connection, Origin, Protocol, ProxyHead, RequestHead,
-    Timeouts, Tls, TlsSettings, connect,
+    Address, ClientRequest, ClientResponse, Origin, Protocol, ProxyHead, RequestHead, Timeouts,
+    Tls, TlsSettings, connect,
 };
 use apus_net::{ListenAddress, Listener};
 use tokio::sync::mpsc;
@@ -219,10 +219,7 @@ async fn get(url: &str, listeners: &[Listener]) -> Result<ClientResponse, String
         timeouts: Rc::new(timeouts),
         stderr: None,
     };
-    let sent = match connection {
-        Connection::Http1(connection) => connection.send(request).await,
-        Connection::Http2(connection) => connection.send(request).await,
-    };
+    let sent = connection.send(request).await;
     sent.map_err(|failure| failure.to_string())
 }
 

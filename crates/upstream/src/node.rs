@@ -9,6 +9,7 @@ use apus_net::client::{Address, Origin};
 use crate::counts::{Counts, NodeCounts};
 use crate::health::{FULL_SHARE, Health, Outcome, Verdict};
 use crate::plan::{Admin, CheckPlan, EjectionPlan, GroupPlan};
+use crate::pool::Parked;
 use crate::queue::{NodeId, Offer};
 
 /// A node of a group, as its plan and the last lookup of its name have it.
@@ -100,6 +101,8 @@ pub(crate) struct NodeState {
     taken: AtomicU32,
     health: Mutex<Health>,
     last_check: Mutex<Option<CheckResult>>,
+    /// Connections of FastCGI that wait.
+    pub(crate) parked: Arc<Parked>,
     pub(crate) counts: Counts<NodeCounts>,
 }
 
@@ -132,6 +135,7 @@ impl NodeState {
             taken: AtomicU32::new(0),
             health: Mutex::default(),
             last_check: Mutex::default(),
+            parked: Arc::default(),
             counts: Counts::default(),
         }
     }

@@ -49,6 +49,17 @@ pub enum ProtocolError {
     Truncated,
 }
 
+impl ProtocolError {
+    /// Whether the server says that the application did not get to see the request, which so can be
+    /// sent elsewhere.
+    pub fn is_rejection(&self) -> bool {
+        matches!(
+            self,
+            Self::CannotMultiplex | Self::Overloaded | Self::UnknownRole
+        )
+    }
+}
+
 impl fmt::Display for ProtocolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -8,7 +8,10 @@ use apus_http::{ConnectionInfo, Peer, proxy_protocol};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::{Address, Cause, Failure, Http1, Http2, Origin, Phase, Protocol, ProxyHead, Timeouts};
+use super::{
+    Address, Cause, ClientRequest, ClientResponse, Failure, FastCgi, Http1, Http2, Origin, Phase,
+    Protocol, ProxyHead, Timeouts,
+};
 use crate::tls;
 use crate::transport::{Socket, Transport};
 
@@ -19,6 +22,22 @@ pub enum Connection {
     Http1(Http1),
     /// Many requests at once.
     Http2(Http2),
+    /// One request at a time, to an application.
+    FastCgi(FastCgi),
+}
+
+impl Connection {
+    /// Sends a request.
+    ///
+    /// # Errors
+    /// There is no response; see [`Failure`].
+    pub async fn send(self, request: ClientRequest) -> Result<ClientResponse, Failure> {
+        match self {
+            Self::Http1(connection) => connection.send(request).await,
+            Self::Http2(connection) => connection.send(request).await,
+            Self::FastCgi(connection) => connection.send(request).await,
+        }
+    }
 }
 
 /// Opens a connection. `client` is whom it is for, if the origin is to be told by a PROXY protocol
@@ -47,16 +66,20 @@ pub async fn connect(
         return Ok(match origin.protocol {
             Protocol::Http1 | Protocol::Auto => Connection::Http1(Http1::new(transport)),
             Protocol::Http2 => Connection::Http2(Http2::start(transport, timeouts)),
+            Protocol::FastCgi => Connection::FastCgi(FastCgi::new(transport)),
         });
     };
     let offered = match origin.protocol {
         Protocol::Http1 => &[HTTP1][..],
         Protocol::Http2 => &[HTTP2],
         Protocol::Auto => &[HTTP2, HTTP1],
+        // No name of it is registered.
+        Protocol::FastCgi => &[],
     };
     let handshake = tls::connect(socket, tls.config(), tls.name(), offered);
     let stream = within(timeouts.tls, Phase::Tls, Box::pin(handshake)).await?;
     match (stream.is_http2(), origin.protocol) {
+        (_, Protocol::FastCgi) => Ok(Connection::FastCgi(FastCgi::new(Transport::Tls(stream)))),
         (true, _) => Ok(Connection::Http2(Http2::start(
             Transport::Tls(stream),
             timeouts,
@@ -77,6 +100,9 @@ const HTTP2: &[u8] = b"h2";
 /// between two such questions.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 const KEEP_ALIVE_AGAIN: Duration = Duration::from_secs(10);
+
+/// After what time a Unix socket is tried again that has no room for another connection.
+const BUSY_AGAIN: Duration = Duration::from_millis(10);
 
 impl ProxyHead {
     fn version(self) -> Option<proxy_protocol::Version> {
@@ -119,7 +145,16 @@ async fn open(address: &Address) -> io::Result<Socket> {
             let _ = SockRef::from(&socket).set_tcp_keepalive(&keep_alive);
             Ok(Socket::Tcp(socket))
         }
-        Address::Unix(path) => Ok(Socket::Unix(UnixStream::connect(path).await?)),
+        Address::Unix(path) => loop {
+            match UnixStream::connect(path).await {
+                Ok(socket) => return Ok(Socket::Unix(socket)),
+                // Too many wait to be accepted. Over TCP the kernel would try again, too.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    tokio::time::sleep(BUSY_AGAIN).await;
+                }
+                Err(error) => return Err(error),
+            }
+        },
     }
 }
 

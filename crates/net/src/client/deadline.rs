@@ -26,6 +26,14 @@ pub(super) fn after(after: Duration) -> Instant {
     end.unwrap_or_else(|| now + Duration::from_secs(86_400 * 365))
 }
 
+/// The earlier of two times, if any is set.
+pub(super) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
 /// The timer of a connection.
 #[derive(Default)]
 pub(super) struct Deadline {

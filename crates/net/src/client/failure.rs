@@ -53,6 +53,9 @@ pub enum Cause {
     Refused,
     /// The origin reset the stream.
     Reset,
+    /// The request is for a tunnel, as WebSocket is, and the origin takes none over HTTP/2: it does not
+    /// announce extended CONNECT (RFC 8441 section 3).
+    NoTunnel,
     /// The request itself cannot be sent: the fault is not the origin's.
     Request(Box<dyn Error + Send + Sync>),
     /// The content of the request broke off: the fault is its source's, not the origin's.
@@ -99,6 +102,7 @@ impl fmt::Display for Cause {
             Self::Protocol(error) | Self::Request(error) => error.fmt(f),
             Self::Refused => f.write_str("the origin refused the request unread"),
             Self::Reset => f.write_str("the origin reset the stream"),
+            Self::NoTunnel => f.write_str("the origin takes no tunnels over HTTP/2"),
             Self::Source(error) => write!(f, "the content of the request broke off: {error}"),
         }
     }
@@ -123,7 +127,9 @@ impl Error for Failure {
             Cause::Io(error) => Some(error),
             Cause::Protocol(error) | Cause::Request(error) => Some(&**error),
             Cause::Source(error) => Some(error),
-            Cause::TimedOut | Cause::Closed | Cause::Refused | Cause::Reset => None,
+            Cause::TimedOut | Cause::Closed | Cause::Refused | Cause::Reset | Cause::NoTunnel => {
+                None
+            }
         }
     }
 }

@@ -42,6 +42,8 @@ pub enum Protocol {
     Http2,
     /// Over TLS what the origin chooses of the two (RFC 7301), in clear text HTTP/1.1.
     Auto,
+    /// FastCGI, to an application such as PHP-FPM.
+    FastCgi,
 }
 
 /// The head with which a connection begins, naming the client it is for (HAProxy's

@@ -82,10 +82,8 @@ async fn send(
         timeouts: Rc::new(timeouts(plan)),
         stderr: None,
     };
-    let sent = match open(origin, plan).await? {
-        Connection::Http1(connection) => connection.send(request).await,
-        Connection::Http2(connection) => connection.send(request).await,
-    };
+    let connection = open(origin, plan).await?;
+    let sent = connection.send(request).await;
     sent.map_err(|failure| failure.to_string().into())
 }
 

@@ -60,7 +60,7 @@ impl Shared {
 }
 
 /// Whether a connection has carried as many requests, or is as old, as connections become.
-fn is_worn(plan: &PoolPlan, requests: u64, opened_at: Instant, now: Instant) -> bool {
+pub(super) fn is_worn(plan: &PoolPlan, requests: u64, opened_at: Instant, now: Instant) -> bool {
     let is_used_up = plan.max_requests > 0 && requests >= plan.max_requests;
     let age = now.saturating_duration_since(opened_at);
     is_used_up || (!plan.max_age.is_zero() && age > plan.max_age)

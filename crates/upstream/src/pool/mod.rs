@@ -1,25 +1,30 @@
 //! The connections of one worker to one node: those that wait for a request, and those that carry many
 //! at once. Requests share connections only if they have the same origin, and, where a PROXY protocol
-//! head names the client, the same client.
+//! head names the client, the same client. Connections of FastCGI that wait are all workers' together.
 
 mod dial;
 mod idle;
+mod parked;
 
 use std::cell::{Cell, RefCell};
 use std::io::ErrorKind;
+use std::pin::pin;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use apus_http::{ConnectionInfo, Peer};
 use apus_net::client::{
-    Cause, ClientRequest, ClientResponse, Connection, Failure, Home, Http1, Http2, Origin, Phase,
-    Protocol, ProxyHead, Timeouts, connect,
+    Cause, ClientRequest, ClientResponse, Connection, Failure, FastCgi, Home, Http1, Http2, Origin,
+    Phase, Protocol, ProxyHead, Timeouts, connect,
 };
 use apus_net::coarse_now;
 
 use crate::plan::PoolPlan;
 use dial::{Dial, Dialing};
 use idle::{Idle, Shared};
+pub(crate) use parked::Parked;
+use parked::Unanswered;
 
 /// The connections to a node.
 pub(crate) struct Pool {
@@ -29,6 +34,9 @@ pub(crate) struct Pool {
     idle: RefCell<Vec<Idle>>,
     /// Where those go back to that are not for one client.
     home: Rc<HomeOf>,
+    /// Those of FastCGI that wait, and where others go that have had an answer.
+    parked: Arc<Parked>,
+    fastcgi_home: Rc<FastCgiHome>,
     /// Those of HTTP/2.
     shared: RefCell<Vec<Shared>>,
     /// A connection being opened that others may share.
@@ -42,29 +50,58 @@ pub(crate) struct Pool {
 type Client = Option<(Peer, Peer)>;
 
 /// A connection for one request.
-pub(crate) struct Lease(Connection);
+pub(crate) struct Lease {
+    connection: Connection,
+    /// If it was opened for this request, and may have to wait for a process of the application.
+    unanswered: Option<Rc<Unanswered>>,
+}
 
 impl Lease {
     /// Sends a request.
     pub(crate) async fn send(self, request: ClientRequest) -> Result<ClientResponse, Failure> {
-        match self.0 {
-            Connection::Http1(connection) => connection.send(request).await,
-            Connection::Http2(connection) => connection.send(request).await,
+        let sending = self.connection.send(request);
+        let Some(unanswered) = self.unanswered else {
+            return sending.await;
+        };
+        let mut sending = pin!(sending);
+        let sent = tokio::select! {
+            biased;
+            sent = &mut sending => sent,
+            () = tokio::time::sleep(Unanswered::PATIENCE) => {
+                unanswered.starve();
+                sending.await
+            }
+        };
+        unanswered.answered();
+        sent
+    }
+}
+
+impl From<Connection> for Lease {
+    fn from(connection: Connection) -> Self {
+        Self {
+            connection,
+            unanswered: None,
         }
     }
 }
 
 impl Pool {
-    /// A pool without connections.
-    pub(crate) fn new(origin: Origin) -> Rc<Self> {
+    /// A pool without connections. `parked` are those that all workers share.
+    pub(crate) fn new(origin: Origin, parked: Arc<Parked>) -> Rc<Self> {
         Rc::new_cyclic(|pool| Self {
             home: Rc::new(HomeOf {
                 pool: Weak::clone(pool),
                 client: None,
             }),
+            fastcgi_home: Rc::new(FastCgiHome {
+                pool: Weak::clone(pool),
+                unanswered: None,
+            }),
             origin,
             plan: Cell::default(),
             idle: RefCell::default(),
+            parked,
             shared: RefCell::default(),
             dial: RefCell::default(),
             speaks_http1: Cell::new(false),
@@ -83,13 +120,20 @@ impl Pool {
     }
 
     /// A connection that is open, if there is one. It carried requests before, and the node may be closing
-    /// it.
-    pub(crate) fn checkout(&self, client: Option<&ConnectionInfo>) -> Option<Lease> {
+    /// it. `is_repeatable` says that the request may be sent again if so.
+    pub(crate) fn checkout(
+        &self,
+        client: Option<&ConnectionInfo>,
+        is_repeatable: bool,
+    ) -> Option<Lease> {
+        if self.origin.protocol == Protocol::FastCgi {
+            return self.take_parked(is_repeatable);
+        }
         let client = self.client(client);
         let now = coarse_now();
         let http2 = self.take_room(client, now).map(Connection::Http2);
         let found = http2.or_else(|| self.take_idle(client, now).map(Connection::Http1));
-        found.map(Lease)
+        found.map(Lease::from)
     }
 
     /// A new connection. One for many requests may be opened for others at the same time, and shared.
@@ -102,7 +146,7 @@ impl Pool {
         timeouts: &Timeouts,
     ) -> Result<Lease, Failure> {
         let may_be_shared = match self.origin.protocol {
-            Protocol::Http1 => false,
+            Protocol::Http1 | Protocol::FastCgi => false,
             Protocol::Http2 => true,
             Protocol::Auto => self.origin.tls.is_some() && !self.speaks_http1.get(),
         };
@@ -116,7 +160,7 @@ impl Pool {
             };
             dial.ended().await?;
             if let Some(connection) = self.take_room(None, coarse_now()) {
-                return Ok(Lease(Connection::Http2(connection)));
+                return Ok(Connection::Http2(connection).into());
             }
             if self.speaks_http1.get() {
                 return self.open(client, timeouts).await;
@@ -128,11 +172,40 @@ impl Pool {
         opened
     }
 
+    /// Whether the node may choose between HTTP/1.1 and HTTP/2.
+    pub(crate) fn has_choice(&self) -> bool {
+        self.origin.protocol == Protocol::Auto
+    }
+
+    /// A new connection of HTTP/1.1, also to a node that prefers HTTP/2.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub(crate) async fn connect_http1(
+        &self,
+        client: Option<&ConnectionInfo>,
+        timeouts: &Timeouts,
+    ) -> Result<Lease, Failure> {
+        let origin = Origin {
+            protocol: Protocol::Http1,
+            ..self.origin.clone()
+        };
+        let mut connection = connect(&origin, client, timeouts).await?;
+        if let Connection::Http1(http1) = &mut connection {
+            self.send_home(http1, self.client(client));
+        }
+        Ok(connection.into())
+    }
+
     async fn open(
         self: &Rc<Self>,
         client: Option<&ConnectionInfo>,
         timeouts: &Timeouts,
     ) -> Result<Lease, Failure> {
+        if self.origin.protocol == Protocol::FastCgi {
+            self.parked.make_room();
+        }
+        let mut unanswered = None;
         let mut connection = connect(&self.origin, client, timeouts).await?;
         match &mut connection {
             Connection::Http1(http1) => {
@@ -147,8 +220,29 @@ impl Pool {
                 });
                 self.keep_swept(self.plan.get().idle_timeout);
             }
+            Connection::FastCgi(fastcgi) => {
+                let guard = Rc::new(Unanswered::new(&self.parked));
+                let home = FastCgiHome {
+                    pool: Weak::clone(&self.fastcgi_home.pool),
+                    unanswered: Some(Rc::clone(&guard)),
+                };
+                self.send_application_home(fastcgi, Rc::new(home));
+                unanswered = Some(guard);
+            }
         }
-        Ok(Lease(connection))
+        Ok(Lease {
+            connection,
+            unanswered,
+        })
+    }
+
+    /// A connection of FastCGI that waits, of whichever worker.
+    fn take_parked(&self, is_repeatable: bool) -> Option<Lease> {
+        let plan = self.plan.get();
+        let parked = self.parked.take(&plan, is_repeatable, Instant::now())?;
+        let mut connection = parked.resume().ok()?;
+        self.send_application_home(&mut connection, Rc::clone(&self.fastcgi_home));
+        Some(Connection::FastCgi(connection).into())
     }
 
     /// Whom a connection has to be for.
@@ -203,6 +297,17 @@ impl Pool {
         });
     }
 
+    /// As [`Pool::send_home`], for FastCGI. A connection that was opened in the name of one client is
+    /// not for others.
+    fn send_application_home(&self, connection: &mut FastCgi, home: Rc<FastCgiHome>) {
+        let plan = self.plan.get();
+        let is_last = connection.requests().checked_add(1) == Some(plan.max_requests);
+        let is_kept = plan.max_idle > 0 && self.origin.proxy_head == ProxyHead::None;
+        if is_kept && !is_last {
+            connection.set_home(home);
+        }
+    }
+
     fn put_back(self: &Rc<Self>, connection: Http1, client: Client) {
         let plan = self.plan.get();
         let mut idle = self.idle.borrow_mut();
@@ -235,7 +340,8 @@ impl Pool {
         idle.retain_mut(|idle| !idle.is_spent(&plan, now) && idle.connection.is_usable());
         let mut shared = self.shared.borrow_mut();
         shared.retain(|shared| !shared.is_spent(&plan, now) && !shared.is_idle(&plan, now));
-        let any = !idle.is_empty() || !shared.is_empty();
+        let any_parked = self.parked.sweep(&plan, now);
+        let any = !idle.is_empty() || !shared.is_empty() || any_parked;
         self.sweeps.set(any);
         let limits = idle.iter().map(|idle| idle.limit(&plan));
         any.then(|| limits.min().unwrap_or(plan.idle_timeout))
@@ -270,6 +376,29 @@ impl Home for HomeOf {
     }
 }
 
+/// Where a connection of FastCGI goes back to.
+struct FastCgiHome {
+    pool: Weak<Pool>,
+    /// What is known of the connection if this was its first request.
+    unanswered: Option<Rc<Unanswered>>,
+}
+
+impl Home<FastCgi> for FastCgiHome {
+    fn take_back(&self, connection: FastCgi) {
+        if let Some(unanswered) = &self.unanswered {
+            unanswered.answered();
+        }
+        if let Some(pool) = self.pool.upgrade()
+            && let Some(parked) = connection.park()
+        {
+            let plan = pool.plan.get();
+            if pool.parked.put_back(parked, &plan) {
+                pool.keep_swept(plan.idle_timeout);
+            }
+        }
+    }
+}
+
 /// What a failure says of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -277,6 +406,8 @@ pub(crate) enum Fate {
     Stale,
     /// The node took no further request over it.
     Refused,
+    /// It is for a tunnel, which the node takes over HTTP/1.1 if at all.
+    NoTunnel,
     /// Another connection would do no better.
     Lasting,
 }
@@ -285,6 +416,7 @@ impl Fate {
     pub(crate) fn of(failure: &Failure, is_reused: bool) -> Self {
         match (&failure.phase, &failure.cause) {
             (Phase::Send | Phase::Head, Cause::Refused) => Self::Refused,
+            (_, Cause::NoTunnel) => Self::NoTunnel,
             (Phase::Send | Phase::Head, Cause::Closed) if is_reused => Self::Stale,
             (Phase::Send | Phase::Head, Cause::Io(error)) if is_reused => match error.kind() {
                 ErrorKind::ConnectionReset

@@ -97,14 +97,21 @@ impl Way<'_> {
     /// it may be sent again.
     async fn attempt(&self, flight: Flight, content: &mut Content) -> Landed {
         let pool = &flight.local().pool;
-        let mut open = pool.checkout(self.context.client);
+        let mut open = pool.checkout(self.context.client, self.context.idempotent);
         let mut connections = 1;
+        let mut needs_http1 = false;
         loop {
             let is_reused = open.is_some();
             let leased = match open {
                 Some(lease) => Ok(lease),
                 None => {
-                    let connecting = pool.connect(self.context.client, &self.parts.timeouts);
+                    let (client, timeouts) = (self.context.client, &self.parts.timeouts);
+                    let connecting = async {
+                        match needs_http1 {
+                            true => pool.connect_http1(client, timeouts).await,
+                            false => pool.connect(client, timeouts).await,
+                        }
+                    };
                     // Seldom and large: kept out of the way of requests that have a connection.
                     Box::pin(self.in_time(Phase::Connect, connecting)).await
                 }
@@ -117,6 +124,14 @@ impl Way<'_> {
                 Err(failure) if content.is_available() => Fate::of(failure, is_reused),
                 _ => Fate::Lasting,
             };
+            if fate == Fate::NoTunnel {
+                if needs_http1 || !pool.has_choice() {
+                    return Landed { flight, result };
+                }
+                needs_http1 = true;
+                open = None;
+                continue;
+            }
             let may_be_sent = match &result {
                 Err(failure) => !failure.request_sent || self.context.idempotent,
                 Ok(_) => false,
@@ -127,7 +142,7 @@ impl Way<'_> {
             count(&self.group.counts.reconnects);
             connections += 1;
             open = match fate {
-                Fate::Refused => pool.checkout(self.context.client),
+                Fate::Refused => pool.checkout(self.context.client, self.context.idempotent),
                 // Others that wait have likely been closed, too.
                 _ => None,
             };

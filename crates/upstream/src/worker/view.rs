@@ -107,7 +107,7 @@ impl LocalNode {
         let pool = known.map(|known| &known.pool);
         let pool = match pool.filter(|pool| *pool.origin() == node.origin) {
             Some(pool) => Rc::clone(pool),
-            None => Pool::new(node.origin.clone()),
+            None => Pool::new(node.origin.clone(), Arc::clone(&node.state.parked)),
         };
         pool.set_plan(node.plan.pool);
         let address = node.origin.address.to_string();

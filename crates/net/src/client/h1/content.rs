@@ -6,8 +6,8 @@ use apus_http::h1::{ResponseContent, ResponseHead};
 use apus_http::{Body, BodyError, BodyStream, Frame};
 
 use super::Inner;
-use super::exchange::{Received, earliest};
-use crate::client::deadline::after;
+use super::exchange::Received;
+use crate::client::deadline::{after, earliest};
 use crate::client::{Cause, ClientResponse};
 use crate::h1::Raw;
 

@@ -2,15 +2,15 @@
 //! of time.
 
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use apus_http::h1::{ClientEvent, OutgoingRequest, ProtocolError, ResponseHead};
+use apus_http::h1::{BodyFraming, ClientEvent, OutgoingRequest, ProtocolError, ResponseHead};
 use apus_http::{Headers, StatusCode};
 use bytes::Bytes;
 
 use super::Inner;
-use super::upload::{Broken, Upload};
-use crate::client::deadline::after;
+use crate::client::deadline::{after, earliest};
+use crate::client::upload::{Broken, Upload};
 use crate::client::{Cause, ClientRequest, Failure, Phase};
 
 /// For how long content is held back for an origin that says nothing (RFC 9110 section 10.1.1).
@@ -49,7 +49,13 @@ impl Inner {
         let mut out = self.buffers.take();
         match self.codec.send_request(outgoing, &mut out) {
             Ok(framing) => {
-                self.upload = Upload::new(out, body, framing, head.expects_continue);
+                let length = match framing {
+                    BodyFraming::Length(length) => Some(length),
+                    BodyFraming::None => Some(0),
+                    BodyFraming::Chunked | BodyFraming::UntilClose => None,
+                };
+                let is_held = head.expects_continue && framing != BodyFraming::None;
+                self.upload = Upload::new(out, body, length, is_held);
             }
             Err(error) => {
                 self.buffers.put(out);
@@ -221,13 +227,5 @@ impl Inner {
         if let Some(interim) = &self.interim {
             interim.send(status, headers);
         }
-    }
-}
-
-/// The earlier of two times, if any is set.
-pub(super) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
     }
 }

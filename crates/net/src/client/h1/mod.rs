@@ -2,7 +2,6 @@
 
 mod content;
 mod exchange;
-mod upload;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -15,9 +14,9 @@ use apus_http::Interim;
 use apus_http::h1::{ClientConnection, HeadLimits};
 use tokio::io::ReadBuf;
 
-use self::upload::Upload;
 use super::deadline::Deadline;
-use super::{ClientRequest, ClientResponse, Failure, Timeouts};
+use super::upload::Upload;
+use super::{ClientRequest, ClientResponse, Failure, Home, Timeouts};
 use crate::buffers::Buffers;
 use crate::clock::coarse_now;
 use crate::input::Input;
@@ -33,12 +32,6 @@ const LIMITS: HeadLimits = HeadLimits {
 
 /// How long before an origin closes an idle connection it is not used any more.
 const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
-
-/// Where a connection goes when it can carry another request.
-pub trait Home {
-    /// Takes the connection. Its last response was read whole.
-    fn take_back(&self, connection: Http1);
-}
 
 /// A connection that speaks HTTP/1.1.
 ///

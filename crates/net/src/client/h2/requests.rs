@@ -46,8 +46,7 @@ impl Driver {
         let head = &*request.head;
         let is_tunnel = head.upgrade.is_some();
         if is_tunnel && !self.codec.takes_extended_connect() {
-            let cause = Cause::Request("the origin takes no tunnels over HTTP/2".into());
-            return exchange.settle(Err(unsent(request, cause)));
+            return exchange.settle(Err(unsent(request, Cause::NoTunnel)));
         }
         let is_whole = matches!(request.body, Body::Empty) && !is_tunnel;
         let expects_continue = head.expects_continue && !is_whole && !is_tunnel;

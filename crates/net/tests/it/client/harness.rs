@@ -221,7 +221,7 @@ impl House {
         self.opened.set(self.opened.get() + 1);
         match connect(origin, None, &Timeouts::default()).await? {
             Connection::Http1(connection) => Ok(connection),
-            Connection::Http2(_) => panic!("HTTP/2 was not asked for"),
+            other => panic!("not asked for: {other:?}"),
         }
     }
 

@@ -56,7 +56,7 @@ async fn open_with(address: SocketAddr, timeouts: &Timeouts) -> Http2 {
     };
     match connect(&origin, None, timeouts).await.unwrap() {
         Connection::Http2(connection) => connection,
-        Connection::Http1(_) => panic!("HTTP/1.1 was chosen"),
+        other => panic!("chosen: {other:?}"),
     }
 }
 

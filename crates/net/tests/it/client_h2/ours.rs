@@ -28,7 +28,7 @@ async fn open_tls(authority: &Authority, server: &Server, protocol: Protocol) ->
     let opened = connect(&origin, None, &Timeouts::default()).await;
     match opened.unwrap() {
         Connection::Http2(connection) => connection,
-        Connection::Http1(_) => panic!("HTTP/1.1 was chosen"),
+        other => panic!("chosen: {other:?}"),
     }
 }
 

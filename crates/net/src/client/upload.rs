@@ -7,8 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use apus_http::h1::{BodyFraming, ClientConnection};
-use apus_http::{Body, BodyError, FileRange, Frame, Headers};
+use apus_http::{Body, BodyError, FileRange, Frame, Headers, fastcgi, h1};
 use bytes::{Buf, Bytes};
 use rustix::io::Errno;
 
@@ -25,6 +24,48 @@ const GATHER: usize = 32 * 1024;
 /// How much of a file is sent before others get their turn.
 const FILE_TURN: u64 = 1024 * 1024;
 
+/// How content is framed on its way out.
+pub(super) trait Framing {
+    /// Appends what stands before `len` bytes of data, or before the first of them if one frame does not
+    /// hold all. Tells how many it holds.
+    fn start(&mut self, len: u64, out: &mut Vec<u8>) -> u64;
+
+    /// Appends what stands behind data.
+    fn finish(&mut self, out: &mut Vec<u8>);
+
+    /// Appends what ends the content.
+    fn end(&mut self, trailers: Option<&Headers>, out: &mut Vec<u8>);
+}
+
+impl Framing for h1::ClientConnection {
+    fn start(&mut self, len: u64, out: &mut Vec<u8>) -> u64 {
+        self.send_chunk_start(usize::try_from(len).unwrap_or(usize::MAX), out);
+        len
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>) {
+        self.send_chunk_end(out);
+    }
+
+    fn end(&mut self, trailers: Option<&Headers>, out: &mut Vec<u8>) {
+        self.send_end(trailers, out);
+    }
+}
+
+impl Framing for fastcgi::ClientConnection {
+    fn start(&mut self, len: u64, out: &mut Vec<u8>) -> u64 {
+        let held = len.min(Self::DATA_MOST as u64);
+        self.send_data_start(held as usize, out);
+        held
+    }
+
+    fn finish(&mut self, _out: &mut Vec<u8>) {}
+
+    fn end(&mut self, _trailers: Option<&Headers>, out: &mut Vec<u8>) {
+        self.send_end(out);
+    }
+}
+
 /// A request that is being sent.
 #[derive(Default)]
 pub(super) struct Upload {
@@ -33,9 +74,13 @@ pub(super) struct Upload {
     written: usize,
     /// What goes out behind `out`.
     piece: Piece,
+    /// What one frame did not hold of the content that was taken last.
+    rest: Option<Frame>,
     body: Body,
     /// Whether any of the body was taken out of it. What is in memory or in a file stays in it.
     taken: bool,
+    /// Bytes of content that were taken.
+    content: u64,
     /// Bytes of content still to come, where the head told how many there are.
     left: Option<u64>,
     state: State,
@@ -84,17 +129,13 @@ pub(super) enum Broken {
 }
 
 impl Upload {
-    /// A request whose head was encoded into `out`.
-    pub(super) fn new(out: Vec<u8>, body: Body, framing: BodyFraming, is_held: bool) -> Self {
+    /// A request whose head was encoded into `out`. `length` is what the head tells of the content's.
+    pub(super) fn new(out: Vec<u8>, body: Body, length: Option<u64>, is_held: bool) -> Self {
         Self {
             out,
             body,
-            left: match framing {
-                BodyFraming::Length(length) => Some(length),
-                BodyFraming::None => Some(0),
-                BodyFraming::Chunked | BodyFraming::UntilClose => None,
-            },
-            state: match is_held && framing != BodyFraming::None {
+            left: length,
+            state: match is_held {
                 true => State::Held,
                 false => State::Flowing,
             },
@@ -115,6 +156,16 @@ impl Upload {
     /// Bytes that the origin may have seen.
     pub(super) fn sent(&self) -> u64 {
         self.sent
+    }
+
+    /// Bytes of content that were sent, or are being sent.
+    pub(super) fn content(&self) -> u64 {
+        self.content
+    }
+
+    /// Whether nothing of a frame that was begun is outstanding.
+    pub(super) fn is_between_frames(&self) -> bool {
+        self.state != State::Stopped && self.is_flushed()
     }
 
     /// Whether the content waits for the origin to ask for it.
@@ -146,6 +197,7 @@ impl Upload {
             self.state = State::Stopped;
         }
         self.piece = Piece::None;
+        self.rest = None;
         self.cold = None;
         self.written = 0;
         buffers.put(std::mem::take(&mut self.out));
@@ -164,7 +216,7 @@ impl Upload {
         &mut self,
         cx: &mut Context<'_>,
         transport: &mut Transport,
-        codec: &mut ClientConnection,
+        codec: &mut impl Framing,
         buffers: &Buffers,
     ) -> Poll<Result<(), Broken>> {
         let mut turn = FILE_TURN;
@@ -198,7 +250,7 @@ impl Upload {
             let written = ready!(self.poll_write(cx, transport, buffers, turn))?;
             turn = turn.saturating_sub(written as u64);
             if matches!(self.piece, Piece::None) {
-                codec.send_chunk_end(&mut self.out);
+                codec.finish(&mut self.out);
             }
         }
     }
@@ -216,8 +268,44 @@ impl Upload {
     fn poll_source(
         &mut self,
         cx: &mut Context<'_>,
-        codec: &mut ClientConnection,
+        codec: &mut impl Framing,
     ) -> Poll<Result<(), BodyError>> {
+        let frame = match self.rest.take() {
+            Some(rest) => Some(rest),
+            None => ready!(self.poll_frame(cx))?,
+        };
+        Poll::Ready(match frame {
+            Some(Frame::Data(mut bytes)) => {
+                let held = codec.start(bytes.len() as u64, &mut self.out) as usize;
+                if held < bytes.len() {
+                    self.rest = Some(Frame::Data(bytes.split_off(held)));
+                }
+                if bytes.len() <= COPY_MOST {
+                    self.out.extend_from_slice(&bytes);
+                    codec.finish(&mut self.out);
+                } else {
+                    self.piece = Piece::Bytes(bytes);
+                }
+                Ok(())
+            }
+            Some(Frame::File(mut range)) => {
+                if range.len > 0 {
+                    let held = codec.start(range.len, &mut self.out);
+                    if held < range.len {
+                        self.rest = Some(Frame::File(behind(&range, held)));
+                        range.len = held;
+                    }
+                    self.piece = Piece::File(range);
+                }
+                Ok(())
+            }
+            Some(Frame::Trailers(trailers)) => self.end(Some(&trailers), codec),
+            None => self.end(None, codec),
+        })
+    }
+
+    /// The next frame of the content; `None` at its end.
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Frame>, BodyError>> {
         let frame = match &mut self.body {
             Body::Stream(stream) => {
                 let frame = ready!(stream.poll_frame(cx)).transpose()?;
@@ -230,34 +318,17 @@ impl Upload {
             Body::File(range) => Some(Frame::File(range.clone())),
             Body::Empty => None,
         };
-        Poll::Ready(match frame {
-            Some(Frame::Data(bytes)) => {
-                self.count(bytes.len() as u64)?;
-                codec.send_chunk_start(bytes.len(), &mut self.out);
-                if bytes.len() <= COPY_MOST {
-                    self.out.extend_from_slice(&bytes);
-                    codec.send_chunk_end(&mut self.out);
-                } else {
-                    self.piece = Piece::Bytes(bytes);
-                }
-                Ok(())
-            }
-            Some(Frame::File(range)) => {
-                self.count(range.len)?;
-                if range.len > 0 {
-                    let len = usize::try_from(range.len).unwrap_or(usize::MAX);
-                    codec.send_chunk_start(len, &mut self.out);
-                    self.piece = Piece::File(range);
-                }
-                Ok(())
-            }
-            Some(Frame::Trailers(trailers)) => self.end(Some(&trailers), codec),
-            None => self.end(None, codec),
-        })
+        match &frame {
+            Some(Frame::Data(bytes)) => self.count(bytes.len() as u64)?,
+            Some(Frame::File(range)) => self.count(range.len)?,
+            Some(Frame::Trailers(_)) | None => {}
+        }
+        Poll::Ready(Ok(frame))
     }
 
     /// Holds the content to the length that was told.
     fn count(&mut self, bytes: u64) -> Result<(), BodyError> {
+        self.content = self.content.saturating_add(bytes);
         if let Some(left) = &mut self.left {
             *left = left.checked_sub(bytes).ok_or(BodyError::TooLarge)?;
         }
@@ -267,12 +338,12 @@ impl Upload {
     fn end(
         &mut self,
         trailers: Option<&Headers>,
-        codec: &mut ClientConnection,
+        codec: &mut impl Framing,
     ) -> Result<(), BodyError> {
         if self.left.is_some_and(|left| left > 0) {
             return Err(BodyError::Disconnected);
         }
-        codec.send_end(trailers, &mut self.out);
+        codec.end(trailers, &mut self.out);
         self.state = State::Ended;
         Ok(())
     }

@@ -1,0 +1,167 @@
+//! An answer on its way to whoever asked: its head, then its content.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
+
+use apus_http::fastcgi::{ResponseContent, ResponseHead};
+use apus_http::{Body, BodyError, BodyStream, Frame, Version};
+use bytes::Bytes;
+
+use super::Inner;
+use super::exchange::Received;
+use crate::client::{Cause, ClientResponse, Failure, Phase};
+
+/// The connection that an answer comes over, and what was read of it. Dropped before the end, it asks
+/// the application to give up.
+pub(super) struct Incoming {
+    /// None once all was read.
+    connection: Option<Box<Inner>>,
+    /// What was read and not taken yet.
+    ahead: Option<Bytes>,
+    /// Bytes that were not taken yet, where the head told how many there are.
+    remaining: Option<u64>,
+}
+
+impl Incoming {
+    pub(super) fn new(connection: Box<Inner>) -> Self {
+        Self {
+            connection: Some(connection),
+            ahead: None,
+            remaining: None,
+        }
+    }
+
+    /// Waits for the head, and gives the answer.
+    pub(super) async fn respond(mut self) -> Result<ClientResponse, Failure> {
+        let head = poll_fn(|cx| match &mut self.connection {
+            Some(connection) => connection
+                .poll_head(cx)
+                .map_err(|error| connection.failure(error)),
+            None => Poll::Ready(Err(Failure::unsent(Phase::Send, Cause::Closed))),
+        });
+        let ResponseHead {
+            status,
+            headers,
+            content,
+        } = head.await?;
+        let body = match content {
+            ResponseContent::None => {
+                poll_fn(|cx| self.poll_end(cx)).await;
+                Body::Empty
+            }
+            ResponseContent::Length(length) => self.body(Some(length)),
+            ResponseContent::UntilEnd => self.body(None),
+        };
+        Ok(ClientResponse {
+            status,
+            version: Version::HTTP_11,
+            headers,
+            body,
+            tunnel: None,
+        })
+    }
+
+    /// Waits until the application ends an answer that has no content, and so needs nothing more. What
+    /// goes wrong now does not matter to it.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(connection) = &mut self.connection else {
+            return Poll::Ready(());
+        };
+        if let Ok(Received::End) = ready!(connection.poll_content(cx)) {
+            self.end();
+        }
+        Poll::Ready(())
+    }
+
+    /// The content that follows: at once if all of it came with the head.
+    fn body(mut self, length: Option<u64>) -> Body {
+        self.remaining = length;
+        self.look_ahead();
+        if self.ahead.is_some() {
+            self.look_for_end();
+        }
+        match (&self.connection, self.ahead.take()) {
+            (None, None) => Body::Empty,
+            (None, Some(bytes)) => bytes.into(),
+            (Some(_), ahead) => {
+                self.ahead = ahead;
+                Body::stream(self)
+            }
+        }
+    }
+
+    /// Takes content out of what was read, or the end.
+    fn look_ahead(&mut self) {
+        if let Some(connection) = &mut self.connection
+            // An error comes again when there is nothing left before it.
+            && let Ok(Some(received)) = connection.take_received()
+        {
+            self.take(received);
+        }
+    }
+
+    /// Takes the end, if it was read with the content: the connection goes home with that.
+    fn look_for_end(&mut self) {
+        if let Some(connection) = &self.connection
+            && connection.is_done()
+        {
+            self.end();
+        }
+    }
+
+    fn take(&mut self, received: Received) {
+        match received {
+            Received::Data(bytes) => self.ahead = Some(bytes),
+            Received::End => self.end(),
+            // The codec gives one head.
+            Received::Head(_) => self.connection = None,
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            connection.go_home();
+        }
+    }
+}
+
+impl BodyStream for Incoming {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        loop {
+            if let Some(bytes) = self.ahead.take() {
+                if let Some(remaining) = &mut self.remaining {
+                    *remaining = remaining.saturating_sub(bytes.len() as u64);
+                }
+                self.look_for_end();
+                return Poll::Ready(Some(Ok(Frame::Data(bytes))));
+            }
+            let Some(connection) = &mut self.connection else {
+                return Poll::Ready(None);
+            };
+            match ready!(connection.poll_content(cx)) {
+                Ok(received) => self.take(received),
+                Err(cause) => {
+                    let error = match cause {
+                        Cause::TimedOut => BodyError::TimedOut,
+                        Cause::Protocol(_) => BodyError::Malformed,
+                        _ => BodyError::Disconnected,
+                    };
+                    self.connection = None;
+                    return Poll::Ready(Some(Err(error)));
+                }
+            }
+        }
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        self.remaining
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        if let Some(connection) = &mut self.connection {
+            connection.abort();
+        }
+    }
+}

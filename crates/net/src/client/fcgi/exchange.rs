@@ -1,0 +1,241 @@
+//! A request and its answer on the wire: sending and receiving at the same time, within the limits of
+//! time.
+
+use std::ops::Range;
+use std::task::{Context, Poll, ready};
+
+use apus_http::Method;
+use apus_http::fastcgi::{ClientEvent, ProtocolError, ResponseHead};
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::Inner;
+use crate::client::deadline::{after, earliest};
+use crate::client::upload::{Broken, Upload};
+use crate::client::{Cause, ClientRequest, Failure, Phase};
+
+/// What an application sent.
+pub(super) enum Received {
+    Head(ResponseHead),
+    Data(Bytes),
+    End,
+}
+
+impl Inner {
+    /// Encodes a request and gets ready to send it.
+    pub(super) fn begin(&mut self, request: ClientRequest) -> Result<(), Failure> {
+        let ClientRequest {
+            head,
+            body,
+            interim: _,
+            timeouts,
+            stderr,
+        } = request;
+        let mut out = self.buffers.take();
+        let is_head = head.method == Method::HEAD;
+        let keep = self.home.is_some();
+        let sent = match &head.params {
+            Some(params) if self.codec.send_request(params, is_head, keep, &mut out) => Ok(()),
+            Some(_) => Err("the connection carries another request"),
+            None => Err("the request has no parameters for an application"),
+        };
+        if let Err(fault) = sent {
+            self.buffers.put(out);
+            return Err(Failure {
+                body: Some(body),
+                ..Failure::unsent(Phase::Send, Cause::Request(fault.into()))
+            });
+        }
+        let length = body.len();
+        self.upload = Upload::new(out, body, length, false);
+        self.requests += 1;
+        self.head = Some(head);
+        self.stderr = stderr;
+        self.timeouts = Some(timeouts);
+        self.write_until = None;
+        self.read_until = None;
+        Ok(())
+    }
+
+    /// Sends the request until the head of its answer comes.
+    pub(super) fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<ResponseHead, (Phase, Cause)>> {
+        if !self.upload.is_over() && self.lost.is_none() {
+            match self.poll_upload(cx) {
+                Poll::Pending | Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(Broken::Source(error))) => {
+                    return Poll::Ready(Err((Phase::Send, Cause::Source(error))));
+                }
+                // It may have said why before it went away. What it said can be read, even if it is
+                // not there yet for who asks; and if there is nothing, that is told, too.
+                Poll::Ready(Err(Broken::Origin(error))) => {
+                    self.lost = Some(error);
+                    self.write_until = None;
+                }
+            }
+        }
+        let is_sent = self.upload.is_over();
+        let phase = match is_sent {
+            true => Phase::Head,
+            false => Phase::Send,
+        };
+        match self.poll_received(cx) {
+            Poll::Ready(Ok(Received::Head(head))) => {
+                self.read_until = None;
+                return Poll::Ready(Ok(head));
+            }
+            // The codec gives a head before anything else.
+            Poll::Ready(Ok(_)) => {
+                let cause = Cause::Protocol(ProtocolError::Unasked.into());
+                return Poll::Ready(Err((phase, cause)));
+            }
+            Poll::Ready(Err(cause)) => {
+                return Poll::Ready(Err(match (self.lost.take(), cause) {
+                    (Some(lost), Cause::Closed) => (Phase::Send, Cause::Io(lost)),
+                    (_, cause) => (phase, cause),
+                }));
+            }
+            Poll::Pending => {}
+        }
+        if (is_sent || self.lost.is_some()) && self.read_until.is_none() {
+            let limit = self.timeouts.as_deref().map(|timeouts| timeouts.first_byte);
+            self.read_until = limit.map(after);
+        }
+        let Some(until) = earliest(self.write_until, self.read_until) else {
+            return Poll::Pending;
+        };
+        ready!(self.deadline.poll(cx, until));
+        Poll::Ready(Err((phase, Cause::TimedOut)))
+    }
+
+    /// Waits for content or the end, and goes on sending the request's content meanwhile: PHP reads
+    /// what a script left of it before it ends the answer.
+    pub(super) fn poll_content(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, Cause>> {
+        loop {
+            if !self.upload.is_over()
+                && self.lost.is_none()
+                && let Poll::Ready(Err(_)) = self.poll_upload(cx)
+            {
+                // The answer may be whole for all that.
+                self.stop_upload();
+            }
+            if let Poll::Ready(received) = self.poll_received(cx) {
+                self.read_until = None;
+                return Poll::Ready(received);
+            }
+            let limit = self.timeouts.as_deref().map(|timeouts| timeouts.read);
+            if self.read_until.is_none() {
+                self.read_until = limit.map(after);
+            }
+            let Some(until) = earliest(self.write_until, self.read_until) else {
+                return Poll::Pending;
+            };
+            ready!(self.deadline.poll(cx, until));
+            if self.write_until.take() != Some(until) {
+                return Poll::Ready(Err(Cause::TimedOut));
+            }
+            // The application goes on answering and reads no more.
+            self.stop_upload();
+        }
+    }
+
+    fn stop_upload(&mut self) {
+        self.upload.stop(&self.buffers);
+        self.write_until = None;
+    }
+
+    /// Sends what can be sent, and watches over the time that the application takes to take it.
+    fn poll_upload(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        let before = self.upload.sent();
+        let polled = self
+            .upload
+            .poll(cx, &mut self.transport, &mut self.codec, &self.buffers);
+        if polled.is_ready() || !self.upload.is_blocked() {
+            self.write_until = None;
+        } else if self.write_until.is_none() || self.upload.sent() > before {
+            let limit = self.timeouts.as_deref().map(|timeouts| timeouts.write);
+            self.write_until = limit.map(after);
+        }
+        polled
+    }
+
+    /// Waits for what the application sends next.
+    fn poll_received(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, Cause>> {
+        loop {
+            if let Some(received) = self.take_received()? {
+                return Poll::Ready(Ok(received));
+            }
+            let room = self.input.room(&self.buffers);
+            let polled = self.transport.poll_read(cx, room);
+            if polled.is_pending() {
+                self.input.rest(&self.buffers);
+            }
+            if ready!(polled).map_err(Cause::Io)? == 0 {
+                let _ = self.codec.handle_eof();
+                return Poll::Ready(Err(Cause::Closed));
+            }
+        }
+    }
+
+    /// What the application sent, as far as it was read. Content that came in several records is joined.
+    pub(super) fn take_received(&mut self) -> Result<Option<Received>, Cause> {
+        let mut parts: SmallVec<[Range<usize>; 16]> = SmallVec::new();
+        let mut consumed = 0;
+        while !self.codec.is_done() {
+            let unread = self.input.unread().get(consumed..).unwrap_or_default();
+            let (bytes, event) = match self.codec.handle_input(unread) {
+                Ok(found) => found,
+                // It comes again when there is nothing before it.
+                Err(_) if !parts.is_empty() => break,
+                Err(ProtocolError::Truncated) => return Err(Cause::Closed),
+                Err(error) => return Err(Cause::Protocol(error.into())),
+            };
+            let start = consumed;
+            consumed += bytes;
+            match event {
+                ClientEvent::Data(range) => parts.push(start + range.start..start + range.end),
+                ClientEvent::Stderr(range) => {
+                    if let (Some(stderr), Some(head)) = (&self.stderr, &self.head) {
+                        stderr(head, unread.get(range).unwrap_or_default());
+                    }
+                }
+                ClientEvent::Head(head) => {
+                    self.input.consume(consumed);
+                    return Ok(Some(Received::Head(head)));
+                }
+                ClientEvent::End { .. } => {}
+                ClientEvent::Incomplete => break,
+            }
+        }
+        if !parts.is_empty() {
+            let bytes = self.input.take_joined(&parts, consumed);
+            return Ok(Some(Received::Data(bytes)));
+        }
+        self.input.consume(consumed);
+        Ok(self.codec.is_done().then_some(Received::End))
+    }
+
+    /// Whether the answer was read to its end.
+    pub(super) fn is_done(&self) -> bool {
+        self.codec.is_done()
+    }
+
+    /// What there is to tell of a request without an answer.
+    pub(super) fn failure(&mut self, (phase, cause): (Phase, Cause)) -> Failure {
+        // Its server says that the application did not look at it.
+        let is_rejected = match &cause {
+            Cause::Protocol(error) => error
+                .downcast_ref()
+                .is_some_and(ProtocolError::is_rejection),
+            _ => false,
+        };
+        Failure {
+            phase,
+            cause,
+            request_sent: self.upload.sent() > 0 && !is_rejected,
+            body: self.upload.give_back(),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! A connection that waits for a request, and belongs to no thread meanwhile.
+
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+
+use super::{FastCgi, Inner};
+use crate::transport::{Socket, Transport};
+
+/// A connection that waits for a request. Any thread may take it over.
+///
+/// Applications mostly serve one connection at a time with each of their processes. A process whose
+/// connection waits at one worker would be of no use to the others.
+#[derive(Debug)]
+pub struct ParkedFastCgi {
+    socket: ParkedSocket,
+    requests: u64,
+    opened_at: Instant,
+    parked_at: Instant,
+}
+
+#[derive(Debug)]
+enum ParkedSocket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl ParkedFastCgi {
+    pub(super) fn new(inner: Inner) -> Option<Self> {
+        let socket = match inner.transport {
+            Transport::Clear(Socket::Tcp(socket)) => ParkedSocket::Tcp(socket.into_std().ok()?),
+            Transport::Clear(Socket::Unix(socket)) => ParkedSocket::Unix(socket.into_std().ok()?),
+            Transport::Tls(_) => return None,
+        };
+        Some(Self {
+            socket,
+            requests: inner.requests,
+            opened_at: inner.opened_at,
+            parked_at: Instant::now(),
+        })
+    }
+
+    /// The connection, on this thread.
+    ///
+    /// # Errors
+    /// The runtime of this thread does not take it.
+    pub fn resume(self) -> io::Result<FastCgi> {
+        let socket = match self.socket {
+            ParkedSocket::Tcp(socket) => Socket::Tcp(tokio::net::TcpStream::from_std(socket)?),
+            ParkedSocket::Unix(socket) => Socket::Unix(tokio::net::UnixStream::from_std(socket)?),
+        };
+        let transport = Transport::Clear(socket);
+        Ok(FastCgi::with(transport, self.requests, self.opened_at))
+    }
+
+    /// Asks the socket without waiting whether the connection can carry a request: not if the
+    /// application closed it, or said something unasked.
+    pub fn is_usable(&self) -> bool {
+        let mut byte = [0_u8];
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        matches!(
+            rustix::net::recv(self.as_fd(), &mut byte, flags),
+            Err(Errno::AGAIN | Errno::INTR)
+        )
+    }
+
+    /// Requests that were sent over it.
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// When it was opened, to about a quarter of a second.
+    pub fn opened_at(&self) -> Instant {
+        self.opened_at
+    }
+
+    /// Since when it waits for a request.
+    pub fn parked_at(&self) -> Instant {
+        self.parked_at
+    }
+}
+
+impl AsFd for ParkedFastCgi {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.socket {
+            ParkedSocket::Tcp(socket) => socket.as_fd(),
+            ParkedSocket::Unix(socket) => socket.as_fd(),
+        }
+    }
+}
