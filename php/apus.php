@@ -15,6 +15,9 @@ declare(strict_types=1);
 
 namespace Apus\Runtime {
 
+    use Apus\App;
+    use Apus\Db;
+    use Apus\Task;
     use Throwable;
 
     /** The wire broke or Apus is gone: there is nobody left to talk to. */
@@ -1332,6 +1335,8 @@ namespace Apus\Runtime {
         /** Requests between two collections of cycles. */
         private const COLLECT = 256;
 
+        /** Whether this is a worker of Apus; else the file is a library under plain FastCGI. */
+        public static bool $resident = false;
         public static string $mode = 'worker';
         public static string $script = '';
         public static bool $development = false;
@@ -1361,30 +1366,43 @@ namespace Apus\Runtime {
         /** @var list<array{callable, array<mixed>}> what runs at the end of the request */
         private static array $atEnd = [];
 
-        /** Connects and says HELLO. False if this is no worker at all. */
-        public static function boot(): bool
+        /** Whether this file is the script that the FastCGI server was asked to run, and by Apus. */
+        public static function isAsked(string $file): bool
         {
-            $parameter = static fn (string $name): string => (string) ($_SERVER[$name] ?? \getenv($name) ?: '');
-            $socket = $parameter('APUS_SOCKET');
-            if ($socket === '' || $parameter('APUS_TOKEN') === '') {
-                \http_response_code(403);
-                echo "This file is the runtime of resident workers and is started by Apus.\n";
+            if (\realpath((string) ($_SERVER['SCRIPT_FILENAME'] ?? '')) !== \realpath($file)) {
                 return false;
             }
+            self::$resident = self::parameter('APUS_SOCKET') !== '' && self::parameter('APUS_TOKEN') !== '';
+            if (!self::$resident) {
+                \http_response_code(403);
+                echo "This file is the runtime of resident workers and is started by Apus.\n";
+            }
+            return self::$resident;
+        }
+
+        private static function parameter(string $name): string
+        {
+            return (string) ($_SERVER[$name] ?? (\getenv($name) ?: ''));
+        }
+
+        /** Connects and says HELLO. False if it cannot go on. */
+        public static function boot(): bool
+        {
+            $socket = self::parameter('APUS_SOCKET');
             \set_time_limit(0);
-            $real = \realpath($parameter('APUS_SCRIPT'));
-            self::$script = $real === false ? $parameter('APUS_SCRIPT') : $real;
-            self::$mode = $parameter('APUS_MODE');
-            self::$development = $parameter('APUS_ENV') === 'development';
-            self::$leaks = $parameter('APUS_LEAKS') ?: 'warn';
-            self::$keep = match ($parameter('APUS_KEEP')) {
+            $real = \realpath(self::parameter('APUS_SCRIPT'));
+            self::$script = $real === false ? self::parameter('APUS_SCRIPT') : $real;
+            self::$mode = self::parameter('APUS_MODE');
+            self::$development = self::parameter('APUS_ENV') === 'development';
+            self::$leaks = self::parameter('APUS_LEAKS') ?: 'warn';
+            self::$keep = match (self::parameter('APUS_KEEP')) {
                 '1' => true,
                 '0' => false,
                 default => null,
             };
-            self::$memory = (int) $parameter('APUS_MEMORY');
+            self::$memory = (int) self::parameter('APUS_MEMORY');
             self::$powered = \ini_get('expose_php') ? 'X-Powered-By: PHP/' . \PHP_VERSION : '';
-            if ($parameter('APUS_FRESH') === '1') {
+            if (self::parameter('APUS_FRESH') === '1') {
                 self::dropChangedCode();
             }
             self::$wire = Wire::connect($socket);
@@ -1392,7 +1410,7 @@ namespace Apus\Runtime {
             \register_shutdown_function([self::class, 'shutdown']);
             $lines = [
                 'wire' => '1',
-                'token' => $parameter('APUS_TOKEN'),
+                'token' => self::parameter('APUS_TOKEN'),
                 'pid' => (string) \getmypid(),
                 'php' => \PHP_VERSION,
                 'sapi' => \PHP_SAPI,
@@ -1616,6 +1634,10 @@ namespace Apus\Runtime {
                 if (self::$atEnd !== []) {
                     self::runAtEnd();
                 }
+                if (Task::hasAfter()) {
+                    self::finishEarly();
+                    Task::runAfter();
+                }
                 self::answer();
             } catch (Disconnected) {
                 self::$phase = self::ENDED;
@@ -1669,6 +1691,7 @@ namespace Apus\Runtime {
         private static function cleanUp(): void
         {
             Input::remove();
+            Db::endRequest();
             if (Request::$temporary !== []) {
                 Request::removeUploads();
             }
@@ -1736,6 +1759,28 @@ namespace Apus\Runtime {
             if (self::$phase === self::WORKING && \count(\ob_list_handlers()) === 1) {
                 \ob_flush();
             }
+        }
+
+        /** Native: the loop around the application. */
+        public static function serve(App $app): void
+        {
+            self::ready($app->declaration());
+            while (self::next()) {
+                try {
+                    $response = self::$event !== null ? $app->event(self::$event, self::$message) : $app->handle(\Apus\Request::current());
+                    $response->send();
+                } catch (Throwable $error) {
+                    self::caught($error);
+                }
+                self::finish();
+            }
+        }
+
+        /** @param array<mixed> $arguments */
+        public static function registerShutdown(callable $function, array $arguments): void
+        {
+            // What is registered while the application is loaded is meant for the process.
+            self::$phase === self::BOOTING ? \register_shutdown_function($function, ...$arguments) : self::atEnd($function, $arguments);
         }
 
         /** @param array<mixed> $arguments */
@@ -1817,7 +1862,7 @@ namespace Apus\Runtime {
             self::answer();
         }
 
-        private static function fail(string $reason): void
+        public static function fail(string $reason): void
         {
             self::$wire->send(Wire::FAILED, $reason);
             self::$phase = self::ENDED;
@@ -1905,8 +1950,1508 @@ namespace Apus\Runtime {
     }
 }
 
+namespace Apus {
+
+    use Apus\Runtime\Worker;
+    use Closure;
+    use Throwable;
+
+    /** An answer that is thrown: `throw new HttpException(404)`. */
+    class HttpException extends \RuntimeException
+    {
+        /** @param array<string, string> $headers */
+        public function __construct(public readonly int $status, string $message = '', public readonly array $headers = [], ?Throwable $previous = null)
+        {
+            parent::__construct($message !== '' ? $message : Response::phrase($status), $status, $previous);
+        }
+    }
+
+    /** A request. What is read is what the client said; nothing here is escaped. */
+    final class Request
+    {
+        /** @var array<string, string|int|float> parameters of the route */
+        public array $parameters = [];
+        /** @var array<string, mixed> what middlewares tell each other and the handler */
+        public array $attributes = [];
+        private ?string $path = null;
+        private ?string $body = null;
+
+        /**
+         * @param array<string, mixed> $server
+         * @param array<mixed> $query
+         * @param array<mixed> $form
+         * @param array<mixed> $cookies
+         * @param array<mixed> $files
+         */
+        public function __construct(
+            private array $server,
+            private array $query = [],
+            private array $form = [],
+            private array $cookies = [],
+            private array $files = [],
+        ) {
+        }
+
+        public static function current(): self
+        {
+            return new self($_SERVER, $_GET, $_POST, $_COOKIE, $_FILES);
+        }
+
+        public function method(): string
+        {
+            return $this->server['REQUEST_METHOD'] ?? 'GET';
+        }
+
+        /** The path of the target, decoded, without the query. */
+        public function path(): string
+        {
+            if ($this->path === null) {
+                $target = $this->server['REQUEST_URI'] ?? '/';
+                $path = \substr($target, 0, \strcspn($target, '?#'));
+                $this->path = \str_contains($path, '%') ? \rawurldecode($path) : $path;
+            }
+            return $this->path;
+        }
+
+        /** The target as it came. */
+        public function target(): string
+        {
+            return $this->server['REQUEST_URI'] ?? '/';
+        }
+
+        /** A parameter of the query. */
+        public function query(string $name, mixed $default = null): mixed
+        {
+            return $this->query[$name] ?? $default;
+        }
+
+        /** A field of a form, or of a JSON object. */
+        public function input(string $name, mixed $default = null): mixed
+        {
+            if (isset($this->form[$name])) {
+                return $this->form[$name];
+            }
+            $json = $this->isJson() ? $this->json() : null;
+            return \is_array($json) ? $json[$name] ?? $default : $default;
+        }
+
+        /** @return array<mixed> all of the form */
+        public function form(): array
+        {
+            return $this->form;
+        }
+
+        public function isJson(): bool
+        {
+            return (bool) \preg_match('#^application/(?:[\w.+-]+\+)?json\b#i', (string) $this->header('Content-Type'));
+        }
+
+        /** The content as JSON. 400 if it is none. */
+        public function json(): mixed
+        {
+            try {
+                return \json_decode($this->body(), true, 128, \JSON_THROW_ON_ERROR);
+            } catch (\JsonException $error) {
+                throw new HttpException(400, 'The content is no JSON.', [], $error);
+            }
+        }
+
+        /** The content, whole. For large ones open php://input. */
+        public function body(): string
+        {
+            return $this->body ??= (string) \file_get_contents('php://input');
+        }
+
+        /** A field line, by its name on the wire. */
+        public function header(string $name, ?string $default = null): ?string
+        {
+            $name = \strtoupper(\strtr($name, '-', '_'));
+            $name = $name === 'CONTENT_TYPE' || $name === 'CONTENT_LENGTH' ? $name : "HTTP_$name";
+            return $this->server[$name] ?? $default;
+        }
+
+        public function cookie(string $name, ?string $default = null): ?string
+        {
+            $value = $this->cookies[$name] ?? null;
+            return \is_string($value) ? $value : $default;
+        }
+
+        /** An upload that is whole; null if there is none of this name. */
+        public function file(string $name): ?Upload
+        {
+            $file = $this->files[$name] ?? null;
+            if (!\is_array($file) || !\is_string($file['tmp_name'] ?? null) || $file['error'] === \UPLOAD_ERR_NO_FILE) {
+                return null;
+            }
+            return new Upload($file['name'], $file['type'], $file['tmp_name'], (int) $file['size'], (int) $file['error']);
+        }
+
+        /** The address of the client. */
+        public function ip(): string
+        {
+            return $this->server['REMOTE_ADDR'] ?? '';
+        }
+
+        public function isSecure(): bool
+        {
+            return \in_array($this->server['HTTPS'] ?? '', ['on', '1'], true);
+        }
+
+        /** A variable of the server, such as SERVER_NAME. */
+        public function server(string $name): ?string
+        {
+            $value = $this->server[$name] ?? null;
+            return $value === null ? null : (string) $value;
+        }
+
+        public function attribute(string $name, mixed $default = null): mixed
+        {
+            return $this->attributes[$name] ?? $default;
+        }
+    }
+
+    /** A file that came with a form. */
+    final class Upload
+    {
+        public function __construct(
+            /** As the client says: not to be used as a path. */
+            public readonly string $name,
+            /** As the client says. */
+            public readonly string $type,
+            public readonly string $path,
+            public readonly int $size,
+            /** One of UPLOAD_ERR_*. */
+            public readonly int $error,
+        ) {
+        }
+
+        /** Moves it to where it stays; what is not moved is gone after the request. */
+        public function moveTo(string $target): void
+        {
+            $moved = $this->error === \UPLOAD_ERR_OK
+                && (Worker::$resident ? Runtime\Request::moveUpload($this->path, $target) : \move_uploaded_file($this->path, $target));
+            if (!$moved) {
+                throw new HttpException(400, 'The file did not arrive whole.');
+            }
+        }
+    }
+
+    /** An answer. */
+    final class Response
+    {
+        /** @var list<string> field lines */
+        private array $lines = [];
+
+        private function __construct(public int $status, private string|Closure $content, ?string $type)
+        {
+            if ($type !== null) {
+                $this->lines[] = "Content-Type: $type";
+            }
+        }
+
+        public static function html(string $content, int $status = 200): self
+        {
+            return new self($status, $content, 'text/html; charset=utf-8');
+        }
+
+        public static function text(string $content, int $status = 200): self
+        {
+            return new self($status, $content, 'text/plain; charset=utf-8');
+        }
+
+        public static function json(mixed $value, int $status = 200): self
+        {
+            $flags = \JSON_THROW_ON_ERROR | \JSON_UNESCAPED_SLASHES | \JSON_UNESCAPED_UNICODE | \JSON_PRESERVE_ZERO_FRACTION;
+            return new self($status, \json_encode($value, $flags), 'application/json');
+        }
+
+        public static function redirect(string $location, int $status = 302): self
+        {
+            return (new self($status, '', null))->header('Location', $location);
+        }
+
+        public static function empty(int $status = 204): self
+        {
+            return new self($status, '', null);
+        }
+
+        /** A file, which the server sends by itself (X-Sendfile). It must lie where the server's `accel` allows. */
+        public static function file(string $path, ?string $type = null, ?string $download = null): self
+        {
+            $response = (new self(200, '', $type))->header('X-Sendfile', $path);
+            if ($download !== null) {
+                $plain = \preg_replace('/[^\x20-\x7e]|["\\\\]/', '_', $download);
+                $response->header('Content-Disposition', "attachment; filename=\"$plain\"; filename*=UTF-8''" . \rawurlencode($download));
+            }
+            return $response;
+        }
+
+        /** Content as it is made: $write prints, and each `yield`ed or returned string is sent at once. */
+        public static function stream(Closure $write, string $type = 'application/octet-stream'): self
+        {
+            return new self(200, $write, $type);
+        }
+
+        /** Server-sent events: the answer stays open in the server, and gets what is published on the channels. */
+        public static function events(string ...$channels): self
+        {
+            foreach ($channels as $channel) {
+                Channel::check($channel);
+            }
+            return (new self(200, '', 'text/event-stream'))
+                ->header('Cache-Control', 'no-cache')
+                ->header('X-Apus-Events', \implode(', ', $channels));
+        }
+
+        public function status(int $status): self
+        {
+            $this->status = $status;
+            return $this;
+        }
+
+        public function header(string $name, string $value): self
+        {
+            if (!\preg_match('/^[!#$%&\'*+.^_`|~0-9A-Za-z-]+$/D', $name) || \strcspn($value, "\r\n\0") !== \strlen($value)) {
+                throw new \InvalidArgumentException("not a field line: $name");
+            }
+            $this->lines[] = "$name: $value";
+            return $this;
+        }
+
+        public function cookie(
+            string $name,
+            string $value,
+            int $maxAge = 0,
+            string $path = '/',
+            bool $secure = false,
+            bool $httpOnly = true,
+            string $sameSite = 'Lax',
+        ): self {
+            $line = $name . '=' . \rawurlencode($value) . "; Path=$path; SameSite=$sameSite";
+            $line .= ($maxAge !== 0 ? "; Max-Age=$maxAge" : '') . ($secure ? '; Secure' : '') . ($httpOnly ? '; HttpOnly' : '');
+            return $this->header('Set-Cookie', $line);
+        }
+
+        /** @return list<string> */
+        public function lines(): array
+        {
+            return $this->lines;
+        }
+
+        public function content(): string
+        {
+            return \is_string($this->content) ? $this->content : '';
+        }
+
+        /** Gives it to PHP: the same way in a resident worker and under plain FastCGI. */
+        public function send(): void
+        {
+            \http_response_code($this->status);
+            foreach ($this->lines as $line) {
+                \header($line, false);
+            }
+            if (\is_string($this->content)) {
+                echo $this->content;
+                return;
+            }
+            $pieces = ($this->content)();
+            if (\is_iterable($pieces)) {
+                foreach ($pieces as $piece) {
+                    echo $piece;
+                    Worker::$resident ? Worker::flush() : \flush();
+                }
+            } elseif (\is_string($pieces)) {
+                echo $pieces;
+            }
+        }
+
+        /** What a handler may return: an answer, a view or text (HTML), data (JSON), nothing (204). */
+        public static function of(mixed $value): self
+        {
+            return match (true) {
+                $value instanceof self => $value,
+                \is_string($value) => self::html($value),
+                $value instanceof View => self::html($value->render()),
+                $value === null => self::empty(),
+                default => self::json($value),
+            };
+        }
+
+        public static function phrase(int $status): string
+        {
+            return [
+                400 => 'Bad Request', 401 => 'Unauthorized', 403 => 'Forbidden', 404 => 'Not Found', 405 => 'Method Not Allowed',
+                409 => 'Conflict', 410 => 'Gone', 413 => 'Content Too Large', 415 => 'Unsupported Media Type',
+                422 => 'Unprocessable Content', 429 => 'Too Many Requests', 500 => 'Internal Server Error',
+                501 => 'Not Implemented', 503 => 'Service Unavailable',
+            ][$status] ?? "Status $status";
+        }
+    }
+
+    /** A template in plain PHP. In it: `$e()` escapes, `$this->layout()` wraps it, `$this->content()` is what a layout wraps. */
+    final class View
+    {
+        /** Where templates are. */
+        public static string $folder = '.';
+        /** @var array<string, mixed> there in every template */
+        public static array $shared = [];
+        private ?View $layout = null;
+        private string $inner = '';
+
+        /** @param array<string, mixed> $values */
+        public function __construct(private string $name, private array $values = [])
+        {
+            if (\preg_match('#^[\w-]+(?:/[\w-]+)*$#D', $name) !== 1) {
+                throw new \InvalidArgumentException("not a template: $name");
+            }
+        }
+
+        public function render(): string
+        {
+            $values = $this->values + self::$shared;
+            $values['e'] = self::escape(...);
+            $level = \count(\ob_list_handlers());
+            \ob_start();
+            try {
+                (function (string $apusFile, array $apusValues): void {
+                    \extract($apusValues, \EXTR_SKIP);
+                    include $apusFile;
+                })->call($this, self::$folder . "/$this->name.php", $values);
+                $content = (string) \ob_get_clean();
+            } catch (Throwable $error) {
+                while (\count(\ob_list_handlers()) > $level) {
+                    \ob_end_clean();
+                }
+                throw $error;
+            }
+            if ($this->layout === null) {
+                return $content;
+            }
+            $this->layout->inner = $content;
+            return $this->layout->render();
+        }
+
+        /**
+         * From within a template: what is around it.
+         *
+         * @param array<string, mixed> $values
+         */
+        public function layout(string $name, array $values = []): void
+        {
+            $this->layout = new self($name, $values + $this->values);
+        }
+
+        /** From within a layout: what it is around. */
+        public function content(): string
+        {
+            return $this->inner;
+        }
+
+        /**
+         * From within a template: another one.
+         *
+         * @param array<string, mixed> $values
+         */
+        public function part(string $name, array $values = []): string
+        {
+            return (new self($name, $values + $this->values))->render();
+        }
+
+        /** Text for HTML, also in attributes. */
+        public static function escape(string|int|float|null $text): string
+        {
+            return \htmlspecialchars((string) $text, \ENT_QUOTES | \ENT_SUBSTITUTE | \ENT_HTML5, 'UTF-8');
+        }
+    }
+
+    /** Routes under a common prefix, with common middlewares. */
+    class Routes
+    {
+        /** @param list<string|callable> $middlewares */
+        public function __construct(protected App $app, protected string $prefix = '', protected array $middlewares = [])
+        {
+        }
+
+        public function get(string $path, callable|array $handler): static
+        {
+            return $this->on(['GET'], $path, $handler);
+        }
+
+        public function post(string $path, callable|array $handler): static
+        {
+            return $this->on(['POST'], $path, $handler);
+        }
+
+        public function put(string $path, callable|array $handler): static
+        {
+            return $this->on(['PUT'], $path, $handler);
+        }
+
+        public function patch(string $path, callable|array $handler): static
+        {
+            return $this->on(['PATCH'], $path, $handler);
+        }
+
+        public function delete(string $path, callable|array $handler): static
+        {
+            return $this->on(['DELETE'], $path, $handler);
+        }
+
+        /**
+         * A route for some methods. `{name}` in the path is a segment; `{name:int}`, `:float`, `:slug`, `:uuid` take only such,
+         * `{name:path}` takes all the rest. The handler gets the Request where it asks for it, and parameters by name.
+         *
+         * @param list<string> $methods
+         */
+        public function on(array $methods, string $path, callable|array $handler): static
+        {
+            $this->app->add(new Route($methods, $this->prefix . $path, $handler, $this->middlewares));
+            return $this;
+        }
+
+        /** @param list<string|callable> $middlewares names, or the middlewares themselves */
+        public function group(string $prefix, array $middlewares, callable $routes): static
+        {
+            $routes(new self($this->app, $this->prefix . $prefix, [...$this->middlewares, ...$middlewares]));
+            return $this;
+        }
+
+        /**
+         * WebSockets on a path. `open(Request, Socket, ...)` refuses by returning a Response or throwing, `message(Socket, string, ...)`
+         * gets each message, `close(Socket, int $code, ...)` comes at the end; the rest are parameters of the path, by name.
+         */
+        public function socket(string $path, ?callable $message = null, ?callable $open = null, ?callable $close = null): static
+        {
+            $handlers = ['ws_open' => $open, 'ws_message' => $message, 'ws_close' => $close];
+            $this->app->addSocket(new Route(['GET'], $this->prefix . $path, static fn () => null, $this->middlewares), $handlers);
+            return $this;
+        }
+    }
+
+    /** A path with a handler. */
+    final class Route
+    {
+        private const TYPES = [
+            'int' => '-?[0-9]{1,18}',
+            'float' => '-?[0-9]+(?:\.[0-9]+)?',
+            'slug' => '[A-Za-z0-9_-]+',
+            'uuid' => '[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}',
+            'path' => '.+',
+            '' => '[^/]+',
+        ];
+
+        public readonly string $pattern;
+        public readonly bool $isStatic;
+        /** @var array<string, string> type by name */
+        public array $types = [];
+        /** The handler with its middlewares around it. */
+        public ?Closure $run = null;
+
+        /**
+         * @param list<string> $methods
+         * @param list<string|callable> $middlewares
+         */
+        public function __construct(
+            public readonly array $methods,
+            public readonly string $path,
+            public readonly mixed $handler,
+            public readonly array $middlewares,
+        ) {
+            $pattern = '';
+            foreach (\preg_split('/(\{\w+(?::\w+)?\})/', $path, -1, \PREG_SPLIT_DELIM_CAPTURE) ?: [] as $i => $part) {
+                if ($i % 2 === 0) {
+                    $pattern .= \preg_quote($part, '~');
+                    continue;
+                }
+                [$name, $type] = \explode(':', \substr($part, 1, -1)) + [1 => ''];
+                if (!isset(self::TYPES[$type])) {
+                    throw new \InvalidArgumentException("unknown type in the route $path: $type");
+                }
+                $this->types[$name] = $type;
+                $pattern .= '(' . self::TYPES[$type] . ')';
+            }
+            $this->pattern = $pattern;
+            $this->isStatic = $this->types === [];
+        }
+
+        /**
+         * @param list<string> $values
+         * @return array<string, string|int|float>
+         */
+        public function parameters(array $values): array
+        {
+            $parameters = [];
+            $i = 0;
+            foreach ($this->types as $name => $type) {
+                $value = $values[$i++];
+                $parameters[$name] = match ($type) {
+                    'int' => (int) $value,
+                    'float' => (float) $value,
+                    default => $value,
+                };
+            }
+            return $parameters;
+        }
+    }
+
+    /** A set of routes that finds the one for a path with one expression. */
+    final class Router
+    {
+        /** @var array<string, list<Route>> */
+        private array $static = [];
+        /** @var list<Route> */
+        private array $dynamic = [];
+        /** @var array<int, Route>|null by the number of the mark */
+        private ?array $marked = null;
+        private string $expression = '';
+
+        public function add(Route $route): void
+        {
+            if ($route->isStatic) {
+                $this->static[$route->path][] = $route;
+            } else {
+                $this->dynamic[] = $route;
+                $this->marked = null;
+            }
+        }
+
+        /**
+         * @return array{Route, array<string, string|int|float>}|list<string> the route with its parameters, or the methods that
+         *     the path has instead (none: there is no such path)
+         */
+        public function find(string $method, string $path): array
+        {
+            $allowed = [];
+            $wanted = $method === 'HEAD' ? 'GET' : $method;
+            foreach ($this->static[$path] ?? [] as $route) {
+                if (\in_array($wanted, $route->methods, true)) {
+                    return [$route, []];
+                }
+                $allowed = [...$allowed, ...$route->methods];
+            }
+            if ($this->dynamic === []) {
+                return $allowed;
+            }
+            if ($this->marked === null) {
+                $this->compile();
+            }
+            if (!\preg_match($this->expression, $path, $match)) {
+                return $allowed;
+            }
+            // The first that matches, if it takes the method; else the later ones one by one.
+            $from = (int) $match['MARK'];
+            $route = $this->dynamic[$from];
+            if (\in_array($wanted, $route->methods, true)) {
+                unset($match['MARK']);
+                return [$route, $route->parameters(\array_slice($match, 1))];
+            }
+            for ($i = $from, $count = \count($this->dynamic); $i < $count; $i++) {
+                $route = $this->dynamic[$i];
+                if (\preg_match('~^' . $route->pattern . '$~Ds', $path, $match)) {
+                    if (\in_array($wanted, $route->methods, true)) {
+                        return [$route, $route->parameters(\array_slice($match, 1))];
+                    }
+                    $allowed = [...$allowed, ...$route->methods];
+                }
+            }
+            return $allowed;
+        }
+
+        private function compile(): void
+        {
+            $parts = [];
+            foreach ($this->dynamic as $i => $route) {
+                $parts[] = $route->pattern . '(*MARK:' . $i . ')';
+            }
+            $this->expression = '~^(?|' . \implode('|', $parts) . ')$~Ds';
+            $this->marked = $this->dynamic;
+        }
+    }
+
+    /**
+     * An application: routes, middlewares, tasks, timers, sockets. The same code runs resident and, by `run()`, as a front
+     * controller under plain PHP-FPM.
+     */
+    final class App extends Routes
+    {
+        /** The application that runs. */
+        public static ?self $current = null;
+
+        private Router $router;
+        private Router $sockets;
+        /** @var array<string, callable> */
+        private array $named = [];
+        /** @var list<string|callable> */
+        private array $always = [];
+        /** @var array<class-string, callable> */
+        private array $handlers = [];
+        /** @var array<string, callable> */
+        private array $tasks = [];
+        /** @var array<string, array{int, callable}> */
+        private array $timers = [];
+        /** @var \SplObjectStorage<Route, array<string, ?callable>> */
+        private \SplObjectStorage $socketHandlers;
+        private ?Closure $entry = null;
+        private bool $development;
+
+        public function __construct(?bool $development = null)
+        {
+            parent::__construct($this);
+            $this->router = new Router();
+            $this->sockets = new Router();
+            $this->socketHandlers = new \SplObjectStorage();
+            $this->development = $development ?? (Worker::$resident ? Worker::$development : \getenv('APUS_ENV') === 'development');
+        }
+
+        /** Names a middleware: `fn (Request $request, callable $next): mixed`. */
+        public function middleware(string $name, callable $middleware): self
+        {
+            $this->named[$name] = $middleware;
+            return $this;
+        }
+
+        /** Middlewares for every request, also those that find no route; in this order. */
+        public function use(string|callable ...$middlewares): self
+        {
+            $this->always = [...$this->always, ...\array_values($middlewares)];
+            $this->entry = null;
+            return $this;
+        }
+
+        /**
+         * What to answer when an exception of this class was thrown: `fn (Throwable $error, Request $request): mixed`.
+         *
+         * @param class-string $class
+         */
+        public function error(string $class, callable $handler): self
+        {
+            $this->handlers[$class] = $handler;
+            return $this;
+        }
+
+        /** Where templates are. */
+        public function views(string $folder): self
+        {
+            View::$folder = $folder;
+            return $this;
+        }
+
+        /** What a task does: `fn (mixed $payload): void`. It is put in the queue by Task::queue(). */
+        public function task(string $name, callable $do): self
+        {
+            Channel::check($name);
+            $this->tasks[$name] = $do;
+            return $this;
+        }
+
+        /** Something to do again and again, in one of the workers. Resident only. */
+        public function every(float $seconds, string $name, callable $do): self
+        {
+            Channel::check($name);
+            $this->timers[$name] = [(int) \max(1, \round($seconds * 1000)), $do];
+            return $this;
+        }
+
+        /** @internal by Routes */
+        public function add(Route $route): void
+        {
+            $this->router->add($route);
+        }
+
+        /**
+         * @internal by Routes
+         * @param array<string, ?callable> $handlers
+         */
+        public function addSocket(Route $route, array $handlers): void
+        {
+            $this->sockets->add($route);
+            $this->socketHandlers[$route] = $handlers;
+        }
+
+        /** The last line of the script: takes requests when resident, else answers the one there is. */
+        public function run(): void
+        {
+            self::$current = $this;
+            if (Worker::$resident) {
+                return;
+            }
+            $this->handle(Request::current())->send();
+            Db::endRequest();
+            Task::runAfter();
+        }
+
+        /** What READY says. */
+        public function declaration(): string
+        {
+            $lines = $this->socketHandlers->count() > 0 ? "sockets: 1\n" : '';
+            foreach ($this->timers as $name => [$milliseconds]) {
+                $lines .= "timer: $name $milliseconds\n";
+            }
+            return $lines;
+        }
+
+        /** The answer to a request. Nothing is thrown. */
+        public function handle(Request $request): Response
+        {
+            $this->entry ??= $this->wrap($this->always, $this->dispatch(...));
+            try {
+                return Response::of(($this->entry)($request));
+            } catch (Throwable $error) {
+                return $this->failed($error, $request);
+            }
+        }
+
+        private function dispatch(Request $request): mixed
+        {
+            $found = $this->router->find($request->method(), $request->path());
+            if (!($found[0] ?? null) instanceof Route) {
+                if ($found === []) {
+                    throw new HttpException(404);
+                }
+                $allowed = \implode(', ', \array_unique(\in_array('GET', $found, true) ? [...$found, 'HEAD'] : $found));
+                throw new HttpException(405, '', ['Allow' => $allowed]);
+            }
+            [$route, $request->parameters] = $found;
+            $route->run ??= $this->wrap($route->middlewares, $this->caller($route->handler, [Request::class]));
+            return ($route->run)($request);
+        }
+
+        /**
+         * Middlewares around a handler, outermost first.
+         *
+         * @param list<string|callable> $middlewares
+         */
+        private function wrap(array $middlewares, Closure $handler): Closure
+        {
+            foreach (\array_reverse($middlewares) as $middleware) {
+                if (\is_string($middleware) && isset($this->named[$middleware])) {
+                    $middleware = $this->named[$middleware];
+                } elseif (!\is_callable($middleware)) {
+                    throw new \LogicException('there is no middleware ' . (\is_string($middleware) ? $middleware : \get_debug_type($middleware)));
+                }
+                $middleware = $middleware(...);
+                $next = static fn (Request $request): Response => Response::of($handler($request));
+                $handler = static fn (Request $request): mixed => $middleware($request, $next);
+            }
+            return $handler;
+        }
+
+        /** A handler, called with the Request where it asks for one and with the parameters of the path by name. */
+        private function caller(callable|array $handler, array $types): Closure
+        {
+            if (\is_array($handler) && \is_string($handler[0] ?? null) && !\is_callable($handler)) {
+                [$class, $method] = $handler;
+                $reflection = new \ReflectionMethod($class, $method);
+                // A new one for each request: nothing it remembers is there for the next.
+                $call = static fn (array $arguments): mixed => (new $class())->$method(...$arguments);
+            } else {
+                $closure = $handler(...);
+                $reflection = new \ReflectionFunction($closure);
+                $call = static fn (array $arguments): mixed => $closure(...$arguments);
+            }
+            $plan = [];
+            foreach ($reflection->getParameters() as $parameter) {
+                $type = $parameter->getType();
+                $isRequest = $type instanceof \ReflectionNamedType && \in_array($type->getName(), $types, true);
+                $default = $parameter->isDefaultValueAvailable() ? $parameter->getDefaultValue() : null;
+                $plan[] = [$isRequest ? null : $parameter->getName(), $default, $parameter->isDefaultValueAvailable()];
+            }
+            return static function (Request $request) use ($plan, $call): mixed {
+                $arguments = [];
+                foreach ($plan as [$name, $default, $hasDefault]) {
+                    if ($name === null) {
+                        $arguments[] = $request;
+                    } elseif (isset($request->parameters[$name])) {
+                        $arguments[] = $request->parameters[$name];
+                    } elseif ($hasDefault) {
+                        $arguments[] = $default;
+                    } else {
+                        throw new \LogicException("the route has no parameter \$$name");
+                    }
+                }
+                return $call($arguments);
+            };
+        }
+
+        private function failed(Throwable $error, Request $request): Response
+        {
+            foreach ($this->handlers as $class => $handler) {
+                if ($error instanceof $class) {
+                    try {
+                        return Response::of($handler($error, $request));
+                    } catch (Throwable $second) {
+                        $error = $second;
+                    }
+                }
+            }
+            $status = $error instanceof HttpException ? $error->status : 500;
+            if ($status >= 500) {
+                Log::error((string) $error);
+            }
+            $response = $this->development && !$error instanceof HttpException ? self::explain($error, $request) : null;
+            $message = $error instanceof HttpException ? $error->getMessage() : Response::phrase(500);
+            if ($response === null && \str_contains((string) $request->header('Accept'), 'application/json')) {
+                $response = Response::json(['status' => $status, 'error' => $message], $status);
+            }
+            $text = View::escape($message);
+            $response ??= Response::html("<!doctype html>\n<html><head><title>$text</title></head><body><h1>$text</h1></body></html>\n", $status);
+            foreach ($error instanceof HttpException ? $error->headers : [] as $name => $value) {
+                $response->header($name, $value);
+            }
+            return $response;
+        }
+
+        /** What happened, for the developer. */
+        private static function explain(Throwable $error, Request $request): Response
+        {
+            $e = View::escape(...);
+            $html = '';
+            for ($cause = $error; $cause !== null; $cause = $cause->getPrevious()) {
+                $html .= '<h1>' . $e($cause::class) . '</h1><p>' . $e($cause->getMessage()) . '</p><p><b>' . $e($cause->getFile()) . ':'
+                    . $cause->getLine() . '</b></p><pre>' . $e($cause->getTraceAsString()) . '</pre>';
+            }
+            $style = 'body{font:16px/1.5 sans-serif;margin:2em}pre{background:#eee;padding:1em;overflow:auto}';
+            return Response::html("<!doctype html>\n<html><head><title>Error</title><style>$style</style></head><body><p>" . $e($request->method())
+                . ' ' . $e($request->target()) . "</p>$html</body></html>\n", 500);
+        }
+
+        /** @internal An event of the server: the answer to it. */
+        public function event(array $event, string $message): Response
+        {
+            try {
+                switch ($event['kind'] ?? '') {
+                    case 'task':
+                        $this->runTask($event['name'] ?? '', $message);
+                        break;
+                    case 'timer':
+                        $timer = $this->timers[$event['name'] ?? ''] ?? throw new \LogicException('there is no timer ' . ($event['name'] ?? ''));
+                        $timer[1]();
+                        break;
+                    case 'ws_open':
+                    case 'ws_message':
+                    case 'ws_close':
+                        return $this->socketEvent($event, $message);
+                    default:
+                        throw new \LogicException('unknown event');
+                }
+                return Response::empty(200);
+            } catch (Throwable $error) {
+                return $this->failed($error, new Request($event));
+            }
+        }
+
+        /** @internal */
+        public function runTask(string $name, string $payload): void
+        {
+            $task = $this->tasks[$name] ?? throw new \LogicException("there is no task $name");
+            $task(\json_decode($payload, true, 512, \JSON_THROW_ON_ERROR));
+        }
+
+        /** @param array<string, mixed> $event */
+        private function socketEvent(array $event, string $message): Response
+        {
+            $event['REQUEST_URI'] ??= $event['path'] ?? '/';
+            $request = $event['kind'] === 'ws_open' ? Request::current() : new Request($event);
+            $found = $this->sockets->find('GET', $request->path());
+            if (!($found[0] ?? null) instanceof Route) {
+                throw new HttpException(404);
+            }
+            [$route, $request->parameters] = $found;
+            $handler = $this->socketHandlers[$route][$event['kind']];
+            $socket = new Socket((string) ($event['socket'] ?? ''), (string) ($event['data'] ?? ''));
+            $open = $event['kind'] === 'ws_open';
+            $taken = Response::empty($open ? 101 : 200);
+            $call = static function (Request $request) use ($handler, $socket, $event, $message, $taken): Response {
+                if ($handler === null) {
+                    return $taken;
+                }
+                $first = match ($event['kind']) {
+                    'ws_open' => [$request, $socket],
+                    'ws_message' => [$socket, $message],
+                    default => [$socket, (int) ($event['code'] ?? 1005)],
+                };
+                $result = $handler(...$first, ...$request->parameters);
+                return $result instanceof Response ? $result : $taken;
+            };
+            // Middlewares see the handshake, as they see any request.
+            return Response::of($open ? $this->wrap([...$this->always, ...$route->middlewares], $call(...))($request) : $call($request));
+        }
+    }
+
+    /** Databases: one lasting connection for each name and worker, found again when it was lost. */
+    final class Db
+    {
+        /** Prepared statements that a connection keeps. */
+        private const STATEMENTS = 128;
+
+        /** @var array<string, self> */
+        private static array $pool = [];
+
+        private ?\PDO $pdo = null;
+        /** @var array<string, \PDOStatement> */
+        private array $statements = [];
+
+        /** @param array<int, mixed> $options */
+        private function __construct(
+            private string $name,
+            private string $dsn,
+            private ?string $user,
+            #[\SensitiveParameter] private ?string $password,
+            private array $options,
+        ) {
+        }
+
+        /**
+         * Says what a name means. Nothing is opened before it is needed.
+         *
+         * @param array<int, mixed> $options of PDO
+         */
+        public static function configure(
+            string $dsn,
+            ?string $user = null,
+            #[\SensitiveParameter] ?string $password = null,
+            array $options = [],
+            string $name = 'default',
+        ): self {
+            return self::$pool[$name] = new self($name, $dsn, $user, $password, $options);
+        }
+
+        public static function get(string $name = 'default'): self
+        {
+            return self::$pool[$name] ?? throw new \LogicException("there is no database $name: Db::configure()");
+        }
+
+        /** The connection itself. Who keeps it is not helped when it is lost. */
+        public function pdo(): \PDO
+        {
+            return $this->pdo ??= new \PDO($this->dsn, $this->user, $this->password, $this->options + [
+                \PDO::ATTR_ERRMODE => \PDO::ERRMODE_EXCEPTION,
+                \PDO::ATTR_DEFAULT_FETCH_MODE => \PDO::FETCH_ASSOC,
+                \PDO::ATTR_EMULATE_PREPARES => false,
+            ]);
+        }
+
+        /** @param array<int|string, mixed> $values */
+        private function execute(string $sql, array $values): \PDOStatement
+        {
+            for ($again = false;; $again = true) {
+                $inTransaction = $this->pdo?->inTransaction() ?? false;
+                try {
+                    $statement = $this->statements[$sql] ?? null;
+                    if ($statement === null) {
+                        if (\count($this->statements) >= self::STATEMENTS) {
+                            \array_shift($this->statements);
+                        }
+                        $statement = $this->pdo()->prepare($sql);
+                        $this->statements[$sql] = $statement;
+                    }
+                    $this->quietly(static fn () => $statement->execute($values));
+                    return $statement;
+                } catch (\PDOException $error) {
+                    unset($this->statements[$sql]);
+                    if (!self::isLost($error)) {
+                        throw $error;
+                    }
+                    $this->close();
+                    // In a transaction, what came before is lost as well; a statement that may have had its effect is not repeated.
+                    if ($again || $inTransaction || !self::mayRepeat($error, $sql)) {
+                        throw $error;
+                    }
+                    Log::info("database $this->name: the connection was lost and is opened again");
+                }
+            }
+        }
+
+        /** mysqlnd warns about a lost connection beside its exception. */
+        private function quietly(Closure $do): void
+        {
+            \set_error_handler(static fn (int $level, string $text): bool => \str_contains($text, 'gone away') || \str_contains($text, 'Packets out of order')
+                || \str_contains($text, 'Error reading'));
+            try {
+                $do();
+            } finally {
+                \restore_error_handler();
+            }
+        }
+
+        private static function isLost(\PDOException $error): bool
+        {
+            $state = (string) ($error->errorInfo[0] ?? $error->getCode());
+            $code = (int) ($error->errorInfo[1] ?? 0);
+            return \in_array($code, [2006, 2013, 4031], true) || \str_starts_with($state, '08') || \in_array($state, ['57P01', '57P02', '57P03'], true)
+                || \str_contains($error->getMessage(), 'server closed the connection') || \str_contains($error->getMessage(), 'gone away');
+        }
+
+        /** Whether the statement cannot have had an effect: it was not sent, or only reads. */
+        private static function mayRepeat(\PDOException $error, string $sql): bool
+        {
+            return (int) ($error->errorInfo[1] ?? 0) === 2006 || (int) ($error->errorInfo[1] ?? 0) === 4031 || \preg_match('/^\s*SELECT\b(?!.*\bFOR\s+(?:UPDATE|SHARE)\b)/is', $sql) === 1;
+        }
+
+        /**
+         * @param array<int|string, mixed> $values
+         * @return list<array<string, mixed>> all rows
+         */
+        public function all(string $sql, array $values = []): array
+        {
+            $statement = $this->execute($sql, $values);
+            $rows = $statement->fetchAll();
+            $statement->closeCursor();
+            return $rows;
+        }
+
+        /**
+         * @param array<int|string, mixed> $values
+         * @return array<string, mixed>|null the first row
+         */
+        public function one(string $sql, array $values = []): ?array
+        {
+            $statement = $this->execute($sql, $values);
+            $row = $statement->fetch();
+            $statement->closeCursor();
+            return $row === false ? null : $row;
+        }
+
+        /**
+         * The first column of the first row.
+         *
+         * @param array<int|string, mixed> $values
+         */
+        public function value(string $sql, array $values = []): mixed
+        {
+            $row = $this->one($sql, $values);
+            return $row === null ? null : \reset($row);
+        }
+
+        /**
+         * @param array<int|string, mixed> $values
+         * @return int rows that were changed
+         */
+        public function run(string $sql, array $values = []): int
+        {
+            $statement = $this->execute($sql, $values);
+            $count = $statement->rowCount();
+            $statement->closeCursor();
+            return $count;
+        }
+
+        public function lastId(): string
+        {
+            return (string) $this->pdo()->lastInsertId();
+        }
+
+        /** All or nothing. What $do throws is thrown on. */
+        public function transaction(callable $do): mixed
+        {
+            // A connection that was lost while nobody used it is found out before anything counts on it.
+            if ($this->pdo !== null && !$this->pdo->inTransaction()) {
+                $this->value('SELECT 1');
+            }
+            $pdo = $this->pdo();
+            $pdo->beginTransaction();
+            try {
+                $result = $do($this);
+                $pdo->commit();
+                return $result;
+            } catch (Throwable $error) {
+                try {
+                    if ($pdo->inTransaction()) {
+                        $pdo->rollBack();
+                    }
+                } catch (\PDOException) {
+                    $this->close();
+                }
+                throw $error;
+            }
+        }
+
+        public function close(): void
+        {
+            $this->statements = [];
+            $this->pdo = null;
+        }
+
+        /** @internal At the end of a request: what is open is rolled back. */
+        public static function endRequest(): void
+        {
+            foreach (self::$pool as $name => $db) {
+                if ($db->pdo !== null && $db->pdo->inTransaction()) {
+                    try {
+                        $db->pdo->rollBack();
+                    } catch (\PDOException) {
+                        $db->close();
+                    }
+                    if (Worker::$resident) {
+                        Worker::leaked("open transaction of database $name (rolled back)");
+                    } else {
+                        Log::warning("open transaction of database $name (rolled back)");
+                    }
+                }
+            }
+        }
+    }
+
+    /** Values for a time: in APCu, shared by the pool's processes, or in this worker. */
+    final class Cache
+    {
+        /** Values that a worker holds without APCu. */
+        private const MAX = 10000;
+
+        /** @var array<string, array{float, mixed}> value and when it ends */
+        private static array $values = [];
+        private static ?bool $shared = null;
+
+        private static function isShared(): bool
+        {
+            return self::$shared ??= \function_exists('apcu_enabled') && \apcu_enabled();
+        }
+
+        public static function get(string $key, mixed $default = null): mixed
+        {
+            if (self::isShared()) {
+                $value = \apcu_fetch("apus:$key", $found);
+                return $found ? $value : $default;
+            }
+            [$until, $value] = self::$values[$key] ?? [0.0, null];
+            if ($until > \microtime(true)) {
+                return $value;
+            }
+            unset(self::$values[$key]);
+            return $default;
+        }
+
+        /** @param float $ttl seconds */
+        public static function set(string $key, mixed $value, float $ttl): void
+        {
+            if (self::isShared()) {
+                \apcu_store("apus:$key", $value, (int) \max(1, \ceil($ttl)));
+                return;
+            }
+            unset(self::$values[$key]);
+            if (\count(self::$values) >= self::MAX) {
+                $now = \microtime(true);
+                self::$values = \array_filter(self::$values, static fn (array $entry): bool => $entry[0] > $now);
+                // The oldest go first.
+                self::$values = \array_slice(self::$values, \max(0, \count(self::$values) - self::MAX + self::MAX / 10), null, true);
+            }
+            self::$values[$key] = [\microtime(true) + $ttl, $value];
+        }
+
+        public static function delete(string $key): void
+        {
+            if (self::isShared()) {
+                \apcu_delete("apus:$key");
+            }
+            unset(self::$values[$key]);
+        }
+
+        /** The value, made by $make if there is none. */
+        public static function remember(string $key, float $ttl, callable $make): mixed
+        {
+            static $none = null;
+            $none ??= new \stdClass();
+            $value = self::get($key, $none);
+            if ($value === $none) {
+                $value = $make();
+                self::set($key, $value, $ttl);
+            }
+            return $value;
+        }
+    }
+
+    /** Lines for the server's log, which adds what request they belong to. */
+    final class Log
+    {
+        /** @param array<string, mixed> $context */
+        public static function error(string $text, array $context = []): void
+        {
+            self::write(3, $text, $context);
+        }
+
+        /** @param array<string, mixed> $context */
+        public static function warning(string $text, array $context = []): void
+        {
+            self::write(4, $text, $context);
+        }
+
+        /** @param array<string, mixed> $context */
+        public static function info(string $text, array $context = []): void
+        {
+            self::write(6, $text, $context);
+        }
+
+        /** @param array<string, mixed> $context */
+        public static function debug(string $text, array $context = []): void
+        {
+            self::write(7, $text, $context);
+        }
+
+        /** @param array<string, mixed> $context */
+        private static function write(int $level, string $text, array $context): void
+        {
+            if ($context !== []) {
+                $text .= ' ' . \json_encode($context, \JSON_UNESCAPED_SLASHES | \JSON_UNESCAPED_UNICODE | \JSON_PARTIAL_OUTPUT_ON_ERROR | \JSON_INVALID_UTF8_SUBSTITUTE);
+            }
+            Worker::$resident ? Worker::log($level, \substr($text, 0, 60000)) : \error_log($text);
+        }
+    }
+
+    /** Work that no client waits for. */
+    final class Task
+    {
+        /** @var list<callable> */
+        private static array $after = [];
+
+        /** In a worker that is free, by the name it has in App::task(). Under plain FastCGI: after this answer. */
+        public static function queue(string $name, mixed $payload = null, float $delay = 0): void
+        {
+            Channel::check($name);
+            $bytes = \json_encode($payload, \JSON_THROW_ON_ERROR);
+            if (Worker::$resident) {
+                Worker::command(2, $name, \pack('V', (int) \max(0, \round($delay * 1000))) . $bytes);
+            } else {
+                self::$after[] = static fn () => App::$current?->runTask($name, $bytes);
+            }
+        }
+
+        /** In this worker, when the answer is sent. */
+        public static function after(callable $do): void
+        {
+            self::$after[] = $do;
+        }
+
+        /** @internal */
+        public static function hasAfter(): bool
+        {
+            return self::$after !== [];
+        }
+
+        /** @internal */
+        public static function runAfter(): void
+        {
+            if (self::$after === []) {
+                return;
+            }
+            if (!Worker::$resident && \function_exists('fastcgi_finish_request')) {
+                \fastcgi_finish_request();
+            }
+            while (self::$after !== []) {
+                $do = \array_shift(self::$after);
+                try {
+                    $do();
+                } catch (Throwable $error) {
+                    Log::error((string) $error);
+                }
+            }
+        }
+    }
+
+    /** Channels: rooms of WebSockets and streams of server-sent events, all in the server. Resident only. */
+    final class Channel
+    {
+        /** A message for everybody in the room; streams of events get it as data. */
+        public static function publish(string $channel, string $message, bool $binary = false): void
+        {
+            Worker::command(1, self::check($channel), $message, $binary ? 1 : 0);
+        }
+
+        /** An event for streams only. */
+        public static function event(string $channel, string $data, ?string $event = null, ?string $id = null): void
+        {
+            $text = '';
+            foreach (['event' => $event, 'id' => $id] as $field => $value) {
+                if ($value !== null) {
+                    if (\strcspn($value, "\r\n\0") !== \strlen($value)) {
+                        throw new \InvalidArgumentException("a line end in the $field of an event");
+                    }
+                    $text .= "$field: $value\n";
+                }
+            }
+            foreach (\preg_split('/\r\n|\r|\n/', $data) ?: [] as $line) {
+                $text .= "data: $line\n";
+            }
+            Worker::command(1, self::check($channel), "$text\n", 2);
+        }
+
+        /** @internal Names are kept simple, so that they can stand in field lines. */
+        public static function check(string $name): string
+        {
+            if (\preg_match('#^[A-Za-z0-9._:/@-]{1,128}$#D', $name) !== 1) {
+                throw new \InvalidArgumentException("not a name of a channel, task or timer: $name");
+            }
+            return $name;
+        }
+    }
+
+    /** A WebSocket, which the server holds. */
+    final class Socket
+    {
+        public function __construct(public readonly string $id, private string $data = '')
+        {
+        }
+
+        /** Another socket, by its id. */
+        public static function of(string $id): self
+        {
+            return new self($id);
+        }
+
+        public function send(string $message, bool $binary = false): void
+        {
+            Worker::command(6, $this->id, $message, $binary ? 1 : 0);
+        }
+
+        public function join(string $room): void
+        {
+            Worker::command(3, Channel::check($room), $this->id);
+        }
+
+        public function leave(string $room): void
+        {
+            Worker::command(4, Channel::check($room), $this->id);
+        }
+
+        public function close(int $code = 1000, string $reason = ''): void
+        {
+            Worker::command(5, $this->id, \pack('v', $code) . $reason);
+        }
+
+        /** Keeps a value with the socket: its later events come to any worker. */
+        public function keep(mixed $value): void
+        {
+            $this->data = \json_encode($value, \JSON_THROW_ON_ERROR);
+            Worker::command(7, $this->id, $this->data);
+        }
+
+        /** What was kept. */
+        public function kept(): mixed
+        {
+            return $this->data === '' ? null : \json_decode($this->data, true);
+        }
+    }
+}
+
+
+// Functions of PHP that a resident worker has to do differently, for libraries that call them from a namespace. Those that
+// are called by their global names can only be replaced with the pool's `disable_functions`; see below and README.md.
+
 namespace {
 
+    use Apus\Runtime\Worker;
+
+    if (!Worker::isAsked(__FILE__)) {
+        return;
+    }
+}
+
+namespace Symfony\Component\HttpFoundation {
+
+    use Apus\Runtime\Worker;
+
+    if (Worker::$resident) {
+        /** PHP-FPM's own would end the worker's FastCGI request. */
+        function fastcgi_finish_request(): bool
+        {
+            return Worker::finishEarly();
+        }
+    }
+}
+
+namespace Symfony\Component\HttpFoundation\File {
+
+    use Apus\Runtime\Request;
+    use Apus\Runtime\Worker;
+
+    if (Worker::$resident) {
+        function is_uploaded_file(string $filename): bool
+        {
+            return Request::isUpload($filename);
+        }
+
+        function move_uploaded_file(string $from, string $to): bool
+        {
+            return Request::moveUpload($from, $to);
+        }
+    }
+}
+
+namespace GuzzleHttp\Psr7 {
+
+    use Apus\Runtime\Request;
+    use Apus\Runtime\Worker;
+
+    if (Worker::$resident) {
+        /** @return array<string, string> */
+        function getallheaders(): array
+        {
+            return Request::headers();
+        }
+
+        function move_uploaded_file(string $from, string $to): bool
+        {
+            return Request::moveUpload($from, $to);
+        }
+    }
+}
+
+namespace Slim\Psr7 {
+
+    use Apus\Runtime\Request;
+    use Apus\Runtime\Worker;
+
+    if (Worker::$resident) {
+        /** @return array<string, string> */
+        function getallheaders(): array
+        {
+            return Request::headers();
+        }
+
+        function is_uploaded_file(string $filename): bool
+        {
+            return Request::isUpload($filename);
+        }
+
+        function move_uploaded_file(string $from, string $to): bool
+        {
+            return Request::moveUpload($from, $to);
+        }
+    }
+}
+
+namespace Laminas\Diactoros {
+
+    use Apus\Runtime\Request;
+    use Apus\Runtime\Worker;
+
+    if (Worker::$resident) {
+        /** @return array<string, string> */
+        function apache_request_headers(): array
+        {
+            return Request::headers();
+        }
+
+        function move_uploaded_file(string $from, string $to): bool
+        {
+            return Request::moveUpload($from, $to);
+        }
+    }
+}
+
+namespace Illuminate\Foundation\Bootstrap {
+
+    use Apus\Runtime\Worker;
+
+    if (Worker::$resident) {
+        function register_shutdown_function(callable $function, mixed ...$arguments): void
+        {
+            Worker::registerShutdown($function, $arguments);
+        }
+    }
+}
+
+namespace {
+
+    use Apus\App;
     use Apus\Runtime\Functions;
     use Apus\Runtime\Request;
     use Apus\Runtime\Worker;
@@ -2015,12 +3560,10 @@ namespace {
         return;
     }
 
+    // The application's script runs in the global scope, as it does without a runtime.
     if (Worker::$mode === 'worker') {
         require Worker::$script;
-        return;
-    }
-
-    if (Worker::$mode === 'classic') {
+    } elseif (Worker::$mode === 'classic') {
         Worker::ready();
         while (Worker::next()) {
             try {
@@ -2030,6 +3573,12 @@ namespace {
             }
             Worker::endClassic();
         }
-        return;
+    } else {
+        require Worker::$script;
+        if (App::$current === null) {
+            Worker::fail('the script ended without calling run() of an Apus\App');
+        } else {
+            Worker::serve(App::$current);
+        }
     }
 }
