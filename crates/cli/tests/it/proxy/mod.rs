@@ -8,6 +8,7 @@ mod faults;
 mod groups;
 mod grpc;
 pub(crate) mod hostile;
+mod mirror;
 mod nodes;
 mod origins;
 mod reload;

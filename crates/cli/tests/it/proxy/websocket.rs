@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use super::hostile::Hostile;
 use super::origins::{Holder, Origin, python};
 use super::{Configuration, Front};
+use crate::clients::certificate;
 use crate::h2_client::{data, setting};
+use crate::harness::Home;
 use crate::wire::Wire;
 
 /// A client that ends well if messages of all sizes come back.
@@ -163,4 +165,56 @@ fn extended_connect_of_http_2_becomes_an_upgrade() {
     assert_eq!(peer.fetch("/").status, 426);
     peer.send(data(stream, "", true));
     assert!(peer.answer(stream).ended);
+}
+
+/// A group of Go's server over TLS, which speaks both versions and takes tunnels over HTTP/1.1 only.
+fn behind_go(protocol: &str) -> (Origin, Front) {
+    let home = Home::new();
+    certificate(&home, "origin", "localhost");
+    let origin = Origin::go_over_tls(&home.path("origin"));
+    let node = format!("https://localhost:{}", origin.address().port());
+    let front = Configuration::of_names([node])
+        .group(&format!("protocol = \"{protocol}\""))
+        .group("tls = { ca = \"origin.pem\" }")
+        .serve_in(home);
+    (origin, front)
+}
+
+#[test]
+fn an_origin_that_takes_no_tunnels_over_http_2_is_asked_over_http_1_1_if_it_may_choose() {
+    let (_origin, front) = behind_go("auto");
+    // What else is asked goes over HTTP/2.
+    assert!(front.get("/request").text().contains("HTTP/2.0"));
+    for _ in 0..2 {
+        let mut wire = front.connect();
+        wire.send(UPGRADE.replace("/chat", "/websocket"));
+        let answer = wire.read();
+        assert_eq!(answer.status, 101, "{}", front.apus.log());
+        wire.send("as it is");
+        assert_eq!(wire.read_bytes(8), b"as it is");
+    }
+    assert!(front.get("/request").text().contains("HTTP/2.0"));
+}
+
+#[test]
+fn an_origin_that_takes_no_tunnels_over_http_2_is_told_by_502_and_why() {
+    let (_origin, front) = behind_go("h2");
+    let mut wire = front.connect();
+    wire.send(UPGRADE.replace("/chat", "/websocket"));
+    assert_eq!(wire.read().status, 502);
+    let mut peer = front.open();
+    peer.until("the settings", |peer| !peer.settings.is_empty());
+    let fields = [
+        (":method", "CONNECT"),
+        (":protocol", "websocket"),
+        (":scheme", "http"),
+        (":path", "/websocket"),
+        (":authority", "localhost"),
+        ("sec-websocket-version", "13"),
+    ];
+    let stream = peer.request(&fields, false);
+    assert_eq!(peer.head(stream).status, 502);
+    assert!(front.get("/request").text().contains("HTTP/2.0"));
+    let log = front.apus.log();
+    assert!(log.contains("takes no tunnels over HTTP/2"), "{log}");
 }

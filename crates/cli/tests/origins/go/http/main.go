@@ -5,6 +5,8 @@
 package main
 
 import (
+	"crypto/sha1"
+	"encoding/base64"
 	"flag"
 	"fmt"
 	"io"
@@ -56,6 +58,7 @@ func site(folder string) http.Handler {
 		w.Header().Set("X-Sum", "7")
 	})
 	mux.HandleFunc("/sum", sum)
+	mux.HandleFunc("/websocket", websocket)
 	mux.HandleFunc("/early", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Link", "</style.css>; rel=preload")
 		w.WriteHeader(http.StatusEarlyHints)
@@ -89,6 +92,26 @@ func echo(w http.ResponseWriter, r *http.Request) {
 			panic(http.ErrAbortHandler)
 		}
 	}
+}
+
+// Opens a WebSocket and sends all bytes back as they are. Go takes none over HTTP/2.
+func websocket(w http.ResponseWriter, r *http.Request) {
+	hijacker, ok := w.(http.Hijacker)
+	if !ok {
+		http.Error(w, "only over HTTP/1.1", http.StatusNotImplemented)
+		return
+	}
+	key := r.Header.Get("Sec-WebSocket-Key")
+	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+	connection, buffered, err := hijacker.Hijack()
+	if err != nil {
+		panic(err)
+	}
+	defer connection.Close()
+	fmt.Fprintf(connection, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"+
+		"Upgrade: websocket\r\nSec-WebSocket-Accept: %s\r\n\r\n",
+		base64.StdEncoding.EncodeToString(sum[:]))
+	io.Copy(connection, buffered)
 }
 
 // Tells the length of the content, and the trailers that came behind it.

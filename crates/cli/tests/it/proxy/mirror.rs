@@ -1,0 +1,57 @@
+//! Copies of requests for another group, by the configuration of the binary: its origins see real
+//! traffic, and clients notice nothing of them, whatever they do.
+
+use super::hostile::Hostile;
+use super::{Configuration, VERSIONS, curl};
+use crate::harness::wait_until;
+
+const GOOD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood";
+const BROKEN: &str = "HTTP/1.1 500 Broken\r\nContent-Length: 3\r\n\r\nbad";
+
+fn mirrored(origin: &Hostile, shadow: &Hostile, keys: &str) -> Configuration {
+    let shadow = shadow.address();
+    Configuration::of([origin.address()]).proxy(&format!(
+        "mirror = {{ upstream = \"http://{shadow}\"{keys} }}"
+    ))
+}
+
+#[test]
+fn another_origin_gets_copies_over_all_versions_of_http() {
+    for version in VERSIONS {
+        let origin = Hostile::answering(GOOD);
+        let shadow = Hostile::answering(BROKEN);
+        let front = mirrored(&origin, &shadow, ", unsafe_methods = true").serve();
+        let get = curl(version).get(&front.url("/a?b=c"));
+        assert_eq!((get.status, get.text()), (200, "good".into()));
+        let content = "x".repeat(100_000);
+        let post = curl(version).args(&["--data", &content]);
+        assert_eq!(post.get(&front.url("/post")).status, 200);
+        wait_until("both copies are there", || {
+            let got = shadow.received();
+            got.contains("GET /a?b=c HTTP/1.1\r\n") && got.matches('x').count() >= content.len()
+        });
+    }
+}
+
+#[test]
+fn an_origin_of_copies_that_is_frozen_holds_up_nobody() {
+    let origin = Hostile::answering(GOOD);
+    let shadow = Hostile::start(|stage| while stage.read_request().is_some() {});
+    let front = mirrored(&origin, &shadow, ", max_requests = 3").serve();
+    let mut wire = front.connect();
+    for _ in 0..50 {
+        wire.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        assert_eq!(wire.read().status, 200);
+    }
+    let (status, _) = front.home.expect(&["status", "--json"], 0);
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    let groups = status["upstreams"].as_array().unwrap();
+    let dropped = groups.iter().map(|group| &group["copies_dropped"]);
+    assert_eq!(dropped.filter_map(|count| count.as_u64()).sum::<u64>(), 47);
+    let log = front.apus.log();
+    assert!(
+        log.contains("too many copies of requests are under way"),
+        "{log}"
+    );
+    front.assert_memory_is_bounded();
+}
