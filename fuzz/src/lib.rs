@@ -11,6 +11,7 @@ mod http2_connection;
 mod paths;
 mod php;
 mod proxy;
+mod websocket;
 
 use std::process::ExitCode;
 
@@ -24,6 +25,7 @@ pub use http2_connection::{http2_client, http2_connection, http2_frames};
 pub use paths::path_resolution;
 pub use php::php_wire;
 pub use proxy::proxy_protocol;
+pub use websocket::websocket_frames;
 
 /// A fuzz target.
 pub type Target = fn(&[u8]);
@@ -46,6 +48,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("range", range),
     ("request_head", request_head),
     ("response_head", response_head),
+    ("websocket_frames", websocket_frames),
 ];
 
 /// Makes a program of a target: under libFuzzer its loop, otherwise one that replays files.

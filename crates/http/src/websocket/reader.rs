@@ -223,11 +223,16 @@ impl Partial {
         max: usize,
     ) -> Result<(), ProtocolError> {
         let before = self.payload.len();
-        match inflater.filter(|_| self.is_compressed) {
-            Some(inflater) => inflater.inflate(piece, &mut self.payload, max)?,
-            None => self.payload.extend_from_slice(piece),
-        }
-        self.check(before)
+        let added = match inflater.filter(|_| self.is_compressed) {
+            Some(inflater) => inflater.inflate(piece, &mut self.payload, max),
+            None => {
+                self.payload.extend_from_slice(piece);
+                Ok(())
+            }
+        };
+        // What came out before a fault is looked at first, so that pieces make no difference.
+        self.check(before)?;
+        added
     }
 
     /// Ends the message.

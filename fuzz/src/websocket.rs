@@ -1,0 +1,107 @@
+//! The frames of WebSocket, and what agrees on their compression.
+
+use apus_http::websocket::{Agreement, Compression, Connection, Event, Message, Settings};
+use bytes::BytesMut;
+
+/// Bytes of a message that are taken.
+const MAX: usize = 4096;
+
+/// A first byte of options, an offer of extensions up to a line feed, then bytes for a server and for
+/// a client. Pieces make no difference, messages are within the limit, nothing follows the end, and
+/// the other end understands what is sent back.
+pub fn websocket_frames(data: &[u8]) {
+    let Some((options, data)) = data.split_first() else {
+        return;
+    };
+    let end = data.iter().position(|byte| *byte == b'\n');
+    let (offer, frames) = data.split_at(end.unwrap_or(0));
+    let frames = frames.strip_prefix(b"\n").unwrap_or(frames);
+    let compression = Compression {
+        level: 1,
+        min_length: usize::from(options >> 2),
+        keep_sent_context: options & 1 == 0,
+        keep_received_context: options & 2 == 0,
+    };
+    let accepted = compression.accept([offer].into_iter());
+    let (agreement, answer) = accepted.unzip();
+    let answer = answer.unwrap_or_default();
+    // A client that keeps contexts is content with any answer to its offer.
+    let content = Compression {
+        keep_received_context: true,
+        ..compression
+    };
+    let agreed = content.agreed([answer.as_bytes()].into_iter());
+    let agreed = agreed.expect("a client does not understand our answer");
+    let piece = usize::from(*options).max(1);
+    let events = read(agreement, frames, usize::MAX, agreed);
+    assert_eq!(events, read(agreement, frames, piece, agreed));
+    // The other role takes anything without harm.
+    let mut client = Connection::client(&settings(agreed), || [7; 4]);
+    let mut input = BytesMut::from(frames);
+    while client.handle_input(&mut input).is_some() {}
+}
+
+fn settings(compression: Option<Agreement>) -> Settings {
+    Settings {
+        max_frame: MAX,
+        max_message: MAX,
+        compression,
+    }
+}
+
+/// What a server reads that sends every message back, to a client that has to understand it.
+fn read(
+    agreement: Option<Agreement>,
+    bytes: &[u8],
+    size: usize,
+    agreed: Option<Agreement>,
+) -> Vec<Event> {
+    let mut server = Connection::server(&settings(agreement));
+    // What does not compress gets longer.
+    let roomy = Settings {
+        max_frame: 2 * MAX,
+        ..settings(agreed)
+    };
+    let mut client = Connection::client(&roomy, || [7; 4]);
+    let (mut input, mut back) = (BytesMut::new(), BytesMut::new());
+    let mut events = Vec::new();
+    for piece in bytes.chunks(size) {
+        input.extend_from_slice(piece);
+        while let Some(event) = server.handle_input(&mut input) {
+            if let Event::Message(message) = &event {
+                assert!(message.len() <= MAX);
+                echo(&mut server, &mut client, &mut back, message);
+            }
+            let is_last = matches!(event, Event::Close(_) | Event::Failed(_));
+            events.push(event);
+            if is_last {
+                assert!(server.is_closing());
+                input.extend_from_slice(b"more");
+                assert_eq!(server.handle_input(&mut input), None);
+                assert!(input.is_empty());
+            }
+        }
+    }
+    events
+}
+
+fn echo(server: &mut Connection, client: &mut Connection, back: &mut BytesMut, message: &Message) {
+    if server.send(message.clone()).is_err() {
+        return;
+    }
+    while !server.output().is_empty() {
+        back.extend_from_slice(server.output());
+        let len = server.output().len();
+        server.consume_output(len);
+    }
+    loop {
+        match client.handle_input(back) {
+            Some(Event::Message(read)) => {
+                assert_eq!(read, *message);
+                return;
+            }
+            Some(Event::Pong(_)) => {}
+            other => panic!("instead of {message:?}: {other:?}"),
+        }
+    }
+}
