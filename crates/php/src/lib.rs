@@ -1,5 +1,28 @@
 //! PHP applications that stay in memory, on the distribution's own PHP.
+//!
+//! A [`Pool`] has workers: PHP processes that loaded an application once and then answer request after
+//! request. They are ordinary FastCGI requests to PHP-FPM, or to a `php-cgi` that the pool starts itself
+//! ([`plan::Launch`]), whose script connects back to us and stays. `php/apus.php` is their side, carried
+//! inside the program; `php/WIRE.md` is what both sides say, and [`wire`] its codec, without I/O.
 
 #![forbid(unsafe_code)]
 
+mod connection;
+mod content;
+mod error;
+mod exchange;
+mod hub;
+mod line;
+pub mod plan;
+mod pool;
+mod record;
+mod request;
+mod shared;
+mod status;
+mod supervisor;
 pub mod wire;
+
+pub use error::Failure;
+pub use pool::{Pool, StartError};
+pub use request::{WorkerRequest, WorkerResponse};
+pub use status::{PoolStatus, PoolTotals, WorkerStatus};

@@ -40,7 +40,7 @@ pub enum Content {
 ///
 /// [`Message::request`] or [`Message::event`], then [`Message::push`] for each variable, then
 /// [`Message::finish`]; from then on [`Message::as_bytes`] is what to write.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
     bytes: Vec<u8>,
     variables: u32,
@@ -87,9 +87,9 @@ impl Message {
         self.variables = self.variables.saturating_add(1);
     }
 
-    /// Adds `REQUEST_URI`, which is remembered as what logs call the request.
-    pub fn push_target(&mut self, target: &[u8]) {
-        self.push(b"REQUEST_URI", target);
+    /// Adds a variable that logs call the message by: `REQUEST_URI`, or the name of a task.
+    pub fn push_target(&mut self, name: &[u8], target: &[u8]) {
+        self.push(name, target);
         // Behind it there are a quote and a semicolon.
         let end = self.bytes.len().saturating_sub(2);
         self.target = end.saturating_sub(target.len())..end;
@@ -175,11 +175,6 @@ pub fn cancel() -> [u8; HEADER] {
     bare(kind::CANCEL)
 }
 
-/// Whether somebody is there.
-pub fn ping() -> [u8; HEADER] {
-    bare(kind::PING)
-}
-
 /// The worker is to say BYE and end its loop.
 pub fn stop() -> [u8; HEADER] {
     bare(kind::STOP)
@@ -222,7 +217,7 @@ mod tests {
     fn a_request_is_what_unserialize_reads() {
         let fixed = FixedVariables::new().with("SERVER_NAME", b"a");
         let mut message = Message::request(b"old".to_vec(), &fixed);
-        message.push_target(b"/x?y");
+        message.push_target(b"REQUEST_URI", b"/x?y");
         message.push(b"E", b"");
         message.finish(Content::Inline(5), false).unwrap();
         let array = b"a:00003:{s:11:\"SERVER_NAME\";s:1:\"a\";s:11:\"REQUEST_URI\";s:4:\"/x?y\";s:1:\"E\";s:0:\"\";}";

@@ -10,9 +10,10 @@ mod decode;
 mod encode;
 mod error;
 
+pub(crate) use command::is_channel;
 pub use command::{Command, Form};
 pub use decode::{Decoder, Ending, Event, Hello, Level, Limits, Ready, ResponseHead};
-pub use encode::{Content, FixedVariables, Message, Oversized, body_header, cancel, ping, stop};
+pub use encode::{Content, FixedVariables, Message, Oversized, body_header, cancel, stop};
 pub use error::WireError;
 
 /// Content up to this many bytes travels in the frame of its request.
@@ -29,7 +30,6 @@ mod kind {
     pub(super) const REQUEST: u8 = 1;
     pub(super) const BODY: u8 = 2;
     pub(super) const CANCEL: u8 = 3;
-    pub(super) const PING: u8 = 4;
     pub(super) const STOP: u8 = 5;
     pub(super) const EVENT: u8 = 6;
     pub(super) const HELLO: u8 = 65;

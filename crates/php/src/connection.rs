@@ -1,0 +1,143 @@
+//! The connection to one worker, which whoever asks it takes along to his own thread.
+
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::thread::{self, ThreadId};
+
+use bytes::BytesMut;
+use tokio::io::{AsyncReadExt, Interest};
+use tokio::net::UnixStream;
+
+use crate::record::Record;
+use crate::wire::{Decoder, Event, WireError};
+
+/// The connection to one worker.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: UnixStream,
+    /// The thread whose reactor knows the socket.
+    thread: ThreadId,
+    decoder: Decoder,
+    input: BytesMut,
+    pub(crate) record: Arc<Record>,
+}
+
+/// Room for an answer of common size; most are read at once.
+const ROOM: usize = 16 * 1024;
+
+/// Room where an answer is known to be long.
+const WIDE_ROOM: usize = 128 * 1024;
+
+impl Connection {
+    /// Of a worker that said who it is, from a stream of this thread and what was read of it.
+    pub(crate) fn new(
+        stream: UnixStream,
+        decoder: Decoder,
+        input: BytesMut,
+        record: Arc<Record>,
+    ) -> Self {
+        Self {
+            stream,
+            thread: thread::current().id(),
+            decoder,
+            input,
+            record,
+        }
+    }
+
+    pub(crate) fn is_of(&self, thread: ThreadId) -> bool {
+        self.thread == thread
+    }
+
+    /// Makes it the business of this thread's reactor.
+    pub(crate) fn adopt(self) -> io::Result<Self> {
+        let thread = thread::current().id();
+        if self.thread == thread {
+            return Ok(self);
+        }
+        let stream = UnixStream::from_std(self.stream.into_std()?)?;
+        Ok(Self {
+            stream,
+            thread,
+            ..self
+        })
+    }
+
+    /// Whether the worker said or did anything while nobody asked it: then it leaves. Costs no system
+    /// call if nothing happened.
+    pub(crate) fn is_leaving(&mut self) -> bool {
+        if self.input.is_empty() {
+            match self.stream.try_read_buf(&mut self.input) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Ok(0) | Err(_) => return true,
+                Ok(_) => {}
+            }
+        }
+        // Lines for the log may come late, and change nothing.
+        loop {
+            match self.decoder.handle_input(&mut self.input) {
+                Ok(Some(Event::Pong | Event::Log(..))) => {}
+                Ok(None) => return !self.input.is_empty(),
+                _ => return true,
+            }
+        }
+    }
+
+    /// The next event, if it was read already.
+    pub(crate) fn next_event(&mut self) -> Result<Option<Event>, WireError> {
+        self.decoder.handle_input(&mut self.input)
+    }
+
+    /// Whether nothing was read that is not understood.
+    pub(crate) fn is_read_up(&self) -> bool {
+        self.input.is_empty()
+    }
+
+    /// Reads what comes; 0 at the end.
+    pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let spare = self.input.capacity() - self.input.len();
+        if spare < ROOM / 4 {
+            let room = match self.decoder.is_in_response() {
+                true => WIDE_ROOM,
+                false => ROOM,
+            };
+            self.input.reserve(room);
+        }
+        pin!(self.stream.read_buf(&mut self.input)).poll(cx)
+    }
+
+    /// Writes some of these bytes. Tries first and waits then: the socket may be new to the reactor.
+    pub(crate) fn poll_write(
+        &self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.write_now(slices) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            done => return Poll::Ready(done),
+        }
+        loop {
+            ready!(self.stream.poll_write_ready(cx))?;
+            match self
+                .stream
+                .try_io(Interest::WRITABLE, || self.write_now(slices))
+            {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                done => return Poll::Ready(done),
+            }
+        }
+    }
+
+    /// Writes some of these bytes, or says that it would block.
+    pub(crate) fn write_now(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        loop {
+            match rustix::io::writev(&self.stream, slices) {
+                Err(rustix::io::Errno::INTR) => {}
+                done => return done.map_err(io::Error::from),
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! A pool of workers, for all threads.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::thread;
+
+use apus_http::{Body, BodyError, BodyStream, Frame, Headers, Method, StatusCode};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::content::content;
+use crate::error::Failure;
+use crate::exchange::{Asked, Exchange};
+use crate::hub::Listening;
+use crate::plan::PoolPlan;
+use crate::request::{Upload, WorkerRequest, WorkerResponse, head};
+use crate::shared::{Shared, count};
+use crate::status::PoolStatus;
+use crate::supervisor::{Signal, Supervisor};
+use crate::wire::{ResponseHead, is_channel};
+
+/// A pool of workers. Clones are the same pool; any thread may ask it.
+///
+/// A thread of its own starts the workers and looks after them. A request takes a connection to a worker
+/// along to its own thread, writes to it, reads from it, and gives it back; requests that find none wait
+/// in one line.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    shared: Arc<Shared>,
+}
+
+/// Times that a request is given to another worker.
+const MAX_RETRIES: usize = 2;
+
+impl Pool {
+    /// Starts the pool. Its workers boot by and by; requests may come at once.
+    ///
+    /// # Errors
+    /// There is no such script or program, or the folder cannot be made.
+    pub fn start(plan: PoolPlan) -> Result<Self, StartError> {
+        let (signals, received) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared::new(plan, signals));
+        let (started, outcome) = std::sync::mpsc::channel();
+        let pool = Self {
+            shared: Arc::clone(&shared),
+        };
+        // Programs that it starts end with this thread, not with the one that called.
+        thread::Builder::new()
+            .name("apus-php".to_owned())
+            .spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build_local(Default::default());
+                let runtime = match runtime {
+                    Ok(runtime) => runtime,
+                    Err(error) => {
+                        let _ = started.send(Err(StartError::Thread(error)));
+                        return;
+                    }
+                };
+                runtime.block_on(async {
+                    match Supervisor::new(shared, received) {
+                        Ok(supervisor) => {
+                            let _ = started.send(Ok(()));
+                            supervisor.run().await;
+                        }
+                        Err(error) => drop(started.send(Err(error))),
+                    }
+                });
+            })
+            .map_err(StartError::Thread)?;
+        match outcome.recv() {
+            Ok(Ok(())) => Ok(pool),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(StartError::Thread(io::ErrorKind::BrokenPipe.into())),
+        }
+    }
+
+    /// What the pool was started as.
+    pub fn plan(&self) -> &PoolPlan {
+        &self.shared.plan
+    }
+
+    /// Has a worker answer a request. One whose worker ended before it said anything is given to another
+    /// worker, if its method is idempotent (RFC 9110 section 9.2.2) and its content was short.
+    ///
+    /// # Errors
+    /// No worker answered.
+    pub async fn send(&self, request: WorkerRequest) -> Result<WorkerResponse, Failure> {
+        let shared = &self.shared;
+        count(&shared.totals.requests);
+        let WorkerRequest {
+            mut message,
+            method,
+            body,
+        } = request;
+        let is_head = method == Method::HEAD;
+        let mut upload = Upload::of(body).await?;
+        message
+            .finish(upload.content(), is_head)
+            .map_err(|_| Failure::Oversized)?;
+        let mut asked = Asked { message, method };
+        let mut retries = 0;
+        loop {
+            let Some(connection) = shared.lease().await?.begin() else {
+                continue;
+            };
+            let exchange = Exchange::new(Arc::clone(shared), connection, asked, upload);
+            let broken = match exchange.run().await {
+                Ok((exchange, answer)) => return self.response(exchange, &answer, is_head),
+                Err(broken) => *broken,
+            };
+            count(&shared.totals.crashes);
+            let is_safe = is_idempotent(&broken.request.method)
+                && matches!(broken.upload, Upload::Inline(_))
+                && matches!(broken.failure, Failure::Crashed | Failure::Io(_));
+            if retries >= MAX_RETRIES || !(broken.is_untouched || is_safe) {
+                return Err(broken.failure);
+            }
+            retries += 1;
+            count(&shared.totals.retries);
+            (asked, upload) = (broken.request, broken.upload);
+        }
+    }
+
+    fn response(
+        &self,
+        exchange: Exchange,
+        answer: &ResponseHead,
+        is_head: bool,
+    ) -> Result<WorkerResponse, Failure> {
+        let head = head(answer, is_head)?;
+        let mut headers = head.headers;
+        let pid = exchange.pid();
+        let events = headers
+            .get("x-apus-events")
+            .filter(|_| head.status == StatusCode::OK && !is_head)
+            .map(|channels| self.listen(channels));
+        let mut body = content(exchange, head.content, answer);
+        if let Some(listening) = events {
+            as_event_stream(&mut headers);
+            body = Body::stream(Followed {
+                first: body,
+                then: listening,
+            });
+        }
+        Ok(WorkerResponse {
+            status: head.status,
+            headers,
+            body,
+            pid,
+        })
+    }
+
+    fn listen(&self, channels: &[u8]) -> Listening {
+        let names = channels
+            .split(|byte| *byte == b',')
+            .map(<[u8]>::trim_ascii)
+            .filter(|name| is_channel(name));
+        self.shared.hub.listen(names)
+    }
+
+    /// Loads the application anew: its script, by way of symbolic links that may have been switched. New
+    /// workers boot before old ones end, and no request is lost.
+    ///
+    /// # Errors
+    /// The new one does not boot, and the old workers go on: what PHP said.
+    pub async fn reload(&self) -> Result<(), Arc<str>> {
+        let (reply, done) = oneshot::channel();
+        self.shared.signal(Signal::Reload(reply));
+        done.await
+            .unwrap_or_else(|_| Err("the pool has ended".into()))
+    }
+
+    /// Lets workers finish what they do, and ends them. Requests that come or wait are refused.
+    pub async fn stop(&self) {
+        let (reply, done) = oneshot::channel();
+        self.shared.signal(Signal::Stop(reply));
+        let _ = done.await;
+    }
+
+    /// What the pool does.
+    pub fn status(&self) -> PoolStatus {
+        self.shared.status()
+    }
+}
+
+fn is_idempotent(method: &Method) -> bool {
+    matches!(
+        *method,
+        Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::PUT | Method::DELETE
+    )
+}
+
+/// Fields of an answer that goes on with events.
+fn as_event_stream(headers: &mut Headers) {
+    headers.remove("x-apus-events");
+    headers.remove("content-length");
+    // Both are valid.
+    let _ = headers.try_insert("content-type", "text/event-stream");
+    if !headers.contains("cache-control") {
+        let _ = headers.try_append("cache-control", "no-cache");
+    }
+}
+
+/// Content, and then what is published.
+struct Followed {
+    first: Body,
+    then: Listening,
+}
+
+impl BodyStream for Followed {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        match self.first.poll_frame(cx) {
+            Poll::Ready(None) => self.then.poll_frame(cx),
+            first => first,
+        }
+    }
+}
+
+/// Why a pool cannot start.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The application's script is not there.
+    Script(PathBuf, io::Error),
+    /// The folder for sockets cannot be made or written to.
+    Folder(PathBuf, io::Error),
+    /// PHP cannot be started.
+    Program(io::Error),
+    /// The system has no thread to spare.
+    Thread(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Script(path, error) => {
+                write!(f, "the application's script {}: {error}", path.display())
+            }
+            Self::Folder(path, error) => {
+                write!(f, "the folder of PHP workers {}: {error}", path.display())
+            }
+            Self::Program(error) => write!(f, "PHP cannot be started: {error}"),
+            Self::Thread(error) => write!(f, "no thread for PHP workers: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}

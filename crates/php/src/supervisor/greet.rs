@@ -1,0 +1,141 @@
+//! Workers that connect: they say who they are, and then that the application is booted.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use rustix::process::Pid;
+use tokio::io::AsyncReadExt;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+
+use super::Signal;
+use crate::connection::Connection;
+use crate::exchange::Line;
+use crate::record::Record;
+use crate::shared::Shared;
+use crate::wire::{Decoder, Event, Hello, Limits};
+
+/// How long something that connects may say nothing.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How many may be listened to at once that did not say who they are.
+const MAX_UNKNOWN: usize = 256;
+
+/// Something that connected and said who it is.
+#[derive(Debug)]
+pub(crate) struct Greeting {
+    pub(super) pending: Pending,
+    pub(super) hello: Hello,
+}
+
+/// A connection whose worker is not known yet.
+#[derive(Debug)]
+pub(super) struct Pending {
+    stream: UnixStream,
+    decoder: Decoder,
+    input: BytesMut,
+}
+
+impl Pending {
+    /// The connection of the worker that `record` makes, from a handle on its socket and the process at
+    /// its other end.
+    pub(super) fn into_connection(
+        self,
+        record: impl FnOnce(OwnedFd, Option<Pid>) -> Record,
+    ) -> io::Result<Connection> {
+        let socket = self.stream.as_fd().try_clone_to_owned()?;
+        let pid = self.stream.peer_cred()?.pid().and_then(Pid::from_raw);
+        let record = Arc::new(record(socket, pid));
+        Ok(Connection::new(
+            self.stream,
+            self.decoder,
+            self.input,
+            record,
+        ))
+    }
+}
+
+/// Takes connections in.
+pub(super) async fn accept(listener: UnixListener, signals: mpsc::UnboundedSender<Signal>) {
+    let places = Arc::new(tokio::sync::Semaphore::new(MAX_UNKNOWN));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let signals = signals.clone();
+                tokio::task::spawn_local(async move {
+                    if let Ok(Ok(greeting)) = timeout(PATIENCE, greeting(stream)).await {
+                        let _ = signals.send(Signal::Greeted(Box::new(greeting)));
+                    }
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                // No descriptor is left, mostly.
+                tracing::warn!(%error, "a worker could not connect");
+                sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn greeting(mut stream: UnixStream) -> io::Result<Greeting> {
+    let mut decoder = Decoder::new(Limits::default());
+    let mut input = BytesMut::with_capacity(1024);
+    loop {
+        match decoder.handle_input(&mut input) {
+            Ok(Some(Event::Hello(hello))) => {
+                let pending = Pending {
+                    stream,
+                    decoder,
+                    input,
+                };
+                return Ok(Greeting { pending, hello });
+            }
+            Ok(None) => {}
+            _ => return Err(io::ErrorKind::InvalidData.into()),
+        }
+        if stream.read_buf(&mut input).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+/// Waits until a worker is booted, or says why it is not. Whoever looks at the clock ends its connection
+/// when it takes too long.
+pub(super) async fn wait_until_ready(
+    mut connection: Connection,
+    signals: mpsc::UnboundedSender<Signal>,
+    shared: Arc<Shared>,
+) {
+    let id = connection.record.id;
+    let reason = loop {
+        match connection.event().await {
+            Ok(Some(Event::Ready(ready))) => {
+                let _ = signals.send(Signal::Booted(Box::new(connection), ready));
+                return;
+            }
+            Ok(Some(Event::Log(level, text))) => {
+                let line = Line {
+                    pool: &shared.plan.name,
+                    pid: connection.record.pid_number(),
+                    request: None,
+                };
+                line.write(level, &text);
+            }
+            Ok(Some(Event::Command(command))) => shared.command(command),
+            Ok(Some(Event::Failed(text))) => break String::from_utf8_lossy(&text).into_owned(),
+            // PHP's words come by the FastCGI request.
+            Ok(Some(Event::Bye(_)) | None) => break String::new(),
+            Ok(Some(other)) => break format!("the worker said {other:?} while it booted"),
+            Err(error) => break error.to_string(),
+        }
+    };
+    let _ = signals.send(Signal::NotBooted(id, reason));
+}

@@ -1,0 +1,674 @@
+//! The thread that looks after the workers of one pool: it has them started, kills those that hang, makes
+//! room for new ones, and replaces all when the application changed.
+
+mod boot;
+mod end;
+mod folder;
+mod greet;
+mod own;
+mod rolling;
+mod tasks;
+mod watch;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use apus_net::client::Address;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval};
+
+use self::boot::Said;
+use self::folder::Folder;
+use self::greet::Greeting;
+use self::own::Master;
+use self::rolling::Rolling;
+use self::tasks::Tasks;
+use crate::connection::Connection;
+use crate::error::Failure;
+use crate::plan::Launch;
+use crate::pool::StartError;
+use crate::record::{Identity, Life, Record, WorkerId};
+use crate::shared::{Closed, Shared, count};
+use crate::wire::{Command, Ready};
+
+/// What the supervisor is told.
+#[derive(Debug)]
+pub(crate) enum Signal {
+    /// A worker is free and has to make room.
+    Spent(Connection),
+    /// A worker ends by itself.
+    Leaving(Connection),
+    /// A worker answered and goes on working.
+    WorkingOn(Connection),
+    /// The client of a request is gone. `pulled` says that the worker waits for content.
+    Abandoned {
+        connection: Connection,
+        pulled: bool,
+    },
+    /// A classic application cannot be included twice: each request gets a process of its own.
+    NotTwice,
+    /// A task for later.
+    Task {
+        name: bytes::Bytes,
+        payload: bytes::Bytes,
+        delay: Duration,
+    },
+    /// Something connected and said who it is.
+    Greeted(Box<Greeting>),
+    /// A worker is booted.
+    Booted(Box<Connection>, Ready),
+    /// A worker said why it cannot boot, or none came in time.
+    NotBooted(WorkerId, String),
+    /// The FastCGI request of a worker ended.
+    Ended(WorkerId),
+    /// A task or timer is done.
+    TaskDone(tasks::Done),
+    /// Files of the application changed.
+    Changed(PathBuf),
+    /// The application is to be loaded anew. The answer comes when that is so.
+    Reload(oneshot::Sender<Result<(), Arc<str>>>),
+    /// All is to end. The answer comes when that is so.
+    Stop(oneshot::Sender<()>),
+}
+
+/// How often the clocks are looked at.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Between two boots that fail: twice as long each time, up to this.
+const FIRST_DELAY: Duration = Duration::from_millis(200);
+const LAST_DELAY: Duration = Duration::from_secs(30);
+
+/// Looks after the workers of one pool.
+pub(crate) struct Supervisor {
+    shared: Arc<Shared>,
+    signals: mpsc::UnboundedReceiver<Signal>,
+    folder: Folder,
+    /// The application's script with no symbolic link in its path.
+    script: PathBuf,
+    generation: u64,
+    boots: HashMap<WorkerId, Boot>,
+    last_id: WorkerId,
+    masters: Vec<Master>,
+    failures: u32,
+    next_boot: Instant,
+    /// The failure that was logged last.
+    logged: Option<Arc<str>>,
+    /// Whether each request of a classic application gets a process that nobody used.
+    not_twice: bool,
+    rolling: Option<Rolling>,
+    tasks: Tasks,
+    stopping: Option<Stopping>,
+    watch: Option<watch::Watch>,
+}
+
+struct Stopping {
+    replies: Vec<oneshot::Sender<()>>,
+    until: Instant,
+}
+
+/// A worker from when it is wanted until its FastCGI request ended.
+struct Boot {
+    generation: u64,
+    token: String,
+    phase: Phase,
+    since: Instant,
+    said: Rc<RefCell<Said>>,
+    record: Option<Arc<Record>>,
+    request: JoinHandle<()>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// It did not say who it is.
+    Called,
+    /// The application boots.
+    Booting,
+    /// It takes requests.
+    Ready,
+    /// It is to end.
+    Ending,
+}
+
+impl Phase {
+    fn is_starting(self) -> bool {
+        matches!(self, Self::Called | Self::Booting)
+    }
+}
+
+impl Supervisor {
+    /// Prepares everything. Nothing runs before [`Supervisor::run`].
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        signals: mpsc::UnboundedReceiver<Signal>,
+    ) -> Result<Self, StartError> {
+        let folder = Folder::open(&shared.plan)?;
+        let script = resolve(&shared.plan.script)?;
+        let watch = match shared.plan.development {
+            true => Some(watch::Watch::start(&script, shared.signals.clone())),
+            false => None,
+        };
+        let mut this = Self {
+            tasks: Tasks::new(&shared),
+            shared,
+            signals,
+            folder,
+            script,
+            generation: 1,
+            boots: HashMap::new(),
+            last_id: 0,
+            masters: Vec::new(),
+            failures: 0,
+            next_boot: Instant::now(),
+            logged: None,
+            not_twice: false,
+            rolling: None,
+            stopping: None,
+            watch,
+        };
+        this.start_master().map_err(StartError::Program)?;
+        Ok(this)
+    }
+
+    /// Looks after the pool until it is stopped.
+    pub(crate) async fn run(mut self) {
+        let listener = match self.folder.listen() {
+            Ok(listener) => listener,
+            Err(error) => {
+                tracing::error!(pool = &*self.shared.plan.name, %error, "workers cannot connect");
+                return;
+            }
+        };
+        tokio::task::spawn_local(greet::accept(listener, self.shared.signals.clone()));
+        let shared = Arc::clone(&self.shared);
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        self.reconcile();
+        loop {
+            tokio::select! {
+                signal = self.signals.recv() => match signal {
+                    Some(signal) => self.handle(signal),
+                    None => break,
+                },
+                () = shared.wanted.notified() => self.reconcile(),
+                _ = tick.tick() => self.tick(),
+            }
+            if self.is_stopped() {
+                break;
+            }
+        }
+        for mut master in self.masters.drain(..) {
+            master.kill();
+        }
+        self.folder.remove();
+        if let Some(stopping) = self.stopping.take() {
+            for reply in stopping.replies {
+                let _ = reply.send(());
+            }
+        }
+    }
+
+    fn handle(&mut self, signal: Signal) {
+        match signal {
+            Signal::Spent(connection) => {
+                count(&self.shared.totals.recycled);
+                self.end(connection, true);
+                self.reconcile();
+            }
+            Signal::Leaving(connection) => {
+                self.end(connection, false);
+                self.reconcile();
+            }
+            Signal::WorkingOn(connection) => {
+                tokio::task::spawn_local(end::work_on(Arc::clone(&self.shared), connection));
+            }
+            Signal::Abandoned { connection, pulled } => {
+                let drained = end::drain(Arc::clone(&self.shared), connection, pulled);
+                tokio::task::spawn_local(drained);
+            }
+            Signal::NotTwice => {
+                if !std::mem::replace(&mut self.not_twice, true) {
+                    tracing::info!(
+                        pool = &*self.shared.plan.name,
+                        "the application cannot be included twice in one process: each request gets \
+                         a process of its own"
+                    );
+                }
+            }
+            Signal::Task {
+                name,
+                payload,
+                delay,
+            } => self.tasks.push(name, payload, delay),
+            Signal::TaskDone(done) => self.tasks.done(done),
+            Signal::Greeted(greeting) => self.greeted(*greeting),
+            Signal::Booted(connection, ready) => self.booted(*connection, ready),
+            Signal::NotBooted(id, message) => self.not_booted(id, message),
+            Signal::Ended(id) => self.ended(id),
+            Signal::Changed(path) => self.changed(&path),
+            Signal::Reload(reply) => self.reload(Some(reply)),
+            Signal::Stop(reply) => self.stop(reply),
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = Instant::now();
+        let plan = &self.shared.plan;
+        self.tasks.tick();
+        // Requests may try again after a failure.
+        if now >= self.next_boot {
+            let mut state = self.shared.state();
+            if matches!(state.closed, Closed::Boot { .. }) {
+                state.closed = Closed::No;
+            }
+        }
+        if !plan.execution_limit.is_zero() {
+            for boot in self.boots.values() {
+                if let Some(record) = &boot.record
+                    && record.is_over(plan.execution_limit)
+                    && !record.is_killed()
+                {
+                    count(&self.shared.totals.timeouts);
+                    tracing::error!(
+                        pool = &*plan.name,
+                        pid = record.pid_number(),
+                        seconds = plan.execution_limit.as_secs(),
+                        "PHP worked on a request for too long and is killed"
+                    );
+                    record.kill();
+                }
+            }
+        }
+        let late: Vec<WorkerId> = self
+            .boots
+            .iter()
+            .filter(|(_, boot)| {
+                boot.phase.is_starting() && now.duration_since(boot.since) > plan.boot_limit
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        for id in late {
+            let message = match self.boots.get(&id).map(|boot| boot.phase) {
+                Some(Phase::Called) => "no process took the boot in time: all are busy, or too few",
+                _ => "the application did not boot in time",
+            };
+            self.not_booted(id, message.to_owned());
+        }
+        self.watch_masters();
+        self.shrink(now);
+        self.roll(now);
+        self.reconcile();
+        if let Some(stopping) = &self.stopping
+            && now >= stopping.until
+        {
+            for boot in self.boots.values() {
+                if let Some(record) = &boot.record {
+                    record.kill();
+                }
+                boot.request.abort();
+            }
+            self.boots.clear();
+        }
+    }
+
+    /// Has one worker go that had nothing to do for long, or is old.
+    fn shrink(&mut self, now: Instant) {
+        let plan = &self.shared.plan;
+        let mut state = self.shared.state();
+        let surplus = state.workers.len() > plan.min;
+        let place = state.idle.iter().position(|idle| {
+            let is_unused = surplus && now.duration_since(idle.since) > plan.idle_limit;
+            is_unused || idle.connection.record.is_spent()
+        });
+        let Some(place) = place else {
+            return;
+        };
+        let idle = state.idle.remove(place);
+        drop(state);
+        self.end(idle.connection, true);
+    }
+
+    /// Has as many workers started as there should be.
+    fn reconcile(&mut self) {
+        if self.stopping.is_some() || Instant::now() < self.next_boot {
+            return;
+        }
+        let plan = &self.shared.plan;
+        let current = |boot: &&Boot| boot.generation == self.generation;
+        let starting = self
+            .boots
+            .values()
+            .filter(current)
+            .filter(|boot| boot.phase.is_starting())
+            .count();
+        let ready = self
+            .boots
+            .values()
+            .filter(current)
+            .filter(|boot| boot.phase == Phase::Ready)
+            .count();
+        let active = starting + ready;
+        let waiting = self.shared.state().line.len();
+        let wanted = match &self.rolling {
+            Some(rolling) => rolling.target.saturating_sub(active),
+            None => plan.min.saturating_sub(active),
+        };
+        // Each that boots may serve many of those who wait.
+        let growth = match waiting > 0 && starting < 1 + ready / 4 {
+            true => 1.min(plan.max.saturating_sub(active)),
+            false => 0,
+        };
+        // After a failure one has to succeed first.
+        let most = match self.failures {
+            0 => AT_ONCE.saturating_sub(starting),
+            _ => 1_usize.saturating_sub(starting),
+        };
+        for _ in 0..wanted.max(growth).min(most) {
+            self.call();
+        }
+    }
+
+    /// Asks for one more worker.
+    fn call(&mut self) {
+        let address = match &self.shared.plan.launch {
+            Launch::Server(address) => address.clone(),
+            Launch::Own(_) => match self.masters.last() {
+                Some(master) => master.address(),
+                None => return,
+            },
+        };
+        self.last_id += 1;
+        let id = self.last_id;
+        let token = token();
+        let said = Rc::<RefCell<Said>>::default();
+        count(&self.shared.totals.boots);
+        let wanted = boot::Wanted {
+            id,
+            address,
+            params: self.params(&token),
+            limit: self.shared.plan.boot_limit,
+            said: Rc::clone(&said),
+            pool: Arc::clone(&self.shared.plan.name),
+            signals: self.shared.signals.clone(),
+        };
+        let boot = Boot {
+            generation: self.generation,
+            token,
+            phase: Phase::Called,
+            since: Instant::now(),
+            said,
+            record: None,
+            request: tokio::task::spawn_local(boot::run(wanted)),
+        };
+        self.boots.insert(id, boot);
+    }
+
+    fn params(&self, token: &str) -> apus_http::fastcgi::Params {
+        boot::params(&boot::Facts {
+            plan: &self.shared.plan,
+            runtime: self.folder.runtime(),
+            socket: self.folder.socket(),
+            script: &self.script,
+            token,
+            is_fresh: self.generation > 1,
+            not_twice: self.not_twice,
+        })
+    }
+
+    fn greeted(&mut self, greeting: Greeting) {
+        let Greeting { pending, hello } = greeting;
+        let known = self
+            .boots
+            .iter_mut()
+            .find(|(_, boot)| boot.phase == Phase::Called && boot.token == hello.token);
+        let Some((id, boot)) = known else {
+            tracing::warn!(
+                pool = &*self.shared.plan.name,
+                "something with a wrong token connected as a worker and was refused"
+            );
+            return;
+        };
+        let (id, generation) = (*id, boot.generation);
+        let life = Life::new(&self.shared.plan.recycle, random());
+        let connection = pending.into_connection(|socket, pid| {
+            Record::new(Identity {
+                id,
+                generation,
+                hello,
+                pid,
+                life,
+                socket,
+            })
+        });
+        let connection = match connection {
+            Ok(connection) => connection,
+            Err(error) => {
+                self.not_booted(id, error.to_string());
+                return;
+            }
+        };
+        boot.phase = Phase::Booting;
+        boot.record = Some(Arc::clone(&connection.record));
+        tokio::task::spawn_local(greet::wait_until_ready(
+            connection,
+            self.shared.signals.clone(),
+            Arc::clone(&self.shared),
+        ));
+    }
+
+    fn booted(&mut self, connection: Connection, ready: Ready) {
+        let record = &connection.record;
+        let Some(boot) = self.boots.get_mut(&record.id) else {
+            record.hang_up();
+            return;
+        };
+        if boot.phase != Phase::Booting || self.stopping.is_some() {
+            self.end(connection, true);
+            return;
+        }
+        boot.phase = Phase::Ready;
+        boot.said.borrow_mut().is_booted = true;
+        tracing::info!(
+            pool = &*self.shared.plan.name,
+            pid = record.pid_number(),
+            php = &*record.hello.php,
+            sapi = &*record.hello.sapi,
+            milliseconds = boot.since.elapsed().as_millis(),
+            "a worker is booted"
+        );
+        self.failures = 0;
+        self.logged = None;
+        let generation = boot.generation;
+        if generation == self.generation {
+            self.tasks.set_timers(&ready.timers);
+        }
+        self.shared.admit(connection);
+        if generation == self.generation {
+            self.replace_one();
+        }
+        self.reconcile();
+    }
+
+    /// Remembers why a worker does not boot. The rest is done when its request ended, with all that PHP
+    /// said.
+    fn not_booted(&mut self, id: WorkerId, message: String) {
+        let Some(boot) = self.boots.get_mut(&id) else {
+            return;
+        };
+        if !boot.phase.is_starting() {
+            return;
+        }
+        if !message.is_empty() {
+            boot.said.borrow_mut().reason = message;
+        }
+        match &boot.record {
+            // It ends when its connection does, or is killed.
+            Some(record) if boot.since.elapsed() > self.shared.plan.boot_limit => record.kill(),
+            Some(record) => record.hang_up(),
+            None => {
+                boot.request.abort();
+                self.ended(id);
+            }
+        }
+    }
+
+    /// A worker's process is free for something else, or dead.
+    fn ended(&mut self, id: WorkerId) {
+        let connection = self.shared.forget(id);
+        let Some(boot) = self.boots.remove(&id) else {
+            return;
+        };
+        if let Some(record) = &boot.record {
+            record.hang_up();
+        }
+        drop(connection);
+        if boot.phase.is_starting() && self.stopping.is_none() {
+            let message = boot.said.borrow().message();
+            self.boot_failed(message.into());
+        }
+        self.reconcile();
+    }
+
+    fn boot_failed(&mut self, message: Arc<str>) {
+        count(&self.shared.totals.boot_failures);
+        self.failures = self.failures.saturating_add(1);
+        let delay = FIRST_DELAY
+            .saturating_mul(1 << (self.failures - 1).min(10))
+            .min(LAST_DELAY);
+        self.next_boot = Instant::now() + delay;
+        // Once, and not with each attempt.
+        if self.logged.as_ref() != Some(&message) {
+            tracing::error!(
+                pool = &*self.shared.plan.name,
+                script = %self.script.display(),
+                "the application does not boot: {message}"
+            );
+            self.logged = Some(Arc::clone(&message));
+        }
+        self.abandon_rolling(&message);
+        let has_starting = self.boots.values().any(|boot| boot.phase.is_starting());
+        let mut state = self.shared.state();
+        state.last_error = Some(Arc::clone(&message));
+        if state.workers.is_empty() && !has_starting {
+            state.closed = Closed::Boot {
+                message: Arc::clone(&message),
+                until: self.next_boot,
+            };
+            state.line.dismiss(|| {
+                Err(Failure::Boot {
+                    message: Arc::clone(&message),
+                    retry_after: delay,
+                })
+            });
+        }
+    }
+
+    /// Ends a worker that is free. Others may boot in its place from now on.
+    fn end(&mut self, connection: Connection, tell: bool) {
+        let id = connection.record.id;
+        self.shared.forget(id);
+        if let Some(boot) = self.boots.get_mut(&id) {
+            boot.phase = Phase::Ending;
+        }
+        let limit = self.shared.plan.stop_limit;
+        tokio::task::spawn_local(end::end(Arc::clone(&self.shared), connection, tell, limit));
+    }
+
+    fn stop(&mut self, reply: oneshot::Sender<()>) {
+        match &mut self.stopping {
+            Some(stopping) => stopping.replies.push(reply),
+            None => {
+                self.stopping = Some(Stopping {
+                    replies: vec![reply],
+                    until: Instant::now() + self.shared.plan.stop_limit,
+                });
+            }
+        }
+        self.watch = None;
+        self.abandon_rolling("the server stops");
+        let mut state = self.shared.state();
+        state.closed = Closed::Stopping;
+        state.line.dismiss(|| Err(Failure::Stopping));
+        for record in state.workers.values() {
+            record.retire();
+        }
+        let idle = std::mem::take(&mut state.idle);
+        drop(state);
+        self.shared.hub.close();
+        for idle in idle {
+            self.end(idle.connection, true);
+        }
+        self.boots.retain(|_, boot| {
+            if boot.phase == Phase::Called {
+                boot.request.abort();
+            } else if boot.phase == Phase::Booting
+                && let Some(record) = &boot.record
+            {
+                record.hang_up();
+            }
+            boot.phase != Phase::Called
+        });
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopping.is_some() && self.boots.is_empty()
+    }
+}
+
+/// Boots at a time.
+const AT_ONCE: usize = 8;
+
+impl Shared {
+    /// Does what a worker wants to be done.
+    pub(crate) fn command(&self, command: Command) {
+        match command {
+            Command::Publish {
+                channel,
+                form,
+                message,
+            } => self.hub.publish(&channel, form, &message),
+            Command::Task {
+                name,
+                delay,
+                payload,
+            } => self.signal(Signal::Task {
+                name,
+                payload,
+                delay,
+            }),
+            other => tracing::warn!(
+                pool = &*self.plan.name,
+                command = ?other,
+                "a worker wants something of a socket that is not there"
+            ),
+        }
+    }
+}
+
+/// The script with no symbolic link in its path: a release that was switched has another.
+fn resolve(script: &Path) -> Result<PathBuf, StartError> {
+    std::fs::canonicalize(script).map_err(|error| StartError::Script(script.to_owned(), error))
+}
+
+/// Random bytes that nobody guesses, in hexadecimal.
+fn token() -> String {
+    let mut bytes = [0; 16];
+    // Of aws-lc-rs: it fails only where the system has no randomness at all.
+    let _ = aws_lc_rs::rand::fill(&mut bytes);
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    let _ = aws_lc_rs::rand::fill(&mut bytes);
+    u64::from_ne_bytes(bytes)
+}
+
+/// Where a FastCGI server of ours listens.
+fn unix(path: &Path) -> Address {
+    Address::Unix(path.into())
+}

@@ -1,0 +1,166 @@
+//! Pools of real PHP, and requests to them.
+
+use std::fs;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use apus_http::{Body, Method};
+use apus_php::plan::{Launch, Leaks, Mode, Own, PoolPlan, Recycle};
+use apus_php::wire::{FixedVariables, Message};
+use apus_php::{Failure, Pool, PoolStatus, WorkerRequest, WorkerResponse};
+
+/// Nothing here takes that long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A folder with an application.
+pub(crate) struct Application {
+    folder: tempfile::TempDir,
+}
+
+impl Application {
+    /// Whose `index.php` has this code.
+    pub(crate) fn new(code: &str) -> Self {
+        let this = Self {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        // PHP-FPM has a user of its own.
+        open(this.folder.path());
+        this.write("index.php", code);
+        this
+    }
+
+    pub(crate) fn write(&self, name: &str, code: &str) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        open(path.parent().unwrap());
+        // Whole or not at all: somebody may be reading it.
+        let beside = path.with_extension("new");
+        fs::write(&beside, format!("<?php\n{code}")).unwrap();
+        fs::rename(beside, path).unwrap();
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A plan for PHP of our own that includes `index.php` for each request.
+    pub(crate) fn plan(&self) -> PoolPlan {
+        PoolPlan {
+            name: "test".into(),
+            launch: Launch::Own(Own {
+                program: "/usr/bin/php-cgi8.2".into(),
+                arguments: Vec::new(),
+                environment: Vec::new(),
+            }),
+            mode: Mode::Classic,
+            script: self.path("index.php"),
+            root: self.folder.path().to_owned(),
+            min: 1,
+            max: 2,
+            recycle: Recycle::default(),
+            execution_limit: PATIENCE,
+            boot_limit: PATIENCE,
+            idle_limit: PATIENCE,
+            stop_limit: Duration::from_secs(5),
+            queue: 1000,
+            queue_limit: PATIENCE,
+            tasks: 100,
+            development: false,
+            leaks: Leaks::Warn,
+            folder: self.path("run"),
+        }
+    }
+}
+
+fn open(folder: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Runs a test on a thread like that of a worker.
+pub(crate) fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(Default::default())
+        .unwrap();
+    runtime.block_on(async {
+        tokio::time::timeout(4 * PATIENCE, test)
+            .await
+            .expect("the test hangs");
+    });
+}
+
+/// A request for `target`.
+pub(crate) fn request(method: Method, target: &str, body: impl Into<Body>) -> WorkerRequest {
+    let body = body.into();
+    let fixed = FixedVariables::new()
+        .with("SERVER_NAME", b"localhost")
+        .with("SERVER_PROTOCOL", b"HTTP/1.1")
+        .with("REMOTE_ADDR", b"127.0.0.1")
+        .with("SCRIPT_NAME", b"/index.php");
+    let mut message = Message::request(Vec::new(), &fixed);
+    message.push(b"REQUEST_METHOD", method.as_str().as_bytes());
+    message.push_target(b"REQUEST_URI", target.as_bytes());
+    let query = target.split_once('?').map_or("", |(_, query)| query);
+    message.push(b"QUERY_STRING", query.as_bytes());
+    if let Some(len) = body.len() {
+        message.push(b"CONTENT_LENGTH", len.to_string().as_bytes());
+    }
+    message.push(b"CONTENT_TYPE", b"application/octet-stream");
+    WorkerRequest {
+        message,
+        method,
+        body,
+    }
+}
+
+/// An answer, read.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) response: WorkerResponse,
+    pub(crate) text: String,
+}
+
+pub(crate) async fn get(pool: &Pool, target: &str) -> Result<Answer, Failure> {
+    let response = pool.send(request(Method::GET, target, Body::Empty)).await?;
+    Ok(read(response).await)
+}
+
+pub(crate) async fn read(mut response: WorkerResponse) -> Answer {
+    let bytes = whole(&mut response.body).await.unwrap();
+    Answer {
+        response,
+        text: String::from_utf8_lossy(&bytes).into_owned(),
+    }
+}
+
+/// All of a body, if it ends in order.
+pub(crate) async fn whole(body: &mut Body) -> Result<Vec<u8>, apus_http::BodyError> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        if let apus_http::Frame::Data(data) = frame? {
+            bytes.extend_from_slice(&data);
+        }
+    }
+    Ok(bytes)
+}
+
+/// Waits until the status of a pool is as wanted.
+pub(crate) async fn until(pool: &Pool, wanted: impl Fn(&PoolStatus) -> bool) -> PoolStatus {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let status = pool.status();
+        if wanted(&status) {
+            return status;
+        }
+        assert!(Instant::now() < end, "{status:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Whether a process is there.
+pub(crate) fn is_alive(pid: i32) -> bool {
+    // One that ended and was not waited for has no command line.
+    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
+}
