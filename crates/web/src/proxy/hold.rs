@@ -12,6 +12,8 @@ use std::{cell::RefCell, collections::VecDeque};
 use apus_http::{Body, BodyError, BodyStream, FileRange, Frame, Headers};
 use bytes::Bytes;
 
+use super::frames::Frames;
+
 /// How much content is taken in, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
@@ -75,7 +77,7 @@ impl Hold {
             return body;
         }
         let shared = Rc::new(RefCell::new(Ahead {
-            remaining: body.len(),
+            frames: Frames::new(body.len()),
             ..Ahead::default()
         }));
         let most = usize::try_from(self.memory).unwrap_or(usize::MAX);
@@ -226,10 +228,7 @@ impl BodyStream for HeldStream {
 /// Content between the task that takes it in and its reader.
 #[derive(Default)]
 struct Ahead {
-    frames: VecDeque<Frame>,
-    held: usize,
-    /// Bytes that were not read yet, where it is known.
-    remaining: Option<u64>,
+    frames: Frames,
     end: Option<Option<BodyError>>,
     is_abandoned: bool,
     reader: Option<Waker>,
@@ -244,7 +243,7 @@ async fn fill(shared: Rc<RefCell<Ahead>>, mut body: Body, most: usize) {
                 if ahead.is_abandoned {
                     return Poll::Ready(());
                 }
-                if ahead.held >= most {
+                if ahead.frames.held() >= most {
                     ahead.filler = Some(cx.waker().clone());
                     return Poll::Pending;
                 }
@@ -260,12 +259,7 @@ async fn fill(shared: Rc<RefCell<Ahead>>, mut body: Body, most: usize) {
             let mut ahead = shared.borrow_mut();
             let is_end = !matches!(frame, Some(Ok(_)));
             match frame {
-                Some(Ok(frame)) => {
-                    if let Frame::Data(bytes) = &frame {
-                        ahead.held = ahead.held.saturating_add(bytes.len());
-                    }
-                    ahead.frames.push_back(frame);
-                }
+                Some(Ok(frame)) => ahead.frames.push(frame),
                 Some(Err(error)) => ahead.end = Some(Some(error)),
                 None => ahead.end = Some(None),
             }
@@ -285,18 +279,7 @@ struct AheadStream(Rc<RefCell<Ahead>>);
 impl BodyStream for AheadStream {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         let mut ahead = self.0.borrow_mut();
-        if let Some(frame) = ahead.frames.pop_front() {
-            let len = match &frame {
-                Frame::Data(bytes) => {
-                    ahead.held = ahead.held.saturating_sub(bytes.len());
-                    bytes.len() as u64
-                }
-                Frame::File(range) => range.len,
-                Frame::Trailers(_) => 0,
-            };
-            if let Some(remaining) = &mut ahead.remaining {
-                *remaining = remaining.saturating_sub(len);
-            }
+        if let Some(frame) = ahead.frames.pop() {
             if let Some(filler) = ahead.filler.take() {
                 filler.wake();
             }
@@ -313,7 +296,7 @@ impl BodyStream for AheadStream {
     }
 
     fn remaining(&self) -> Option<u64> {
-        self.0.borrow().remaining
+        self.0.borrow().frames.remaining()
     }
 }
 

@@ -7,6 +7,7 @@
 mod backward;
 mod exchange;
 pub(crate) mod forward;
+mod frames;
 mod hold;
 pub(crate) mod log_rate;
 mod mirror;

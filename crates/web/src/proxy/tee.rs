@@ -2,11 +2,12 @@
 //! waits for the second.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use apus_http::{Body, BodyError, BodyStream, Frame};
+
+use super::frames::Frames;
 
 /// Content twice. What is there already is shared as it is. A stream is read by whoever has the first
 /// body; the second gets what he got, breaks off where he did, and is cut off if more than `most` bytes
@@ -19,7 +20,7 @@ pub(super) fn split(body: Body, most: usize) -> (Body, Body, Option<Watch>) {
         Body::Stream(inner) => inner,
     };
     let shared = Rc::new(RefCell::new(Shared {
-        remaining: inner.remaining(),
+        frames: Frames::new(inner.remaining()),
         ..Shared::default()
     }));
     let first = First {
@@ -45,11 +46,7 @@ impl Watch {
 /// What is between the two.
 #[derive(Default)]
 struct Shared {
-    frames: VecDeque<Frame>,
-    /// Bytes of them that are in memory.
-    held: usize,
-    /// Bytes that the second did not read yet, where it is known.
-    remaining: Option<u64>,
+    frames: Frames,
     end: Option<End>,
     was_cut: bool,
     reader: Option<Waker>,
@@ -70,22 +67,19 @@ impl Shared {
         if self.is_abandoned || self.end.is_some() {
             return;
         }
-        let (frame, bytes) = match frame {
-            Frame::Data(bytes) => (Frame::Data(bytes.clone()), bytes.len()),
-            Frame::File(range) => (Frame::File(range.clone()), 0),
-            Frame::Trailers(lines) => (Frame::Trailers(lines.clone()), 0),
-        };
-        self.held = self.held.saturating_add(bytes);
-        if self.held > most {
+        self.frames.push(match frame {
+            Frame::Data(bytes) => Frame::Data(bytes.clone()),
+            Frame::File(range) => Frame::File(range.clone()),
+            Frame::Trailers(lines) => Frame::Trailers(lines.clone()),
+        });
+        if self.frames.held() > most {
             self.was_cut = true;
             self.frames.clear();
-            return self.end(End::TooFarBehind);
-        }
-        // Nothing follows trailers, and not everybody asks.
-        if matches!(frame, Frame::Trailers(_)) {
+            self.end = Some(End::TooFarBehind);
+        } else if matches!(frame, Frame::Trailers(_)) {
+            // Nothing follows them, and not everybody asks.
             self.end = Some(End::Whole);
         }
-        self.frames.push_back(frame);
         self.wake();
     }
 
@@ -143,17 +137,7 @@ struct Second(Rc<RefCell<Shared>>);
 impl BodyStream for Second {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         let mut shared = self.0.borrow_mut();
-        if let Some(frame) = shared.frames.pop_front() {
-            let len = match &frame {
-                Frame::Data(bytes) => {
-                    shared.held = shared.held.saturating_sub(bytes.len());
-                    bytes.len() as u64
-                }
-                Frame::File(range) => range.len,
-                Frame::Trailers(_) => 0,
-            };
-            let left = shared.remaining.map(|left| left.saturating_sub(len));
-            shared.remaining = left;
+        if let Some(frame) = shared.frames.pop() {
             return Poll::Ready(Some(Ok(frame)));
         }
         let Some(end) = shared.end else {
@@ -171,7 +155,7 @@ impl BodyStream for Second {
     }
 
     fn remaining(&self) -> Option<u64> {
-        self.0.borrow().remaining
+        self.0.borrow().frames.remaining()
     }
 }
 
@@ -185,6 +169,8 @@ impl Drop for Second {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use bytes::Bytes;
 
     use super::*;

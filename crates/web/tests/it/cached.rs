@@ -69,7 +69,7 @@ impl Origin {
     }
 
     fn cached(&self, settings: CacheSettings) -> std::rc::Rc<dyn Service> {
-        let cache = Cache::new(apus_cache::store::Settings::default());
+        let cache = Cache::new(Settings::default());
         Cached::new(&cache, "site", settings, self.service()).service()
     }
 }
@@ -492,7 +492,7 @@ fn what_is_only_on_disk_is_found_without_asking_the_origin() {
 #[test]
 fn sites_share_nothing() {
     let origin = Origin::with(&[("cache-control", "max-age=60")]);
-    let cache = Cache::new(apus_cache::store::Settings::default());
+    let cache = Cache::new(Settings::default());
     let of_site =
         |site| Cached::new(&cache, site, CacheSettings::default(), origin.service()).service();
     let (one, two) = (of_site("one"), of_site("two"));
