@@ -31,6 +31,7 @@ mod respond;
 mod router;
 pub mod sites;
 pub mod trace;
+pub mod websocket;
 
 pub use app::App;
 pub use compress::Compressed;
@@ -45,6 +46,7 @@ pub use respond::{
     AtOnce, Awaited, Error, Html, IntoAnswer, IntoResponse, Json, Redirect, Streaming,
 };
 pub use router::RouteError;
+pub use websocket::{Rooms, WebSocket, WebSocketUpgrade};
 
 pub use apus_http::{
     Answer, Body, BodyError, BodyStream, Completion, ConnectionInfo, FileRange, Frame, HeaderName,

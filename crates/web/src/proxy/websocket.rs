@@ -1,14 +1,12 @@
 //! The WebSocket handshake between clients and origins of different versions of HTTP: HTTP/1.1 has keys
 //! for it (RFC 6455 section 4), an extended CONNECT has none (RFC 8441 section 5).
 
+use apus_http::websocket::accept_key;
 use apus_http::{Headers, Request, StatusCode, Version};
 use apus_net::client::{ClientResponse, RequestHead};
-use aws_lc_rs::{digest, rand};
+use aws_lc_rs::rand;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-
-/// What is hashed behind a key (RFC 6455 section 1.3).
-const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// The keys of one handshake.
 pub(super) struct Handshake {
@@ -33,14 +31,9 @@ pub(super) fn begin(request: &Request, head: &mut RequestHead) -> Option<Handsha
     }
     let key = head.headers.get("sec-websocket-key")?;
     Some(Handshake {
-        expected: accept(key),
+        expected: accept_key(key),
         is_of_client,
     })
-}
-
-fn accept(key: &[u8]) -> String {
-    let hashed = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, &[key, GUID].concat());
-    STANDARD.encode(hashed)
 }
 
 /// The origin did not answer the key that it got.
@@ -67,18 +60,5 @@ impl Handshake {
             true => drop(headers.try_insert("sec-websocket-accept", &self.expected)),
             false => drop(headers.remove("sec-websocket-accept")),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn answers_the_key_of_rfc_6455() {
-        assert_eq!(
-            accept(b"dGhlIHNhbXBsZSBub25jZQ=="),
-            "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
-        );
     }
 }

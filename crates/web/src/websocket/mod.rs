@@ -1,0 +1,41 @@
+//! WebSocket: handlers that talk with their clients, over HTTP/1.1 and HTTP/2 alike.
+//!
+//! ```
+//! use apus::App;
+//! use apus::websocket::{WebSocket, WebSocketUpgrade};
+//!
+//! async fn echo(mut socket: WebSocket) {
+//!     while let Some(message) = socket.recv().await {
+//!         if socket.send(message).await.is_err() {
+//!             break;
+//!         }
+//!     }
+//! }
+//!
+//! let app = App::new().get("/echo", async |upgrade: WebSocketUpgrade| upgrade.run(echo));
+//! # app.check().unwrap();
+//! ```
+//!
+//! A socket lives on the worker of its connection. What comes is read as fast as the handler takes it,
+//! and [`Sender::send`] waits for a client that reads slowly. Pings go out and are answered beside the
+//! handler; when it ends, the connection is closed. [`Rooms`] reach the sockets of all workers.
+
+mod driver;
+mod origin;
+mod rooms;
+mod settings;
+mod socket;
+mod state;
+mod upgrade;
+
+pub use self::origin::Origins;
+pub use self::rooms::{Rooms, SlowReceivers};
+pub use self::settings::WebSocketSettings;
+pub use self::socket::{Receiver, SendError, Sender, WebSocket};
+pub use self::state::Ended;
+pub use self::upgrade::WebSocketUpgrade;
+
+pub use apus_http::websocket::{
+    ByteString, Close, CloseCode, Closed, Compression, InvalidHandshake, Message, Prepared,
+    ProtocolError,
+};
