@@ -246,7 +246,8 @@ impl fmt::Display for SameSite {
 /// How a worker keeps connections to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolPlan {
-    /// The most connections that wait for a request, of each worker and node; 0: none is kept.
+    /// The most connections that wait for a request, of each worker and node; 0: none is kept. Those of
+    /// FastCGI are counted over all workers, which share them.
     pub max_idle: usize,
     /// How long one waits before it is closed. Shorter than the node's own limit, so that a request
     /// does not meet a connection that is being closed.

@@ -4,7 +4,8 @@
 //! waits keeps a process from everybody else. So any worker takes what any worker left, whoever opens a
 //! connection while others wait closes one of them, and when an opened one gets no answer for a while,
 //! all that wait are closed, and none is kept, until it has one: their processes may be what it waits
-//! for. There are never more connections than requests at the node had at once.
+//! for. One to which its process has not come back, since it works on behind its answer, is passed over.
+//! There are never more connections than requests at the node had at once.
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +19,10 @@ use crate::plan::PoolPlan;
 /// For how long a connection has to have waited to carry what must not be sent twice. Applications that
 /// close a connection behind an answer, as PHP does after so many requests, have done so by then.
 const SETTLED: Duration = Duration::from_millis(20);
+
+/// How long an application takes at most to come back to a connection, unless it works on behind its
+/// answer.
+const NEAR: Duration = Duration::from_millis(2);
 
 /// The connections to one node that wait.
 #[derive(Debug, Default)]
@@ -42,10 +47,14 @@ impl Parked {
     ) -> Option<ParkedFastCgi> {
         loop {
             let mut state = self.state();
-            let is_settled = |parked: &ParkedFastCgi| {
-                is_repeatable || now.saturating_duration_since(parked.parked_at()) >= SETTLED
-            };
-            let place = state.waiting.iter().rposition(is_settled)?;
+            let waited = |parked: &ParkedFastCgi| now.saturating_duration_since(parked.parked_at());
+            let is_settled = |parked: &ParkedFastCgi| is_repeatable || waited(parked) >= SETTLED;
+            let is_ready = |parked: &ParkedFastCgi| is_settled(parked) && parked.is_awaited();
+            // Otherwise one whose process likely comes back in a moment.
+            let is_near = |parked: &ParkedFastCgi| is_settled(parked) && waited(parked) < NEAR;
+            let mut waiting = state.waiting.iter();
+            let place = waiting.rposition(is_ready);
+            let place = place.or_else(|| state.waiting.iter().rposition(is_near))?;
             let found = state.waiting.remove(place);
             drop(state);
             if !is_spent(&found, plan, now) && found.is_usable() {

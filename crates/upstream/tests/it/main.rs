@@ -7,6 +7,8 @@ mod checks;
 #[cfg(test)]
 mod dns;
 #[cfg(test)]
+mod fastcgi;
+#[cfg(test)]
 mod harness;
 #[cfg(test)]
 mod health;

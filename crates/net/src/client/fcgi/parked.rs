@@ -1,5 +1,6 @@
 //! A connection that waits for a request, and belongs to no thread meanwhile.
 
+use std::ffi::c_int;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,10 +8,14 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use rustix::io::Errno;
+use rustix::ioctl::{Getter, Opcode, ioctl};
 use rustix::net::RecvFlags;
 
 use super::{FastCgi, Inner};
 use crate::transport::{Socket, Transport};
+
+/// Asks how many bytes were sent and not read (`unix(7)`).
+const SIOCOUTQ: Opcode = 0x5411;
 
 /// A connection that waits for a request. Any thread may take it over.
 ///
@@ -67,6 +72,20 @@ impl ParkedFastCgi {
             rustix::net::recv(self.as_fd(), &mut byte, flags),
             Err(Errno::AGAIN | Errno::INTR)
         )
+    }
+
+    /// Whether the application has come back to the connection for another request, as far as can be
+    /// told: over a Unix socket, where what it did not read is counted.
+    ///
+    /// PHP leaves the end of a request's content unread until then. A script that called
+    /// `fastcgi_finish_request` goes on working meanwhile, and so keeps the connection to itself.
+    pub fn is_awaited(&self) -> bool {
+        let ParkedSocket::Unix(socket) = &self.socket else {
+            return true;
+        };
+        // SAFETY: `SIOCOUTQ` stores an `int`, which is what the getter has room for.
+        let unread = unsafe { ioctl(socket, Getter::<SIOCOUTQ, c_int>::new()) };
+        unread.is_ok_and(|bytes| bytes == 0)
     }
 
     /// Requests that were sent over it.

@@ -1,0 +1,441 @@
+//! Groups of a real PHP-FPM.
+
+mod fpm;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use apus_http::{Body, BodyError, BodyStream, Frame, Method, StatusCode};
+use apus_net::client::{Cause, ClientRequest, Phase, Protocol};
+use apus_upstream::plan::{CheckKind, CheckPlan, GroupPlan, NodePlan};
+use apus_upstream::{
+    Context, Delivered, Failed, FailedKind, Upstreams, WorkerGroup, is_idempotent,
+};
+use bytes::Bytes;
+use tokio::task::spawn_local;
+
+use self::fpm::{Fpm, Pool};
+use crate::harness::{eventually, group, node_status, plain, read, run, status};
+
+fn plan(node: NodePlan) -> GroupPlan {
+    let mut plan = plain(vec![node]);
+    plan.protocol = Protocol::FastCgi;
+    plan
+}
+
+async fn send(group: &Rc<WorkerGroup>, request: ClientRequest) -> Result<Delivered, Failed> {
+    let context = Context {
+        idempotent: is_idempotent(&request.head.method),
+        ..Context::default()
+    };
+    group.send(request, context).await
+}
+
+/// What a script prints, which has to be answered with 200.
+async fn run_script(fpm: &Fpm, group: &Rc<WorkerGroup>, method: Method, script: &str) -> String {
+    let mut delivered = send(group, fpm.ask(group, method, script)).await.unwrap();
+    assert_eq!(delivered.response.status, StatusCode::OK);
+    read(&mut delivered).await
+}
+
+/// So many bytes, in frames of different sizes.
+struct Letters {
+    left: usize,
+    frame: usize,
+}
+
+impl BodyStream for Letters {
+    fn poll_frame(
+        &mut self,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<Frame, BodyError>>> {
+        self.frame = (self.frame * 7 + 1) % 300_000 + 1;
+        let len = self.left.min(self.frame);
+        self.left -= len;
+        let frame = Frame::Data(Bytes::from(vec![b'a'; len]));
+        std::task::Poll::Ready((len > 0).then_some(Ok(frame)))
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        Some(self.left as u64)
+    }
+}
+
+const UPLOAD: usize = 50_000_000;
+
+#[test]
+fn serves_over_unix_and_tcp_and_keeps_connections() {
+    for (name, tcp) in [("keep-unix", false), ("keep-tcp", true)] {
+        let fpm = Fpm::start(
+            name,
+            &Pool {
+                tcp,
+                ..Pool::default()
+            },
+        );
+        run(async {
+            let (_upstreams, group) = group(plan(fpm.node()));
+            let script = "header('X-Test: yes'); echo 'hello ', $_SERVER['REQUEST_METHOD'];";
+            for _ in 0..10 {
+                let request = fpm.ask(&group, Method::GET, script);
+                let mut delivered = send(&group, request).await.unwrap();
+                let response = &delivered.response;
+                assert_eq!(response.headers.get_str("x-test"), Some("yes"));
+                assert!(matches!(response.body, Body::Bytes(_)), "{response:?}");
+                assert_eq!(read(&mut delivered).await, "hello GET");
+            }
+        });
+    }
+}
+
+#[test]
+fn serves_many_requests_in_order_over_no_more_connections_than_the_node_takes() {
+    let fpm = Fpm::start("order", &Pool::default());
+    run(async {
+        let (mut node, counts) = fpm.counted();
+        node.max_requests = 2;
+        let (_upstreams, group) = group(plan(node));
+        let fpm = Rc::new(fpm);
+        let mut tasks = Vec::new();
+        for number in 0..50 {
+            let (fpm, group) = (Rc::clone(&fpm), Rc::clone(&group));
+            tasks.push(spawn_local(async move {
+                let script = "file_put_contents(__DIR__.'/order', getmypid().' '.$_SERVER['NUMBER'].\"\\n\", \
+                              FILE_APPEND | LOCK_EX); usleep(2000); echo $_SERVER['NUMBER'];";
+                let number = number.to_string();
+                let more = [("NUMBER", number.as_str())];
+                let request = fpm.ask_with(&group, Method::GET, script, &more);
+                let mut delivered = send(&group, request).await.unwrap();
+                assert_eq!(read(&mut delivered).await, number);
+            }));
+        }
+        for task in tasks {
+            task.await.unwrap();
+        }
+        assert!(counts.get().1 <= 2, "{:?}", counts.get());
+        // A process may be slow at times, but what it gets is in order.
+        let order = fpm.lines("order");
+        let mut last: HashMap<&str, usize> = HashMap::new();
+        for line in &order {
+            let (process, number) = line.split_once(' ').unwrap();
+            let number = number.parse().unwrap();
+            let before = last.insert(process, number);
+            assert!(before.is_none_or(|before| before < number), "{order:?}");
+        }
+        assert_eq!(order.len(), 50);
+        assert!(last.len() <= 2, "{order:?}");
+    });
+}
+
+#[test]
+fn serves_more_requests_than_there_are_processes_without_a_limit() {
+    let fpm = Fpm::start("starving", &Pool::default());
+    run(async {
+        let (_upstreams, group) = group(plan(fpm.node()));
+        let fpm = Rc::new(fpm);
+        let tasks: Vec<_> = (0..50)
+            .map(|_| {
+                let (fpm, group) = (Rc::clone(&fpm), Rc::clone(&group));
+                spawn_local(async move {
+                    run_script(&fpm, &group, Method::GET, "usleep(1000); echo 'x';").await
+                })
+            })
+            .collect();
+        for task in tasks {
+            assert_eq!(task.await.unwrap(), "x");
+        }
+    });
+}
+
+#[test]
+fn a_connection_that_waits_at_one_worker_serves_another() {
+    let one_child = Pool {
+        children: 1,
+        ..Pool::default()
+    };
+    let fpm = Fpm::start("workers", &one_child);
+    let upstreams = Upstreams::new();
+    upstreams.apply(vec![plan(fpm.node())]);
+    let ask = |number: usize| {
+        run(async {
+            let group = upstreams.group("app").unwrap();
+            let script = "echo getmypid();";
+            assert!(
+                !run_script(&fpm, &group, Method::GET, script)
+                    .await
+                    .is_empty()
+            );
+            number
+        })
+    };
+    std::thread::scope(|scope| {
+        let (done, order) = mpsc::channel();
+        for number in 0..4 {
+            let (done, ask) = (done.clone(), &ask);
+            scope.spawn(move || done.send(ask(number)).unwrap());
+        }
+        drop(done);
+        assert_eq!(order.iter().count(), 4);
+    });
+}
+
+#[test]
+fn a_request_does_not_wait_behind_what_another_does_after_its_answer() {
+    let fpm = Fpm::start("background", &Pool::default());
+    run(async {
+        let (_upstreams, group) = group(plan(fpm.node()));
+        let script = "echo 'answer'; fastcgi_finish_request(); file_put_contents(__DIR__.'/began', \
+                      'x'); while (!file_exists(__DIR__.'/end')) usleep(1000); \
+                      file_put_contents(__DIR__.'/ended', 'x');";
+        assert_eq!(
+            run_script(&fpm, &group, Method::GET, script).await,
+            "answer"
+        );
+        eventually("it works on", || fpm.file("began").exists()).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        for _ in 0..5 {
+            assert_eq!(
+                run_script(&fpm, &group, Method::GET, "echo 'x';").await,
+                "x"
+            );
+        }
+        assert!(!fpm.file("ended").exists());
+        std::fs::write(fpm.file("end"), "x").unwrap();
+        eventually("it ends", || fpm.file("ended").exists()).await;
+    });
+}
+
+#[test]
+fn streams_an_upload() {
+    let fpm = Fpm::start("upload", &Pool::default());
+    run(async {
+        let (_upstreams, group) = group(plan(fpm.node()));
+        let script = "$in = fopen('php://input', 'r'); $all = 0; $other = 0; \
+                      while (($part = fread($in, 65536)) != '') { $all += strlen($part); \
+                      $other += strlen(str_replace('a', '', $part)); } echo \"$all $other\";";
+        let length = UPLOAD.to_string();
+        let more = [
+            ("CONTENT_LENGTH", length.as_str()),
+            ("CONTENT_TYPE", "application/octet-stream"),
+        ];
+        let mut request = fpm.ask_with(&group, Method::POST, script, &more);
+        request.body = Body::stream(Letters {
+            left: UPLOAD,
+            frame: 1,
+        });
+        let mut delivered = send(&group, request).await.unwrap();
+        assert_eq!(read(&mut delivered).await, format!("{UPLOAD} 0"));
+    });
+}
+
+#[test]
+fn an_upload_that_is_answered_unread_is_answered() {
+    let fpm = Fpm::start("unread", &Pool::default());
+    run(async {
+        let (_upstreams, group) = group(plan(fpm.node()));
+        let script = "http_response_code(413); echo 'too much'; flush();";
+        let length = UPLOAD.to_string();
+        let more = [
+            ("CONTENT_LENGTH", length.as_str()),
+            ("CONTENT_TYPE", "application/octet-stream"),
+        ];
+        for _ in 0..2 {
+            let mut request = fpm.ask_with(&group, Method::POST, script, &more);
+            request.body = vec![b'a'; UPLOAD].into();
+            let mut delivered = send(&group, request).await.unwrap();
+            assert_eq!(delivered.response.status, StatusCode::PAYLOAD_TOO_LARGE);
+            assert_eq!(read(&mut delivered).await, "too much");
+        }
+    });
+}
+
+#[test]
+fn streams_a_download_with_and_without_its_length() {
+    let fpm = Fpm::start("download", &Pool::default());
+    run(async {
+        let (_upstreams, group) = group(plan(fpm.node()));
+        for length in ["", "header('Content-Length: 30000000');"] {
+            let script = format!(
+                "{length} for ($i = 0; $i < 300; $i++) echo str_repeat(chr(97 + $i % 26), 100000);"
+            );
+            let request = fpm.ask(&group, Method::GET, &script);
+            let mut delivered = send(&group, request).await.unwrap();
+            let known = (!length.is_empty()).then_some(30_000_000);
+            assert_eq!(delivered.response.body.len(), known);
+            let content = read(&mut delivered).await.into_bytes();
+            assert_eq!(content.len(), 30_000_000);
+            for (number, part) in content.chunks(100_000).enumerate() {
+                let letter = b'a' + u8::try_from(number % 26).unwrap();
+                assert!(part.iter().all(|byte| *byte == letter), "{number}");
+            }
+        }
+    });
+}
+
+#[test]
+fn answers_head_and_redirects_and_errors() {
+    let fpm = Fpm::start("statuses", &Pool::default());
+    run(async {
+        let (_upstreams, group) = group(plan(fpm.node()));
+        for (method, script, status) in [
+            (Method::HEAD, "header('X-A: b'); echo 'content';", 200),
+            (Method::GET, "http_response_code(204);", 204),
+            (Method::GET, "http_response_code(304);", 304),
+            (Method::GET, "header('Location: /other');", 302),
+            (
+                Method::GET,
+                "header('HTTP/1.1 418 I am a teapot'); echo 1;",
+                418,
+            ),
+            (Method::GET, "header('Status: 404 Not Found');", 404),
+            (Method::GET, "throw new Exception('no');", 500),
+        ] {
+            let request = fpm.ask(&group, method, script);
+            let mut delivered = send(&group, request).await.unwrap();
+            let response = &delivered.response;
+            assert_eq!(response.status.as_u16(), status, "{script}");
+            assert!(!response.headers.contains("status"), "{response:?}");
+            let content = read(&mut delivered).await;
+            assert_eq!(content.is_empty(), status != 418, "{script}: {content}");
+        }
+    });
+}
+
+#[test]
+fn standard_error_is_told_with_its_request() {
+    let fpm = Fpm::start("stderr", &Pool::default());
+    run(async {
+        let (_upstreams, group) = group(plan(fpm.node()));
+        let told: Rc<RefCell<String>> = Rc::default();
+        for script in [
+            "error_log('said'); echo 1;",
+            "echo 1; flush(); error_log('later');",
+        ] {
+            let mut request = fpm.ask(&group, Method::GET, script);
+            let heard = Rc::clone(&told);
+            request.stderr = Some(Rc::new(move |head, bytes| {
+                let text = String::from_utf8_lossy(bytes);
+                heard
+                    .borrow_mut()
+                    .push_str(&format!("{}: {text}\n", head.target));
+            }));
+            let mut delivered = send(&group, request).await.unwrap();
+            assert_eq!(read(&mut delivered).await, "1");
+        }
+        let told = told.borrow();
+        assert!(
+            told.contains("/: ") && told.contains("said") && told.contains("later"),
+            "{told}"
+        );
+    });
+}
+
+#[test]
+fn an_answer_whose_process_dies_is_truncated_and_one_that_did_not_begin_is_not_asked_for_again() {
+    let fpm = Fpm::start("killed", &Pool::default());
+    run(async {
+        let mut plan = plan(fpm.node());
+        plan.retry.tries = 3;
+        let (_upstreams, group) = group(plan);
+        let die = "posix_kill(getmypid(), 9);";
+        let script = format!("echo str_repeat('x', 1000); flush(); usleep(20000); {die}");
+        let request = fpm.ask(&group, Method::GET, &script);
+        let mut body = send(&group, request).await.unwrap().response.body;
+        let broken = loop {
+            match body.frame().await {
+                Some(Ok(_)) => {}
+                other => break other,
+            }
+        };
+        assert!(
+            matches!(broken, Some(Err(BodyError::Disconnected))),
+            "{broken:?}"
+        );
+
+        let script = format!("file_put_contents(__DIR__.'/runs', \"x\\n\", FILE_APPEND); {die}");
+        let request = fpm.ask(&group, Method::POST, &script);
+        match send(&group, request).await.unwrap_err().kind {
+            FailedKind::Node { failure, .. } => {
+                assert!(failure.request_sent);
+                assert_eq!(failure.phase, Phase::Head);
+                assert!(
+                    matches!(failure.cause, Cause::Closed | Cause::Io(_)),
+                    "{failure}"
+                );
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(fpm.lines("runs").len(), 1);
+    });
+}
+
+#[test]
+fn requests_that_must_not_be_repeated_outlive_processes_that_end_behind_their_answers() {
+    let recycled = Pool {
+        lines: "pm.max_requests = 2",
+        ..Pool::default()
+    };
+    let fpm = Fpm::start("recycled", &recycled);
+    run(async {
+        let (_upstreams, group) = group(plan(fpm.node()));
+        for _ in 0..40 {
+            assert_eq!(
+                run_script(&fpm, &group, Method::POST, "echo 'x';").await,
+                "x"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_script_learns_that_its_client_is_gone() {
+    let fpm = Fpm::start("gone", &Pool::default());
+    run(async {
+        let (upstreams, group) = group(plan(fpm.node()));
+        let script = "register_shutdown_function(function () { \
+                      file_put_contents(__DIR__.'/gone', connection_aborted()); }); \
+                      while (true) { echo str_repeat('x', 10000); flush(); usleep(1000); }";
+        let mut delivered = send(&group, fpm.ask(&group, Method::GET, script))
+            .await
+            .unwrap();
+        assert!(delivered.response.body.frame().await.is_some());
+        drop(delivered);
+        eventually("it ends", || fpm.lines("gone") == ["1"]).await;
+        assert_eq!(status(&upstreams).nodes[0].in_flight, 0);
+    });
+}
+
+#[test]
+fn checks_whether_it_can_be_connected_to() {
+    let fpm = Fpm::start("checked", &Pool::default());
+    run(async {
+        let mut plan = plan(fpm.node());
+        plan.active = Some(CheckPlan {
+            interval: Duration::from_millis(10),
+            ..CheckPlan::new(CheckKind::Connect)
+        });
+        let (upstreams, group) = group(plan);
+        let upstreams = Rc::new(upstreams);
+        let checks = Rc::clone(&upstreams);
+        spawn_local(async move { checks.run_checks().await });
+        eventually("it was checked", || {
+            node_status(&upstreams, "php").last_check.is_some()
+        })
+        .await;
+        let fault = node_status(&upstreams, "php").last_check.unwrap().fault;
+        assert_eq!(fault, None);
+        assert_eq!(
+            run_script(&fpm, &group, Method::GET, "echo 'x';").await,
+            "x"
+        );
+        drop(fpm);
+        let faulty = || {
+            let check = node_status(&upstreams, "php").last_check;
+            check.is_some_and(|check| check.fault.is_some())
+        };
+        eventually("it is gone", faulty).await;
+    });
+}
