@@ -87,21 +87,14 @@ namespace Apus\Runtime {
          */
         public function read(): array
         {
-            // 12 bytes are the header and, of a request, the length of its first part.
-            $head = $this->take(12, 8);
-            ['length' => $length, 'type' => $type, 'flags' => $flags] = \unpack('Vlength/Ctype/Cflags', $head);
+            ['length' => $length, 'type' => $type, 'flags' => $flags] = \unpack('Vlength/Ctype/Cflags', $this->take(8));
             if ($length > self::MAX) {
                 throw new Disconnected('a frame is too long');
             }
-            $rest = \substr($head, 8);
             if ($type !== self::REQUEST && $type !== self::EVENT) {
-                $rest = $length > \strlen($rest) ? $rest . $this->take($length - \strlen($rest)) : $rest;
-                return [$type, $flags, '', $rest];
+                return [$type, $flags, '', $length > 0 ? $this->take($length) : ''];
             }
-            if (\strlen($rest) < 4) {
-                $rest .= $this->take(4 - \strlen($rest));
-            }
-            $first = \unpack('V', $rest)[1];
+            $first = \unpack('V', $this->take(4))[1];
             if ($first + 4 > $length) {
                 throw new Disconnected('a frame is malformed');
             }
@@ -110,16 +103,14 @@ namespace Apus\Runtime {
             return [$type, $flags, $parameters, $content];
         }
 
-        /** Reads up to $most bytes, and at least $least. */
-        private function take(int $most, ?int $least = null): string
+        private function take(int $length): string
         {
-            $least ??= $most;
-            $data = \fread($this->socket, $most);
-            while ($data === false || \strlen($data) < $least) {
+            $data = \fread($this->socket, $length);
+            while ($data === false || \strlen($data) < $length) {
                 if ($data === false || \feof($this->socket)) {
                     throw new Disconnected('the server is gone');
                 }
-                $data .= (string) \fread($this->socket, $most - \strlen($data));
+                $data .= (string) \fread($this->socket, $length - \strlen($data));
             }
             return $data;
         }
@@ -407,6 +398,12 @@ namespace Apus\Runtime {
         public function stream_stat(): array|false
         {
             return $this->other !== null ? \fstat($this->other) : ['size' => self::$content?->size() ?? 0, 'mode' => 0100444];
+        }
+
+        /** PHP's own has none either. */
+        public function url_stat(string $path, int $flags): array|false
+        {
+            return false;
         }
 
         public function stream_truncate(int $size): bool
@@ -769,7 +766,7 @@ namespace Apus\Runtime {
         {
             $base = \array_diff_key($_SERVER, \array_flip(self::OF_REQUESTS));
             foreach ($base as $name => $value) {
-                if (\str_starts_with((string) $name, 'HTTP_') || \str_starts_with((string) $name, 'APUS_') || \str_starts_with((string) $name, 'PHP_')) {
+                if (\str_starts_with((string) $name, 'HTTP_') || \str_starts_with((string) $name, 'APUS_') || $name === 'PHP_VALUE' || $name === 'PHP_ADMIN_VALUE') {
                     unset($base[$name]);
                 }
             }
@@ -863,7 +860,12 @@ namespace Apus\Runtime {
             if (\strncasecmp($value, 'Basic ', 6) === 0) {
                 $pair = \base64_decode(\substr($value, 6));
                 if ($pair !== false && \str_contains($pair, ':')) {
-                    [$server['PHP_AUTH_USER'], $server['PHP_AUTH_PW']] = \explode(':', $pair, 2);
+                    [$user, $password] = \explode(':', $pair, 2);
+                    $server['PHP_AUTH_USER'] = $user;
+                    // PHP leaves out an empty one.
+                    if ($password !== '') {
+                        $server['PHP_AUTH_PW'] = $password;
+                    }
                 }
             } elseif (\strncasecmp($value, 'Digest ', 7) === 0) {
                 $server['PHP_AUTH_DIGEST'] = \substr($value, 7);
@@ -874,8 +876,7 @@ namespace Apus\Runtime {
         public static function cookies(string $header): array
         {
             $cookies = [];
-            $odd = '';
-            $seen = [];
+            $nested = '';
             $left = (int) \ini_get('max_input_vars');
             foreach (\explode(';', $header) as $pair) {
                 $pair = \ltrim($pair);
@@ -887,22 +888,27 @@ namespace Apus\Runtime {
                     break;
                 }
                 [$name, $value] = \explode('=', $pair, 2) + [1 => ''];
-                // The first of a name is the one with the most specific path (RFC 6265 section 5.4).
-                if (isset($seen[$name])) {
+                $value = \str_contains($value, '%') ? \rawurldecode($value) : $value;
+                if (\str_contains($name, '[')) {
+                    $nested .= '&' . \urlencode($name) . '=' . \urlencode($value);
                     continue;
                 }
-                $seen[$name] = true;
-                $value = \str_contains($value, '%') ? \rawurldecode($value) : $value;
-                if (\strcspn($name, ". [\0") === \strlen($name)) {
+                if (\strcspn($name, ". \0") !== \strlen($name)) {
+                    $plain = \strtr(\strtok($name, "\0") ?: '', '. ', '__');
+                    // A name that only becomes one with such a prefix when it is put in order was not set by this host.
+                    if (\str_starts_with($plain, '__Host-') || \str_starts_with($plain, '__Secure-')) {
+                        continue;
+                    }
+                    $name = $plain;
+                }
+                // The first of a name is the one with the most specific path (RFC 6265 section 5.4).
+                if ($name !== '') {
                     $cookies[$name] ??= $value;
-                } else {
-                    $odd .= '&' . \urlencode($name) . '=' . \urlencode($value);
                 }
             }
-            if ($odd !== '') {
-                \parse_str(\substr($odd, 1), $more);
+            if ($nested !== '') {
+                \parse_str(\substr($nested, 1), $more);
                 foreach ($more as $name => $value) {
-                    // A name that only becomes one with such a prefix when it is put in order was not set by this host.
                     if (!\str_starts_with((string) $name, '__Host-') && !\str_starts_with((string) $name, '__Secure-')) {
                         $cookies[$name] ??= $value;
                     }
@@ -1043,6 +1049,12 @@ namespace Apus\Runtime {
                 return '';
             }
             self::$kept .= $data;
+            if (self::$over && self::$booting) {
+                // Nobody asked for it; it may say why there is no worker.
+                $last = self::$kept;
+                self::$kept = '';
+                return $last;
+            }
             if ($data !== '') {
                 self::$removals = 0;
             }
@@ -1361,6 +1373,10 @@ namespace Apus\Runtime {
         private static ?string $leave = null;
         private static bool $isHead = false;
         private static bool $safe = false;
+        /** @var array<string, bool> classic: front controllers that define constants */
+        private static array $defines = [];
+        /** What is sent after an error that left nothing of the output buffers. */
+        private static ?string $lastWords = null;
         /** @var array<string, true> leaks that were told */
         private static array $told = [];
         /** @var list<array{callable, array<mixed>}> what runs at the end of the request */
@@ -1549,7 +1565,7 @@ namespace Apus\Runtime {
             }
             self::noticeCancel();
             if (self::$streaming) {
-                if ($data !== '') {
+                if ($data !== '' && !self::$cancelled) {
                     self::$wire->send(Wire::CHUNK, $data);
                 }
                 return;
@@ -1564,9 +1580,10 @@ namespace Apus\Runtime {
                 [$type] = self::$wire->read();
                 if ($type === Wire::CANCEL) {
                     self::$cancelled = true;
-                    // Nobody reads it. As in PHP, the script ends unless it said ignore_user_abort(true).
+                    // Nobody reads it. As in PHP, the script ends unless it said ignore_user_abort(true); from within an
+                    // output buffer, where this is called, that cannot be done but by a limit.
                     if (!\ini_get('ignore_user_abort')) {
-                        exit;
+                        \set_time_limit(1);
                     }
                 } elseif ($type === Wire::STOP) {
                     self::$stopping = true;
@@ -1650,7 +1667,7 @@ namespace Apus\Runtime {
         /** Answers, puts everything back, and says what comes next. */
         private static function answer(): void
         {
-            $content = Output::finish();
+            $content = self::$lastWords ?? Output::finish();
             State::closeSession();
             $early = self::$phase === self::FINISHED;
             $status = 0;
@@ -1662,7 +1679,7 @@ namespace Apus\Runtime {
             if (\headers_sent($file, $line)) {
                 // Not through us: this process can set no header any more.
                 self::$leave ??= 'error';
-                if ($file !== '') {
+                if ($file !== '' && self::$lastWords === null) {
                     self::log(3, "$file:$line printed after all output buffers were removed; see README.md, Output");
                     [$status, $content] = [500, ''];
                 }
@@ -1758,6 +1775,9 @@ namespace Apus\Runtime {
         {
             if (self::$phase === self::WORKING && \count(\ob_list_handlers()) === 1) {
                 \ob_flush();
+                if (self::$cancelled && !\ini_get('ignore_user_abort')) {
+                    exit;
+                }
             }
         }
 
@@ -1856,6 +1876,14 @@ namespace Apus\Runtime {
             if ($isFatal && !self::$streaming && \http_response_code() === 200) {
                 \http_response_code(500);
             }
+            if ($isFatal && \str_starts_with($error['message'], 'Allowed memory size')) {
+                // PHP threw away what was buffered, and printed its message past all buffers, that is to the log.
+                $message = $error['message'] . ' in ' . $error['file'] . ' on line ' . $error['line'];
+                self::$lastWords = \ini_get('display_errors') ? "\nFatal error: $message\n" : '';
+            } elseif ($isFatal && self::$cancelled) {
+                // It was ended by our limit, maybe in the middle of an output buffer's callback.
+                self::$lastWords = '';
+            }
             if (self::$atEnd !== []) {
                 self::runAtEnd();
             }
@@ -1882,6 +1910,12 @@ namespace Apus\Runtime {
             $folder = \dirname($script);
             if ($folder !== \getcwd()) {
                 @\chdir($folder);
+            }
+            if (self::$served > 0 && (self::$defines[$script] ??= Classic::defines($script))) {
+                \set_error_handler(
+                    static fn (int $level, string $text, string $file): bool => $file === $script && \str_ends_with($text, ' already defined'),
+                    \E_WARNING
+                );
             }
             return $script;
         }
@@ -1939,6 +1973,12 @@ namespace Apus\Runtime {
             }
             $included = \array_diff(\get_included_files(), [__FILE__, $script]);
             return $included === [] || \class_exists(\Composer\Autoload\ClassLoader::class, false);
+        }
+
+        /** Whether a front controller defines constants, which warns the second time. */
+        public static function defines(string $script): bool
+        {
+            return \preg_match('/\bdefine\s*\(|^\s*const\s/m', (string) @\file_get_contents($script)) === 1;
         }
     }
 

@@ -108,6 +108,8 @@ final class FastCgi
 
     public function close(): void
     {
-        @fclose($this->socket);
+        if (is_resource($this->socket)) {
+            fclose($this->socket);
+        }
     }
 }

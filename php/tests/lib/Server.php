@@ -74,9 +74,7 @@ final class Server
                 array_push($command, '-d', 'disable_functions=' . REPLACED);
             }
         }
-        $environment = getenv();
-        $environment['PHP_FCGI_CHILDREN'] = (string) $this->processes;
-        $environment['PHP_FCGI_MAX_REQUESTS'] = '0';
+        $environment = ['PATH' => (string) getenv('PATH'), 'PHP_FCGI_CHILDREN' => (string) $this->processes, 'PHP_FCGI_MAX_REQUESTS' => '0'];
         $null = ['file', '/dev/null', 'r'];
         $log = ['file', $this->folder . '/output', 'a'];
         $process = proc_open($command, [$null, $log, $log], $pipes, $this->folder, $environment);

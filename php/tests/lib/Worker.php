@@ -196,7 +196,9 @@ final class Worker
 
     public function close(): void
     {
-        @fclose($this->socket);
+        if (is_resource($this->socket)) {
+            fclose($this->socket);
+        }
         $this->boot->close();
     }
 

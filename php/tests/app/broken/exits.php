@@ -1,0 +1,4 @@
+<?php
+
+echo "a last word";
+exit;

@@ -1,0 +1,4 @@
+<?php
+
+echo "talking at boot";
+require __DIR__ . "/../hello.php";

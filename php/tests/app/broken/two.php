@@ -1,0 +1,7 @@
+<?php
+
+for ($i = 0; $i < 2; $i++) {
+    frankenphp_handle_request(static function (): void {
+        echo "hello";
+    });
+}

@@ -1,0 +1,5 @@
+<?php
+
+require_once __DIR__ . '/ClassLoader.php';
+
+return Composer\Autoload\ClassLoader::get();

@@ -1,0 +1,13 @@
+<?php
+
+// A worker script as for FrankenPHP: the actions by path.
+
+declare(strict_types=1);
+
+$actions = require __DIR__ . '/actions.php';
+$handle = static function () use ($actions): void {
+    $name = trim((string) parse_url((string) $_SERVER['REQUEST_URI'], PHP_URL_PATH), '/');
+    isset($actions[$name]) ? $actions[$name]() : http_response_code(404);
+};
+while (frankenphp_handle_request($handle)) {
+}

@@ -1,0 +1,63 @@
+<?php
+
+/** Front controllers that know nothing of any of this, included for each request. */
+
+declare(strict_types=1);
+
+namespace Apus\Tests;
+
+return [
+    'a single file is included again and again, without anything left' => static function (Server $server): void {
+        $worker = $server->worker('classic', APP . '/classic/single.php');
+        for ($i = 0; $i < 3; $i++) {
+            check($worker->request(parameters('/'))->content, 'count 1 kept 1 classic none', 'content');
+            $answer = $worker->request(parameters('/x', ['PATH_INFO' => '/a', 'SCRIPT_FILENAME' => APP . '/classic/single.php']));
+            check([$answer->content, $answer->field('x-mode')], ['count 1 kept 1 classic single.php', '/a'], 'with its name');
+        }
+        check($worker->request(parameters('/?do=throw'))->status, 500, 'thrown');
+        check($worker->request(parameters('/', ['SCRIPT_FILENAME' => APP . '/index.php']))->status, 404, 'another script');
+        check($worker->request(parameters('/?do=exit'))->content, 'exited', 'exit()');
+        check($worker->bye, 'exit', 'BYE');
+        $worker->end();
+    },
+    'an application that works by what it includes once gets a process for each request' => static function (Server $server): void {
+        foreach (['index.php' => 'hello', 'classic/functions.php' => 'said nothing', 'classic/nested.php' => 'said nothing'] as $script => $content) {
+            $worker = $server->worker('classic', APP . "/$script");
+            check($worker->request(parameters('/hello'))->content, $content, 'content');
+            check($worker->bye, 'exit', 'BYE');
+            $worker->end();
+        }
+    },
+    'one with a loader of classes is kept' => static function (Server $server): void {
+        $worker = $server->worker('classic', APP . '/classic/composer/index.php');
+        for ($i = 1; $i < 4; $i++) {
+            check($worker->request(parameters('/'))->content, "framework $i", 'content');
+        }
+        $worker->stop();
+        $worker = $server->worker('classic', APP . '/classic/composer/index.php', ['APUS_KEEP' => '0']);
+        check($worker->request(parameters('/'))->content, 'framework 1', 'content');
+        check($worker->bye, 'exit', 'BYE');
+        $worker->end();
+    },
+    'one that cannot be included twice leaves the second request to another' => static function (Server $server): void {
+        $worker = $server->worker('classic', APP . '/classic/nested.php', ['APUS_KEEP' => '1']);
+        check($worker->request(parameters('/?say=a'))->content, 'said a', 'content');
+        try {
+            $worker->request(parameters('/?say=b'));
+            throw new Failure('it was answered');
+        } catch (Gone) {
+            check($worker->bye, 'again', 'BYE');
+        }
+        $worker->end();
+        $worker = $server->worker('classic', APP . '/classic/nested.php', ['APUS_KEEP' => '1']);
+        $worker->request(parameters('/?say=a'));
+        check($worker->request(parameters('/', ['REQUEST_METHOD' => 'POST']))->status, 500, 'what is not safe is not repeated');
+        $worker->end();
+    },
+    'a script that is missing or not PHP is an error of this request' => static function (Server $server): void {
+        $worker = $server->worker('classic', APP . '/classic/single.php', ['APUS_KEEP' => '1']);
+        check($worker->request(parameters('/', ['SCRIPT_FILENAME' => APP . '/broken/syntax.php']))->status, 500, 'status');
+        check($worker->request(parameters('/'))->status, 200, 'the next');
+        $worker->stop();
+    },
+];

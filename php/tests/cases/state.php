@@ -1,0 +1,91 @@
+<?php
+
+/** Nothing of one request is left for the next. */
+
+declare(strict_types=1);
+
+namespace Apus\Tests;
+
+return [
+    'what a request changed in PHP is as before for the next' => static function (Server $server): void {
+        $worker = $server->worker('worker', APP . '/worker.php');
+        $new = $worker->request(parameters('/state'))->content;
+        for ($i = 0; $i < 3; $i++) {
+            $spoilt = $worker->request(parameters('/spoil?x=1', ['HTTP_AUTHORIZATION' => 'Basic ' . base64_encode('a:b'), 'HTTP_COOKIE' => 'x=y']));
+            check($spoilt->status, 418, 'status');
+            check($spoilt->content, 'oneTWO', 'content');
+            check($worker->request(parameters('/state'))->content, $new, 'state after it');
+        }
+        check($worker->logs, [], 'logs');
+        $worker->stop();
+    },
+    'the same in classic mode' => static function (Server $server): void {
+        $worker = $server->worker('classic', APP . '/index.php', ['APUS_KEEP' => '1']);
+        $new = $worker->request(parameters('/state'))->json();
+        $worker->request(parameters('/spoil', ['REQUEST_METHOD' => 'POST', 'CONTENT_TYPE' => 'application/x-www-form-urlencoded']), 'a=b');
+        $worker->request(parameters('/global?n=1'));
+        check($worker->request(parameters('/state'))->json(), $new, 'state after it');
+        $worker->stop();
+    },
+    'global variables that a request adds are told once' => static function (Server $server): void {
+        $worker = $server->worker('worker', APP . '/worker.php');
+        check($worker->request(parameters('/global?n=a'))->content, 'left', 'content');
+        has($worker->logs[0]['text'] ?? '', '$left_a', 'log');
+        check($worker->logs[0]['level'], 4, 'level');
+        $worker->request(parameters('/hello'));
+        check($worker->logs, [], 'logs');
+        $worker->stop();
+    },
+    'or refused' => static function (Server $server): void {
+        $worker = $server->worker('worker', APP . '/worker.php', ['APUS_LEAKS' => 'refuse']);
+        $worker->request(parameters('/hello'));
+        check($worker->bye, null, 'BYE');
+        check($worker->request(parameters('/global?n=a'))->content, 'left', 'content');
+        check($worker->bye, 'leak', 'BYE');
+        $worker->end();
+    },
+    'or nobody minds' => static function (Server $server): void {
+        $worker = $server->worker('worker', APP . '/worker.php', ['APUS_LEAKS' => 'ignore']);
+        $worker->request(parameters('/global?n=a'));
+        check($worker->logs, [], 'logs');
+        $worker->stop();
+    },
+    'random numbers do not go on where one request seeded them' => static function (Server $server): void {
+        $worker = $server->worker('worker', APP . '/worker.php');
+        $worker->request(parameters('/random'));
+        mt_srand(1);
+        $predicted = (string) mt_rand();
+        $one = $worker->request(parameters('/random'))->content;
+        $two = $worker->request(parameters('/random'))->content;
+        check($one !== $predicted && $two !== $predicted && $one !== $two, true, "$one $two");
+        $worker->stop();
+    },
+    'sessions belong to their cookies' => static function (Server $server): void {
+        $worker = $server->worker('worker', APP . '/worker.php');
+        [$n, $alice] = explode(' ', $worker->request(parameters('/session'))->content);
+        check($n, '1', 'a new session');
+        check($worker->request(parameters('/session-open'))->json(), ['', false], 'a request without a session');
+        $answer = $worker->request(parameters('/session'));
+        [$n, $bob] = explode(' ', $answer->content);
+        check($n, '1', 'another new session');
+        check($alice !== $bob, true, 'ids');
+        has($answer->fields['set-cookie'][0], "PHPSESSID=$bob", 'cookie');
+        foreach ([[$alice, '2'], [$bob, '2'], [$alice, '3'], [$alice, '4'], [$bob, '3']] as [$id, $n]) {
+            $answer = $worker->request(parameters('/session', ['HTTP_COOKIE' => "PHPSESSID=$id"]));
+            check($answer->content, "$n $id", 'session');
+            check($answer->field('set-cookie'), null, 'no new cookie');
+            check($answer->field('cache-control'), 'no-store, no-cache, must-revalidate', 'cache limiter');
+        }
+        check($worker->request(parameters('/session-own', ['HTTP_COOKIE' => "PHPSESSID=$alice"]))->content, '42', 'a handler of the application');
+        check($worker->request(parameters('/session', ['HTTP_COOKIE' => "PHPSESSID=$alice"]))->content, "5 $alice", 'the handler is gone');
+        $regenerated = $worker->request(parameters('/session-regenerate', ['HTTP_COOKIE' => "PHPSESSID=$alice"]))->content;
+        check($worker->request(parameters('/session', ['HTTP_COOKIE' => "PHPSESSID=$regenerated"]))->content, "6 $regenerated", 'a new id');
+        check($worker->request(parameters('/session-destroy', ['HTTP_COOKIE' => "PHPSESSID=$bob"]))->content, 'gone', 'destroyed');
+        check(explode(' ', $worker->request(parameters('/session', ['HTTP_COOKIE' => "PHPSESSID=$bob"]))->content)[0], '1', 'a destroyed session begins anew');
+        $other = $server->worker('worker', APP . '/worker.php');
+        check($other->request(parameters('/session', ['HTTP_COOKIE' => "PHPSESSID=$regenerated"]))->content, "7 $regenerated", 'in another worker');
+        check($worker->request(parameters('/session', ['HTTP_COOKIE' => "PHPSESSID=$regenerated"]))->content, "8 $regenerated", 'no lock is left');
+        $other->stop();
+        $worker->stop();
+    },
+];
