@@ -182,7 +182,7 @@ fn push_group(out: &mut String, group: &Value) {
         Some(Value::Null) | None => String::new(),
         Some(other) => other.to_string(),
     };
-    let _ = writeln!(
+    let _ = write!(
         out,
         "\nupstream {}: {} requests, {} retries, {} waiting",
         text(group, "name"),
@@ -190,6 +190,11 @@ fn push_group(out: &mut String, group: &Value) {
         text(group, "retries"),
         text(group, "waiting"),
     );
+    let dropped = group.get("copies_dropped").and_then(Value::as_u64);
+    if let Some(dropped @ 1..) = dropped {
+        let _ = write!(out, ", {dropped} copies dropped");
+    }
+    out.push('\n');
     let nodes = group.get("nodes").and_then(Value::as_array);
     for node in nodes.into_iter().flatten() {
         let (name, address) = (text(node, "name"), text(node, "address"));
@@ -304,6 +309,7 @@ mod tests {
         let text = status(&json!({
             "upstreams": [{
                 "name": "one/app", "requests": 7, "retries": 1, "waiting": 0,
+                "copies_dropped": 2,
                 "nodes": [{
                     "name": "app:80", "address": "10.0.0.1:80", "backup": false, "admin": "drain",
                     "state": "out, its checks fail", "in_flight": 2, "requests": 6,
@@ -318,7 +324,7 @@ mod tests {
         }));
         assert!(
             text.ends_with(
-                "\nupstream one/app: 7 requests, 1 retries, 0 waiting\n  \
+                "\nupstream one/app: 7 requests, 1 retries, 0 waiting, 2 copies dropped\n  \
                  app:80 (10.0.0.1:80): out, its checks fail, drain; 6 requests, 2 open, 3 failures, \
                  12.5 ms, last check: status 500\n  \
                  10.0.0.2:80: in, backup; 1 requests, 0 open, 0 failures\n"
