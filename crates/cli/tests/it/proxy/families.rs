@@ -109,7 +109,7 @@ fn uploads_come_whole_to_every_family_and_back() {
                 let who = format!("{} {version} {arguments:?}", origin.name());
                 let expected = if arguments.len() == 2 { &[] } else { large() };
                 // HTTP/2 has no chunks of its own: there the length is only left out.
-                let reply = curl(version).args(&arguments).get(&url);
+                let reply = curl(version).args(&arguments).run(&url).expect(&who);
                 assert_eq!(reply.status, 200, "{who}");
                 assert!(reply.body == expected, "{who}");
             }
