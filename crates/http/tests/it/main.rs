@@ -5,6 +5,8 @@ mod client;
 #[cfg(test)]
 mod client_oracle;
 #[cfg(test)]
+mod fastcgi;
+#[cfg(test)]
 mod framing;
 #[cfg(test)]
 mod h2;
