@@ -27,6 +27,7 @@ mod spawn;
 mod table;
 pub mod tls;
 mod transport;
+mod turn;
 mod worker;
 
 pub use clock::coarse_now;

@@ -168,7 +168,7 @@ pub(crate) fn is_compressible(status: StatusCode, headers: &Headers) -> bool {
         );
     has_content
         && headers
-            .get_str("content-type")
+            .get("content-type")
             .is_some_and(media_type::is_compressible)
         && ["content-encoding", "content-range", "content-digest"]
             .iter()

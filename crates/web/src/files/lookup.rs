@@ -240,7 +240,7 @@ impl Options {
 
     /// Whether a file of this name is worth compressing.
     pub(super) fn is_compressible(&self, path: &[u8]) -> bool {
-        media_type::is_compressible(self.media_type(path))
+        media_type::is_compressible(self.media_type(path).as_bytes())
     }
 
     /// The media type of a file of this name, without its charset.

@@ -21,6 +21,7 @@ use crate::buffers::Buffers;
 use crate::clock::coarse_now;
 use crate::input::Input;
 use crate::transport::Transport;
+use crate::turn::after_others;
 
 /// What the head of a response may have. Origins are asked because they are trusted to answer, but
 /// not to fill the memory of this process.
@@ -148,6 +149,7 @@ impl Http1 {
     pub async fn send(self, request: ClientRequest) -> Result<ClientResponse, Failure> {
         let mut inner = self.0;
         inner.begin(request)?;
+        after_others().await;
         match poll_fn(|cx| inner.poll_head(cx)).await {
             Ok(head) => Ok(content::respond(inner, head)),
             Err((phase, cause)) => Err(Failure {
