@@ -175,7 +175,11 @@ fn group(plan: &config::Plan, members: &[usize], sites: &[Site]) -> io::Result<S
 /// The memory of each place of static files, so that all of a worker keep to the limit.
 fn cache_bytes(plan: &config::Plan, groups: &[&[usize]]) -> u64 {
     let serves_files = |content: &config::Content| {
-        u64::from(matches!(content.handler, Some(config::Handler::Files(_))))
+        u64::from(match &content.handler {
+            Some(config::Handler::Files(_)) => true,
+            Some(config::Handler::Php(php)) => php.files.is_some(),
+            _ => false,
+        })
     };
     let places: u64 = groups
         .iter()
@@ -264,33 +268,59 @@ fn location(
     match handler {
         config::Handler::Return(answer) => Location::respond(pattern, answer.clone()),
         config::Handler::Proxy(said) => kept.lasting.origins.location(pattern, said, site),
-        config::Handler::Files(said) => {
-            let mut files = match &said.root {
-                config::Root::Root(root) => Files::new(root),
-                config::Root::Alias(alias) => {
-                    Files::new(alias).strip_prefix(plain_path(&pattern.to_string()))
+        config::Handler::Php(said) => {
+            let origins = kept.lasting.origins;
+            match &said.files {
+                Some(files) => {
+                    let files = files_of(&pattern, files, site, kept);
+                    let files = files.programs(origins.programs(said, site).0);
+                    Location::files(pattern, files)
+                }
+                None => {
+                    let name = format!("fastcgi {}", said.upstream);
+                    Location::service(pattern, &name, origins.programs(said, site))
                 }
             }
-            .index(said.index.iter().map(String::as_str))
-            .listing(said.listing)
-            .cache_control(said.cache_control.iter().cloned())
-            .media_types(said.mime.iter().cloned())
-            .charset(said.charset.clone())
-            .hidden_files(said.hidden_files)
-            .symlinks(said.symlinks)
-            .compression(site.compression)
-            .precompressed(site.precompressed)
-            .cache(kept.cache_bytes)
-            .variants(Arc::clone(kept.lasting.variants));
-            if let Some(list) = &said.try_files {
-                files = files.try_files(list.clone());
-            }
-            if let Some(page) = &said.spa {
-                files = files.spa(page);
-            }
+        }
+        config::Handler::Files(said) => {
+            let files = files_of(&pattern, said, site, kept);
             Location::files(pattern, files)
         }
     }
+}
+
+/// The files of a location.
+fn files_of(
+    pattern: &Pattern,
+    said: &config::Files,
+    site: &config::Site,
+    kept: &Kept<'_>,
+) -> Files {
+    let mut files = match &said.root {
+        config::Root::Root(root) => Files::new(root),
+        config::Root::Alias(alias) => {
+            Files::new(alias).strip_prefix(plain_path(&pattern.to_string()))
+        }
+    }
+    .index(said.index.iter().map(String::as_str))
+    .listing(said.listing)
+    .cache_control(said.cache_control.iter().cloned())
+    .media_types(said.mime.iter().cloned())
+    .charset(said.charset.clone())
+    .hidden_files(said.hidden_files)
+    .symlinks(said.symlinks)
+    .protected(said.protected.iter().cloned())
+    .compression(site.compression)
+    .precompressed(site.precompressed)
+    .cache(kept.cache_bytes)
+    .variants(Arc::clone(kept.lasting.variants));
+    if let Some(list) = &said.try_files {
+        files = files.try_files(list.clone());
+    }
+    if let Some(page) = &said.spa {
+        files = files.spa(page);
+    }
+    files
 }
 
 /// The path in `= /path`, `^~ /path` and `/path`.
@@ -303,14 +333,24 @@ fn plain_path(pattern: &str) -> &str {
 
 fn settings(content: &config::Content) -> Settings {
     let mut settings = Settings::new().body_limit(content.max_body_bytes);
-    if let Some(config::Handler::Files(files)) = &content.handler {
+    let files = match &content.handler {
+        Some(config::Handler::Files(files)) => Some(files),
+        Some(config::Handler::Php(php)) => php.files.as_ref(),
+        _ => None,
+    };
+    if let Some(files) = files {
         settings = settings.root(match &files.root {
             config::Root::Root(root) | config::Root::Alias(root) => root,
         });
     }
-    if let Some(config::Handler::Proxy(proxy)) = &content.handler {
-        settings = settings.intercept_errors(proxy.intercept_errors);
-        if let Some(accel) = &proxy.accel {
+    let of_service = match &content.handler {
+        Some(config::Handler::Proxy(proxy)) => Some((proxy.intercept_errors, &proxy.accel)),
+        Some(config::Handler::Php(php)) => Some((php.intercept_errors, &php.accel)),
+        _ => None,
+    };
+    if let Some((intercept_errors, accel)) = of_service {
+        settings = settings.intercept_errors(intercept_errors);
+        if let Some(accel) = accel {
             settings = settings.accel(accel.clone());
         }
     }

@@ -4,7 +4,9 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use apus::Compressed;
 use apus::cached::{Cache, Cached};
+use apus::php::{Php, Uncached};
 use apus::proxy::Proxy;
 use apus::sites::{Location, Pattern};
 use apus::trace::{self, Step, StepKind};
@@ -63,6 +65,55 @@ impl Origins<'_> {
             }
         };
         location.takes_encoded_slash()
+    }
+}
+
+impl Origins<'_> {
+    /// What runs the programs of PHP.
+    pub(super) fn programs(self, said: &config::Php, site: &config::Site) -> Programs {
+        let settings = said.settings.clone();
+        match self {
+            Self::Asked { upstreams, cache } => {
+                let php = Php::new(upstreams, &said.upstream, settings);
+                match (cache, &said.cache) {
+                    (Some(cache), Some(caching)) => {
+                        let cached = Cached::new(cache, &site.name, caching.clone(), php.clone())
+                            .compression(site.compression);
+                        let php = Uncached::new(cached, php);
+                        Programs::of(Compressed::new(site.compression, php))
+                    }
+                    _ => Programs::of(Compressed::new(site.compression, php)),
+                }
+            }
+            Self::Named => {
+                let php = Php::named(&said.upstream, settings);
+                match &said.cache {
+                    Some(caching) => {
+                        let keyed = Keyed {
+                            settings: Arc::new(caching.clone()),
+                            inner: php.clone(),
+                        };
+                        Programs::of(Uncached::new(keyed, php))
+                    }
+                    None => Programs::of(php),
+                }
+            }
+        }
+    }
+}
+
+/// What runs programs, with what stands in front of it.
+pub(super) struct Programs(pub(super) Arc<dyn ServiceFactory>);
+
+impl Programs {
+    fn of(factory: impl ServiceFactory + 'static) -> Self {
+        Self(Arc::new(factory))
+    }
+}
+
+impl ServiceFactory for Programs {
+    fn service(&self) -> Rc<dyn Service> {
+        self.0.service()
     }
 }
 

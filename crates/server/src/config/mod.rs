@@ -23,7 +23,7 @@ use std::path::Path;
 pub use diagnostics::{Diagnostics, Severity};
 pub use plan::{
     AccessLog, CacheStore, Content, ErrorPage, Files, Global, Handler, Listener, Location,
-    LogLevel, Plan, Proxy, Root, Site, Upstream,
+    LogLevel, Php, Plan, Proxy, Root, Site, Upstream,
 };
 pub use reference::reference;
 pub use schema::schema;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use apus::cached::CacheSettings;
 use apus::files::{Compression, Glob, Symlinks, TryFiles};
+use apus::php::PhpSettings;
 use apus::proxy::ProxySettings;
 use apus::sites::{Accel, FieldChange, Hsts, Pattern, Return, Rewrite, ServerName};
 use apus_cache::store::{DiskSettings, Settings};
@@ -137,6 +138,7 @@ impl Plan {
             let contents = [&site.content].into_iter().chain(locations);
             contents.filter_map(|content| match &content.handler {
                 Some(Handler::Proxy(proxy)) => Some((&*site.name, proxy.cache.as_ref()?)),
+                Some(Handler::Php(php)) => Some((&*site.name, php.cache.as_ref()?)),
                 _ => None,
             })
         })
@@ -191,6 +193,25 @@ pub enum Handler {
     Return(Return),
     /// Origins.
     Proxy(Box<Proxy>),
+    /// PHP, and the files beside its programs.
+    Php(Box<Php>),
+}
+
+/// How PHP is asked.
+#[derive(Clone, Debug)]
+pub struct Php {
+    /// The files beside its programs; `None` where these are not on this machine.
+    pub files: Option<Files>,
+    /// The name of the group of FastCGI servers.
+    pub upstream: String,
+    /// Which programs are run, and what they are told.
+    pub settings: PhpSettings,
+    /// Whether error responses of programs get the error pages of the site.
+    pub intercept_errors: bool,
+    /// What programs may have the site answer in their place.
+    pub accel: Option<Accel>,
+    /// How their answers are cached; `None`: not at all.
+    pub cache: Option<CacheSettings>,
 }
 
 /// How origins are asked.
@@ -231,6 +252,8 @@ pub struct Files {
     pub charset: Option<String>,
     /// `Cache-Control` by pattern.
     pub cache_control: Vec<(Glob, HeaderValue)>,
+    /// Paths at which there is nothing for anybody.
+    pub protected: Vec<Glob>,
 }
 
 /// The folder that files are in.

@@ -2,6 +2,7 @@
 //! reference and the JSON schema are made.
 
 pub(super) mod cache;
+pub(super) mod php;
 pub(super) mod proxy;
 pub(super) mod upstream;
 
@@ -15,11 +16,13 @@ use super::value::{
     FilePath, Int, Kilobytes, List, Map, Megabytes, Seconds, Several, Switch, Text,
 };
 use super::word::origin::UpstreamName;
+use super::word::php::PhpAddress;
 use super::word::{
     self, Expression, FieldName, FieldValue, FileMode, HeaderText, Host, Listen, LocationPath,
     MediaType, Network, PathPattern, Status, StatusSet, Test, Uri, UriTemplate,
 };
 use cache::{Cache, CacheStore};
+use php::Fastcgi;
 use proxy::Proxy;
 use upstream::Upstream;
 
@@ -182,10 +185,11 @@ keys! {
         force_https: bool = false,
         /// HTTP Strict Transport Security, sent over TLS.
         hsts: Hsts,
-        /// Settings that fit a kind of site, before those that the site has itself: `static`, or `spa`,
-        /// where paths without a file get `/index.html`. Both set `X-Content-Type-Options` and
-        /// `Referrer-Policy`, let files with a hash in their name be kept for good, and pages be asked
-        /// for anew.
+        /// Settings that fit a kind of site, before those that the site has itself: `static`; `spa`,
+        /// where paths without a file get `/index.html`; and for PHP, with `php_fastcgi`, `wordpress`,
+        /// `typecho` and `laravel`: pretty URLs, protected paths, folders for uploads in which nothing is
+        /// run, and which cookies the cache has to mind. All set `X-Content-Type-Options` and
+        /// `Referrer-Policy`, let files be kept that do not change, and pages be asked for anew.
         preset: Preset,
         /// The access log: `false` for none, a path, or a table. By default as in `[global]`.
         access_log: AccessLogChoice,
@@ -206,6 +210,12 @@ choices! {
         Static = "static",
         /// A single-page application.
         Spa = "spa",
+        /// WordPress, also as a network of sites.
+        Wordpress = "wordpress",
+        /// Typecho.
+        Typecho = "typecho",
+        /// Laravel; the root is its folder `public`.
+        Laravel = "laravel",
     }
 }
 
@@ -215,7 +225,8 @@ keys! {
     pub(super) struct Content {
         /// The folder whose files are served; the path of the request is added to it.
         root: FilePath,
-        /// Files that stand for a folder, the first that exists.
+        /// Files that stand for a folder, the first that exists. With `php_fastcgi`, `index.php` goes
+        /// before by default.
         index: Several<Text> = Several(default_index()),
         /// Paths to try in turn; `$uri` is the path of the request, and a path that ends with `/` means
         /// a folder with an index file. The last one is where the request goes if none exists
@@ -255,6 +266,13 @@ keys! {
         /// `"app/"` or `"http://127.0.0.1:3000/v1/"`, that stands in the place of the location's path;
         /// else requests keep theirs. Locations that say nothing else have that of the site.
         upstream: UpstreamName,
+        /// Where PHP is that runs the programs below the root: the socket of PHP-FPM as
+        /// `"/run/php/php-fpm.sock"`, `"host:port"`, several of them, or the name of a group of the site
+        /// with `protocol = "fastcgi"`. All else is served as files. Locations that say nothing else have
+        /// that of the site.
+        php_fastcgi: Several<PhpAddress>,
+        /// How PHP is asked, and for what.
+        fastcgi: Fastcgi,
         /// What is done with requests and answers on their way to origins and back.
         proxy: Proxy,
         /// Whether answers of origins are stored and sent again, and how. `true`: as they say.
@@ -326,7 +344,8 @@ keys! {
         /// `"~ regex"`, `"~* regex"` ignoring case.
         path [required]: LocationPath,
         /// What answers: `static` for files, `return` for the fixed answer of the key `return`,
-        /// `reverse_proxy` for the origins of the key `upstream`. By default what the keys that are given
+        /// `reverse_proxy` for the origins of the key `upstream`, `fastcgi` for files and the programs that
+        /// PHP at `php_fastcgi` runs. By default what the keys that are given
         /// belong to, else that of the site.
         handler: Handler,
         /// Whether there is nothing here for clients, only for requests that the site sends here itself:
@@ -348,6 +367,8 @@ choices! {
         Return = "return",
         /// Origins.
         ReverseProxy = "reverse_proxy",
+        /// PHP.
+        Fastcgi = "fastcgi",
     }
 }
 

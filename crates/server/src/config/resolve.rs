@@ -4,6 +4,7 @@
 mod cache;
 mod content;
 mod listen;
+mod php;
 mod proxy;
 mod tls;
 mod upstream;
@@ -100,8 +101,10 @@ pub(super) fn plan(file: raw::File, reader: &mut Reader<'_>) -> Option<Plan> {
     let unused = cache_place.filter(|_| plan.caches().next().is_none());
     if let Some(place) = unused.filter(|_| !reader.findings.iter().any(Finding::is_error)) {
         reader.report(
-            Finding::warning(&place, "nothing is cached", "no site uses this")
-                .help("add cache = true to a site or location with an `upstream`"),
+            Finding::warning(&place, "nothing is cached", "no site uses this").help(
+                "add cache = true to a site or location with an `upstream`, or to its table \
+                     `fastcgi`",
+            ),
         );
     }
     Some(plan)

@@ -3,6 +3,7 @@
 
 pub(super) mod caching;
 pub(super) mod origin;
+pub(super) mod php;
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;

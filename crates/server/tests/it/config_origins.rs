@@ -281,6 +281,7 @@ fn proxies(text: &str) -> Vec<String> {
                 format!("{} {} {path}", proxy.upstream, settings.scheme)
             }
             Some(Handler::Files(_)) => "files".to_owned(),
+            Some(Handler::Php(php)) => format!("{} php", php.upstream),
             Some(Handler::Return(_)) => "return".to_owned(),
             None => "none".to_owned(),
         })

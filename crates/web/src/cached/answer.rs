@@ -8,16 +8,14 @@ use std::sync::Arc;
 
 use apus_cache::policy::{PresentedRequest, Stored, Timestamp};
 use apus_cache::store::Object;
-use apus_http::fields::{CacheStatus, Handling, Ranges};
+use apus_http::fields::{Handling, Ranges};
 use apus_http::{Body, Headers, Method, Response, StatusCode};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::forms::{Form, Forming};
 use super::ranges::{AHEAD, Gaps, Opened};
-
-/// The name in `Cache-Status`.
-const CACHE: &str = "apus";
+use super::telling::Telling;
 
 /// Fields of a 304 (RFC 9110 section 15.4.5); the others describe content that is not sent.
 const OF_NOT_MODIFIED: [&str; 10] = [
@@ -58,8 +56,8 @@ pub(super) struct Sending<'a> {
     pub(super) age: u32,
     pub(super) now: Timestamp,
     pub(super) handling: Handling,
-    /// Whether the answer tells of it.
-    pub(super) is_told: bool,
+    /// How the answer tells of it.
+    pub(super) telling: Telling,
     pub(super) forming: Forming<'a>,
 }
 
@@ -239,7 +237,10 @@ impl Prepared {
     }
 
     fn lines(&self, sending: Sending<'_>, form: Form) -> Rc<Headers> {
-        let ttl = sending.is_told.then(|| self.stored.ttl(sending.now));
+        let ttl = sending
+            .telling
+            .is_any()
+            .then(|| self.stored.ttl(sending.now));
         let is_hit = sending.handling == Handling::Hit;
         let mut known = self.lines.borrow_mut();
         let place = known.iter_mut().find(|lines| lines.form == form);
@@ -254,9 +255,7 @@ impl Prepared {
         form.describe(&mut headers);
         // A number is a valid value.
         let _ = headers.try_insert("age", sending.age.to_string());
-        if sending.is_told {
-            tell(&mut headers, sending.handling, ttl);
-        }
+        sending.telling.tell(&mut headers, sending.handling, ttl);
         let headers = Rc::new(headers);
         if is_hit {
             let lines = Lines {
@@ -272,16 +271,4 @@ impl Prepared {
         }
         headers
     }
-}
-
-/// Adds what the cache did.
-pub(super) fn tell(headers: &mut Headers, handling: Handling, ttl: Option<i64>) {
-    let status = CacheStatus {
-        cache: CACHE,
-        handling,
-        ttl,
-        key: None,
-        detail: None,
-    };
-    status.append_to(headers);
 }

@@ -14,6 +14,7 @@ mod purge;
 mod ranges;
 mod service;
 mod settings;
+mod telling;
 mod uses;
 
 pub use self::purge::{PurgeAccess, PurgeRequest};

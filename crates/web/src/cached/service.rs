@@ -15,13 +15,14 @@ use apus_http::fields::{ForwardReason, Handling};
 use apus_http::{Answer, Method, Request, Response, Service, ServiceFactory, StatusCode};
 use tokio::time::Instant;
 
-use super::answer::{Prepared, Sending, tell};
+use super::answer::{Prepared, Sending};
 use super::device::device;
 use super::fetch::{Asked, Errand, head};
 use super::forms::Forming;
 use super::purge::{self, PurgeRequest};
 use super::ranges::{Beginning, Gaps, Opened};
 use super::settings::{Cache, CacheSettings};
+use super::telling::Telling;
 use crate::files::Compression;
 use crate::path;
 
@@ -392,14 +393,14 @@ impl Inner {
 
     /// What the service behind answers, which is not stored.
     pub(super) fn forward(&self, request: Request, reason: ForwardReason) -> Answer {
-        let is_told = self.settings.status_field;
+        let telling = self.settings.telling();
         let answer = self.inner.call(request);
-        answer.map(move |response| passed_on(response, reason, is_told))
+        answer.map(move |response| passed_on(response, reason, telling))
     }
 
     /// An answer of the service behind, which is not stored.
     pub(super) fn told(&self, response: Response, reason: ForwardReason) -> Response {
-        passed_on(response, reason, self.settings.status_field)
+        passed_on(response, reason, self.settings.telling())
     }
 
     fn purge(&self, request: &Request) -> Response {
@@ -439,7 +440,7 @@ impl Inner {
             age,
             now,
             handling: Handling::Hit,
-            is_told: self.settings.status_field,
+            telling: self.settings.telling(),
             forming: Forming {
                 cache: &self.cache,
                 compression: self.compression,
@@ -458,15 +459,15 @@ impl Inner {
 }
 
 /// An answer of the service behind, which is not stored, and what the cache did if that is told.
-fn passed_on(mut response: Response, reason: ForwardReason, is_told: bool) -> Response {
-    if is_told {
+fn passed_on(mut response: Response, reason: ForwardReason, telling: Telling) -> Response {
+    if telling.is_any() {
         let handling = Handling::Forwarded {
             reason,
             status: None,
             stored: false,
             collapsed: false,
         };
-        tell(response.headers_mut(), handling, None);
+        telling.tell(response.headers_mut(), handling, None);
     }
     response
 }

@@ -90,6 +90,8 @@ pub struct CacheSettings {
     pub lock_timeout: Duration,
     /// Whether answers say in `Cache-Status` what the cache did (RFC 9211).
     pub status_field: bool,
+    /// Whether answers say so in `X-FastCGI-Cache` too, in the words of nginx.
+    pub fastcgi_field: bool,
     /// Who may purge by requests; `None`: nobody.
     pub purge: Option<PurgeAccess>,
 }
@@ -103,6 +105,7 @@ impl Default for CacheSettings {
             trusted: Vec::new(),
             lock_timeout: Duration::from_secs(5),
             status_field: true,
+            fastcgi_field: false,
             purge: None,
         }
     }

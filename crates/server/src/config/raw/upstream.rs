@@ -25,7 +25,7 @@ keys! {
         /// What decides with the strategy `hash`: `"address"` of the client, `"uri"`, `"header:NAME"` or
         /// `"cookie:NAME"`. Equal ones go to one node, and few move when nodes come and go.
         hash: HashKey,
-        /// The HTTP version that is spoken with the nodes.
+        /// The protocol that is spoken with the nodes.
         protocol: Protocol = Protocol::Http1,
         /// TLS to the nodes. Also spoken, with the defaults, where the nodes are written `https://`.
         tls: UpstreamTls,
@@ -102,6 +102,8 @@ choices! {
         Http2 = "h2",
         /// Over TLS, what the node chooses of the two; else HTTP/1.1.
         Auto = "auto",
+        /// FastCGI, for `php_fastcgi`.
+        FastCgi = "fastcgi",
     }
 }
 
@@ -227,7 +229,8 @@ keys! {
     pub(in crate::config) struct Keepalive {
         /// The most connections that wait for a request, of each worker and node. 0: none is kept.
         max_idle: Int<0, 1_000_000> = Int(64),
-        /// How long one waits, in seconds. Shorter than the node's own limit is best.
+        /// How long one waits, in seconds. What a node says of its own limit, by `Keep-Alive: timeout`,
+        /// counts if that is shorter; the limits of others should be longer.
         idle_timeout: Time<YEAR> = Time::new(30),
         /// The most requests over one connection. 0: any number.
         max_requests: Int<0, { i64::MAX as u64 }> = Int(0),

@@ -180,6 +180,7 @@ fn of_table(keys: &keys::Cache, place: &Place, reader: &mut Reader<'_>) -> Optio
             .collect(),
         lock_timeout: keys.lock_timeout.0,
         status_field: *keys.status_field,
+        fastcgi_field: false,
         purge: keys.purge_token.as_ref().map(|token| PurgeAccess {
             token: token.0.as_str().into(),
         }),

@@ -9,15 +9,17 @@ use std::cell::Cell;
 use apus::sites::{FieldChange, InvalidReturn, Preset, Return, Rewrite, RewriteFlag};
 use http::HeaderValue;
 
-use super::Inherited;
 use super::proxy::Said;
 use super::upstream::Groups;
+use super::{Inherited, php};
 use crate::config::diagnostics::Finding;
 use crate::config::keys::{Reader, shown};
 use crate::config::plan::{Content, ErrorPage, Handler, Location, Root};
 use crate::config::raw::{self, Then};
 use crate::config::source::{At, Place};
+use crate::config::value::Several;
 use crate::config::word::origin::UpstreamName;
+use crate::config::word::php::PhpAddress;
 use crate::config::word::{FieldName, FieldValue, one_line};
 
 /// Resolves the contents of one site.
@@ -34,6 +36,7 @@ struct Used {
     root: Cell<bool>,
     upstream: Cell<bool>,
     proxy: Cell<bool>,
+    php: Cell<bool>,
 }
 
 impl<'a> Resolver<'a> {
@@ -63,6 +66,9 @@ impl<'a> Resolver<'a> {
         self.site.preset.as_ref().map(|preset| match preset.value {
             raw::Preset::Static => Preset::Static,
             raw::Preset::Spa => Preset::Spa,
+            raw::Preset::Wordpress => Preset::Wordpress,
+            raw::Preset::Typecho => Preset::Typecho,
+            raw::Preset::Laravel => Preset::Laravel,
         })
     }
 
@@ -71,6 +77,7 @@ impl<'a> Resolver<'a> {
         if let Some(preset) = self.preset() {
             let own = std::mem::take(&mut content.response_fields);
             content.response_fields = preset.response_fields().chain(own).collect();
+            content.rewrites.extend(preset.rewrites());
         }
         Some(content)
     }
@@ -78,30 +85,52 @@ impl<'a> Resolver<'a> {
     fn own(&self, reader: &mut Reader<'_>) -> Option<Content> {
         let own = &self.site.content;
         let root = own.root.as_ref().map(|root| files::folder(root, reader));
-        let handler = match (&own.r#return, &own.upstream, root) {
+        if let (Some(upstream), Some(php)) = (&own.upstream, &own.php_fastcgi) {
+            reader.report(
+                Finding::error(
+                    &php.place,
+                    "`php_fastcgi` and `upstream` exclude each other",
+                    "expected one of them",
+                )
+                .related(&upstream.place, "the other one")
+                .help("write one of them in a location"),
+            );
+            return None;
+        }
+        let handler = match (&own.r#return, &own.upstream, &own.php_fastcgi, root) {
             (Some(answer), ..) => fixed(answer, reader).map(Handler::Return),
-            (None, Some(upstream), _) => self.proxy(upstream, None, reader),
-            (None, None, Some(root)) => {
+            (None, Some(upstream), ..) => self.proxy(upstream, None, reader),
+            (None, None, Some(php), root) => {
+                self.used.root.set(root.is_some());
+                let root = root.map(|root| root.map(Root::Root));
+                self.php(php, root, None, reader)
+            }
+            (None, None, None, Some(root)) => {
                 self.used.root.set(true);
                 self.files(own, root.map(Root::Root), reader)
+                    .map(Handler::Files)
             }
-            (None, None, None)
-                if reader.has_wrong(&self.site.place, &["root", "return", "upstream"]) =>
+            (None, None, None, None)
+                if reader.has_wrong(
+                    &self.site.place,
+                    &["root", "return", "upstream", "php_fastcgi"],
+                ) =>
             {
                 None
             }
-            (None, None, None) if !self.site.locations.given => {
+            (None, None, None, None) if !self.site.locations.given => {
                 reader.report(
                     Finding::error(
                         &self.site.place,
                         "the site has nothing to serve",
-                        "expected `root`, `return`, `upstream` or `[[sites.locations]]`",
+                        "expected `root`, `return`, `upstream`, `php_fastcgi` or \
+                         `[[sites.locations]]`",
                     )
                     .help("add root = \"public\", or another folder"),
                 );
                 None
             }
-            (None, None, None) => return self.content(own, None, reader),
+            (None, None, None, None) => return self.content(own, None, reader),
         };
         self.content(own, Some(handler), reader)
     }
@@ -134,8 +163,85 @@ impl<'a> Resolver<'a> {
         .map(|proxy| Handler::Proxy(Box::new(proxy)))
     }
 
+    /// The handler that has PHP run programs; `location` is the one that does, `None` the site. `root` is
+    /// the folder, where there is one; `Some(None)` if it has a mistake.
+    fn php(
+        &self,
+        servers: &At<Several<PhpAddress>>,
+        root: Option<Option<Root>>,
+        location: Option<&At<raw::Location>>,
+        reader: &mut Reader<'_>,
+    ) -> Option<Handler> {
+        let site = &self.site.content;
+        let own = location.map_or(site, |location| &location.content);
+        self.used.php.set(true);
+        let path = location.map(|location| location.path.value.0.to_string());
+        let prefix = match (&root, &path) {
+            (Some(Some(Root::Alias(_))), Some(path)) => {
+                path.find('/').and_then(|at| path.get(at..))
+            }
+            _ => None,
+        };
+        let files = match root {
+            None => None,
+            Some(root) => {
+                let mut files = self.files(own, root, reader)?;
+                if !own.index.or(&site.index).given {
+                    files.index.insert(0, "index.php".to_owned());
+                }
+                Some(files)
+            }
+        };
+        php::Said {
+            site: self.site,
+            groups: self.groups,
+            servers,
+            has_servers: own.php_fastcgi.is_some(),
+            pattern: location.map(|location| &location.path),
+            own: location.and_then(|location| location.content.fastcgi.as_ref()),
+            of_site: site.fastcgi.as_ref(),
+            preset: self.preset(),
+            trusted: &self.inherited.trusted_proxies,
+            files,
+            prefix: prefix.unwrap_or_default().trim_end_matches('/'),
+        }
+        .handler(reader)
+        .map(|php| Handler::Php(Box::new(php)))
+    }
+
+    /// Reports keys of the site about PHP that change nothing, and a preset that lacks it.
+    fn refuse_unused_php(&self, reader: &mut Reader<'_>) {
+        let own = &self.site.content;
+        if self.used.php.get() {
+            return;
+        }
+        let servers = own.php_fastcgi.as_ref();
+        let servers = servers.map(|key| ("php_fastcgi", &key.place));
+        let keys = own.fastcgi.as_ref().map(|key| ("fastcgi", &key.place));
+        for (key, place) in servers.into_iter().chain(keys) {
+            reader.report(Finding::error(
+                place,
+                format!("`{key}` has no effect"),
+                "neither the site nor a location has PHP answer",
+            ));
+        }
+        let php = self.site.preset.as_ref();
+        let is_php = self.preset().is_some_and(Preset::is_php);
+        if let Some(preset) = php.filter(|_| is_php && own.php_fastcgi.is_none()) {
+            reader.report(
+                Finding::error(
+                    &preset.place,
+                    "a preset of PHP, and nothing that runs PHP",
+                    "expected `php_fastcgi` in the site",
+                )
+                .help("add php_fastcgi = \"/run/php/php-fpm.sock\""),
+            );
+        }
+    }
+
     /// Reports keys of the site about origins, and beside them, that change nothing.
     fn refuse_unused(&self, content: &Content, locations: &[Location], reader: &mut Reader<'_>) {
+        self.refuse_unused_php(reader);
         let own = &self.site.content;
         if let Some(upstream) = own.upstream.as_ref().filter(|_| !self.used.upstream.get()) {
             reader.report(Finding::error(
@@ -158,7 +264,9 @@ impl<'a> Resolver<'a> {
         let Some(upstream) = &own.upstream else {
             return;
         };
-        let is_files = |content: &Content| matches!(content.handler, Some(Handler::Files(_)));
+        let is_files = |content: &Content| {
+            matches!(content.handler, Some(Handler::Files(_) | Handler::Php(_)))
+        };
         let has_files =
             is_files(content) || locations.iter().any(|location| is_files(&location.content));
         for (key, place) in files::given(own) {
@@ -210,7 +318,10 @@ impl<'a> Resolver<'a> {
 
     fn location(&self, location: &At<raw::Location>, reader: &mut Reader<'_>) -> Option<Content> {
         let own = &location.content;
-        let handler = if reader.has_wrong(&location.place, &["return", "handler", "upstream"]) {
+        let handler = if reader.has_wrong(
+            &location.place,
+            &["return", "handler", "upstream", "php_fastcgi"],
+        ) {
             None
         } else {
             self.handler(location, reader)
@@ -239,7 +350,32 @@ impl<'a> Resolver<'a> {
             },
             raw::Handler::Static => {
                 let root = self.root(location, reader);
-                self.files(own, root, reader)
+                self.files(own, root, reader).map(Handler::Files)
+            }
+            raw::Handler::Fastcgi => {
+                let site = &self.site.content;
+                let has_root = location.alias.is_some()
+                    || own.root.is_some()
+                    || site.root.is_some()
+                    || reader.has_wrong(&location.place, &["root", "alias"])
+                    || reader.has_wrong(&self.site.place, &["root"]);
+                let root = has_root.then(|| self.root(location, reader));
+                match own.php_fastcgi.as_ref().or(site.php_fastcgi.as_ref()) {
+                    Some(servers) => self.php(servers, root, Some(location), reader),
+                    None if reader.has_wrong(&self.site.place, &["php_fastcgi"]) => None,
+                    None => {
+                        let place = location
+                            .handler
+                            .as_ref()
+                            .map_or(&location.place, |h| &h.place);
+                        reader.report(Finding::error(
+                            place,
+                            "nothing runs PHP here",
+                            "expected the key `php_fastcgi` in this location or its site",
+                        ));
+                        None
+                    }
+                }
             }
             raw::Handler::ReverseProxy => {
                 let of_site = self.site.content.upstream.as_ref();

@@ -46,11 +46,11 @@ impl Said<'_> {
         let cache = cache::settings(self.cache, self.cache_of_site, reader);
         let keys = self.keys(reader)?;
         let host = self.host(&keys, reader);
-        let hold_request = hold_request(&keys, reader);
+        let hold_request = hold_request(&keys.hold_request, reader);
         let substitutions = substitutions(&keys, reader);
         let mirror = self.mirror(&keys, reader);
         let (found, host) = (found?, host?);
-        let accel = keys.accel.table(&keys.accel.place, reader);
+        let accel = accel(&keys.accel, reader);
         let cache = cache?;
         Some(Proxy {
             cache,
@@ -83,28 +83,33 @@ impl Said<'_> {
                 cookies: keys.cookies.as_deref().map(cookies).unwrap_or_default(),
                 substitutions: substitutions?,
                 hold_request: hold_request?,
-                hold_response: keys
-                    .hold_response
-                    .table(&keys.hold_response.place, reader)
-                    .map(|hold| Hold {
-                        memory: hold.memory.value.0,
-                        disk: 0,
-                        folder: SPOOL.into(),
-                    }),
+                hold_response: hold_response(&keys.hold_response, reader),
                 tunnel_timeout: keys.tunnel_timeout.0,
                 mirror: mirror?,
             },
             upstream: found.name,
             intercept_errors: *keys.intercept_errors,
-            accel: accel.map(|accel| Accel {
-                files: pairs(&accel.files.0, |folder| &folder.0, |path| &path.0),
-            }),
+            accel,
         })
     }
 
     fn group(&self, upstream: &At<UpstreamName>, reader: &mut Reader<'_>) -> Option<Found> {
         match &upstream.target {
-            Target::Group(name) => self.groups.named(name, &upstream.place, reader),
+            Target::Group(name) => {
+                let found = self.groups.named(name, &upstream.place, reader)?;
+                if found.is_fastcgi {
+                    reader.report(
+                        Finding::error(
+                            &upstream.place,
+                            "a group that speaks FastCGI, where HTTP is spoken",
+                            "expected another group",
+                        )
+                        .help("programs of PHP are run by the key `php_fastcgi`"),
+                    );
+                    return None;
+                }
+                Some(found)
+            }
             Target::Origin { node, protocol, .. } => {
                 let node = At {
                     value: node.clone(),
@@ -262,9 +267,30 @@ fn substitutions(keys: &keys::Proxy, reader: &mut Reader<'_>) -> Option<Substitu
     Some(Substitutions::new(rules.collect(), types.collect()))
 }
 
+pub(super) fn hold_response(
+    hold: &At<Switch<keys::HoldResponse>>,
+    reader: &mut Reader<'_>,
+) -> Option<Hold> {
+    let hold = hold.table(&hold.place, reader)?;
+    Some(Hold {
+        memory: hold.memory.value.0,
+        disk: 0,
+        folder: SPOOL.into(),
+    })
+}
+
+pub(super) fn accel(accel: &At<Switch<keys::Accel>>, reader: &mut Reader<'_>) -> Option<Accel> {
+    let accel = accel.table(&accel.place, reader)?;
+    Some(Accel {
+        files: pairs(&accel.files.0, |folder| &folder.0, |path| &path.0),
+    })
+}
+
 /// The outer `None` is for mistakes.
-fn hold_request(keys: &keys::Proxy, reader: &mut Reader<'_>) -> Option<Option<Hold>> {
-    let hold: &At<Switch<keys::HoldRequest>> = &keys.hold_request;
+pub(super) fn hold_request(
+    hold: &At<Switch<keys::HoldRequest>>,
+    reader: &mut Reader<'_>,
+) -> Option<Option<Hold>> {
     let Some(hold) = hold.table(&hold.place, reader) else {
         return Some(None);
     };

@@ -25,6 +25,8 @@ use crate::config::word::origin::{NodeAddress, RetryCause, Statuses};
 /// The groups that a site can send requests to.
 pub(super) struct Groups<'a> {
     site: &'a At<raw::Site>,
+    /// What they are told apart by from those of other sites.
+    site_name: String,
     named: Vec<Named>,
     /// Those that URLs make.
     unnamed: RefCell<Vec<Upstream>>,
@@ -44,6 +46,21 @@ pub(super) struct Found {
     pub(super) name: String,
     /// Whether its nodes speak TLS.
     pub(super) is_tls: bool,
+    /// Whether they speak FastCGI rather than HTTP.
+    pub(super) is_fastcgi: bool,
+}
+
+/// A group that is asked over FastCGI, as the table about that says.
+pub(super) struct FastcgiGroup<'a> {
+    /// What its name ends with, if it is not that of the site itself.
+    pub(super) suffix: String,
+    pub(super) nodes: Vec<NodePlan>,
+    pub(super) pool_size: usize,
+    pub(super) idle_timeout: Duration,
+    pub(super) queue: Option<&'a At<keys::Queue>>,
+    pub(super) retry: Option<&'a At<keys::Retry>>,
+    pub(super) timeouts: Timeouts,
+    pub(super) place: &'a Place,
 }
 
 impl Found {
@@ -82,9 +99,15 @@ impl<'a> Groups<'a> {
         }
         Self {
             site,
+            site_name: site_name.to_owned(),
             named,
             unnamed: RefCell::default(),
         }
+    }
+
+    /// What logs call the site.
+    pub(super) fn site_name(&self) -> &str {
+        &self.site_name
     }
 
     /// The group of this name.
@@ -119,7 +142,44 @@ impl<'a> Groups<'a> {
         group.upstream.as_ref().map(|upstream| Found {
             name: upstream.group.name.to_string(),
             is_tls: upstream.is_tls(),
+            is_fastcgi: upstream.group.protocol == Protocol::FastCgi,
         })
+    }
+
+    /// The name of a group that is asked over FastCGI.
+    pub(super) fn fastcgi(
+        &self,
+        group: FastcgiGroup<'_>,
+        reader: &mut Reader<'_>,
+    ) -> Option<String> {
+        let queue = table(group.queue, group.place, reader)?;
+        let retry = retry(group.retry, group.place, reader)?;
+        let name = format!("{}/php{}", self.site_name, group.suffix);
+        let mut unnamed = self.unnamed.borrow_mut();
+        if unnamed.iter().all(|known| *known.group.name != *name) {
+            unnamed.push(Upstream {
+                tls: vec![None; group.nodes.len()],
+                group: GroupPlan {
+                    protocol: Protocol::FastCgi,
+                    pool: PoolPlan {
+                        max_idle: match group.idle_timeout.is_zero() {
+                            true => 0,
+                            false => group.pool_size,
+                        },
+                        idle_timeout: group.idle_timeout,
+                        ..PoolPlan::default()
+                    },
+                    queue: QueuePlan {
+                        max_waiting: queue.max.size(),
+                        timeout: queue.timeout.0,
+                    },
+                    retry,
+                    timeouts: group.timeouts,
+                    ..GroupPlan::new(name.as_str(), group.nodes)
+                },
+            });
+        }
+        Some(name)
     }
 
     /// The group of the one origin that a URL names, with the defaults.
@@ -145,6 +205,7 @@ impl<'a> Groups<'a> {
         Some(Found {
             name: name.clone(),
             is_tls,
+            is_fastcgi: false,
         })
     }
 
@@ -158,7 +219,13 @@ impl<'a> Groups<'a> {
                     "its nodes get no requests",
                 )
                 .help(format!(
-                    "add upstream = \"{}\" to a location, or to the site",
+                    "add {} = \"{}\" to a location, or to the site",
+                    match &group.upstream {
+                        Some(upstream) if upstream.group.protocol == Protocol::FastCgi => {
+                            "php_fastcgi"
+                        }
+                        _ => "upstream",
+                    },
                     shown(&group.name)
                 )),
             );
@@ -180,7 +247,7 @@ fn group(raw: &At<keys::Upstream>, name: String, reader: &mut Reader<'_>) -> Opt
     let active = health::check(raw, reader);
     let breaker = health::breaker(raw, reader);
     let ejection = health::ejection(raw, reader);
-    let retry = retry(raw, reader);
+    let retry = retry(raw.retry.as_ref(), &raw.place, reader);
     let dns = dns(raw, reader);
     let (nodes, tls) = nodes?;
     if raw.tls_timeout.given && tls.iter().all(Option::is_none) {
@@ -199,6 +266,7 @@ fn group(raw: &At<keys::Upstream>, name: String, reader: &mut Reader<'_>) -> Opt
                 keys::Protocol::Http1 => Protocol::Http1,
                 keys::Protocol::Http2 => Protocol::Http2,
                 keys::Protocol::Auto => Protocol::Auto,
+                keys::Protocol::FastCgi => Protocol::FastCgi,
             },
             proxy_head: match raw.send_proxy.as_deref() {
                 None => ProxyHead::None,
@@ -344,8 +412,12 @@ fn queue(
     })
 }
 
-fn retry(raw: &At<keys::Upstream>, reader: &mut Reader<'_>) -> Option<RetryPlan> {
-    let retry = table(raw.retry.as_ref(), &raw.place, reader)?;
+fn retry(
+    given: Option<&At<keys::Retry>>,
+    place: &Place,
+    reader: &mut Reader<'_>,
+) -> Option<RetryPlan> {
+    let retry = table(given, place, reader)?;
     if retry.tries.0 == 1 {
         let within = retry.within.as_ref().map(|key| ("within", &key.place));
         let on = retry.on.given.then_some(("on", &retry.on.place));
@@ -363,7 +435,7 @@ fn retry(raw: &At<keys::Upstream>, reader: &mut Reader<'_>) -> Option<RetryPlan>
             return None;
         }
     }
-    let budget = table(retry.budget.as_ref(), &raw.place, reader)?;
+    let budget = table(retry.budget.as_ref(), place, reader)?;
     let mut on = RetryOn {
         error: false,
         timeout: false,

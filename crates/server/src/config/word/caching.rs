@@ -110,7 +110,7 @@ impl Word for NamePattern {
     fn parse(text: &str) -> Result<Self, String> {
         let name = text.strip_suffix('*').unwrap_or(text);
         let name = name.strip_prefix('*').unwrap_or(name);
-        if name.contains('*') {
+        if name.contains('*') || text == "**" {
             return Err("`*` stands at the front and at the end of a name only".to_owned());
         }
         let is_name = |byte: u8| byte.is_ascii_graphic() && !b"=;,&\"".contains(&byte);

@@ -30,7 +30,7 @@ impl Word for GroupName {
     }
 }
 
-fn is_group_name(text: &str) -> bool {
+pub(in crate::config) fn is_group_name(text: &str) -> bool {
     let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     !text.is_empty() && text.bytes().all(is_valid)
 }
@@ -94,7 +94,7 @@ impl NodeAddress {
     }
 
     /// With a path that is relative to the file made absolute.
-    fn resolved(mut self, node: &Node<'_>, reader: &Reader<'_>) -> Self {
+    pub(in crate::config) fn resolved(mut self, node: &Node<'_>, reader: &Reader<'_>) -> Self {
         if let Place::Address(Address::Unix(path)) = &self.target {
             let path: Arc<_> = reader.sources.resolve(&node.place, path).into();
             self.target = Place::Address(Address::Unix(path));
@@ -141,6 +141,11 @@ impl Word for NodeWord {
             tls,
         }))
     }
+}
+
+/// The address of a node.
+pub(in crate::config) fn parse_node(text: &str) -> Result<NodeAddress, String> {
+    NodeWord::parse(text).map(|NodeWord(address)| address)
 }
 
 impl Value for NodeAddress {

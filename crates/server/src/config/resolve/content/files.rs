@@ -9,7 +9,7 @@ use super::Resolver;
 use crate::config::diagnostics::Finding;
 use crate::config::include::reason;
 use crate::config::keys::{Reader, shown};
-use crate::config::plan::{Files, Handler, Root};
+use crate::config::plan::{Files, Root};
 use crate::config::raw;
 use crate::config::source::{At, Place};
 use crate::config::value::{FilePath, Several, Text};
@@ -73,13 +73,13 @@ impl Resolver<'_> {
         }
     }
 
-    /// The handler that serves files of `root`.
+    /// How files of `root` are served.
     pub(super) fn files(
         &self,
         own: &raw::Content,
         root: Option<Root>,
         reader: &mut Reader<'_>,
-    ) -> Option<Handler> {
+    ) -> Option<Files> {
         let site = &self.site.content;
         let texts = |several: &Several<Text>| {
             several
@@ -97,7 +97,9 @@ impl Resolver<'_> {
             ));
         }
         let try_files = try_files(own.try_files.or(&site.try_files), reader);
-        Some(Handler::Files(Files {
+        let protected = site.fastcgi.as_ref().map(|keys| &keys.protected);
+        let protected = protected.into_iter().flat_map(|globs| &globs.0);
+        Some(Files {
             root: root?,
             index: texts(index),
             spa: match try_files {
@@ -132,7 +134,11 @@ impl Resolver<'_> {
                 .map(|(pattern, value)| (pattern.0.clone(), value.0.clone()))
                 .chain(self.preset().into_iter().flat_map(Preset::cache_control))
                 .collect(),
-        }))
+            protected: protected
+                .map(|pattern| pattern.value.0.clone())
+                .chain(self.preset().into_iter().flat_map(Preset::protected))
+                .collect(),
+        })
     }
 }
 

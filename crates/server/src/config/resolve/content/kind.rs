@@ -13,17 +13,22 @@ pub(super) fn of(
     reader: &mut Reader<'_>,
 ) -> Option<Handler> {
     let own = &location.content;
-    let (kind, why) = match (&location.handler, &own.r#return, &own.upstream) {
+    let php = own.php_fastcgi.as_ref().map(|key| &key.place);
+    let php = php.or(own.fastcgi.as_ref().map(|key| &key.place));
+    let (kind, why) = match (&location.handler, &own.r#return, &own.upstream, php) {
         (Some(handler), ..) => (handler.value, Some(&handler.place)),
-        (None, Some(answer), _) => (Handler::Return, Some(&answer.place)),
-        (None, None, Some(upstream)) => (Handler::ReverseProxy, Some(&upstream.place)),
-        (None, None, None) => {
+        (None, Some(answer), ..) => (Handler::Return, Some(&answer.place)),
+        (None, None, Some(upstream), _) => (Handler::ReverseProxy, Some(&upstream.place)),
+        (None, None, None, Some(php)) => (Handler::Fastcgi, Some(php)),
+        (None, None, None, None) => {
             let has_folder = location.alias.is_some()
                 || own.root.is_some()
                 || reader.has_wrong(&location.place, &["root", "alias"]);
-            match &site.upstream {
-                Some(upstream) if !has_folder => (Handler::ReverseProxy, Some(&upstream.place)),
-                _ => (Handler::Static, None),
+            match (&site.upstream, &site.php_fastcgi) {
+                _ if has_folder => (Handler::Static, None),
+                (Some(upstream), _) => (Handler::ReverseProxy, Some(&upstream.place)),
+                (None, Some(php)) => (Handler::Fastcgi, Some(&php.place)),
+                (None, None) => (Handler::Static, None),
             }
         }
     };
@@ -39,10 +44,16 @@ pub(super) fn of(
         others.extend(location.alias.as_ref().map(|key| ("alias", &key.place)));
         others.extend(files::given(own));
     }
+    if kind != Handler::Fastcgi {
+        let servers = own.php_fastcgi.as_ref();
+        others.extend(servers.map(|key| ("php_fastcgi", &key.place)));
+        others.extend(own.fastcgi.as_ref().map(|key| ("fastcgi", &key.place)));
+    }
     let name = match kind {
         Handler::Static => "static",
         Handler::Return => "return",
         Handler::ReverseProxy => "reverse_proxy",
+        Handler::Fastcgi => "fastcgi",
     };
     for (key, place) in &others {
         let finding = Finding::error(

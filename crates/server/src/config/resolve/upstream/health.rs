@@ -5,7 +5,7 @@ use apus_upstream::plan::{BreakerPlan, CheckKind, CheckPlan, EjectionPlan, Passi
 use super::{not_below, percent, statuses};
 use crate::config::diagnostics::Finding;
 use crate::config::keys::Reader;
-use crate::config::raw::upstream::{Check, CheckType, Upstream};
+use crate::config::raw::upstream::{Check, CheckType, Protocol, Upstream};
 use crate::config::resolve::small;
 use crate::config::source::Place;
 
@@ -24,6 +24,17 @@ pub(super) fn check(raw: &Upstream, reader: &mut Reader<'_>) -> Option<Option<Ch
     };
     let text = |text: &str| Box::from(text);
     refuse_others(&check, reader)?;
+    if *raw.protocol == Protocol::FastCgi && *check.r#type != CheckType::Tcp {
+        reader.report(
+            Finding::error(
+                &raw.check.place,
+                "nodes that speak FastCGI answer no such check",
+                "expected `type = \"tcp\"` in it",
+            )
+            .related(&raw.protocol.place, "the protocol"),
+        );
+        return None;
+    }
     Some(Some(CheckPlan {
         kind: match *check.r#type {
             CheckType::Tcp => CheckKind::Connect,
