@@ -1,0 +1,2 @@
+<h1><?= $e($title) ?></h1>
+<?= $this->content() ?>

@@ -1,0 +1,2 @@
+lost <?php ob_start();
+throw new DomainException("in a view");
