@@ -166,7 +166,7 @@ impl Telling<'_> {
                 || named
                     .iter()
                     .any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
-                || (tells_of_client(name) && !(is_trusted && !name.contains('_')))
+                || ((!is_trusted || name.contains('_')) && tells_of_client(name))
                 || !self.is_plain(name)
             {
                 continue;
