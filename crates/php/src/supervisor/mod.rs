@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use apus_net::client::Address;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use self::boot::Said;
 use self::folder::Folder;
@@ -120,6 +120,10 @@ struct Boot {
     said: Rc<RefCell<Said>>,
     record: Option<Arc<Record>>,
     request: JoinHandle<()>,
+    /// Whether its FastCGI request ended before its connection did.
+    is_request_over: bool,
+    /// Whether its connection ended before it was ready.
+    is_connection_over: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -403,6 +407,8 @@ impl Supervisor {
             said,
             record: None,
             request: tokio::task::spawn_local(boot::run(wanted)),
+            is_request_over: false,
+            is_connection_over: false,
         };
         self.boots.insert(id, boot);
     }
@@ -505,12 +511,15 @@ impl Supervisor {
         if !message.is_empty() {
             boot.said.borrow_mut().reason = message;
         }
+        boot.is_connection_over = true;
         match &boot.record {
+            Some(_) if boot.is_request_over => self.ended(id),
             // It ends when its connection does, or is killed.
             Some(record) if boot.since.elapsed() > self.shared.plan.boot_limit => record.kill(),
             Some(record) => record.hang_up(),
             None => {
                 boot.request.abort();
+                boot.is_request_over = true;
                 self.ended(id);
             }
         }
@@ -518,6 +527,23 @@ impl Supervisor {
 
     /// A worker's process is free for something else, or dead.
     fn ended(&mut self, id: WorkerId) {
+        if let Some(boot) = self.boots.get_mut(&id) {
+            let was_over = std::mem::replace(&mut boot.is_request_over, true);
+            match boot.phase {
+                // It may have connected, and said more than its request did.
+                Phase::Called if !was_over => {
+                    let signals = self.shared.signals.clone();
+                    tokio::task::spawn_local(async move {
+                        sleep(TICK).await;
+                        let _ = signals.send(Signal::Ended(id));
+                    });
+                    return;
+                }
+                // What it says is still being read.
+                Phase::Booting if !boot.is_connection_over => return,
+                _ => {}
+            }
+        }
         let connection = self.shared.forget(id);
         let Some(boot) = self.boots.remove(&id) else {
             return;

@@ -1,8 +1,14 @@
 //! Resident workers: the wire, the pool, and real PHP.
 
 #[cfg(test)]
+mod faults;
+#[cfg(test)]
 mod harness;
 #[cfg(test)]
+mod reloads;
+#[cfg(test)]
 mod requests;
+#[cfg(test)]
+mod streams;
 #[cfg(test)]
 mod wire;
