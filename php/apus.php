@@ -1192,6 +1192,8 @@ namespace Apus\Runtime {
         private static array $environment = [];
         /** @var array<mixed> */
         private static array $env = [];
+        private static string $seeds = '';
+        private static int $seedsLeft = 0;
         /** @var array<string, true> names of global variables */
         private static array $globals = [];
         private static int $globalCount = 0;
@@ -1262,9 +1264,19 @@ namespace Apus\Runtime {
                 self::environment($environment);
             }
             $_ENV = self::$env;
-            \mt_srand();
+            \mt_srand(self::seed());
             \clearstatcache();
             \error_clear_last();
+        }
+
+        /** A seed as PHP takes one for each process, without a system call for each. */
+        private static function seed(): int
+        {
+            if (self::$seedsLeft === 0) {
+                self::$seeds = \random_bytes(4096);
+                self::$seedsLeft = 1024;
+            }
+            return \unpack('V', self::$seeds, --self::$seedsLeft * 4)[1];
         }
 
         /** Takes away the handlers of errors and exceptions that were set, and sets those again that were taken away. */
