@@ -15,6 +15,7 @@ mod hub;
 mod line;
 pub mod plan;
 mod pool;
+mod pools;
 mod record;
 mod request;
 mod shared;
@@ -24,5 +25,6 @@ pub mod wire;
 
 pub use error::Failure;
 pub use pool::{Pool, StartError};
+pub use pools::Pools;
 pub use request::{WorkerRequest, WorkerResponse};
 pub use status::{PoolStatus, PoolTotals, WorkerStatus};

@@ -174,11 +174,22 @@ impl Pool {
             .unwrap_or_else(|_| Err("the pool has ended".into()))
     }
 
-    /// Lets workers finish what they do, and ends them. Requests that come or wait are refused.
+    /// Lets workers finish what they do and what waits, and ends them. Requests that come are refused.
     pub async fn stop(&self) {
         let (reply, done) = oneshot::channel();
         self.shared.signal(Signal::Stop(reply));
         let _ = done.await;
+    }
+
+    /// Has it [stop](Pool::stop), and does not wait.
+    pub(crate) fn begin_stop(&self) {
+        self.shared.signal(Signal::Stop(oneshot::channel().0));
+    }
+
+    /// Whether PHP knows the files that were uploaded with a request as such. It does not where it is
+    /// built so that they can only be taken in by itself: those requests are better asked over FastCGI.
+    pub fn takes_uploads(&self) -> bool {
+        self.shared.state().takes_uploads
     }
 
     /// What the pool does.

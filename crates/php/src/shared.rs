@@ -60,6 +60,7 @@ pub(crate) struct State {
     pub(crate) workers: HashMap<WorkerId, Arc<Record>>,
     pub(crate) closed: Closed,
     pub(crate) last_error: Option<Arc<str>>,
+    pub(crate) takes_uploads: bool,
 }
 
 #[derive(Debug)]
@@ -208,6 +209,7 @@ impl Shared {
     /// Takes a worker in that is booted.
     pub(crate) fn admit(self: &Arc<Self>, connection: Connection) {
         let mut state = self.state();
+        state.takes_uploads = connection.record.hello.uploads;
         state
             .workers
             .insert(connection.record.id, Arc::clone(&connection.record));

@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tokio::net::UnixListener;
 
@@ -32,13 +33,27 @@ impl Folder {
             .create(folder)
             .map_err(failed)?;
         let folder = fs::canonicalize(folder).map_err(failed)?;
+        // Where anybody may make folders, somebody else may have been first.
+        let found = fs::metadata(&folder).map_err(failed)?;
+        if found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o022 != 0 {
+            let unsafe_folder = "it must belong to the user of the server and be closed to others";
+            return Err(failed(io::Error::other(unsafe_folder)));
+        }
+        forget_the_dead(&folder);
         // Another version has another name: opcache may know the old one under the same name for long.
         let name = format!("apus-{:016x}.php", hash(RUNTIME.as_bytes()));
         let runtime = folder.join(name);
         if fs::read(&runtime).ok().as_deref() != Some(RUNTIME.as_bytes()) {
             write(&runtime, RUNTIME.as_bytes()).map_err(failed)?;
         }
-        let base = file_name(&plan.name);
+        // A pool of the same name may end while this one begins.
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let base = format!(
+            "{}.{}.{}",
+            file_name(&plan.name),
+            std::process::id(),
+            NEXT.fetch_add(1, Relaxed)
+        );
         Ok(Self {
             runtime,
             socket: folder.join(format!("{base}.sock")),
@@ -74,6 +89,23 @@ impl Folder {
     /// Removes the socket. The runtime file may be another pool's, too.
     pub(super) fn remove(&self) {
         let _ = fs::remove_file(&self.socket);
+    }
+}
+
+/// Removes sockets of servers that were killed.
+fn forget_the_dead(folder: &Path) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()) {
+        let is_socket = path
+            .extension()
+            .is_some_and(|extension| extension == "sock" || extension == "fcgi");
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let pid = name.split('.').nth(1);
+        let is_dead =
+            |pid: &str| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists();
+        if is_socket && pid.is_some_and(is_dead) {
+            let _ = fs::remove_file(&path);
+        }
     }
 }
 

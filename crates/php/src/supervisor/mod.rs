@@ -306,9 +306,13 @@ impl Supervisor {
         self.shrink(now);
         self.roll(now);
         self.reconcile();
+        if self.stopping.is_some() {
+            self.end_all();
+        }
         if let Some(stopping) = &self.stopping
             && now >= stopping.until
         {
+            self.shared.state().line.dismiss(|| Err(Failure::Stopping));
             for boot in self.boots.values() {
                 if let Some(record) = &boot.record {
                     record.kill();
@@ -616,15 +620,23 @@ impl Supervisor {
         }
         self.watch = None;
         self.abandon_rolling("the server stops");
+        self.shared.state().closed = Closed::Stopping;
+        self.shared.hub.close();
+        self.end_all();
+    }
+
+    /// Ends the workers of a pool that stops, once nobody waits for them.
+    fn end_all(&mut self) {
         let mut state = self.shared.state();
-        state.closed = Closed::Stopping;
+        if state.line.len() > 0 && !state.workers.is_empty() {
+            return;
+        }
         state.line.dismiss(|| Err(Failure::Stopping));
         for record in state.workers.values() {
             record.retire();
         }
         let idle = std::mem::take(&mut state.idle);
         drop(state);
-        self.shared.hub.close();
         for idle in idle {
             self.end(idle.connection, true);
         }

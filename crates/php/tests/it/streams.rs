@@ -127,7 +127,7 @@ fn events_reach_those_who_listen() {
             header('X-Apus-Events: news');
             echo ": welcome\n\n";
         } else {
-            Apus\publish('news', 'line one');
+            Apus\Channel::publish('news', 'line one');
             echo 'sent';
         }"#,
     );

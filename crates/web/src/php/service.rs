@@ -7,9 +7,11 @@ use std::time::Instant;
 use apus_http::fastcgi::Params;
 use apus_http::{Answer, Body, Headers, Request, Response, Service, ServiceFactory, StatusCode};
 use apus_net::client::{ClientResponse, RequestHead, Stderr};
+use apus_php::Pool;
 use apus_upstream::Upstreams;
 use bytes::Bytes;
 
+use super::resident::Resident;
 use super::script::{NoScript, Scripts};
 use super::settings::PhpSettings;
 use super::variables::{Variables, content_length};
@@ -31,6 +33,7 @@ pub struct Php {
     upstreams: Option<Upstreams>,
     group: Arc<str>,
     settings: Arc<PhpSettings>,
+    workers: Option<Pool>,
 }
 
 impl Php {
@@ -49,6 +52,17 @@ impl Php {
             upstreams: None,
             group: group.into(),
             settings: Arc::new(settings),
+            workers: None,
+        }
+    }
+
+    /// Has workers that have the application in memory answer: for the front controller, or for all
+    /// programs where they include what a request means. What is left is run over FastCGI.
+    #[must_use]
+    pub fn with_workers(self, workers: Pool) -> Self {
+        Self {
+            workers: Some(workers),
+            ..self
         }
     }
 }
@@ -58,8 +72,11 @@ impl ServiceFactory for Php {
         let exchange = (self.upstreams.as_ref()).map(|upstreams| {
             Exchange::new(upstreams, &self.group).with_stderr(stderr(&self.group))
         });
+        let front = self.settings.front_controller.as_deref();
+        let workers = self.workers.clone();
         Rc::new(PhpService(Rc::new(Inner {
             exchange,
+            resident: workers.map(|workers| Resident::new(workers, front)),
             group: Arc::clone(&self.group),
             scripts: Scripts::new(&self.settings),
             variables: Variables::new(&self.settings),
@@ -73,6 +90,7 @@ struct PhpService(Rc<Inner>);
 
 struct Inner {
     exchange: Option<Exchange>,
+    resident: Option<Resident>,
     group: Arc<str>,
     scripts: Scripts,
     variables: Variables,
@@ -98,7 +116,9 @@ impl Service for PhpService {
             return inner.tell(&request, &params).into();
         }
         let inner = Rc::clone(inner);
-        Answer::later(async move { inner.answer(request, params).await })
+        let is_resident = (inner.resident.as_ref())
+            .is_some_and(|resident| resident.answers(&script.path, &request));
+        Answer::later(async move { inner.answer(request, params, is_resident).await })
     }
 }
 
@@ -137,12 +157,18 @@ impl Inner {
         Response::new(StatusCode::OK)
     }
 
-    async fn answer(&self, mut request: Request, mut params: Params) -> Response {
+    async fn answer(
+        &self,
+        mut request: Request,
+        mut params: Params,
+        is_resident: bool,
+    ) -> Response {
         let Some(exchange) = &self.exchange else {
             return Response::new(StatusCode::SERVICE_UNAVAILABLE);
         };
         let settings = &self.settings;
-        let unknown = request.body_mut().len().is_none().then(|| Hold {
+        let is_unknown = request.body_mut().len().is_none() && !is_resident;
+        let unknown = is_unknown.then(|| Hold {
             memory: UNKNOWN_MEMORY,
             disk: UNKNOWN_DISK,
             folder: "/var/tmp".into(),
@@ -152,6 +178,17 @@ impl Inner {
             Ok(body) => body,
             Err(response) => return response,
         };
+        if let Some(resident) = self.resident.as_ref().filter(|_| is_resident) {
+            if let Some(length) = body.len()
+                && (length > 0 || request.headers().contains("content-length"))
+            {
+                content_length(&mut params, length, settings);
+            }
+            return match resident.answer(&request, &params, body).await {
+                Ok(response) => self.dress(response),
+                Err(refusal) => refusal,
+            };
+        }
         match body.len() {
             // PHP reads no content whose length it is not told.
             None => return Response::new(StatusCode::PAYLOAD_TOO_LARGE),
@@ -183,11 +220,22 @@ impl Inner {
     }
 
     fn response(&self, answer: ClientResponse) -> Response {
-        let mut headers = answer.headers;
+        let headers = Rc::new(answer.headers);
+        self.dress(Response::with_shared_headers(
+            answer.status,
+            headers,
+            answer.body,
+        ))
+    }
+
+    /// The answer of a program as the client gets it.
+    fn dress(&self, mut response: Response) -> Response {
         for name in &self.settings.hidden {
-            headers.remove(name);
+            if response.headers().contains(name) {
+                response.headers_mut().remove(name);
+            }
         }
-        let body = match answer.body {
+        let body = match response.take_body() {
             // A program that says nothing means it: no page of ours takes its place.
             Body::Empty => Body::Bytes(Bytes::new()),
             body => match &self.settings.hold_response {
@@ -195,7 +243,8 @@ impl Inner {
                 None => body,
             },
         };
-        Response::with_shared_headers(answer.status, Rc::new(headers), body)
+        *response.body_mut() = body;
+        response
     }
 }
 

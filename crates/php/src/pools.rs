@@ -1,0 +1,75 @@
+//! All pools of a server, while configurations come and go.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::plan::PoolPlan;
+use crate::pool::{Pool, StartError};
+use crate::status::PoolStatus;
+
+/// All pools of a server. Clones are the same.
+///
+/// A new configuration is [prepared](Pools::prepare), which starts what it needs more, and then takes over
+/// with [`Pools::retain`], which ends what it needs no longer.
+#[derive(Clone, Debug, Default)]
+pub struct Pools(Arc<Mutex<HashMap<Arc<str>, Vec<Pool>>>>);
+
+impl Pools {
+    /// None.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn pools(&self) -> MutexGuard<'_, HashMap<Arc<str>, Vec<Pool>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pool that runs with this plan, started if there is none. Tells whether it ran already.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn prepare(&self, plan: &PoolPlan) -> Result<(Pool, bool), StartError> {
+        let mut pools = self.pools();
+        let same_name = pools.entry(Arc::clone(&plan.name)).or_default();
+        if let Some(known) = same_name.iter().find(|pool| pool.plan() == plan) {
+            return Ok((known.clone(), true));
+        }
+        let pool = Pool::start(plan.clone())?;
+        same_name.push(pool.clone());
+        Ok((pool, false))
+    }
+
+    /// Ends all but those that run with one of these plans, when they have done what they were asked.
+    pub async fn retain(&self, plans: &[PoolPlan]) {
+        let mut gone = Vec::new();
+        self.pools().retain(|_, same_name| {
+            same_name.retain(|pool| {
+                let stays = plans.contains(pool.plan());
+                if !stays {
+                    gone.push(pool.clone());
+                }
+                stays
+            });
+            !same_name.is_empty()
+        });
+        // All end at the same time.
+        for pool in &gone {
+            pool.begin_stop();
+        }
+        for pool in gone {
+            pool.stop().await;
+        }
+    }
+
+    /// The pools, in the order of their names.
+    pub fn all(&self) -> Vec<Pool> {
+        let mut pools: Vec<_> = self.pools().values().flatten().cloned().collect();
+        pools.sort_by(|one, other| one.plan().name.cmp(&other.plan().name));
+        pools
+    }
+
+    /// What they do.
+    pub fn status(&self) -> Vec<PoolStatus> {
+        self.all().iter().map(Pool::status).collect()
+    }
+}
