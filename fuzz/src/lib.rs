@@ -3,6 +3,7 @@
 mod cache;
 mod configuration;
 mod connection;
+mod fastcgi;
 mod fields;
 mod http1;
 mod http1_client;
@@ -17,6 +18,7 @@ use std::process::ExitCode;
 
 pub use cache::{cache_fields, cache_record};
 pub use configuration::configuration;
+pub use fastcgi::{cgi_head, fastcgi_client};
 pub use fields::{accept_encoding, range};
 pub use http1::{chunked, request_head, response_head};
 pub use http1_client::http1_client;
@@ -35,8 +37,10 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("accept_encoding", accept_encoding),
     ("cache_fields", cache_fields),
     ("cache_record", cache_record),
+    ("cgi_head", cgi_head),
     ("chunked", chunked),
     ("configuration", configuration),
+    ("fastcgi_client", fastcgi_client),
     ("http1_client", http1_client),
     ("http2_client", http2_client),
     ("http2_connection", http2_connection),

@@ -146,6 +146,7 @@ impl BodyStream for Incoming {
                         Cause::Protocol(_) => BodyError::Malformed,
                         _ => BodyError::Disconnected,
                     };
+                    connection.abort();
                     self.connection = None;
                     return Poll::Ready(Some(Err(error)));
                 }

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod content;
+mod fastcgi;
 mod framing;
 mod harness;
 mod interim;

@@ -1,0 +1,414 @@
+//! Applications that speak FastCGI: what they get, and what is made of what they say.
+
+use std::cell::RefCell;
+use std::io::Read;
+use std::rc::Rc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use apus_http::fastcgi::Params;
+use apus_http::{Body, BodyError, Frame, Method};
+use apus_net::client::{
+    Address, Cause, ClientRequest, ClientResponse, Connection, Failure, FastCgi, Home, Origin,
+    Phase, Protocol, Timeouts, connect,
+};
+use bytes::Bytes;
+
+use super::harness::{Accepted, Handed, RawOrigin, collect, head, origin, request, run, until};
+
+const SHORT: Duration = Duration::from_millis(50);
+
+const BEGIN: u8 = 1;
+const ABORT: u8 = 2;
+const PARAMS: u8 = 4;
+const STDIN: u8 = 5;
+const STDOUT: u8 = 6;
+const STDERR: u8 = 7;
+
+fn record(kind: u8, content: impl AsRef<[u8]>) -> Vec<u8> {
+    let content = content.as_ref();
+    let [high, low] = u16::try_from(content.len()).unwrap().to_be_bytes();
+    [&[1, kind, 0, 1, high, low, 0, 0], content].concat()
+}
+
+/// An answer with this output, and its end.
+fn answer(output: impl AsRef<[u8]>) -> Vec<u8> {
+    [record(STDOUT, output), end(0)].concat()
+}
+
+fn end(protocol_status: u8) -> Vec<u8> {
+    record(3, [0, 0, 0, 0, protocol_status, 0, 0, 0])
+}
+
+/// A request as an application has it.
+struct Asked {
+    keep: bool,
+    content: Vec<u8>,
+}
+
+fn read_record(connection: &mut Accepted) -> (u8, Vec<u8>) {
+    let header = connection.read_exact(8);
+    assert_eq!((header[0], header[2], header[3]), (1, 0, 1));
+    let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    let content = connection.read_exact(len);
+    connection.read_exact(header[6].into());
+    (header[1], content)
+}
+
+fn read_head(connection: &mut Accepted) -> Asked {
+    let (kind, begin) = read_record(connection);
+    assert_eq!((kind, &begin[..2]), (BEGIN, &[0, 1][..]));
+    loop {
+        let (kind, content) = read_record(connection);
+        assert_eq!(kind, PARAMS);
+        if content.is_empty() {
+            let keep = begin[2] == 1;
+            return Asked { keep, content };
+        }
+    }
+}
+
+fn read_request(connection: &mut Accepted) -> Asked {
+    let mut asked = read_head(connection);
+    loop {
+        let (kind, content) = read_record(connection);
+        assert_eq!(kind, STDIN);
+        if content.is_empty() {
+            return asked;
+        }
+        asked.content.extend_from_slice(&content);
+    }
+}
+
+/// Connections that came home.
+#[derive(Default)]
+struct House(RefCell<Vec<FastCgi>>);
+
+impl Home<FastCgi> for House {
+    fn take_back(&self, connection: FastCgi) {
+        self.0.borrow_mut().push(connection);
+    }
+}
+
+impl House {
+    async fn send(
+        self: &Rc<Self>,
+        origin: &RawOrigin,
+        request: ClientRequest,
+    ) -> Result<ClientResponse, Failure> {
+        let known = self.0.borrow_mut().pop();
+        let mut connection = match known {
+            Some(connection) => connection,
+            None => open(origin).await,
+        };
+        connection.set_home(self.clone());
+        connection.send(request).await
+    }
+
+    fn len(&self) -> usize {
+        self.0.borrow().len()
+    }
+}
+
+async fn open(to: &RawOrigin) -> FastCgi {
+    let origin = Origin {
+        protocol: Protocol::FastCgi,
+        ..origin(Address::Ip(to.address))
+    };
+    match connect(&origin, None, &Timeouts::default()).await.unwrap() {
+        Connection::FastCgi(connection) => connection,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn ask(method: Method, body: impl Into<Body>) -> ClientRequest {
+    let mut head = head(method, "/");
+    let mut params = Params::new();
+    params.push("A", "b");
+    head.params = Some(params);
+    request(head, body.into())
+}
+
+fn get() -> ClientRequest {
+    ask(Method::GET, Body::Empty)
+}
+
+#[test]
+fn a_small_request_is_one_write_and_a_small_answer_one_body() {
+    let origin = RawOrigin::start(|_, mut connection| {
+        for content in ["", "content"] {
+            let begin = record(BEGIN, [0, 1, 1, 0, 0, 0, 0, 0]);
+            let params = [record(PARAMS, b"\x01\x01Ab"), record(PARAMS, "")].concat();
+            let content = match content {
+                "" => Vec::new(),
+                content => record(STDIN, content),
+            };
+            let expected = [begin, params, content, record(STDIN, "")].concat();
+            let mut all = [0; 1024];
+            let read = connection.socket.read(&mut all).unwrap();
+            assert_eq!(all[..read], expected);
+            // In records, which are joined.
+            let head = record(STDOUT, "X: y\r\n\r\n");
+            let parts = [head, record(STDOUT, "hel"), record(STDOUT, "lo"), end(0)];
+            connection.say(parts.concat());
+        }
+        assert!(connection.is_closed());
+    });
+    run(async {
+        let house = Rc::new(House::default());
+        for request in [get(), ask(Method::POST, "content")] {
+            let response = house.send(&origin, request).await.unwrap();
+            assert_eq!(response.headers.get_str("x"), Some("y"));
+            assert!(matches!(&response.body, Body::Bytes(bytes) if bytes == "hello"));
+            assert_eq!(house.len(), 1);
+        }
+        assert_eq!(house.0.borrow()[0].requests(), 2);
+    });
+    origin.check();
+}
+
+#[test]
+fn without_a_home_the_application_closes_the_connection() {
+    let origin = RawOrigin::start(|_, mut connection| {
+        assert!(!read_request(&mut connection).keep);
+        connection.say(answer("\nx"));
+    });
+    run(async {
+        let response = open(&origin).await.send(get()).await.unwrap();
+        assert_eq!(collect(response.body).await.unwrap().0, b"x");
+    });
+    origin.check();
+}
+
+#[test]
+fn content_is_cut_into_records_and_joined_from_them() {
+    let letters = |len: usize| -> Vec<u8> { (0..len).map(|at| b'a' + (at % 23) as u8).collect() };
+    let (sent, answered) = (letters(300_000), letters(500_000));
+    let (expected, content) = (sent.clone(), answered.clone());
+    let origin = RawOrigin::start(move |_, mut connection| {
+        assert!(read_request(&mut connection).content == expected);
+        connection.say(record(STDOUT, "Content-Type: a/b\n\n"));
+        for (number, part) in content.chunks(8_191).enumerate() {
+            connection.say(record(STDOUT, part));
+            if number % 5 == 0 {
+                connection.say(record(STDERR, "note"));
+            }
+        }
+        connection.say(end(0));
+        // More content than an application surely reads is sent over a connection once.
+        assert!(connection.is_closed());
+    });
+    run(async {
+        let house = Rc::new(House::default());
+        let (sender, streamed) = Handed::content();
+        for part in sent.chunks(70_000) {
+            sender
+                .send(Ok(Frame::Data(Bytes::copy_from_slice(part))))
+                .unwrap();
+        }
+        drop(sender);
+        for body in [sent.clone().into(), streamed] {
+            let response = house.send(&origin, ask(Method::POST, body)).await.unwrap();
+            assert!(collect(response.body).await.unwrap().0 == answered);
+            assert_eq!(house.len(), 0);
+        }
+    });
+    origin.check();
+}
+
+#[test]
+fn standard_error_is_told_piece_by_piece() {
+    let origin = RawOrigin::start(|_, mut connection| {
+        read_request(&mut connection);
+        let before = record(STDERR, "one");
+        let after = record(STDERR, "two");
+        connection.say([before, record(STDOUT, "\nx"), after, end(0)].concat());
+    });
+    run(async {
+        let told: Rc<RefCell<Vec<String>>> = Rc::default();
+        let heard = Rc::clone(&told);
+        let mut request = get();
+        request.stderr = Some(Rc::new(move |head, bytes| {
+            let text = String::from_utf8_lossy(bytes);
+            heard.borrow_mut().push(format!("{} {text}", head.target));
+        }));
+        let response = open(&origin).await.send(request).await.unwrap();
+        assert_eq!(collect(response.body).await.unwrap().0, b"x");
+        assert_eq!(*told.borrow(), ["/ one", "/ two"]);
+    });
+}
+
+#[test]
+fn what_is_no_answer_says_whether_the_application_saw_the_request() {
+    for (said, phase, is_protocol, sent) in [
+        (end(2), Phase::Head, true, false),
+        (end(1), Phase::Head, true, false),
+        (end(0), Phase::Head, true, true),
+        (b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), Phase::Head, true, true),
+        (record(STDOUT, "no head\n"), Phase::Head, true, true),
+        (record(STDOUT, "A: b\n"), Phase::Head, false, true),
+        (Vec::new(), Phase::Head, false, true),
+    ] {
+        let answer = said.clone();
+        let origin = RawOrigin::start(move |_, mut connection| {
+            read_request(&mut connection);
+            connection.say(&answer);
+        });
+        run(async {
+            let house = Rc::new(House::default());
+            let failure = house.send(&origin, get()).await.unwrap_err();
+            assert_eq!(failure.phase, phase, "{said:?}");
+            assert_eq!(failure.request_sent, sent, "{said:?}");
+            match failure.cause {
+                Cause::Protocol(_) => assert!(is_protocol, "{said:?}"),
+                Cause::Closed | Cause::Io(_) => assert!(!is_protocol, "{said:?}"),
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(house.len(), 0);
+        });
+        origin.check();
+    }
+    let origin = RawOrigin::start(|_, _| {});
+    run(async {
+        let mut request = get();
+        Rc::get_mut(&mut request.head).unwrap().params = None;
+        let failure = open(&origin).await.send(request).await.unwrap_err();
+        assert!(matches!(failure.cause, Cause::Request(_)));
+        assert!(!failure.request_sent && failure.body.is_some());
+    });
+}
+
+#[test]
+fn an_answer_without_its_end_is_broken_off() {
+    for said in [
+        record(STDOUT, "A: b\n\nx"),
+        [record(STDOUT, "Content-Length: 1\n\nx"), record(STDOUT, "")].concat(),
+        answer("Content-Length: 2\n\nx"),
+    ] {
+        let origin = RawOrigin::start(move |_, mut connection| {
+            read_request(&mut connection);
+            connection.say(&said);
+        });
+        run(async {
+            let house = Rc::new(House::default());
+            let mut body = house.send(&origin, get()).await.unwrap().body;
+            let frame = body.frame().await;
+            assert!(matches!(frame, Some(Ok(Frame::Data(data))) if data == "x"));
+            let frame = body.frame().await;
+            assert!(
+                matches!(frame, Some(Err(BodyError::Disconnected))),
+                "{frame:?}"
+            );
+            assert_eq!(house.len(), 0);
+        });
+        origin.check();
+    }
+}
+
+#[test]
+fn an_answer_that_ends_before_the_request_ends_it() {
+    let origin = RawOrigin::start(|_, mut connection| {
+        read_head(&mut connection);
+        connection.say(answer("Status: 413\n\nno"));
+        // Nothing more comes but the end.
+        while connection.read_until(b"\0").is_some() {}
+    });
+    run(async {
+        let house = Rc::new(House::default());
+        let (sender, body) = Handed::content();
+        let response = house.send(&origin, ask(Method::POST, body)).await.unwrap();
+        assert_eq!(response.status.as_u16(), 413);
+        assert!(matches!(&response.body, Body::Bytes(bytes) if bytes == "no"));
+        assert_eq!(house.len(), 0);
+        until(|| sender.is_closed()).await;
+    });
+    origin.check();
+}
+
+#[test]
+fn whoever_goes_away_has_the_application_give_up() {
+    let (told, heard) = channel();
+    let origin = RawOrigin::start(move |number, mut connection| {
+        read_request(&mut connection);
+        if number == 1 {
+            connection.say(record(STDOUT, "\nx"));
+        }
+        let (kind, content) = read_record(&mut connection);
+        assert_eq!((kind, content.len()), (ABORT, 0));
+        told.send(connection.is_closed()).unwrap();
+    });
+    run(async {
+        let house = Rc::new(House::default());
+        let sending = house.send(&origin, get());
+        assert!(tokio::time::timeout(SHORT, sending).await.is_err());
+        assert!(heard.recv().unwrap());
+        let response = house.send(&origin, get()).await.unwrap();
+        drop(response);
+        assert!(heard.recv().unwrap());
+        assert_eq!(house.len(), 0);
+    });
+    origin.check();
+}
+
+#[test]
+fn an_application_that_is_too_slow_is_given_up() {
+    for (said, phase) in [("", Phase::Head), ("\nx", Phase::Content)] {
+        let origin = RawOrigin::start(move |_, mut connection| {
+            read_request(&mut connection);
+            connection.say(record(STDOUT, said));
+            read_record(&mut connection);
+            assert!(connection.is_closed());
+        });
+        run(async {
+            let mut request = get();
+            request.timeouts = Rc::new(Timeouts {
+                first_byte: SHORT,
+                read: SHORT,
+                ..Timeouts::default()
+            });
+            match (open(&origin).await.send(request).await, phase) {
+                (Err(failure), Phase::Head) => {
+                    assert!(matches!(failure.cause, Cause::TimedOut), "{failure}");
+                    assert_eq!(failure.phase, phase);
+                }
+                (Ok(response), _) => {
+                    let error = collect(response.body).await.unwrap_err();
+                    assert!(matches!(error, BodyError::TimedOut), "{error}");
+                }
+                (other, _) => panic!("{other:?}"),
+            }
+        });
+        origin.check();
+    }
+}
+
+#[test]
+fn a_parked_connection_goes_on_elsewhere_and_knows_when_it_was_closed() {
+    let (close, closes) = channel::<()>();
+    let closes = std::sync::Arc::new(std::sync::Mutex::new(closes));
+    let origin = RawOrigin::start(move |_, mut connection| {
+        for _ in 0..2 {
+            read_request(&mut connection);
+            connection.say(answer("\nx"));
+        }
+        closes.lock().unwrap().recv().unwrap();
+    });
+    let parked = run(async {
+        let house = Rc::new(House::default());
+        house.send(&origin, get()).await.unwrap();
+        house.0.take().remove(0).park().unwrap()
+    });
+    assert!(parked.is_usable() && parked.is_awaited());
+    let parked = run(async {
+        let house = Rc::new(House::default());
+        let mut connection = parked.resume().unwrap();
+        connection.set_home(house.clone());
+        let response = connection.send(get()).await.unwrap();
+        assert!(matches!(&response.body, Body::Bytes(bytes) if bytes == "x"));
+        house.0.take().remove(0).park().unwrap()
+    });
+    assert_eq!(parked.requests(), 2);
+    close.send(()).unwrap();
+    run(until(|| !parked.is_usable()));
+    origin.check();
+}
