@@ -1023,6 +1023,8 @@ namespace Apus\Runtime {
         public static bool $booting = true;
         /** Whether the application can remove the buffer. With ob_get_level() replaced it does not see it. */
         private static bool $removable = true;
+        /** Destructors are also called when PHP ends, before it takes the buffers away. */
+        private bool $isRemoved = false;
 
         public static function start(bool $removable): void
         {
@@ -1045,6 +1047,7 @@ namespace Apus\Runtime {
         /** PHP calls this with what was printed: when it is much, when the application flushes, when the buffer goes. */
         public function __invoke(string $data, int $flags): string
         {
+            $this->isRemoved = ($flags & \PHP_OUTPUT_HANDLER_FINAL) !== 0;
             if ($flags & \PHP_OUTPUT_HANDLER_CLEAN) {
                 return '';
             }
@@ -1054,6 +1057,12 @@ namespace Apus\Runtime {
                 $last = self::$kept;
                 self::$kept = '';
                 return $last;
+            }
+            if (($flags & \PHP_OUTPUT_HANDLER_FINAL) !== 0 && \count(\debug_backtrace(\DEBUG_BACKTRACE_IGNORE_ARGS, 2)) === 1) {
+                // Nobody's function but PHP itself takes the buffer away: this is the end of the process' request.
+                Worker::endLate(self::$kept);
+                self::$over = true;
+                return '';
             }
             if ($data !== '') {
                 self::$removals = 0;
@@ -1071,7 +1080,7 @@ namespace Apus\Runtime {
          */
         public function __destruct()
         {
-            if (!self::$over && ++self::$removals < 2) {
+            if ($this->isRemoved && !self::$over && ++self::$removals < 2) {
                 self::push();
             }
         }
@@ -1874,6 +1883,29 @@ namespace Apus\Runtime {
             self::$phase = self::ENDED;
         }
 
+        /**
+         * PHP is about to end without having called end(): a shutdown function of the application called exit() itself, and so
+         * ended all that come after it. There is no more output buffering at this point.
+         */
+        public static function endLate(string $content): void
+        {
+            try {
+                if (self::$phase === self::WORKING && !self::$streaming) {
+                    self::$wire->respond(self::status(), self::fields(), $content, Wire::LEAVING);
+                } elseif (self::$phase === self::WORKING) {
+                    if ($content !== '') {
+                        self::$wire->send(Wire::CHUNK, $content);
+                    }
+                    self::$wire->send(Wire::CHUNK, '', Wire::FIRST | Wire::LEAVING);
+                }
+                Input::remove();
+                Request::removeUploads();
+                self::bye('exit');
+            } catch (Disconnected) {
+                // Nobody is there to be told.
+            }
+        }
+
         /** @param array<string, mixed>|null $error */
         private static function exited(?array $error, bool $isFatal): void
         {
@@ -1910,6 +1942,9 @@ namespace Apus\Runtime {
 
         private static function bye(string $reason): void
         {
+            if (self::$phase === self::ENDED) {
+                return;
+            }
             self::$phase = self::ENDED;
             self::$wire->send(Wire::BYE, $reason);
         }
@@ -1932,17 +1967,17 @@ namespace Apus\Runtime {
             return $script;
         }
 
-        /** Classic: takes away the global variables of the request, and decides whether this process goes on. */
-        public static function endClassic(): void
+        /**
+         * Classic: ends the request and takes away its global variables. False if this process does not go on; the answer is
+         * sent when PHP ends then, after the application's shutdown functions.
+         */
+        public static function endClassic(): bool
         {
-            if (self::$phase !== self::WORKING && self::$phase !== self::FINISHED) {
-                return;
-            }
             if (self::$keep === null) {
                 self::$keep = Classic::canRunAgain($_SERVER['SCRIPT_FILENAME'] ?? self::$script);
             }
             if (!self::$keep) {
-                self::$leave = 'exit';
+                return false;
             }
             self::finish();
             foreach (State::newGlobals() as $name) {
@@ -1950,6 +1985,7 @@ namespace Apus\Runtime {
                     unset($GLOBALS[$name]);
                 }
             }
+            return true;
         }
     }
 
@@ -3623,7 +3659,9 @@ namespace {
             } catch (Throwable $apusError) {
                 Worker::caught($apusError);
             }
-            Worker::endClassic();
+            if (!Worker::endClassic()) {
+                break;
+            }
         }
     } else {
         require Worker::$script;

@@ -264,6 +264,15 @@ return [
         echo 'before';
         exit(' said');
     },
+    'exit-twice' => static function (): void {
+        ob_start(static fn (string $text): string => "<$text>");
+        echo 'before';
+        register_shutdown_function(static function (): void {
+            header('X-Exit: 2');
+            echo ' shutdown';
+            exit;
+        });
+    },
     'throw' => static function (): void {
         echo 'before ';
         throw new RuntimeException('thrown in a test');

@@ -20,6 +20,19 @@ return [
             $worker->close();
         }
     },
+    'exit() in a shutdown function' => static function (Server $server): void {
+        $worker = $server->worker('classic', APP . '/index.php');
+        $answer = $worker->request(parameters('/exit-twice'));
+        check($answer->content, '<before shutdown>', 'a shutdown function of a process that serves one request');
+        $worker->end();
+        $worker = $server->worker('worker', APP . '/broken/exits-twice.php');
+        $answer = $worker->request(parameters('/'));
+        check([$answer->content, $answer->field('x-exit')], ['before shutdown', '2'], 'content');
+        check($worker->bye, 'exit', 'BYE');
+        $worker->boot->wait();
+        check($worker->boot->answer()[2], '', 'STDOUT of the boot');
+        $worker->close();
+    },
     'an exception is an error of this request only' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         $answer = $worker->request(parameters('/throw'));
