@@ -75,6 +75,7 @@ fn read(
             let is_last = matches!(event, Event::Close(_) | Event::Failed(_));
             events.push(event);
             if is_last {
+                server.answer_close();
                 assert!(server.is_closing());
                 input.extend_from_slice(b"more");
                 assert_eq!(server.handle_input(&mut input), None);

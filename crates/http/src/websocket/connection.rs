@@ -20,7 +20,7 @@ use super::{Close, CloseCode, Message, Prepared, ProtocolError};
 /// - [`handle_input`](Self::handle_input) takes bytes that came, and gives what they mean; call it
 ///   until it gives `None`, then read more behind what it left. Pings are answered by it.
 /// - Commands say what is to be sent: [`send`](Self::send), [`send_prepared`](Self::send_prepared),
-///   [`ping`](Self::ping), [`close`](Self::close).
+///   [`ping`](Self::ping), [`close`](Self::close), [`answer_close`](Self::answer_close).
 /// - [`output`](Self::output) has the bytes to be sent;
 ///   [`consume_output`](Self::consume_output) says how many of them were. Nothing bounds what
 ///   commands put there: look at [`output_len`](Self::output_len).
@@ -36,6 +36,8 @@ pub struct Connection {
     said_close: bool,
     /// Whether the peer said all that we listen to.
     heard_end: bool,
+    /// The code of the peer's close.
+    heard_code: Option<CloseCode>,
 }
 
 /// What a connection is bound by.
@@ -69,7 +71,8 @@ pub enum Event {
     Ping(Bytes),
     /// A pong.
     Pong(Bytes),
-    /// The peer closes the connection, and this is the last event. It is answered already.
+    /// The peer closes the connection, and this is the last event. What came before it can still be
+    /// answered; then [`Connection::answer_close`] is due.
     Close(Option<Close>),
     /// The peer broke the protocol, and this is the last event. A close frame tells it.
     Failed(ProtocolError),
@@ -113,6 +116,7 @@ impl Connection {
             pong: None,
             said_close: false,
             heard_end: false,
+            heard_code: None,
         }
     }
 
@@ -152,8 +156,7 @@ impl Connection {
             }
             Item::Close(close) => {
                 self.heard_end = true;
-                // The code is given back (RFC 6455 section 5.5.1).
-                let _ = self.close(close.as_ref().map(|close| Close::new(close.code(), "")));
+                self.heard_code = close.as_ref().map(Close::code);
                 Event::Close(close)
             }
         }
@@ -222,6 +225,16 @@ impl Connection {
     /// It was closed before.
     pub fn close_with(&mut self, code: CloseCode) -> Result<(), Closed> {
         self.close(Some(Close::new(code, "")))
+    }
+
+    /// Gives the peer back the code of its [`Event::Close`] (RFC 6455 section 5.5.1). Does nothing
+    /// before that, or after a close of our own.
+    pub fn answer_close(&mut self) {
+        if self.heard_end {
+            let answer = self.heard_code.map(|code| Close::new(code, ""));
+            // It may be closed already.
+            let _ = self.close(answer);
+        }
     }
 
     fn check_open(&self) -> Result<(), Closed> {

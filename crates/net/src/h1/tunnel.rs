@@ -1,7 +1,8 @@
 //! The connection as a tunnel has it: what the client sent early, then the transport itself.
 
+use std::cell::RefCell;
 use std::io::{self, IoSlice};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use apus_http::Duplex;
 
@@ -12,30 +13,36 @@ use crate::transport::Transport;
 pub(crate) struct Raw {
     transport: Transport,
     early: Input,
-    read: Vec<u8>,
+}
+
+thread_local! {
+    /// What tunnels of this thread read into, so that one that waits holds no buffer.
+    static READ: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Raw {
     pub(crate) fn new(transport: Transport, early: Input) -> Self {
-        Self {
-            transport,
-            early,
-            read: Vec::new(),
-        }
+        Self { transport, early }
     }
 }
 
 impl Duplex for Raw {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         if self.early.is_empty() {
-            self.read.clear();
-            self.read.reserve_exact(buffer.len());
-            let read = ready!(self.transport.poll_read(cx, &mut self.read))?;
-            // The transport may have had room for more than was asked for.
-            self.early = Input::new(std::mem::take(&mut self.read));
-            if read == 0 {
-                return Poll::Ready(Ok(0));
+            let mut read = READ.take();
+            read.reserve_exact(buffer.len());
+            let polled = self.transport.poll_read(cx, &mut read);
+            let len = read.len().min(buffer.len());
+            if let (Some(to), Some(from)) = (buffer.get_mut(..len), read.get(..len)) {
+                to.copy_from_slice(from);
             }
+            if read.len() > len {
+                // There was room for more than was asked for.
+                self.early = Input::new(read.split_off(len));
+            }
+            read.clear();
+            READ.set(read);
+            return polled.map_ok(|_| len);
         }
         let unread = self.early.unread();
         let len = unread.len().min(buffer.len());
@@ -43,6 +50,9 @@ impl Duplex for Raw {
             to.copy_from_slice(from);
         }
         self.early.consume(len);
+        if self.early.is_empty() {
+            self.early = Input::default();
+        }
         Poll::Ready(Ok(len))
     }
 

@@ -140,6 +140,7 @@ impl Driver {
             {
                 take(state, event, cx);
             }
+            state.answer_close();
             let is_written = self.write(state, cx).map_err(lost)?;
             if state.connection.is_finished() {
                 self.stage = Stage::Ending;
@@ -252,6 +253,9 @@ impl Driver {
                 continue;
             }
             if self.closing_at.is_some() || self.is_last_deadline() {
+                // For a handler that never took what came before the close.
+                state.connection.answer_close();
+                self.write(state, cx).map_err(lost)?;
                 return Err(Ended::TimedOut);
             }
             self.has_pinged = true;

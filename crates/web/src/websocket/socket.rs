@@ -112,6 +112,8 @@ impl Receiver {
             return Poll::Ready(Some(message));
         }
         if state.ended.is_some() {
+            state.answer_close();
+            state.notify();
             return Poll::Ready(None);
         }
         state.receiver = Some(cx.waker().clone());
@@ -187,8 +189,7 @@ impl Sender {
 
     /// Whether nothing can be sent any more.
     pub fn is_closed(&self) -> bool {
-        let state = self.0.state.borrow();
-        state.ended.is_some() || state.connection.is_closing()
+        self.0.state.borrow().connection.is_closing()
     }
 
     /// A number that no other socket of this process has or had.

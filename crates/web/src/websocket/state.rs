@@ -95,7 +95,7 @@ impl Shared {
         send: impl FnOnce(&mut Connection) -> Result<(), Closed>,
     ) -> Result<(), Refused> {
         let mut state = self.state.borrow_mut();
-        if state.ended.is_some() || state.connection.is_closing() {
+        if state.connection.is_closing() {
             return Err(Refused::Closed);
         }
         if state.connection.output_len() >= self.settings.send_buffer {
@@ -185,6 +185,13 @@ impl State {
         self.received = VecDeque::new();
         self.received_bytes = 0;
         self.notify();
+    }
+
+    /// Answers a close once the handler has taken all that came before it: its answers go first.
+    pub(super) fn answer_close(&mut self) {
+        if self.received.is_empty() && !self.connection.is_closing() {
+            self.connection.answer_close();
+        }
     }
 
     pub(super) fn end(&mut self, ended: Ended) {

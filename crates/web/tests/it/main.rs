@@ -1,4 +1,5 @@
-//! Tests of the framework and the services of the server; without sockets, but for `serve`.
+//! Tests of the framework and the services of the server; without sockets, but for `serve` and
+//! `websocket`.
 
 #[cfg(test)]
 mod accel;
@@ -28,3 +29,5 @@ mod serve;
 mod sites;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod websocket;

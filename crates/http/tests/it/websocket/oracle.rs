@@ -106,6 +106,7 @@ fn converse(role: Role, messages: &[Message]) -> Result<(), TestCaseError> {
     let Some(Event::Close(Some(close))) = ours.connection.handle_input(&mut ours.input) else {
         return Err(TestCaseError::fail("no close"));
     };
+    ours.connection.answer_close();
     prop_assert_eq!((close.code().get(), close.reason()), (1001, "bye"));
     ours.send(oracle.get_mut());
     prop_assert!(matches!(

@@ -145,6 +145,9 @@ impl Echo {
             if let Event::Message(message) = &event {
                 let _ = self.connection.send(message.clone());
             }
+            if let Event::Close(_) = &event {
+                self.connection.answer_close();
+            }
             self.events.push(event);
         }
         self.sent()

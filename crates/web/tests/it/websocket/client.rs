@@ -1,0 +1,142 @@
+//! A client that blocks.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use apus::websocket::{Close, CloseCode, Compression, Message};
+use apus_http::websocket::{Connection, Event, Settings};
+use bytes::BytesMut;
+
+use super::PATIENCE;
+
+/// A client after its handshake.
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+    pub(crate) connection: Connection,
+    input: BytesMut,
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test may block")]
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// The head that answers a request with these lines.
+pub(crate) fn ask(stream: &mut TcpStream, lines: &[&str]) -> String {
+    let request = format!("GET / HTTP/1.1\r\n{}\r\n\r\n", lines.join("\r\n"));
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).unwrap().to_lowercase()
+}
+
+/// A handshake's lines, and some more.
+pub(crate) fn handshake<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    let mut lines = vec![
+        "Host: example.com",
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+    ];
+    lines.extend(more);
+    lines
+}
+
+impl Client {
+    pub(crate) fn open(address: SocketAddr) -> Self {
+        Self::open_with(address, None)
+    }
+
+    /// A client that offers compression, if it is given.
+    pub(crate) fn open_with(address: SocketAddr, compression: Option<Compression>) -> Self {
+        let mut stream = connect(address);
+        let offer = compression.map(|wish| format!("Sec-WebSocket-Extensions: {}", wish.offer()));
+        let more: Vec<&str> = offer.iter().map(|line| &**line).collect();
+        let head = ask(&mut stream, &handshake(&more));
+        assert!(head.starts_with("http/1.1 101 "), "{head}");
+        let answers = head
+            .lines()
+            .filter_map(|line| line.strip_prefix("sec-websocket-extensions: "));
+        let agreed = compression.and_then(|wish| wish.agreed(answers.map(str::as_bytes)).unwrap());
+        assert_eq!(agreed.is_some(), compression.is_some(), "{head}");
+        let settings = Settings {
+            max_frame: 64 << 20,
+            max_message: 64 << 20,
+            compression: agreed,
+        };
+        Self {
+            stream,
+            connection: Connection::client(&settings, || [1, 2, 3, 4]),
+            input: BytesMut::new(),
+        }
+    }
+
+    /// Sends what waits.
+    pub(crate) fn flush(&mut self) {
+        while !self.connection.output().is_empty() {
+            let written = self.stream.write(self.connection.output()).unwrap();
+            self.connection.consume_output(written);
+        }
+    }
+
+    pub(crate) fn send(&mut self, message: impl Into<Message>) {
+        self.connection.send(message.into()).unwrap();
+        self.flush();
+    }
+
+    pub(crate) fn close(&mut self, code: CloseCode) {
+        self.connection.close_with(code).unwrap();
+        self.flush();
+    }
+
+    /// The next event; `None` at the end of the stream.
+    pub(crate) fn event(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.connection.handle_input(&mut self.input) {
+                self.connection.answer_close();
+                self.flush();
+                return Some(event);
+            }
+            let mut buffer = [0; 16 * 1024];
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return None,
+                Ok(read) => self.input.extend_from_slice(&buffer[..read]),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// The next message; pings and pongs are passed over.
+    pub(crate) fn message(&mut self) -> Message {
+        loop {
+            match self.event() {
+                Some(Event::Message(message)) => return message,
+                Some(Event::Ping(_) | Event::Pong(_)) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// What the server closes with; messages before it are passed over. The stream ends behind it.
+    pub(crate) fn closed(&mut self) -> Option<Close> {
+        loop {
+            match self.event() {
+                Some(Event::Close(close)) => {
+                    assert_eq!(self.event(), None);
+                    return close;
+                }
+                Some(Event::Failed(error)) => panic!("{error}"),
+                Some(_) => {}
+                None => panic!("the stream ends without a close"),
+            }
+        }
+    }
+}

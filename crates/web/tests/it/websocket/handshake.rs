@@ -1,0 +1,70 @@
+//! How a socket is asked for.
+
+use apus::App;
+use apus::websocket::{Origins, WebSocketSettings, WebSocketUpgrade};
+
+use super::client::{ask, connect, handshake};
+use super::{Server, echo, echoing};
+
+#[test]
+fn a_handshake_is_answered_and_a_subprotocol_chosen_by_the_client() {
+    let server = Server::start(App::new().get("/", async |upgrade: WebSocketUpgrade| {
+        upgrade.protocols(["b", "a"]).run(echo)
+    }));
+    let mut stream = connect(server.address());
+    let head = ask(
+        &mut stream,
+        &handshake(&[
+            "Sec-WebSocket-Protocol: x, a, b",
+            "Sec-WebSocket-Extensions: foo",
+        ]),
+    );
+    assert!(head.starts_with("http/1.1 101 "), "{head}");
+    for line in [
+        "upgrade: websocket",
+        "connection: upgrade",
+        "sec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo=",
+        "sec-websocket-protocol: a",
+    ] {
+        assert!(head.lines().any(|known| known == line), "{head}");
+    }
+    assert!(!head.contains("extensions"), "{head}");
+}
+
+#[test]
+fn what_is_no_handshake_is_refused_and_the_connection_goes_on() {
+    let server = Server::start(echoing(WebSocketSettings::default()));
+    let mut stream = connect(server.address());
+    let head = ask(&mut stream, &["Host: example.com"]);
+    assert!(head.starts_with("http/1.1 426 "), "{head}");
+    assert!(head.contains("upgrade: websocket\r\n"), "{head}");
+    let mut stream = connect(server.address());
+    let mut lines = handshake(&[]);
+    lines[4] = "Sec-WebSocket-Key: short";
+    let head = ask(&mut stream, &lines);
+    assert!(head.starts_with("http/1.1 400 "), "{head}");
+}
+
+#[test]
+fn pages_of_other_sites_open_no_socket() {
+    let own = Server::start(echoing(WebSocketSettings::default()));
+    let public = Server::start(App::new().get("/", async |upgrade: WebSocketUpgrade| {
+        upgrade.origins(Origins::Any).run(echo)
+    }));
+    for (server, origin, status) in [
+        (&own, "https://example.com", 101),
+        (&own, "http://example.com", 101),
+        (&own, "https://evil.test", 403),
+        (&own, "https://example.com:8443", 403),
+        (&own, "null", 403),
+        (&public, "https://evil.test", 101),
+    ] {
+        let mut stream = connect(server.address());
+        let origin = format!("Origin: {origin}");
+        let head = ask(&mut stream, &handshake(&[&origin]));
+        assert!(
+            head.starts_with(&format!("http/1.1 {status} ")),
+            "{origin}: {head}"
+        );
+    }
+}

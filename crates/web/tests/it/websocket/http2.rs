@@ -1,0 +1,75 @@
+//! Sockets over HTTP/2 (RFC 8441).
+
+use apus::websocket::{CloseCode, Message, WebSocketSettings};
+use apus_http::websocket::{Connection, Event, Settings};
+use bytes::BytesMut;
+use h2::ext::Protocol;
+use http::{Method, Request, StatusCode};
+
+use super::{Server, echoing};
+use crate::support::block_on;
+
+fn request(origin: &str) -> Request<()> {
+    let mut request = Request::builder()
+        .method(Method::CONNECT)
+        .uri("https://example.com/")
+        .header("sec-websocket-version", "13")
+        .header("sec-websocket-protocol", "echo")
+        .header("origin", origin)
+        .body(())
+        .unwrap();
+    let protocol = Protocol::from_static("websocket");
+    request.extensions_mut().insert(protocol);
+    request
+}
+
+#[test]
+fn messages_come_back_over_streams_of_one_connection() {
+    let server = Server::start(echoing(WebSocketSettings::default()));
+    let address = server.address();
+    block_on(async move {
+        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let (client, connection) = h2::client::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        let mut client = client.ready().await.unwrap();
+        while !client.is_extended_connect_protocol_enabled() {
+            tokio::task::yield_now().await;
+        }
+        let (answer, _) = client
+            .send_request(request("https://evil.test"), false)
+            .unwrap();
+        assert_eq!(answer.await.unwrap().status(), StatusCode::FORBIDDEN);
+        for _ in 0..3 {
+            client = client.ready().await.unwrap();
+            let origin = "https://example.com";
+            let (answer, mut sending) = client.send_request(request(origin), false).unwrap();
+            let answer = answer.await.unwrap();
+            assert_eq!(answer.status(), StatusCode::OK);
+            assert_eq!(answer.headers()["sec-websocket-protocol"], "echo");
+            assert!(!answer.headers().contains_key("sec-websocket-accept"));
+            let mut receiving = answer.into_body();
+            let mut ours = Connection::client(&Settings::default(), || [4, 3, 2, 1]);
+            let message = Message::from("over HTTP/2 ".repeat(20));
+            ours.send(message.clone()).unwrap();
+            ours.close_with(CloseCode::NORMAL).unwrap();
+            sending
+                .send_data(ours.output().to_vec().into(), false)
+                .unwrap();
+            let mut input = BytesMut::new();
+            let mut events = Vec::new();
+            while let Some(data) = receiving.data().await {
+                let data = data.unwrap();
+                receiving
+                    .flow_control()
+                    .release_capacity(data.len())
+                    .unwrap();
+                input.extend_from_slice(&data);
+                while let Some(event) = ours.handle_input(&mut input) {
+                    events.push(event);
+                }
+            }
+            assert_eq!(events.remove(0), Event::Message(message));
+            assert!(matches!(events[..], [Event::Close(Some(_))]));
+        }
+    });
+}

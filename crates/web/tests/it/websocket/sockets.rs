@@ -1,0 +1,322 @@
+//! Sockets and their handlers.
+
+use std::io::{Read, Write};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use apus::App;
+use apus::websocket::{
+    CloseCode, Compression, Ended, Message, SendError, WebSocketSettings, WebSocketUpgrade,
+};
+use apus_http::websocket::Event;
+
+use super::client::Client;
+use super::{Server, app, echo, echoing, eventually};
+
+#[test]
+fn messages_come_back_plain_and_compressed() {
+    let server = Server::start(echoing(WebSocketSettings::default()));
+    let contexts = Compression {
+        keep_sent_context: true,
+        keep_received_context: true,
+        ..Compression::default()
+    };
+    for compression in [None, Some(Compression::default()), Some(contexts)] {
+        let mut client = Client::open_with(server.address(), compression);
+        let messages: [Message; 6] = [
+            "".into(),
+            "Hello, ß".into(),
+            vec![0xff; 70_000].into(),
+            "x".repeat(1 << 20).into(),
+            "and again ".repeat(100).into(),
+            "and again ".repeat(100).into(),
+        ];
+        for message in messages {
+            client.send(message.clone());
+            assert!(client.message() == message);
+        }
+        client.close(CloseCode::NORMAL);
+        assert_eq!(client.closed().unwrap().code(), CloseCode::NORMAL);
+    }
+}
+
+#[test]
+fn many_messages_at_once_come_back_in_order() {
+    let server = Server::start(echoing(WebSocketSettings::default()));
+    let mut client = Client::open(server.address());
+    for n in 0..1000 {
+        client
+            .connection
+            .send(format!("message {n}").into())
+            .unwrap();
+    }
+    client.flush();
+    for n in 0..1000 {
+        assert_eq!(client.message().as_text(), Some(&*format!("message {n}")));
+    }
+}
+
+#[test]
+fn a_message_that_comes_with_the_handshake_is_not_lost() {
+    let server = Server::start(echoing(WebSocketSettings::default()));
+    let mut stream = super::client::connect(server.address());
+    let request = super::client::handshake(&[]).join("\r\n");
+    let request = format!("GET / HTTP/1.1\r\n{request}\r\n\r\n");
+    let early = b"\x81\x85\0\0\0\0early";
+    stream
+        .write_all(&[request.as_bytes(), early].concat())
+        .unwrap();
+    let mut read = Vec::new();
+    while !read.ends_with(b"\x81\x05early") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        read.push(byte[0]);
+    }
+}
+
+#[test]
+fn the_library_of_python_is_understood() {
+    let settings = WebSocketSettings {
+        max_message: 4 << 20,
+        ..WebSocketSettings::default()
+    };
+    let server = Server::start(echoing(settings));
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../cli/tests/origins/websocket.py"
+    );
+    let output = Command::new("/usr/bin/python3")
+        .args([script, "ask", &format!("ws://{}/", server.address())])
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+}
+
+#[test]
+fn the_end_of_a_handler_closes_its_socket() {
+    let server = Server::start(app(WebSocketSettings::default(), async |_, sender| {
+        sender.send("goodbye").await.unwrap();
+    }));
+    let mut client = Client::open(server.address());
+    assert_eq!(client.message(), "goodbye".into());
+    assert_eq!(client.closed().unwrap().code(), CloseCode::NORMAL);
+}
+
+#[test]
+fn a_handler_learns_how_its_socket_ended() {
+    let (told, ends) = mpsc::channel();
+    let server = Server::start(app(
+        WebSocketSettings {
+            max_message: 1000,
+            ..WebSocketSettings::default()
+        },
+        async move |mut receiver, sender| {
+            while receiver.recv().await.is_some() {}
+            assert!(sender.is_closed());
+            assert_eq!(sender.try_send("too late"), Err(SendError::Closed));
+            assert!(sender.send("too late").await.is_err());
+            told.send(receiver.ended().unwrap()).unwrap();
+        },
+    ));
+    let mut client = Client::open(server.address());
+    client.close(CloseCode::GOING_AWAY);
+    client.closed();
+    let Ended::Closed(Some(close)) = ends.recv().unwrap() else {
+        panic!("not closed");
+    };
+    assert_eq!(close.code(), CloseCode::GOING_AWAY);
+    let mut client = Client::open(server.address());
+    client.send(vec![0; 1001]);
+    assert_eq!(client.closed().unwrap().code(), CloseCode::TOO_BIG);
+    assert!(matches!(ends.recv().unwrap(), Ended::Failed(_)));
+    drop(Client::open(server.address()));
+    assert!(matches!(ends.recv().unwrap(), Ended::Lost(_)));
+}
+
+#[test]
+fn a_handler_that_only_sends_answers_pings_and_closes_all_the_same() {
+    let server = Server::start(app(
+        WebSocketSettings::default(),
+        async |_receiver, sender| {
+            // `_receiver` is kept, and never asked.
+            let mut ticks = tokio::time::interval(Duration::from_millis(1));
+            while sender.send("tick").await.is_ok() {
+                ticks.tick().await;
+            }
+        },
+    ));
+    let mut client = Client::open(server.address());
+    client.connection.ping(b"alive?").unwrap();
+    client.flush();
+    while client.event() != Some(Event::Pong("alive?".into())) {}
+    client.close(CloseCode::NORMAL);
+    assert_eq!(client.closed().unwrap().code(), CloseCode::NORMAL);
+}
+
+#[test]
+fn who_is_quiet_is_pinged_and_who_is_gone_is_given_up() {
+    let (told, ends) = mpsc::channel();
+    let server = Server::start(app(
+        WebSocketSettings {
+            ping_interval: Some(Duration::from_millis(20)),
+            idle_timeout: Duration::from_millis(500),
+            ..WebSocketSettings::default()
+        },
+        async move |mut receiver, _| {
+            while receiver.recv().await.is_some() {}
+            told.send(receiver.ended().unwrap()).unwrap();
+        },
+    ));
+    let mut client = Client::open(server.address());
+    // Each ping comes only because the one before it was answered.
+    for _ in 0..5 {
+        assert_eq!(client.event(), Some(Event::Ping("".into())));
+    }
+    assert!(ends.try_recv().is_err());
+    // Now nobody answers.
+    assert_eq!(ends.recv().unwrap(), Ended::TimedOut);
+}
+
+#[test]
+fn a_close_that_is_not_answered_does_not_keep_the_connection() {
+    let settings = WebSocketSettings {
+        close_timeout: Duration::from_millis(20),
+        ..WebSocketSettings::default()
+    };
+    let server = Server::start(app(settings, async |_, _| {}));
+    let mut client = Client::open(server.address());
+    let mut rest = Vec::new();
+    client.stream.read_to_end(&mut rest).unwrap();
+    assert_eq!(rest, b"\x88\x02\x03\xe8");
+}
+
+#[test]
+fn what_a_handler_does_not_take_is_not_read() {
+    let received = Arc::new(AtomicUsize::new(0));
+    let go_on = Arc::new(tokio::sync::Notify::new());
+    let (counting, waiting) = (received.clone(), go_on.clone());
+    let settings = WebSocketSettings {
+        max_message: 100_000,
+        // The silence is ours.
+        idle_timeout: Duration::from_millis(50),
+        ..WebSocketSettings::default()
+    };
+    let server = Server::start(app(settings, async move |mut receiver, _| {
+        waiting.notified().await;
+        while receiver.recv().await.is_some() {
+            counting.fetch_add(1, Ordering::Relaxed);
+        }
+    }));
+    let mut client = Client::open(server.address());
+    client.stream.set_nonblocking(true).unwrap();
+    // Until nothing more fits between here and there.
+    let (mut sent, mut full) = (0, 0);
+    while full < 100 {
+        if client.connection.output().is_empty() {
+            client.connection.send(vec![0; 100_000].into()).unwrap();
+            sent += 1;
+            assert!(sent < 1000, "somebody takes everything");
+        }
+        match client.stream.write(client.connection.output()) {
+            Ok(written) => {
+                client.connection.consume_output(written);
+                full = 0;
+            }
+            Err(_) => {
+                full += 1;
+                std::thread::park_timeout(Duration::from_millis(1));
+            }
+        }
+    }
+    assert_eq!(received.load(Ordering::Relaxed), 0);
+    client.stream.set_nonblocking(false).unwrap();
+    go_on.notify_one();
+    client.flush();
+    eventually("everything received", || {
+        received.load(Ordering::Relaxed) == sent
+    });
+}
+
+#[test]
+fn sending_waits_for_a_client_that_does_not_read() {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counting = sent.clone();
+    let server = Server::start(app(
+        WebSocketSettings::default(),
+        async move |_receiver, sender| {
+            for _ in 0..1000 {
+                sender.send(vec![0; 100_000]).await.unwrap();
+                counting.fetch_add(1, Ordering::Relaxed);
+            }
+        },
+    ));
+    let mut client = Client::open(server.address());
+    // It comes to a halt somewhere.
+    let (mut before, mut same) = (0, 0);
+    while same < 50 {
+        std::thread::park_timeout(Duration::from_millis(2));
+        let now = sent.load(Ordering::Relaxed);
+        same = if now == before && now > 0 {
+            same + 1
+        } else {
+            0
+        };
+        before = now;
+    }
+    assert!(before < 1000);
+    for _ in 0..1000 {
+        assert_eq!(client.message().len(), 100_000);
+    }
+    assert_eq!(client.closed().unwrap().code(), CloseCode::NORMAL);
+}
+
+#[test]
+fn a_sender_of_another_task_reaches_the_client() {
+    let server = Server::start(app(
+        WebSocketSettings::default(),
+        async |mut receiver, sender| {
+            let (messages, mut forwarded) = tokio::sync::mpsc::channel::<Message>(1);
+            let answering = tokio::task::spawn_local(async move {
+                while let Some(message) = forwarded.recv().await {
+                    sender.send(message).await.unwrap();
+                }
+            });
+            let reading = tokio::task::spawn_local(async move {
+                while let Some(message) = receiver.recv().await {
+                    messages.send(message).await.unwrap();
+                }
+            });
+            reading.await.unwrap();
+            answering.await.unwrap();
+        },
+    ));
+    let mut client = Client::open(server.address());
+    for n in 0..100 {
+        client.send(format!("{n}"));
+        assert_eq!(client.message(), format!("{n}").into());
+    }
+    client.close(CloseCode::NORMAL);
+    client.closed();
+}
+
+#[test]
+fn a_handler_that_panics_ends_its_connection_and_no_other() {
+    let server = Server::start(App::new().get("/", async |upgrade: WebSocketUpgrade| {
+        upgrade.run(async |mut socket| {
+            if socket.recv().await == Some("panic".into()) {
+                panic!("as asked");
+            }
+            echo(socket).await;
+        })
+    }));
+    let mut other = Client::open(server.address());
+    other.send("first");
+    let mut client = Client::open(server.address());
+    client.send("panic");
+    assert_eq!(client.event(), None);
+    other.send("still there");
+    assert_eq!(other.message(), "still there".into());
+}
