@@ -12,8 +12,8 @@ return [
         check($worker->hello['wire'], '1', 'wire');
         check($worker->hello['mode'], 'worker', 'mode');
         check($worker->hello['script'], realpath(APP . '/hello.php'), 'script');
-        check($worker->hello['sapi'], $server->model === 'fpm' ? 'fpm-fcgi' : 'cgi-fcgi', 'sapi');
-        check($worker->hello['uploads'], $server->model === 'own' ? 'yes' : 'no', 'uploads');
+        check($worker->hello['sapi'], $server->isFpm() ? 'fpm-fcgi' : 'cgi-fcgi', 'sapi');
+        check($worker->hello['uploads'], $server->replaces() ? 'yes' : 'no', 'uploads');
         check(is_dir("/proc/{$worker->hello['pid']}"), true, 'pid');
         check($worker->ready, '', 'READY');
         $worker->stop();

@@ -35,7 +35,7 @@ return [
         check($worker->request(parameters('/hello'))->content, 'hello', 'the next');
         $worker->stop();
     },
-    'what is printed when all buffers were removed' => [['own'], static function (Server $server): void {
+    'what is printed when all buffers were removed' => [['own', 'pool'], static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         $answer = $worker->request(parameters('/unwind?say=download'));
         check([$answer->content, $answer->field('x-after')], ['lostdownload', '1'], 'level 0 is seen, and the buffer is still there');
@@ -76,7 +76,7 @@ return [
         check($worker->expect(CHUNK), ['type' => CHUNK, 'flags' => 1, 'payload' => ''], 'the end');
         $answer = $worker->request(parameters('/flush-native'));
         check($answer->content, 'onetwo', 'content');
-        check($answer->streamed, $server->model === 'own', 'flush() where it is replaced');
+        check($answer->streamed, $server->replaces(), 'flush() where it is replaced');
         $worker->stop();
     },
     'a client that goes away ends the script' => static function (Server $server): void {
@@ -119,7 +119,7 @@ return [
     'the fastcgi_finish_request() of PHP-FPM costs the worker, not the answer' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         $worker->begin(parameters('/early-native'));
-        if ($server->model === 'fpm') {
+        if ($server->isFpm()) {
             // It waits for the server to close the FastCGI connection.
             $worker->boot->wait();
             $worker->boot->close();

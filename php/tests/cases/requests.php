@@ -143,7 +143,7 @@ return [
         check($answer->memory < $before + 1500000, true, "memory $before then {$answer->memory}");
         $worker->stop();
     },
-    'uploads are files of this request only' => [['own'], static function (Server $server): void {
+    'uploads are files of this request only' => [['own', 'pool'], static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         $type = ['REQUEST_METHOD' => 'POST', 'CONTENT_TYPE' => 'multipart/form-data; boundary=b0und4ry'];
         $body = multipart([['f', 'uploaded', '; filename="x"', 'text/plain']]);
@@ -175,7 +175,7 @@ return [
         check($worker->request(parameters('/dump', $type), 'a=1')->json()['post'], ['a' => '1'], 'the next');
         $worker->stop();
     },
-    'getallheaders() tells the request' => [['own'], static function (Server $server): void {
+    'getallheaders() tells the request' => [['own', 'pool'], static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         $headers = $worker->request(parameters('/all-headers', ['HTTP_X_ONE_TWO' => '1', 'CONTENT_TYPE' => 'a/b']))->json();
         check($headers['X-One-Two'], '1', 'X-One-Two');

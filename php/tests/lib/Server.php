@@ -15,7 +15,7 @@ final class Server
     private $process = null;
     private string $fastcgi;
 
-    /** @param 'cgi'|'own'|'fpm' $model `own` is php-cgi with the functions replaced, as Apus starts it */
+    /** @param 'cgi'|'own'|'fpm'|'pool' $model `own` and `pool` are php-cgi and PHP-FPM that leave functions to the runtime */
     public function __construct(public readonly string $model, private int $processes = 2)
     {
         $this->folder = sys_get_temp_dir() . '/apus-php-' . getmypid() . '-' . bin2hex(random_bytes(3));
@@ -47,12 +47,15 @@ final class Server
             'opcache.validate_timestamps' => '1',
             'opcache.revalidate_freq' => '0',
         ];
-        if ($this->model === 'fpm') {
+        if ($this->isFpm()) {
             $config = $this->folder . '/fpm.conf';
             $text = "[global]\nerror_log = {$this->folder}/fpm.log\ndaemonize = no\n[t]\nlisten = {$this->fastcgi}\npm = static\n"
                 . "pm.max_children = {$this->processes}\ncatch_workers_output = no\n";
             foreach ($settings as $name => $value) {
                 $text .= "php_admin_value[$name] = \"$value\"\n";
+            }
+            if ($this->model === 'pool') {
+                $text .= 'php_admin_value[disable_functions] = ' . REPLACED . "\n";
             }
             // display_errors set by the administrator could not be changed by the application.
             $text = str_replace('php_admin_value[display_errors]', 'php_value[display_errors]', $text);
@@ -83,6 +86,17 @@ final class Server
         }
         $this->process = $process;
         wait(fn () => file_exists($this->fastcgi) && @stream_socket_client('unix://' . $this->fastcgi) !== false, 'the FastCGI server listens');
+    }
+
+    public function isFpm(): bool
+    {
+        return $this->model === 'fpm' || $this->model === 'pool';
+    }
+
+    /** Whether the runtime's functions stand in for PHP's. */
+    public function replaces(): bool
+    {
+        return $this->model === 'own' || $this->model === 'pool';
     }
 
     /** The newest of the installed programs with this name. */

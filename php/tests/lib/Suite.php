@@ -8,7 +8,7 @@ namespace Apus\Tests;
 
 final class Suite
 {
-    private const MODELS = ['cgi', 'own', 'fpm'];
+    private const MODELS = ['cgi', 'own', 'fpm', 'pool'];
 
     /**
      * @param list<string> $words only tests with one of these in their names
