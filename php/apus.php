@@ -3482,6 +3482,30 @@ namespace GuzzleHttp\Psr7 {
     }
 }
 
+namespace Slim\Http {
+
+    use Apus\Runtime\Request;
+    use Apus\Runtime\Worker;
+
+    if (Worker::$resident) {
+        /** @return array<string, string> */
+        function getallheaders(): array
+        {
+            return Request::headers();
+        }
+
+        function is_uploaded_file(string $filename): bool
+        {
+            return Request::isUpload($filename);
+        }
+
+        function move_uploaded_file(string $from, string $to): bool
+        {
+            return Request::moveUpload($from, $to);
+        }
+    }
+}
+
 namespace Slim\Psr7 {
 
     use Apus\Runtime\Request;
