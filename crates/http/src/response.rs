@@ -18,6 +18,7 @@ pub struct Response {
     status: StatusCode,
     headers: Rc<Headers>,
     body: Body,
+    is_coding_chosen: bool,
     attached: Option<Box<Attached>>,
 }
 
@@ -78,6 +79,7 @@ impl Response {
             status,
             headers: Rc::default(),
             body: Body::Empty,
+            is_coding_chosen: false,
             attached: None,
         }
     }
@@ -88,6 +90,7 @@ impl Response {
             status,
             headers,
             body,
+            is_coding_chosen: false,
             attached: None,
         }
     }
@@ -149,6 +152,17 @@ impl Response {
     /// Takes the content out, leaving none.
     pub fn take_body(&mut self) -> Body {
         std::mem::take(&mut self.body)
+    }
+
+    /// Whether the content is in the coding that the client gets, and `Vary` says what it depends on
+    /// (RFC 9110 section 12.5.3): nobody on the way out needs to ask again.
+    pub fn is_coding_chosen(&self) -> bool {
+        self.is_coding_chosen
+    }
+
+    /// Sets [`Response::is_coding_chosen`].
+    pub fn set_coding_chosen(&mut self, is_chosen: bool) {
+        self.is_coding_chosen = is_chosen;
     }
 
     /// Hands the connection over to `tunnel` once this response was sent. The status must be 101,

@@ -146,6 +146,9 @@ impl Wish {
 
     /// Whether the response is text of some length that nobody has decided on yet.
     fn is_worthwhile(self, response: &Response) -> bool {
+        if response.is_coding_chosen() {
+            return false;
+        }
         let length = match response.body() {
             Body::Bytes(bytes) => Some(bytes.len() as u64),
             Body::Stream(stream) => stream.remaining(),

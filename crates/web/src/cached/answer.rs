@@ -160,11 +160,10 @@ impl Prepared {
         if let Form::Coded(coding) = form
             && let Some(content) = sending.forming.content(self, coding)
         {
-            return Response::with_shared_headers(
-                status,
-                self.lines(sending, form),
-                content.into(),
-            );
+            let lines = self.lines(sending, form);
+            let mut response = Response::with_shared_headers(status, lines, content.into());
+            response.set_coding_chosen(true);
+            return response;
         }
         let body = match self.body(None) {
             // What was stored is all there is to say.
@@ -177,7 +176,10 @@ impl Prepared {
             Form::Coded(_) => Form::Identity,
             form => form,
         };
-        Response::with_shared_headers(status, self.lines(sending, form), body)
+        let is_chosen = form == Form::Identity || self.is_formed.get() == Some(&false);
+        let mut response = Response::with_shared_headers(status, self.lines(sending, form), body);
+        response.set_coding_chosen(is_chosen);
+        response
     }
 
     /// The form in which a request gets all of it.

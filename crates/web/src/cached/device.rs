@@ -4,18 +4,16 @@ use apus_http::Headers;
 
 /// The class of a client's device by its `User-Agent`: `phone`, `tablet` or `desktop`, as browsers
 /// have their names; what says nothing is a desktop.
-pub(super) fn device(headers: &Headers) -> Option<&'static str> {
+pub(super) fn device(headers: &Headers) -> &'static str {
     let agent = headers.get("user-agent").unwrap_or_default();
     let says = |word: &str| memchr::memmem::find(agent, word.as_bytes()).is_some();
-    Some(
-        if says("iPad") || says("Tablet") || (says("Android") && !says("Mobile")) {
-            "tablet"
-        } else if says("Mobi") || says("iPhone") {
-            "phone"
-        } else {
-            "desktop"
-        },
-    )
+    if says("iPad") || says("Tablet") || (says("Android") && !says("Mobile")) {
+        "tablet"
+    } else if says("Mobi") || says("iPhone") {
+        "phone"
+    } else {
+        "desktop"
+    }
 }
 
 #[cfg(test)]
@@ -53,7 +51,7 @@ mod tests {
         ] {
             let mut headers = Headers::new();
             headers.try_append("user-agent", agent).unwrap();
-            assert_eq!(device(&headers), Some(class), "{agent}");
+            assert_eq!(device(&headers), class, "{agent}");
         }
     }
 }

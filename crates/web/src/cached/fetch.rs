@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apus_cache::policy::{
-    Conditions, Freshened, OriginResponse, PresentedRequest, Storable, Stored, Timestamp,
+    Conditions, Freshened, KeyRules, OriginResponse, PresentedRequest, Storable, Stored, Timestamp,
     Validated, add_conditions, freshen, may_store, validated,
 };
 use apus_cache::store::{FillTicket, Filler, Head, NewObject};
@@ -39,10 +39,11 @@ pub(super) struct Asked {
     authority: Box<str>,
     headers: Headers,
     connection: Rc<ConnectionInfo>,
+    device: Option<&'static str>,
 }
 
 impl Asked {
-    pub(super) fn of(request: &Request) -> Self {
+    pub(super) fn of(request: &Request, rules: &KeyRules) -> Self {
         Self {
             method: request.method().clone(),
             target: request.target().clone(),
@@ -51,6 +52,7 @@ impl Asked {
             authority: request.authority().unwrap_or("").into(),
             headers: request.headers().clone(),
             connection: Rc::clone(request.connection()),
+            device: rules.device.then(|| device(request.headers())),
         }
     }
 
@@ -62,7 +64,7 @@ impl Asked {
             path: self.target.path(),
             query: self.target.query(),
             headers: &self.headers,
-            device: device(&self.headers),
+            device: self.device,
         }
     }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use apus_cache::policy::{
-    Conditions, HeadUpdate, Key, OriginResponse, PresentedRequest, Reuse, Timestamp, Variance,
-    invalidated, must_not_forward, reuse, update_by_head,
+    Conditions, HeadUpdate, Key, KeyRules, OriginResponse, PresentedRequest, Reuse, Timestamp,
+    Variance, invalidated, must_not_forward, reuse, update_by_head,
 };
 use apus_cache::store::{Awaited, Found, Key as StoreKey, Object, WorkerFront};
 use apus_http::fields::{ForwardReason, Handling};
@@ -117,7 +117,7 @@ impl Service for CachedService {
         if cached.settings.is_bypassed(&request) {
             return cached.forward(request, ForwardReason::Bypass);
         }
-        let presented = presented(&request);
+        let presented = presented(&request, &cached.settings.rules.key);
         let key = cached.settings.rules.key.key(&presented);
         let conditions = cached.conditions(&request, &key);
         let found = cached
@@ -161,7 +161,7 @@ impl Inner {
         let mut stale: Option<Rc<Prepared>> = None;
         let mut reason = ForwardReason::UriMiss;
         for _ in 0..MAX_LOOKS {
-            let presented = presented(&request);
+            let presented = presented(&request, &rules.key);
             let is_stale = stale.is_some();
             let found = match self.fetches_nothing(&presented) {
                 true if is_stale => None,
@@ -178,7 +178,7 @@ impl Inner {
                     }
                 }
                 Some(Found::Lead(ticket)) => {
-                    let asked = Rc::new(Asked::of(&request));
+                    let asked = Rc::new(self.asked(&request));
                     let errand = Errand {
                         ticket,
                         stale,
@@ -201,7 +201,7 @@ impl Inner {
                 continue;
             };
             let gaps = match object.is_resumable() && !object.is_complete() && !is_head {
-                true => Gaps::of(&self, &Rc::new(Asked::of(&request)), &kept.stored, &object),
+                true => Gaps::of(&self, &Rc::new(self.asked(&request)), &kept.stored, &object),
                 false => None,
             };
             let kept = Rc::new(kept.with(gaps));
@@ -283,7 +283,7 @@ impl Inner {
         key: &StoreKey,
         reason: ForwardReason,
     ) -> Response {
-        let asked = Asked::of(&request);
+        let asked = self.asked(&request);
         let requested = now();
         let response = self.forward(request, reason).wait().await;
         let received = now();
@@ -343,13 +343,13 @@ impl Inner {
 
     /// Asks for what is stored anew, while the stale answer is on its way.
     fn refresh(self: &Rc<Self>, request: &Request, key: &Key, stale: Rc<Prepared>) {
-        let presented = presented(request);
+        let presented = presented(request, &self.settings.rules.key);
         let found = self.find(&self.stored_under(key), &presented, true);
         let Found::Lead(ticket) = found else {
             // Somebody does already.
             return;
         };
-        let asked = Rc::new(Asked::of(request));
+        let asked = Rc::new(self.asked(request));
         let again = asked.again();
         let cached = Rc::clone(self);
         tokio::task::spawn_local(async move {
@@ -369,7 +369,7 @@ impl Inner {
 
     /// A request that may change what is stored (RFC 9111 section 4.4).
     fn change(self: &Rc<Self>, request: Request) -> Answer {
-        let asked = Asked::of(&request);
+        let asked = self.asked(&request);
         let cached = Rc::clone(self);
         self.forward(request, ForwardReason::Method)
             .map(move |response| {
@@ -403,6 +403,10 @@ impl Inner {
         passed_on(response, reason, self.settings.telling())
     }
 
+    fn asked(&self, request: &Request) -> Asked {
+        Asked::of(request, &self.settings.rules.key)
+    }
+
     fn purge(&self, request: &Request) -> Response {
         let is_allowed = self
             .settings
@@ -411,7 +415,7 @@ impl Inner {
             .is_some_and(|access| access.allows(request));
         if is_allowed {
             let rules = &self.settings.rules.key;
-            for purge in purge::read(request, &presented(request), rules, &self.site) {
+            for purge in purge::read(request, &presented(request, rules), rules, &self.site) {
                 tracing::info!(site = &*self.site, ?purge, "purged by request");
                 self.cache.purge(&purge);
             }
@@ -487,7 +491,7 @@ fn secondary(presented: &PresentedRequest<'_>, line: &[u8]) -> Vec<u8> {
 }
 
 /// What the policy sees of a request.
-pub(super) fn presented(request: &Request) -> PresentedRequest<'_> {
+pub(super) fn presented<'a>(request: &'a Request, rules: &KeyRules) -> PresentedRequest<'a> {
     PresentedRequest {
         method: request.method(),
         scheme: request.scheme(),
@@ -495,7 +499,7 @@ pub(super) fn presented(request: &Request) -> PresentedRequest<'_> {
         path: request.path(),
         query: request.query(),
         headers: request.headers(),
-        device: device(request.headers()),
+        device: rules.device.then(|| device(request.headers())),
     }
 }
 

@@ -114,7 +114,7 @@ impl Default for CacheSettings {
 impl CacheSettings {
     /// The key under which the answer to a request is stored.
     pub fn key(&self, request: &Request) -> Key {
-        let mut presented = presented(request);
+        let mut presented = presented(request, &self.rules.key);
         // One that cannot be sent on is refused, whatever its key.
         let path = path::sent_on(request.path()).unwrap_or(Cow::Borrowed(request.path()));
         presented.path = &path;

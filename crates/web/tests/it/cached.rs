@@ -637,6 +637,17 @@ fn devices_are_told_apart_where_the_key_says_so() {
 }
 
 #[test]
+fn without_devices_in_the_key_an_answer_is_for_the_very_agent_that_vary_names() {
+    let origin = Origin::with(&[("cache-control", "max-age=60"), ("vary", "user-agent")]);
+    let service = origin.cached(CacheSettings::default());
+    let one = || get("/").with("user-agent", "One (X11; Linux x86_64)");
+    let other = || get("/").with("user-agent", "Other (X11; Linux x86_64)");
+    assert_eq!(one().of(&service).text(), "answer 1");
+    assert_eq!(other().of(&service).text(), "answer 2");
+    assert_eq!(one().of(&service).text(), "answer 1");
+}
+
+#[test]
 fn spellings_of_a_path_that_are_sent_on_alike_are_stored_once() {
     let origin = Origin::with(&[("cache-control", "max-age=60")]);
     let settings = CacheSettings {

@@ -207,6 +207,7 @@ fn drop_content(response: &mut Response) {
 fn set_content(response: &mut Response, content: Body) {
     response.headers_mut().remove("content-length");
     *response.body_mut() = content;
+    response.set_coding_chosen(false);
 }
 
 async fn open(path: PathBuf) -> std::io::Result<Body> {
