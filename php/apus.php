@@ -1550,7 +1550,7 @@ namespace Apus\Runtime {
 
         private static function begin(int $flags, string $parameters, string $inline): void
         {
-            $server = \unserialize($parameters, ['allowed_classes' => false]);
+            $server = @\unserialize($parameters, ['allowed_classes' => false]);
             if (!\is_array($server)) {
                 throw new Disconnected('parameters are malformed');
             }
