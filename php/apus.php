@@ -1385,6 +1385,8 @@ namespace Apus\Runtime {
         private static Wire $wire;
         private static int $phase = self::BOOTING;
         private static bool $streaming = false;
+        /** After part of the answer was sent, it went wrong. */
+        private static bool $broken = false;
         private static string $leaks = 'warn';
         private static ?bool $keep = null;
         private static int $memory = 0;
@@ -1565,6 +1567,7 @@ namespace Apus\Runtime {
             }
             self::$phase = self::WORKING;
             self::$streaming = false;
+            self::$broken = false;
             self::$cancelled = false;
             self::$event = null;
             self::$isHead = ($flags & 2) !== 0;
@@ -1652,6 +1655,7 @@ namespace Apus\Runtime {
                     $error = $second;
                 }
             }
+            self::$broken = self::$streaming;
             if (!self::$streaming && \http_response_code() === 200) {
                 \http_response_code(500);
             }
@@ -1716,7 +1720,7 @@ namespace Apus\Runtime {
                 if ($content !== '') {
                     self::$wire->send(Wire::CHUNK, $content);
                 }
-                self::$wire->send(Wire::CHUNK, '', Wire::FIRST | $flag);
+                self::$wire->send(Wire::CHUNK, '', Wire::FIRST | $flag | (self::$broken ? Wire::BROKEN : 0));
                 if ($leave !== null) {
                     self::$wire->send(Wire::BYE, $leave);
                 }
@@ -1917,6 +1921,7 @@ namespace Apus\Runtime {
                 self::bye('again');
                 return;
             }
+            self::$broken = $isFatal && self::$streaming;
             if ($isFatal && !self::$streaming && \http_response_code() === 200) {
                 \http_response_code(500);
             }

@@ -277,6 +277,17 @@ return [
         echo 'before ';
         throw new RuntimeException('thrown in a test');
     },
+    'flush-throw' => static function (): void {
+        echo 'half';
+        apus_flush();
+        throw new RuntimeException('thrown in a test');
+    },
+    'flush-fatal' => static function (): void {
+        echo 'half';
+        apus_flush();
+        new class () implements Iterator {
+        };
+    },
     'throw-handled' => static function (): void {
         set_exception_handler(static function (Throwable $error): void {
             http_response_code(503);

@@ -64,6 +64,16 @@ return [
             check(is_dir("/proc/$pid"), true, "$action: the process lives");
         }
     },
+    'an error after part of the answer was sent breaks it off' => static function (Server $server): void {
+        $worker = $server->worker('worker', APP . '/worker.php');
+        $answer = $worker->request(parameters('/flush-throw'));
+        check([$answer->status, $answer->broken, substr($answer->content, 0, 4)], [200, true, 'half'], 'exception');
+        $answer = $worker->request(parameters('/flush'));
+        check([$answer->content, $answer->broken], ['onetwothree', false], 'the next');
+        $answer = $worker->request(parameters('/flush-fatal'));
+        check([$answer->broken, $worker->bye], [true, 'error'], 'fatal error');
+        $worker->end();
+    },
     'a process that is killed leaves without a word' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         try {
@@ -78,8 +88,7 @@ return [
     },
     'a request that waits behind one that exits is not lost' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
-        $worker->begin(parameters('/exit'));
-        $worker->begin(parameters('/hello'));
+        $worker->raw(Worker::frameOf(parameters('/exit')) . Worker::frameOf(parameters('/hello')));
         check($worker->answer()->content, 'before said shutdown', 'content');
         check($worker->bye, 'exit', 'BYE says that the second was not worked on');
         $worker->boot->wait();

@@ -94,9 +94,20 @@ final class Worker
     /** @param array<string, string> $parameters */
     public function begin(array $parameters, string $content = '', bool $pulled = false): void
     {
+        $this->raw(self::frameOf($parameters, $content, $pulled));
+    }
+
+    /**
+     * A REQUEST.
+     *
+     * @param array<string, string> $parameters
+     */
+    public static function frameOf(array $parameters, string $content = '', bool $pulled = false): string
+    {
         $serialized = serialize(array_map('strval', $parameters));
         $flags = ($pulled ? 1 : 0) | (($parameters['REQUEST_METHOD'] ?? '') === 'HEAD' ? 2 : 0);
-        $this->send(REQUEST, pack('V', strlen($serialized)) . $serialized . ($pulled ? '' : $content), $flags);
+        $payload = pack('V', strlen($serialized)) . $serialized . ($pulled ? '' : $content);
+        return pack('VCCv', strlen($payload), REQUEST, $flags, 0) . $payload;
     }
 
     /** @param array<string, string> $parameters */
