@@ -471,6 +471,62 @@ const PROXY: &[(&str, &str, &str)] = &[
 ];
 
 /// Keys of a group of origins, which has a node unless it names some.
+const FASTCGI: &[(&str, &str, &str)] = &[
+    ("front_controller", "", "front_controller = \"/app.php\""),
+    ("no_php", "", "no_php = \"/uploads/**\""),
+    ("protected", "", "protected = \"/xmlrpc.php\""),
+    ("script_root", "", "script_root = \"/srv/app\""),
+    ("resolve_root", "", "resolve_root = false"),
+    ("params", "", "params = { APP_ENV = \"production\" }"),
+    ("underscores", "", "underscores = true"),
+    ("hide", "", "hide = \"X-Powered-By\""),
+    ("pool_size", "", "pool_size = 7"),
+    ("idle_timeout", "", "idle_timeout = 0"),
+    ("queue", "", "queue = { max = 7 }"),
+    ("queue.max", "", "queue.max = 7"),
+    ("queue.timeout", "", "queue.timeout = 7"),
+    ("retry", "", "retry = { tries = 1 }"),
+    ("retry.tries", "", "retry.tries = 7"),
+    ("retry.within", "", "retry.within = 7"),
+    ("retry.on", "", "retry.on = [503, \"timeout\"]"),
+    ("retry.non_idempotent", "", "retry.non_idempotent = true"),
+    ("retry.hedge", "", "retry.hedge = 0.05"),
+    ("retry.budget", "", "retry.budget = { percent = 7 }"),
+    ("retry.budget.percent", "", "retry.budget.percent = 7"),
+    (
+        "retry.budget.min_per_second",
+        "",
+        "retry.budget.min_per_second = 7",
+    ),
+    ("connect_timeout", "", "connect_timeout = 7"),
+    ("first_byte_timeout", "", "first_byte_timeout = 7"),
+    ("read_timeout", "", "read_timeout = 7"),
+    ("write_timeout", "", "write_timeout = 7"),
+    ("hold_request", "", "hold_request = false"),
+    ("hold_request.memory", "", "hold_request = { memory = 7 }"),
+    ("hold_request.disk", "", "hold_request = { disk = 7 }"),
+    (
+        "hold_request.folder",
+        "",
+        "hold_request = { folder = \"other\" }",
+    ),
+    ("hold_response", "", "hold_response = false"),
+    ("hold_response.memory", "", "hold_response = { memory = 7 }"),
+    ("intercept_errors", "", "intercept_errors = true"),
+    ("accel", "", "accel = true"),
+    (
+        "accel.files",
+        "accel = true",
+        "accel = { files = { \"/srv/files/\" = \"/internal/\" } }",
+    ),
+    ("cache", "", "cache = true"),
+    (
+        "cache_field",
+        "cache = true",
+        "cache = true, cache_field = true",
+    ),
+];
+
 const UPSTREAM: &[(&str, &str, &str)] = &[
     (
         "nodes",
@@ -888,6 +944,32 @@ fn every_key_changes_the_plan() {
             let key = format!("{of}.{name}.{key}");
             let of = |keys| format!("[[sites]]\nlisten = 80\n{}\n", table(keys, of));
             try_key(&key, of(without), of(with));
+        }
+    }
+    let php = |of: &str, keys: &str| {
+        let php = "php_fastcgi = \"[::1]:1\"";
+        let site = "[[sites]]\nlisten = 80\nroot = \"public\"\n";
+        match of {
+            "sites" => format!("{site}{php}\nfastcgi = {{ {keys} }}\n"),
+            _ => {
+                format!("{site}locations = [{{ path = \"/a/\", {php}, fastcgi = {{ {keys} }} }}]\n")
+            }
+        }
+    };
+    for of in ["sites", "sites.locations"] {
+        let key = format!("{of}.php_fastcgi");
+        let other = php(of, "").replace("[::1]:1", "/run/php.sock");
+        try_key(&key, php(of, ""), other);
+        let key = format!("{of}.fastcgi");
+        try_key(&key, php(of, ""), php(of, "underscores = true"));
+        for (key, without, with) in FASTCGI {
+            let key = format!("{of}.fastcgi.{key}");
+            try_key(&key, php(of, without), php(of, with));
+        }
+        for (key, without, with) in CACHE {
+            let cached = |keys: &str| php(of, &format!("cache = {{ {keys} }}"));
+            let key = format!("{of}.fastcgi.cache.{key}");
+            try_key(&key, cached(without), cached(with));
         }
     }
     let store = |keys: &str| {

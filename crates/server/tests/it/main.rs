@@ -9,4 +9,6 @@ mod config_keys;
 #[cfg(test)]
 mod config_origins;
 #[cfg(test)]
+mod config_php;
+#[cfg(test)]
 mod explain;
