@@ -117,6 +117,9 @@ fn status(value: &Value) -> String {
             out.insert_str(at + 1, &heading);
         }
     }
+    for pool in list("php") {
+        push_php(&mut out, pool);
+    }
     for group in list("upstreams") {
         push_group(&mut out, group);
     }
@@ -124,6 +127,44 @@ fn status(value: &Value) -> String {
         push_cache(&mut out, cache);
     }
     out
+}
+
+/// PHP that stays in memory: its pool in a line, and one for each worker.
+fn push_php(out: &mut String, pool: &Value) {
+    let number = |name: &str| pool.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let workers = pool.get("workers").and_then(Value::as_array);
+    let workers: Vec<&Value> = workers.into_iter().flatten().collect();
+    let is_busy = |worker: &&&Value| worker.get("busy").and_then(Value::as_bool) == Some(true);
+    let _ = writeln!(
+        out,
+        "\nphp {}: {} of {} workers, {} busy, {} waiting, {} requests, {} crashes, {} timeouts, \
+         {} recycled",
+        pool.get("name").and_then(Value::as_str).unwrap_or(""),
+        workers.len(),
+        number("max_workers"),
+        workers.iter().filter(is_busy).count(),
+        number("waiting"),
+        number("requests"),
+        number("crashes"),
+        number("timeouts"),
+        number("recycled"),
+    );
+    for worker in workers {
+        let number = |name: &str| worker.get(name).and_then(Value::as_u64).unwrap_or(0);
+        let _ = writeln!(
+            out,
+            "  {}: {} requests, {}, {} s old{}",
+            number("pid"),
+            number("requests"),
+            size(number("memory_bytes")),
+            number("age_seconds"),
+            if is_busy(&&worker) { ", busy" } else { "" },
+        );
+    }
+    if let Some(error) = pool.get("last_error").and_then(Value::as_str) {
+        let first = error.lines().next().unwrap_or("");
+        let _ = writeln!(out, "  last boot failure: {first}");
+    }
 }
 
 /// What the cache has done and holds.

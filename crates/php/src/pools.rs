@@ -24,19 +24,24 @@ impl Pools {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The pool that runs with this plan, started if there is none. Tells whether it ran already.
+    /// Starts the pool of this plan, if none runs with it.
     ///
     /// # Errors
     /// It cannot be started.
-    pub fn prepare(&self, plan: &PoolPlan) -> Result<(Pool, bool), StartError> {
+    pub fn prepare(&self, plan: &PoolPlan) -> Result<(), StartError> {
         let mut pools = self.pools();
         let same_name = pools.entry(Arc::clone(&plan.name)).or_default();
-        if let Some(known) = same_name.iter().find(|pool| pool.plan() == plan) {
-            return Ok((known.clone(), true));
+        if !same_name.iter().any(|pool| pool.plan() == plan) {
+            same_name.push(Pool::start(plan.clone())?);
         }
-        let pool = Pool::start(plan.clone())?;
-        same_name.push(pool.clone());
-        Ok((pool, false))
+        Ok(())
+    }
+
+    /// The pool that runs with this plan.
+    pub fn get(&self, plan: &PoolPlan) -> Option<Pool> {
+        let pools = self.pools();
+        let same_name = pools.get(&plan.name)?;
+        same_name.iter().find(|pool| pool.plan() == plan).cloned()
     }
 
     /// Ends all but those that run with one of these plans, when they have done what they were asked.

@@ -11,6 +11,7 @@ mod folder;
 mod load;
 pub mod local_ca;
 pub mod logging;
+mod php;
 mod run;
 mod source;
 mod upstreams;

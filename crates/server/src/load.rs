@@ -9,6 +9,8 @@ use std::{fmt, fs, io};
 
 use apus::cached::Cache;
 use apus::files::Variants;
+use apus_php::Pools;
+use apus_php::plan::PoolPlan;
 use apus_upstream::Upstreams;
 use apus_upstream::plan::GroupPlan;
 use serde_json::Value;
@@ -32,6 +34,8 @@ pub(crate) struct Loader {
     variants: RefCell<Arc<Variants>>,
     /// What is known of origins; a reload does not change those that stay.
     upstreams: Upstreams,
+    /// PHP that stays in memory; a reload loads it anew.
+    pools: Pools,
     /// What is stored of answers of origins; a reload does not change it.
     cache: RefCell<Option<OpenCache>>,
     /// The hosts of each local certificate that was served last.
@@ -60,6 +64,8 @@ pub(crate) struct Loaded {
     pub(crate) plan: apus_net::Plan,
     /// The groups of origins, which have to be in force before the plan is.
     pub(crate) groups: Vec<GroupPlan>,
+    /// PHP that stays in memory; it runs already.
+    pub(crate) pools: Vec<PoolPlan>,
     pub(crate) control_socket: Option<PathBuf>,
     pub(crate) log_level: &'static str,
     /// The places whose answers are cached.
@@ -87,6 +93,7 @@ impl Loader {
             workers,
             variants: RefCell::new(Arc::new(Variants::new(0))),
             upstreams: Upstreams::new(),
+            pools: Pools::new(),
             cache: RefCell::default(),
             certified: RefCell::default(),
         }
@@ -99,6 +106,11 @@ impl Loader {
     /// The groups of origins that the plans it loads send requests to.
     pub(crate) fn upstreams(&self) -> &Upstreams {
         &self.upstreams
+    }
+
+    /// The workers that the plans it loads have PHP answered by.
+    pub(crate) fn pools(&self) -> &Pools {
+        &self.pools
     }
 
     /// What the plans it loads store answers in, once one of them has.
@@ -151,8 +163,14 @@ impl Loader {
                     self.open_cache(&config.global.cache)?;
                 }
                 cache = self.cache();
+                for plan in config.pools() {
+                    self.pools
+                        .prepare(plan)
+                        .map_err(|error| LoadError::Open(io::Error::other(error)))?;
+                }
                 let origins = Origins::Asked {
                     upstreams: &self.upstreams,
+                    pools: &self.pools,
                     cache: cache.as_ref(),
                 };
                 (logs, origins)
@@ -177,6 +195,7 @@ impl Loader {
         Ok(Loaded {
             plan,
             groups,
+            pools: config.pools().cloned().collect(),
             cached: CachedPlace::all(&config),
             has_old_cache: self.has_other_cache(&config.global.cache),
             control_socket: config.global.control_socket,

@@ -9,6 +9,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant, SystemTime};
 
 use apus_net::{Engine, ListenAddress, StartError};
+use apus_php::Pool;
+use apus_php::plan::PoolPlan;
 use apus_upstream::Upstreams;
 use apus_upstream::plan::GroupPlan;
 use sd_notify::NotifyState;
@@ -28,6 +30,7 @@ use crate::descriptors;
 use crate::folder::{FolderSite, ListenArgument};
 use crate::load::{Certificates, LoadError, Loaded, Loader};
 use crate::logging::{Logging, LoggingError};
+use crate::php;
 use crate::source::Source;
 use crate::upstreams;
 
@@ -95,6 +98,7 @@ struct InForce {
     control_socket: Option<PathBuf>,
     stop_timeout: Duration,
     groups: Vec<GroupPlan>,
+    pools: Vec<PoolPlan>,
     cached: Vec<CachedPlace>,
 }
 
@@ -130,6 +134,7 @@ impl Server {
         let Loaded {
             plan,
             groups,
+            pools,
             control_socket,
             log_level,
             cached,
@@ -181,6 +186,7 @@ impl Server {
                 control_socket,
                 stop_timeout,
                 groups,
+                pools,
                 cached,
             },
             control,
@@ -328,7 +334,15 @@ impl Server {
     }
 
     async fn try_reload(&mut self) -> Result<String, ServeError> {
-        let loaded = self.loader.load(Some(&self.access_logs))?;
+        let before = self.loader.pools().all();
+        let loaded = match self.loader.load(Some(&self.access_logs)) {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                self.loader.pools().retain(&self.loaded.pools).await;
+                return Err(error.into());
+            }
+        };
+        let pools = loaded.pools;
         let mut warnings = String::new();
         if !loaded.warnings.is_empty() {
             warnings = loaded.warnings.render(false);
@@ -344,13 +358,32 @@ impl Server {
             warnings += "what [global.cache] says changes with a restart only\n";
         }
         self.logging.set_level(Some(loaded.log_level))?;
-        self.put_in_force(loaded.plan, loaded.groups).await?;
+        if let Err(error) = self.put_in_force(loaded.plan, loaded.groups).await {
+            self.loader.pools().retain(&self.loaded.pools).await;
+            return Err(error.into());
+        }
+        warnings += &self.put_pools_in_force(pools, &before).await;
         self.loaded.stop_timeout = stop_timeout;
         self.loaded.cached = loaded.cached;
         if !warnings.is_empty() {
             warn!("{}", warnings.trim_end());
         }
         Ok(warnings)
+    }
+
+    /// Ends workers of PHP that are not wanted any more, and has those that stay load their applications
+    /// anew. Gives what went wrong, for people.
+    async fn put_pools_in_force(&mut self, plans: Vec<PoolPlan>, before: &[Pool]) -> String {
+        let mut warnings = String::new();
+        for pool in before.iter().filter(|pool| plans.contains(pool.plan())) {
+            if let Err(message) = pool.reload().await {
+                let name = &pool.plan().name;
+                warnings += &format!("the old workers of `{name}` go on: {message}\n");
+            }
+        }
+        self.loader.pools().retain(&plans).await;
+        self.loaded.pools = plans;
+        warnings
     }
 
     /// Puts a plan in force with its groups of origins. Those that it has no more stay until it is, for
@@ -409,6 +442,10 @@ impl Server {
             }
         }
         drop(stopped);
+        tokio::select! {
+            () = self.loader.pools().retain(&[]) => {}
+            () = self.signals.stop.next() => {}
+        }
         self.close_cache().await;
         self.log_writer.finish().await;
         for exchange in &mut waiting {
@@ -478,6 +515,7 @@ impl Server {
             "totals": totals(&status.totals()),
             "workers": workers,
             "access_logs": access_logs,
+            "php": php::status(self.loader.pools()),
             "upstreams": upstreams::status(self.loader.upstreams()),
             "cache": self.loader.cache_status(),
         })

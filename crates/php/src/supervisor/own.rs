@@ -122,9 +122,15 @@ impl Supervisor {
     }
 }
 
+/// Functions of PHP that only know the FastCGI request a worker was started with. The runtime has its own, but
+/// PHP lets them be declared only where its own are gone. What php.ini disables stays so.
+const REPLACED: &str = "disable_functions=${disable_functions},is_uploaded_file,move_uploaded_file,\
+    getallheaders,apache_request_headers,ob_get_level,flush,connection_aborted";
+
 fn command(own: &Own, children: usize) -> Command {
     let mut command = Command::new(&own.program);
     command
+        .args(["-d", REPLACED])
         .args(&own.arguments)
         .env_clear()
         .env(

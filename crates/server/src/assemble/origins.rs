@@ -12,6 +12,7 @@ use apus::sites::{Location, Pattern};
 use apus::trace::{self, Step, StepKind};
 use apus_http::{Answer, Request, Response, Service, ServiceFactory, StatusCode};
 use apus_net::client::Tls;
+use apus_php::Pools;
 use apus_upstream::Upstreams;
 use apus_upstream::plan::GroupPlan;
 
@@ -27,6 +28,8 @@ pub enum Origins<'a> {
         upstreams: &'a Upstreams,
         /// Where their answers are stored.
         cache: Option<&'a Cache>,
+        /// PHP that stays in memory.
+        pools: &'a Pools,
     },
     /// Nobody: it is only told who would.
     Named,
@@ -42,7 +45,9 @@ impl Origins<'_> {
     ) -> Location {
         let name = format!("reverse_proxy {}", said.upstream);
         let location = match self {
-            Self::Asked { upstreams, cache } => {
+            Self::Asked {
+                upstreams, cache, ..
+            } => {
                 let proxy = Proxy::new(upstreams, &said.upstream, said.settings.clone());
                 match (cache, &said.cache) {
                     (Some(cache), Some(settings)) => {
@@ -73,8 +78,15 @@ impl Origins<'_> {
     pub(super) fn programs(self, said: &config::Php, site: &config::Site) -> Programs {
         let settings = said.settings.clone();
         match self {
-            Self::Asked { upstreams, cache } => {
-                let php = Php::new(upstreams, &said.upstream, settings);
+            Self::Asked {
+                upstreams,
+                cache,
+                pools,
+            } => {
+                let mut php = Php::new(upstreams, &said.upstream, settings);
+                if let Some(pool) = said.workers.as_ref().and_then(|plan| pools.get(plan)) {
+                    php = php.with_workers(pool);
+                }
                 match (cache, &said.cache) {
                     (Some(cache), Some(caching)) => {
                         let cached = Cached::new(cache, &site.name, caching.clone(), php.clone())

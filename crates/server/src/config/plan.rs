@@ -12,6 +12,7 @@ use apus::sites::{Accel, FieldChange, Hsts, Pattern, Return, Rewrite, ServerName
 use apus_cache::store::{DiskSettings, Settings};
 use apus_net::tls::{TlsSite, UnknownName};
 use apus_net::{Limits, ListenAddress, Network, client};
+use apus_php::plan::PoolPlan;
 use apus_upstream::plan::GroupPlan;
 use http::HeaderValue;
 
@@ -131,6 +132,18 @@ impl Upstream {
 }
 
 impl Plan {
+    /// The pools of PHP that stays in memory.
+    pub fn pools(&self) -> impl Iterator<Item = &PoolPlan> {
+        self.sites.iter().flat_map(|site| {
+            let locations = site.locations.iter().map(|location| &location.content);
+            let contents = [&site.content].into_iter().chain(locations);
+            contents.filter_map(|content| match &content.handler {
+                Some(Handler::Php(php)) => php.workers.as_ref(),
+                _ => None,
+            })
+        })
+    }
+
     /// How answers are cached, with the name of the site, for each place where they are.
     pub fn caches(&self) -> impl Iterator<Item = (&str, &CacheSettings)> {
         self.sites.iter().flat_map(|site| {
@@ -206,6 +219,8 @@ pub struct Php {
     pub upstream: String,
     /// Which programs are run, and what they are told.
     pub settings: PhpSettings,
+    /// Workers that have the application in memory.
+    pub workers: Option<PoolPlan>,
     /// Whether error responses of programs get the error pages of the site.
     pub intercept_errors: bool,
     /// What programs may have the site answer in their place.

@@ -5,6 +5,7 @@ pub(super) mod cache;
 pub(super) mod php;
 pub(super) mod proxy;
 pub(super) mod upstream;
+pub(super) mod workers;
 
 use serde_json::json;
 use toml::de::DeValue;

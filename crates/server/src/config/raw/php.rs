@@ -4,6 +4,7 @@ use super::YEAR;
 use super::cache::Cache;
 use super::proxy::{Accel, HoldRequest, HoldResponse};
 use super::upstream::{Queue, Retry};
+use super::workers::Workers;
 use crate::config::keys::keys;
 use crate::config::value::{Int, Map, Seconds, Several, Switch, Text, Time};
 use crate::config::word::php::{ScriptPath, VariableName, VariableValue};
@@ -60,6 +61,9 @@ keys! {
         /// Whether the content of an answer is taken in faster than the client reads, so that the process
         /// is free sooner.
         hold_response: Switch<HoldResponse> = Switch::On,
+        /// Whether the application stays in memory, and how: workers answer in place of programs that are
+        /// run anew for each request.
+        workers: Switch<Workers> = Switch::Off,
         /// Whether error responses of programs get the error pages of the site.
         intercept_errors: bool = false,
         /// Whether programs may have the site answer in their place, by a path in `X-Accel-Redirect` or a

@@ -1,5 +1,7 @@
 //! Where PHP is, which programs it runs, and what is done with requests and answers on their way.
 
+mod workers;
+
 use std::path::{Path, PathBuf};
 
 use apus::files::{Glob, Symlinks};
@@ -67,7 +69,17 @@ impl Said<'_> {
             return None;
         }
         self.warn(&keys, &settings, reader);
+        let root = settings.root.as_deref();
+        let front = settings.front_controller.as_deref();
+        let workers = self.workers(&keys, root, front, reader)?;
+        // All that is no file is the application's.
+        let front = settings.front_controller.clone().or_else(|| {
+            let workers = workers.as_ref()?;
+            let script = workers.script.strip_prefix(&workers.root).ok()?;
+            Some(format!("/{}", script.display()).into())
+        });
         let settings = PhpSettings {
+            front_controller: front,
             hold_request: hold_request?,
             hold_response,
             ..settings
@@ -76,6 +88,7 @@ impl Said<'_> {
             files: self.files,
             upstream: upstream?,
             settings,
+            workers,
             intercept_errors: *keys.intercept_errors,
             accel,
             cache: cache?,
@@ -173,6 +186,7 @@ impl Said<'_> {
             intercept_errors: own.intercept_errors.or(&site.intercept_errors).clone(),
             accel: own.accel.or(&site.accel).clone(),
             cache: own.cache.or(&site.cache).clone(),
+            workers: own.workers.or(&site.workers).clone(),
             cache_field: own.cache_field.or(&site.cache_field).clone(),
         })
     }
@@ -196,6 +210,15 @@ impl Said<'_> {
                     );
                     return None;
                 }
+                PhpServer::Program(_) if self.servers.0.len() == 1 => {}
+                PhpServer::Program(program) => {
+                    reader.report(Finding::error(
+                        &server.place,
+                        format!("a program, `{}`, among addresses", program.display()),
+                        "expected only the program, or only addresses",
+                    ));
+                    return None;
+                }
                 PhpServer::Node(address) => {
                     if nodes.iter().any(|known| *known.name == *address.text) {
                         reader.report(Finding::error(
@@ -211,6 +234,12 @@ impl Said<'_> {
                     });
                 }
             }
+        }
+        if let [server] = self.servers.0.as_slice()
+            && matches!(server.value.0, PhpServer::Program(_))
+        {
+            // Workers answer everything.
+            return Some(String::new());
         }
         if nodes.is_empty() {
             reader.report(Finding::error(

@@ -1,5 +1,7 @@
 //! Words about PHP: where it is, which program is meant, what programs are told.
 
+use std::path::PathBuf;
+
 use apus::sites::Template;
 use serde_json::json;
 
@@ -11,11 +13,13 @@ use crate::config::keys::{Kind, Node, Reader, Value, Word, parse_word};
 pub(in crate::config) enum PhpServer {
     Node(NodeAddress),
     Group(String),
+    /// A `php-cgi` that is started here.
+    Program(PathBuf),
 }
 
 impl Word for PhpServer {
-    const WORDS: &'static str = "a socket as \"/run/php/php-fpm.sock\", \"host:port\", or the name of \
-         a group of the site";
+    const WORDS: &'static str = "a socket as \"/run/php/php-fpm.sock\", \"host:port\", the name of a group \
+         of the site, or a program as \"/usr/bin/php-cgi\"";
 
     fn parse(text: &str) -> Result<Self, String> {
         if is_group_name(text) {
@@ -23,6 +27,10 @@ impl Word for PhpServer {
         }
         if text.contains("://") || text.starts_with("srv:") {
             return Err("PHP is asked over FastCGI, which has no scheme".to_owned());
+        }
+        let name = text.rsplit('/').next().unwrap_or_default();
+        if text.starts_with('/') && name.starts_with("php-cgi") && !name.ends_with(".sock") {
+            return Ok(Self::Program(text.into()));
         }
         // A path, relative or not, is that of a socket.
         match text.contains('/') && !text.starts_with("unix:") {

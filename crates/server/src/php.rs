@@ -1,0 +1,48 @@
+//! PHP that stays in memory, as the control socket shows it.
+
+use apus_php::{PoolStatus, Pools};
+use serde_json::{Value, json};
+
+/// All pools with their workers, for programs.
+pub(crate) fn status(pools: &Pools) -> Value {
+    pools.status().iter().map(pool).collect()
+}
+
+fn pool(pool: &PoolStatus) -> Value {
+    let totals = &pool.totals;
+    let workers: Vec<Value> = pool
+        .workers
+        .iter()
+        .map(|worker| {
+            json!({
+                "pid": worker.pid,
+                "php": worker.php,
+                "sapi": worker.sapi,
+                "busy": worker.busy,
+                "requests": worker.requests,
+                "memory_bytes": worker.memory,
+                "age_seconds": worker.age.as_secs(),
+            })
+        })
+        .collect();
+    json!({
+        "name": &*pool.name,
+        "workers": workers,
+        "max_workers": pool.max,
+        "waiting": pool.waiting,
+        "listeners": pool.listeners,
+        "last_error": pool.last_error.as_deref(),
+        "requests": totals.requests,
+        "retries": totals.retries,
+        "queued": totals.queued,
+        "queue_full": totals.queue_full,
+        "queue_timed_out": totals.queue_timed_out,
+        "crashes": totals.crashes,
+        "timeouts": totals.timeouts,
+        "boots": totals.boots,
+        "boot_failures": totals.boot_failures,
+        "recycled": totals.recycled,
+        "reloads": totals.reloads,
+        "tasks_dropped": totals.tasks_dropped,
+    })
+}
