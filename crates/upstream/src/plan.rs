@@ -423,7 +423,8 @@ impl CheckPlan {
 pub enum CheckKind {
     /// Whether a connection opens, and TLS if the node speaks it.
     Connect,
-    /// For a response to GET.
+    /// For a response to GET. An application that speaks FastCGI is asked for the script that the target
+    /// names: `ping.path` of PHP-FPM, or a file by its whole path.
     Http {
         /// The request target.
         target: Box<str>,

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use apus_http::fastcgi::Params;
 use apus_http::{Body, Frame, HeaderName, HeaderValue, Headers, Method, StatusCode, header};
 use apus_net::client::{
     ClientRequest, ClientResponse, Connection, Origin, Protocol, RequestHead, Timeouts, connect,
@@ -33,6 +34,8 @@ pub(super) async fn ask(node: &Node, plan: &CheckPlan) -> Result<(), Fault> {
             let authority = host.as_deref().unwrap_or(&node.authority);
             let head = RequestHead {
                 method: Method::GET,
+                params: (node.origin.protocol == Protocol::FastCgi)
+                    .then(|| params(authority, target)),
                 ..head(node, authority, target, fields(&[]))
             };
             let mut response = send(&node.origin, plan, head, Body::Empty).await?;
@@ -112,6 +115,31 @@ fn head(node: &Node, authority: &str, target: &str, headers: Headers) -> Request
         expects_continue: false,
         params: None,
     }
+}
+
+/// What an application is told of a GET (RFC 3875 section 4.1). The target names the script, as
+/// `ping.path` of PHP-FPM has it; a file that is to be run is named with its whole path.
+fn params(authority: &str, target: &str) -> Params {
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let mut params = Params::with_capacity(512);
+    for (name, value) in [
+        ("GATEWAY_INTERFACE", "CGI/1.1"),
+        ("SERVER_PROTOCOL", "HTTP/1.1"),
+        ("SERVER_SOFTWARE", "apus"),
+        ("SERVER_NAME", authority),
+        ("HTTP_HOST", authority),
+        ("HTTP_USER_AGENT", "apus-health-check"),
+        ("REQUEST_METHOD", "GET"),
+        ("REQUEST_URI", target),
+        ("SCRIPT_NAME", path),
+        ("SCRIPT_FILENAME", path),
+        ("QUERY_STRING", query),
+        ("REMOTE_ADDR", "127.0.0.1"),
+        ("REDIRECT_STATUS", "200"),
+    ] {
+        params.push(name, value);
+    }
+    params
 }
 
 fn fields(more: &[(HeaderName, HeaderValue)]) -> Headers {

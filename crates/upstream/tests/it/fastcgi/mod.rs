@@ -2,23 +2,28 @@
 
 mod fpm;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use apus_http::fastcgi::Params;
 use apus_http::{Body, BodyError, BodyStream, Frame, Method, StatusCode};
 use apus_net::client::{Cause, ClientRequest, Phase, Protocol};
-use apus_upstream::plan::{CheckKind, CheckPlan, GroupPlan, NodePlan};
+use apus_upstream::plan::{CheckKind, CheckPlan, GroupPlan, NodePlan, Strategy};
 use apus_upstream::{
     Context, Delivered, Failed, FailedKind, Upstreams, WorkerGroup, is_idempotent,
 };
 use bytes::Bytes;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::task::spawn_local;
 
 use self::fpm::{Fpm, Pool};
-use crate::harness::{eventually, group, node_status, plain, read, run, status};
+use crate::harness::{
+    eventually, group, nobody, node, node_status, plain, read, request, run, status,
+};
 
 fn plan(node: NodePlan) -> GroupPlan {
     let mut plan = plain(vec![node]);
@@ -408,34 +413,141 @@ fn a_script_learns_that_its_client_is_gone() {
     });
 }
 
-#[test]
-fn checks_whether_it_can_be_connected_to() {
-    let fpm = Fpm::start("checked", &Pool::default());
-    run(async {
-        let mut plan = plan(fpm.node());
-        plan.active = Some(CheckPlan {
-            interval: Duration::from_millis(10),
-            ..CheckPlan::new(CheckKind::Connect)
-        });
-        let (upstreams, group) = group(plan);
-        let upstreams = Rc::new(upstreams);
-        let checks = Rc::clone(&upstreams);
-        spawn_local(async move { checks.run_checks().await });
-        eventually("it was checked", || {
-            node_status(&upstreams, "php").last_check.is_some()
-        })
-        .await;
-        let fault = node_status(&upstreams, "php").last_check.unwrap().fault;
-        assert_eq!(fault, None);
-        assert_eq!(
-            run_script(&fpm, &group, Method::GET, "echo 'x';").await,
-            "x"
-        );
-        drop(fpm);
-        let faulty = || {
-            let check = node_status(&upstreams, "php").last_check;
-            check.is_some_and(|check| check.fault.is_some())
-        };
-        eventually("it is gone", faulty).await;
+/// An application that answers the first request of each connection, and closes the connection when the
+/// second comes. Gives how many requests came.
+async fn closing() -> (NodePlan, Rc<Cell<usize>>) {
+    const END_OF_CONTENT: [u8; 8] = [1, 5, 0, 1, 0, 0, 0, 0];
+    const ANSWER: &[u8] = b"\x01\x06\0\x01\0\x02\0\0\nx\x01\x03\0\x01\0\x08\0\0\0\0\0\0\0\0\0\0";
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let node = node("php", listener.local_addr().unwrap());
+    let requests: Rc<Cell<usize>> = Rc::default();
+    let came = Rc::clone(&requests);
+    spawn_local(async move {
+        loop {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let came = Rc::clone(&came);
+            spawn_local(async move {
+                for is_answered in [true, false] {
+                    let mut input = Vec::new();
+                    while !input.ends_with(&END_OF_CONTENT) {
+                        if socket.read_buf(&mut input).await.unwrap_or(0) == 0 {
+                            return;
+                        }
+                    }
+                    came.set(came.get() + 1);
+                    if is_answered {
+                        socket.write_all(ANSWER).await.unwrap();
+                    }
+                }
+            });
+        }
     });
+    (node, requests)
+}
+
+fn ask(group: &WorkerGroup, method: Method) -> ClientRequest {
+    let mut request = request(group, method);
+    Rc::get_mut(&mut request.head).unwrap().params = Some(Params::new());
+    request
+}
+
+#[test]
+fn a_connection_that_is_closed_is_replaced_for_what_may_be_sent_twice() {
+    run(async {
+        let (node, requests) = closing().await;
+        let (_upstreams, group) = group(plan(node));
+        for count in [1, 3, 5] {
+            let mut delivered = send(&group, ask(&group, Method::GET)).await.unwrap();
+            assert_eq!(read(&mut delivered).await, "x");
+            assert_eq!(requests.get(), count);
+        }
+        // A connection that just came back carries nothing that must not be sent twice.
+        send(&group, ask(&group, Method::POST)).await.unwrap();
+        assert_eq!(requests.get(), 6);
+        // When it has waited it does, and what it carried is not sent again.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        send(&group, ask(&group, Method::POST)).await.unwrap_err();
+        assert_eq!(requests.get(), 7);
+    });
+}
+
+#[test]
+fn a_node_that_is_gone_is_passed_over_by_every_strategy() {
+    let fpm = Fpm::start("strategies", &Pool::default());
+    run(async {
+        for strategy in [
+            Strategy::RoundRobin,
+            Strategy::LeastConnections,
+            Strategy::LeastTime,
+            Strategy::BestOfTwo,
+            Strategy::Random,
+        ] {
+            let gone = node("gone", nobody().await);
+            let mut plan = plan(gone);
+            plan.nodes.push(fpm.node());
+            plan.strategy = strategy;
+            plan.retry.tries = 2;
+            let (_upstreams, group) = group(plan);
+            for _ in 0..10 {
+                // Nothing of it was sent where nobody is.
+                assert_eq!(
+                    run_script(&fpm, &group, Method::POST, "echo 'x';").await,
+                    "x"
+                );
+            }
+        }
+    });
+}
+
+/// A group whose only node is checked all the time.
+fn checked(fpm: &Fpm, kind: CheckKind) -> (Rc<Upstreams>, Rc<WorkerGroup>) {
+    let mut plan = plan(fpm.node());
+    plan.active = Some(CheckPlan {
+        interval: Duration::from_millis(10),
+        ..CheckPlan::new(kind)
+    });
+    let (upstreams, group) = group(plan);
+    let upstreams = Rc::new(upstreams);
+    let checks = Rc::clone(&upstreams);
+    spawn_local(async move { checks.run_checks().await });
+    (upstreams, group)
+}
+
+#[test]
+fn checks_whether_it_can_be_connected_to_and_whether_it_answers() {
+    let pinged = Pool {
+        lines: "ping.path = /ping",
+        ..Pool::default()
+    };
+    let ping = |contains: &str| CheckKind::Http {
+        target: "/ping".into(),
+        host: None,
+        statuses: Vec::new(),
+        contains: Some(contains.into()),
+    };
+    for (name, kind, is_good) in [
+        ("check-connect", CheckKind::Connect, true),
+        ("check-ping", ping("pong"), true),
+        ("check-other", ping("ping"), false),
+    ] {
+        let fpm = Fpm::start(name, &pinged);
+        run(async {
+            let (upstreams, group) = checked(&fpm, kind);
+            let last = || node_status(&upstreams, "php").last_check;
+            eventually("it was checked", || last().is_some()).await;
+            assert_eq!(
+                last().unwrap().fault.is_none(),
+                is_good,
+                "{name}: {:?}",
+                last()
+            );
+            if is_good {
+                let printed = run_script(&fpm, &group, Method::GET, "echo 'x';").await;
+                assert_eq!(printed, "x");
+            }
+            drop(fpm);
+            let is_faulty = || last().is_some_and(|check| check.fault.is_some());
+            eventually("it is gone", is_faulty).await;
+        });
+    }
 }
