@@ -17,8 +17,10 @@ pub(super) struct Output {
 const KEPT: usize = 512;
 
 impl Output {
-    /// The longest payload that is copied next to its head rather than sent by a write of its own.
-    pub(super) const COPIED: usize = 16 * 1024;
+    /// The longest payload that is copied next to its head.
+    const COPIED: usize = 16 * 1024;
+    /// So much of a longer one is, so that the head is no packet of its own.
+    const BEGINNING: usize = 4096;
 
     /// Bytes that wait.
     pub(super) fn len(&self) -> usize {
@@ -38,13 +40,15 @@ impl Output {
         self.len = self.len.saturating_add(added);
     }
 
-    /// Adds bytes, without a copy if they are long.
-    pub(super) fn push(&mut self, bytes: Bytes) {
+    /// Adds bytes, without a copy of most of them if they are long.
+    pub(super) fn push(&mut self, mut bytes: Bytes) {
         if bytes.len() <= Self::COPIED {
             self.append(|out| out.extend_from_slice(&bytes));
             return;
         }
         if !self.tail.is_empty() {
+            let beginning = bytes.split_to(Self::BEGINNING);
+            self.append(|out| out.extend_from_slice(&beginning));
             self.pieces.push_back(self.tail.split().freeze());
         }
         self.len = self.len.saturating_add(bytes.len());

@@ -306,3 +306,97 @@ fn wake(waker: Option<Waker>, cx: &Context<'_>) {
         waker.wake();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use apus_http::websocket::{Connection, Settings};
+
+    use super::super::{WebSocket, WebSocketSettings};
+    use super::*;
+
+    /// A client that sends a message each time it has an answer, and goes away behind the last.
+    struct Asking {
+        left: usize,
+        has_answer: bool,
+        calls: Rc<Calls>,
+    }
+
+    #[derive(Default)]
+    struct Calls {
+        reads: Cell<usize>,
+        writes: Cell<usize>,
+        flushes: Cell<usize>,
+    }
+
+    fn count(calls: &Cell<usize>) {
+        calls.set(calls.get() + 1);
+    }
+
+    impl Duplex for Asking {
+        fn poll_read(
+            &mut self,
+            cx: &mut Context<'_>,
+            buffer: &mut [u8],
+        ) -> Poll<io::Result<usize>> {
+            if !std::mem::take(&mut self.has_answer) {
+                return Poll::Pending;
+            }
+            // As a socket that is readable again.
+            cx.waker().wake_by_ref();
+            if self.left == 0 {
+                return Poll::Ready(Ok(0));
+            }
+            self.left -= 1;
+            count(&self.calls.reads);
+            let message = b"\x81\x85\0\0\0\0hello";
+            buffer[..message.len()].copy_from_slice(message);
+            Poll::Ready(Ok(message.len()))
+        }
+
+        fn poll_write(&mut self, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            assert_eq!(bytes, b"\x81\x05hello");
+            self.has_answer = true;
+            count(&self.calls.writes);
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            count(&self.calls.flushes);
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn an_echo_is_one_read_and_one_write() {
+        let calls = Rc::<Calls>::default();
+        let client = Asking {
+            left: 100,
+            has_answer: true,
+            calls: Rc::clone(&calls),
+        };
+        let shared = Shared::new(
+            Connection::server(&Settings::default()),
+            WebSocketSettings::default(),
+        );
+        let mut socket = WebSocket::new(&shared, None);
+        let task = Box::pin(async move {
+            while let Some(message) = socket.recv().await {
+                socket.send(message).await.unwrap();
+            }
+        });
+        tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap()
+            .block_on(run(Box::new(client), shared, task));
+        for calls in [&calls.reads, &calls.writes, &calls.flushes] {
+            assert_eq!(calls.get(), 100);
+        }
+    }
+}
