@@ -72,6 +72,8 @@ pub(super) struct Upload {
     /// What was encoded; the first `written` bytes of it have left.
     out: Vec<u8>,
     written: usize,
+    /// Whether TLS may keep some of what was written until it is flushed.
+    unflushed: bool,
     /// What goes out behind `out`.
     piece: Piece,
     /// What one frame did not hold of the content that was taken last.
@@ -200,6 +202,7 @@ impl Upload {
         self.rest = None;
         self.cold = None;
         self.written = 0;
+        self.unflushed = false;
         buffers.put(std::mem::take(&mut self.out));
         self.body = Body::Empty;
     }
@@ -231,8 +234,11 @@ impl Upload {
                 }
             }
             if self.is_written() {
-                if self.out.capacity() > 0 {
+                if self.unflushed {
                     ready!(transport.poll_flush(cx)).map_err(Broken::Origin)?;
+                    self.unflushed = false;
+                }
+                if self.out.capacity() > 0 {
                     self.written = 0;
                     buffers.put(std::mem::take(&mut self.out));
                 }
@@ -257,7 +263,7 @@ impl Upload {
 
     /// Whether nothing is at hand, and TLS keeps nothing back.
     fn is_flushed(&self) -> bool {
-        self.out.capacity() == 0 && matches!(self.piece, Piece::None)
+        self.out.capacity() == 0 && !self.unflushed && matches!(self.piece, Piece::None)
     }
 
     fn is_written(&self) -> bool {
@@ -392,6 +398,7 @@ impl Upload {
     /// Takes so many bytes off what is at hand.
     fn advance(&mut self, written: usize, buffers: &Buffers) {
         self.sent = self.sent.saturating_add(written as u64);
+        self.unflushed = true;
         let of_out = written.min(self.out.len().saturating_sub(self.written));
         self.written += of_out;
         if self.written >= self.out.len() {

@@ -1,14 +1,18 @@
 //! TLS to origins: who is trusted, what is shown, and what an end without an alert means.
 
+use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::task::{Context, Poll};
 
-use apus_http::{Body, BodyError, FileRange, Method};
+use apus_http::{Body, BodyError, BodyStream, FileRange, Frame, Method};
 use apus_net::client::{Address, Cause, Origin, Phase, Tls, TlsSettings};
 use apus_net::tls::MinVersion;
+use bytes::Bytes;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::server::WebPkiClientVerifier;
@@ -275,5 +279,113 @@ fn one_connection_carries_many_requests_and_files() {
         connection.set_home(house.clone());
         connection.send(get("/")).await.unwrap();
         assert_eq!(house.opened.get(), 1);
+    });
+}
+
+/// Content of so many pieces, each of which it is asked for twice.
+struct Pieces {
+    left: usize,
+    given: Rc<Cell<usize>>,
+    keeps_waiting: bool,
+}
+
+impl Pieces {
+    const SIZE: usize = 16 * 1024;
+
+    fn content(count: usize, given: &Rc<Cell<usize>>) -> Body {
+        given.set(0);
+        Body::stream(Self {
+            left: count,
+            given: Rc::clone(given),
+            keeps_waiting: true,
+        })
+    }
+}
+
+impl BodyStream for Pieces {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        self.keeps_waiting = !self.keeps_waiting;
+        if !self.keeps_waiting {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.left -= 1;
+        self.given.set(self.given.get() + 1);
+        Poll::Ready(Some(Ok(Frame::Data(Bytes::from_static(
+            &[b'x'; Self::SIZE],
+        )))))
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        Some((self.left * Self::SIZE) as u64)
+    }
+}
+
+/// TLS takes a piece that the socket has no room for: the last one, too, has to leave when there is.
+#[test]
+fn the_end_of_content_leaves_when_a_slow_origin_reads_on() {
+    let authority = Authority::new();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let listener = UnixListener::bind(&path).unwrap();
+    let config = Arc::new(config(&authority.ecdsa(&["origin.test"]), None));
+    let (go_on, told) = channel::<usize>();
+    std::thread::spawn(move || {
+        while let Ok(pieces) = told.recv() {
+            let session = ServerConnection::new(Arc::clone(&config)).unwrap();
+            let mut stream = StreamOwned::new(session, listener.accept().unwrap().0);
+            stream.conn.complete_io(&mut stream.sock).unwrap();
+            // Nothing is read before the client has sent what it can.
+            let Ok(()) = told.recv().map(|_| ()) else {
+                return;
+            };
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                request.push(byte[0]);
+            }
+            stream
+                .read_exact(&mut vec![0; pieces * Pieces::SIZE])
+                .unwrap();
+            stream
+                .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                .unwrap();
+        }
+    });
+    let origin = Origin {
+        tls: Some(Tls::new(&trusting(&authority, "origin.test")).unwrap()),
+        ..origin(Address::Unix(path.into()))
+    };
+    let given = Rc::new(Cell::new(0));
+    run(async {
+        let upload = async |pieces: usize| {
+            let house = Rc::new(House::default());
+            go_on.send(pieces).unwrap();
+            let mut connection = house.open(&origin).await.unwrap();
+            connection.set_home(house.clone());
+            let put = request(head(Method::PUT, "/"), Pieces::content(pieces, &given));
+            let sending = tokio::task::spawn_local(connection.send(put));
+            // Until it gets no further.
+            let (mut before, mut turns) = (0, 0);
+            while turns < 100 {
+                tokio::task::yield_now().await;
+                turns = if given.get() == before { turns + 1 } else { 0 };
+                before = given.get();
+            }
+            go_on.send(0).unwrap();
+            let response = sending.await.unwrap().unwrap();
+            assert_eq!(collect(response.body).await.unwrap().0, b"ok");
+            assert_eq!(house.len(), 1, "{pieces} pieces");
+            before
+        };
+        // One more than the socket and TLS hold.
+        let stuck_at = upload(1000).await;
+        for pieces in stuck_at - 3..stuck_at + 3 {
+            upload(pieces).await;
+        }
     });
 }
