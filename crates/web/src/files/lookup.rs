@@ -229,13 +229,18 @@ impl Options {
         self.protected.iter().any(|glob| glob.matches(&path))
     }
 
-    /// Whether a name in a path ends like that of a program, which may be given the rest of the path.
+    /// Whether a path is for the service that runs programs before anything is looked for: it ends like
+    /// the name of one, or has one in its middle that is given the rest of the path, and there is a list
+    /// of other files that would go before.
     pub(super) fn names_program(&self, path: &[u8]) -> bool {
-        self.runs_programs
-            && memchr::memchr(b'.', path).is_some()
-            && path
-                .split(|byte| *byte == b'/')
-                .any(|name| self.is_source(name))
+        if !self.runs_programs || memchr::memchr(b'.', path).is_none() {
+            return false;
+        }
+        self.is_source(path.strip_suffix(b"/").unwrap_or(path))
+            || (self.try_files.is_some()
+                && path
+                    .split(|byte| *byte == b'/')
+                    .any(|name| self.is_source(name)))
     }
 
     /// Whether a file of this name is worth compressing.

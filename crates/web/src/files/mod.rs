@@ -160,6 +160,11 @@ impl Files {
         self
     }
 
+    /// Whether programs are run too.
+    pub(crate) fn runs_programs(&self) -> bool {
+        self.options.runs_programs
+    }
+
     /// What [`Files::strip_prefix`] takes off.
     pub(crate) fn prefix(&self) -> &[u8] {
         &self.options.prefix
@@ -205,8 +210,8 @@ impl Files {
     }
 
     /// As [`Files::fallback`], with a service that runs programs, which are files too: it also gets
-    /// requests for a path in which a name ends like that of a program, and for a folder whose first
-    /// index file that exists is one. It is for that service to say which of them it runs.
+    /// requests for a path that ends like the name of a program, and for a folder whose first index file
+    /// that exists is one. It is for that service to say which of them it runs.
     #[must_use]
     pub fn programs(self, service: Arc<dyn ServiceFactory>) -> Self {
         let mut files = self.fallback(service);

@@ -75,7 +75,10 @@ struct Place {
 enum Action {
     NotFound,
     Return(Return),
-    Files(Box<FilesService>),
+    Files {
+        name: &'static str,
+        files: Box<FilesService>,
+    },
     Service {
         name: Arc<str>,
         service: Rc<dyn Service>,
@@ -299,7 +302,7 @@ impl Inner {
         });
         // A request that goes on elsewhere has the fields there that it came with.
         let may_go_on =
-            matches!(place.action, Action::Files(_)) && !place.request_fields.is_empty();
+            matches!(place.action, Action::Files { .. }) && !place.request_fields.is_empty();
         let original = may_go_on.then(|| request.headers().clone());
         for change in &place.request_fields {
             if change.has_variables() {
@@ -323,9 +326,9 @@ impl Inner {
                 self.with_scope(place, &request, captures, |scope| answer.respond(scope))
                     .into()
             }
-            Action::Files(files) => {
+            Action::Files { name, files } => {
                 trace::note(&request, || {
-                    Step::new(StepKind::Handler, "static files", "the location says so")
+                    Step::new(StepKind::Handler, *name, "the location says so")
                 });
                 let mut handled = files.handle(request);
                 if let (Handled::Elsewhere(request), Some(headers)) = (&mut handled, original) {
@@ -404,9 +407,13 @@ impl Place {
                 name: name.clone(),
                 service: factory.service(),
             },
-            Handler::Files(files) => {
-                Action::Files(Box::new(with_fields(files, &settings, site).build()))
-            }
+            Handler::Files(files) => Action::Files {
+                name: match files.runs_programs() {
+                    true => "files and programs",
+                    false => "static files",
+                },
+                files: Box::new(with_fields(files, &settings, site).build()),
+            },
         };
         let mut place = Self {
             pattern: Some(location.pattern.clone()),
