@@ -470,7 +470,30 @@ const PROXY: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Keys of a group of origins, which has a node unless it names some.
+/// Keys of PHP that stays in memory.
+const WORKERS: &[(&str, &str)] = &[
+    ("mode", "mode = \"worker\""),
+    ("script", "script = \"/worker.php\""),
+    ("min", "min = 1"),
+    ("max", "max = 7"),
+    ("max_requests", "max_requests = 7"),
+    ("max_memory", "max_memory = 7"),
+    ("max_age", "max_age = 7"),
+    ("execution_timeout", "execution_timeout = 7"),
+    ("boot_timeout", "boot_timeout = 7"),
+    ("idle_timeout", "idle_timeout = 7"),
+    ("stop_timeout", "stop_timeout = 7"),
+    ("queue", "queue = 7"),
+    ("queue_timeout", "queue_timeout = 7"),
+    ("tasks", "tasks = 7"),
+    ("development", "development = true"),
+    ("leaks", "leaks = \"refuse\""),
+    ("arguments", "arguments = [\"-d\", \"memory_limit=1G\"]"),
+    ("environment", "environment = { APP_ENV = \"production\" }"),
+    ("folder", "folder = \"/run/php-workers\""),
+];
+
+/// Keys of PHP over FastCGI.
 const FASTCGI: &[(&str, &str, &str)] = &[
     ("front_controller", "", "front_controller = \"/app.php\""),
     ("no_php", "", "no_php = \"/uploads/**\""),
@@ -480,6 +503,7 @@ const FASTCGI: &[(&str, &str, &str)] = &[
     ("params", "", "params = { APP_ENV = \"production\" }"),
     ("underscores", "", "underscores = true"),
     ("hide", "", "hide = \"X-Powered-By\""),
+    ("workers", "", "workers = true"),
     ("pool_size", "", "pool_size = 7"),
     ("idle_timeout", "", "idle_timeout = 0"),
     ("queue", "", "queue = { max = 7 }"),
@@ -965,6 +989,18 @@ fn every_key_changes_the_plan() {
         for (key, without, with) in FASTCGI {
             let key = format!("{of}.fastcgi.{key}");
             try_key(&key, php(of, without), php(of, with));
+        }
+        for (key, with) in WORKERS {
+            let program = ["arguments", "environment"].contains(key);
+            let workers = |keys: &str| {
+                let text = php(of, &format!("workers = {{ {keys} }}"));
+                match program {
+                    true => text.replace("[::1]:1", "/usr/bin/php-cgi"),
+                    false => text,
+                }
+            };
+            let key = format!("{of}.fastcgi.workers.{key}");
+            try_key(&key, workers(""), workers(with));
         }
         for (key, without, with) in CACHE {
             let cached = |keys: &str| php(of, &format!("cache = {{ {keys} }}"));
