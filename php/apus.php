@@ -1365,6 +1365,9 @@ namespace Apus\Runtime {
         /** Fatal errors. */
         private const FATAL = \E_ERROR | \E_PARSE | \E_CORE_ERROR | \E_COMPILE_ERROR | \E_USER_ERROR | \E_RECOVERABLE_ERROR;
 
+        /** Seconds that a script may go on whose client is gone. */
+        private const GRACE = 2;
+
         /** Requests between two collections of cycles. */
         private const COLLECT = 256;
 
@@ -1382,6 +1385,7 @@ namespace Apus\Runtime {
         /** The message of an event, the payload of a task. */
         public static string $message = '';
 
+        private static int|float $cancelledAt = 0;
         private static Wire $wire;
         private static int $phase = self::BOOTING;
         private static bool $streaming = false;
@@ -1604,10 +1608,11 @@ namespace Apus\Runtime {
                 [$type] = self::$wire->read();
                 if ($type === Wire::CANCEL) {
                     self::$cancelled = true;
-                    // Nobody reads it. As in PHP, the script ends unless it said ignore_user_abort(true); from within an
-                    // output buffer, where this is called, that cannot be done but by a limit.
+                    self::$cancelledAt = \hrtime(true);
+                    // Nobody reads it. PHP would end the script, unless it said ignore_user_abort(true). Here that would cost the
+                    // worker, so it is given time to come to its end.
                     if (!\ini_get('ignore_user_abort')) {
-                        \set_time_limit(1);
+                        \set_time_limit(self::GRACE);
                     }
                 } elseif ($type === Wire::STOP) {
                     self::$stopping = true;
@@ -1800,7 +1805,11 @@ namespace Apus\Runtime {
         {
             if (self::$phase === self::WORKING && \count(\ob_list_handlers()) === 1) {
                 \ob_flush();
-                if (self::$cancelled && !\ini_get('ignore_user_abort')) {
+                // The limit counts only time on the CPU: one that sleeps between what it prints ends here.
+                if (
+                    self::$cancelled && !\ini_get('ignore_user_abort')
+                    && \hrtime(true) - self::$cancelledAt > self::GRACE * 1_000_000_000
+                ) {
                     exit;
                 }
             }

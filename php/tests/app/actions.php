@@ -328,12 +328,19 @@ return [
         }, 'end');
         echo 'begin';
     },
-    'endless' => static function (): void {
-        for ($i = 0; $i < 100000; $i++) {
+    'long' => static function (): void {
+        for ($i = 0; $i < 5000; $i++) {
             echo str_repeat("$i\n", 1000);
             apus_flush();
         }
-        echo 'never';
+        apus_at_end(static fn () => touch($_GET['file']));
+    },
+    'endless' => static function (): void {
+        while (true) {
+            echo "event\n";
+            apus_flush();
+            usleep(10000);
+        }
     },
     'endless-print' => static function (): void {
         while (true) {

@@ -74,7 +74,7 @@ final class Server
                 array_push($command, '-d', "$name=$value");
             }
             if ($this->model === 'own') {
-                array_push($command, '-d', 'disable_functions=' . REPLACED);
+                array_push($command, '-d', 'disable_functions=${disable_functions},' . REPLACED);
             }
         }
         $environment = ['PATH' => (string) getenv('PATH'), 'PHP_FCGI_CHILDREN' => (string) $this->processes, 'PHP_FCGI_MAX_REQUESTS' => '0'];
