@@ -3,7 +3,11 @@
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod fpm;
+#[cfg(test)]
 mod harness;
+#[cfg(test)]
+mod mixed;
 #[cfg(test)]
 mod reloads;
 #[cfg(test)]
