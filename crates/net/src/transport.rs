@@ -219,6 +219,14 @@ impl Transport {
         }
     }
 
+    /// Whether there is something to send with [`Self::poll_flush`].
+    pub(crate) fn keeps_back(&self) -> bool {
+        match self {
+            Self::Clear(_) => false,
+            Self::Tls(stream) => stream.keeps_back(),
+        }
+    }
+
     /// Waits until much can be written. TLS encrypts what it is given even if it has to keep it then;
     /// this spares that memory. In clear text nothing is kept.
     pub(crate) fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

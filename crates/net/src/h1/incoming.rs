@@ -34,7 +34,7 @@ impl Connection<'_> {
         if std::mem::take(&mut incoming.expects_continue) {
             self.codec.send_continue(&mut self.out);
         }
-        if !self.out.is_empty() && self.poll_flush_out(cx, &mut false)?.is_pending() {
+        if !self.is_flushed() && self.poll_flush_out(cx, &mut false)?.is_pending() {
             return Ok(Poll::Pending);
         }
         loop {

@@ -2,7 +2,7 @@
 //! works, or else before the head of its answer.
 
 use std::io;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use super::Connection;
 use super::incoming::Incoming;
@@ -29,17 +29,19 @@ impl Connection<'_> {
         incoming: &mut Option<Incoming>,
         timed: &mut bool,
     ) -> Poll<io::Result<()>> {
-        // A client that does not take them gets no more of them.
-        if self.out.is_empty() {
-            self.encode_interims();
+        loop {
+            // A client that does not take them gets no more of them.
+            if self.is_flushed() {
+                self.encode_interims();
+            }
+            if self.is_flushed() {
+                return Poll::Ready(Ok(()));
+            }
+            if let Some(incoming) = incoming {
+                // The connection has one deadline, which is that of the write now.
+                self.stop_waiting(incoming);
+            }
+            ready!(self.poll_flush_out(cx, timed))?;
         }
-        if self.out.is_empty() {
-            return Poll::Ready(Ok(()));
-        }
-        if let Some(incoming) = incoming {
-            // The connection has one deadline, which is that of the write now.
-            self.stop_waiting(incoming);
-        }
-        self.poll_flush_out(cx, timed)
     }
 }

@@ -112,6 +112,11 @@ impl Connection<'_> {
         self.transport.poll_flush(cx)
     }
 
+    /// Whether all that was encoded has left, and TLS keeps nothing back.
+    pub(super) fn is_flushed(&self) -> bool {
+        self.out.is_empty() && !self.transport.keeps_back()
+    }
+
     /// As [`Self::flush`], for code that is polled: what was written leaves the buffer.
     /// `timed` tells from one call to the next whether its limit of time runs.
     pub(super) fn poll_flush_out(
@@ -138,7 +143,7 @@ impl Connection<'_> {
         progress: bool,
         timed: &mut bool,
     ) -> Poll<io::Result<T>> {
-        if polled.is_ready() && *timed {
+        if polled.is_ready() && std::mem::take(timed) {
             // The source of what comes next may take its time.
             self.place.untimed();
         }

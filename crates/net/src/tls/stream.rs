@@ -130,6 +130,11 @@ impl TlsStream {
         Poll::Ready(Ok(()))
     }
 
+    /// Whether encrypted bytes wait for the socket.
+    pub(crate) fn keeps_back(&self) -> bool {
+        self.session.wants_write()
+    }
+
     /// Queues the alert that ends our side.
     pub(crate) fn close_notify(&mut self) {
         self.session.send_close_notify();

@@ -1,6 +1,7 @@
 //! Interim responses (RFC 9110 section 15.2) that services send before their answers, over both
 //! versions of HTTP.
 
+use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
@@ -8,10 +9,15 @@ use std::time::Duration;
 
 use apus_http::{Answer, Frame, Headers, Interim, Request, Response, ServiceFactory, StatusCode};
 use apus_net::Limits;
+use apus_net::tls::UnknownName;
 use bytes::Bytes;
+use tokio::sync::Notify;
 
 use crate::h2::client::{Peer, request, request_with};
-use crate::harness::{Server, collect, connect, eventually, frames, ok, service};
+use crate::harness::{
+    Client, Server, collect, connect, eventually, frames, listener, local, ok, plan, service,
+};
+use crate::tls::{Authority, connect_tls, site, tls_listener};
 
 /// A handler waits here until the test lets it go on.
 #[derive(Clone, Default)]
@@ -278,6 +284,51 @@ fn a_client_that_takes_no_interim_responses_is_cut_off_in_time() {
     peer.get("/");
     server.wait_for("the end of it", |totals| totals.timeouts == 2);
     server.assert_serves();
+}
+
+/// Hints more than all buffers on the way hold, once more at last, and waits then.
+fn flooding(flooded: &Arc<AtomicBool>, go_on: &Arc<Notify>) -> Arc<dyn ServiceFactory> {
+    let (flooded, go_on) = (Arc::clone(flooded), Arc::clone(go_on));
+    service(move |request| {
+        let (flooded, go_on) = (Arc::clone(&flooded), Arc::clone(&go_on));
+        Answer::later(async move {
+            let many = "x".repeat(50_000);
+            for _ in 0..400 {
+                hint(request.interim(), &many);
+                tokio::task::yield_now().await;
+            }
+            hint(request.interim(), "</last>");
+            flooded.store(true, Ordering::Relaxed);
+            go_on.notified().await;
+            ok("done")
+        })
+    })
+}
+
+#[test]
+fn a_client_that_takes_hints_late_gets_all_that_wait_before_the_answer() {
+    let (flooded, go_on) = (Arc::default(), Arc::default());
+    let authority = Authority::new();
+    let sites = [site(&["a.test"], &[&authority.ecdsa(&["a.test"])])];
+    let service = flooding(&flooded, &go_on);
+    let server = Server::run(plan(vec![
+        listener(local(), Arc::clone(&service)),
+        tls_listener(&sites, UnknownName::FirstSite, service),
+    ]));
+    let addresses = server.addresses();
+    let mut clear = Client::new(connect(addresses[0]).unwrap());
+    let mut tls = connect_tls(addresses[1], &authority.client(), "a.test").unwrap();
+    takes_late(&mut clear, &flooded, &go_on);
+    takes_late(&mut tls, &flooded, &go_on);
+}
+
+fn takes_late(client: &mut Client<impl Read + Write>, flooded: &AtomicBool, go_on: &Notify) {
+    flooded.store(false, Ordering::Relaxed);
+    client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    eventually("the flood", || flooded.load(Ordering::Relaxed));
+    while client.read_response().field("link") != Some("</last>") {}
+    go_on.notify_one();
+    assert_eq!(client.read_response().text(), "done");
 }
 
 #[test]
