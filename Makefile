@@ -15,6 +15,7 @@ run: ## build Apus and serve examples/site over HTTP and HTTPS
 
 test: tools lint ## everything that has to hold: lint, all tests, the release binary on the example site
 	$(CARGO) test --workspace --locked
+	php/tests/run
 	examples/run .ci/smoke
 	conformance/h2spec
 
