@@ -23,6 +23,8 @@ mod harness;
 #[cfg(test)]
 mod pages;
 #[cfg(test)]
+mod php;
+#[cfg(test)]
 mod proxy;
 #[cfg(test)]
 mod serve;

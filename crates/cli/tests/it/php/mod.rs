@@ -1,0 +1,36 @@
+//! PHP applications behind the binary: those of Debian's packages, installed and used as people do,
+//! and compared with nginx in front of the same PHP-FPM.
+
+mod browser;
+mod cached;
+mod compare;
+mod dokuwiki;
+mod faults;
+mod frameworks;
+mod mixed;
+mod php_params;
+mod php_scripts;
+mod phpmyadmin;
+mod presets;
+mod server;
+mod stack;
+mod visitor;
+mod wordpress;
+
+use std::path::{Path, PathBuf};
+
+use crate::clients::program;
+
+/// A file of `tests/origins/php`.
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/origins/php")
+        .join(name)
+}
+
+/// The SHA-256 of a file, in hexadecimal digits.
+fn sha256(file: &Path) -> String {
+    let output = program("sha256sum").arg(file).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.split(' ').next().unwrap().to_owned()
+}

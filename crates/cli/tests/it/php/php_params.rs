@@ -1,0 +1,169 @@
+//! What a program is told of a request, by asking one: as it would be behind nginx, and never what a
+//! client makes up.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use super::server::{Server, Site};
+use super::stack::Stack;
+use crate::harness::{Apus, Home};
+use crate::wire::Wire;
+
+/// Says what it was told, a line each, and what it can read.
+const TELL: &str = "<?php header('Content-Type: text/plain');
+    foreach ($_SERVER as $name => $value) { if (is_string($value)) echo \"$name=$value\\n\"; }
+    echo 'CONTENT=', md5(file_get_contents('php://input')), \"\\n\";";
+
+type Told = BTreeMap<String, String>;
+
+fn ask(address: SocketAddr, request: impl AsRef<[u8]>) -> Told {
+    let mut wire = Wire::connect(address);
+    wire.send(request);
+    let reply = wire.read();
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let text = reply.text();
+    let lines = text.lines().filter_map(|line| line.split_once('='));
+    lines
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+/// A server with one site, of a folder with the program.
+fn serve(name: &str, global: &str, site: &str) -> (Home, Apus) {
+    let stack = Stack::scripts();
+    stack.write(&format!("{name}/tell.php"), TELL);
+    let home = Home::new();
+    home.write(
+        "apus.toml",
+        format!(
+            "{global}\n[[sites]]\nserver_name = \"told.test\"\nlisten = \"127.0.0.1:0\"\n\
+             root = \"{}\"\nphp_fastcgi = \"{}\"\n{site}\n",
+            stack.path(name).display(),
+            stack.socket().display()
+        ),
+    );
+    let apus = home.serve(&[]);
+    (home, apus)
+}
+
+#[test]
+fn a_program_is_told_what_it_would_be_behind_nginx() {
+    let stack = Stack::scripts();
+    stack.write("as-nginx/tell.php", TELL);
+    let root = stack.path("as-nginx");
+    let site = Site {
+        host: "told.test",
+        root: &root,
+        socket: &stack.socket(),
+        apus: "",
+        nginx: "",
+    };
+    let (apus, nginx) = (Server::apus(&site), Server::nginx(&site));
+    let request = "POST /tell.php/more/%41?a=b&c HTTP/1.1\r\nHost: told.test\r\n\
+                   User-Agent: one\r\nAccept: */*\r\nAccept-Language: de, en\r\nX-A: 1\r\n\
+                   Authorization: Basic eDp5\r\nCookie: a=1; b=2\r\nReferer: http://a/\r\n\
+                   Proxy: evil\r\nX_Under: evil\r\nContent-Type: text/plain\r\n\
+                   Content-Length: 5\r\n\r\nhello";
+    let mut told = ask(apus.clear(), request);
+    let mut expected = ask(nginx.clear(), request);
+    for one in [&mut told, &mut expected] {
+        // These are true of one of them alone.
+        for name in [
+            "REMOTE_PORT",
+            "SERVER_PORT",
+            "SERVER_SOFTWARE",
+            "REQUEST_TIME",
+            "REQUEST_TIME_FLOAT",
+        ] {
+            assert!(
+                name.starts_with("REQUEST_TIME") || one.contains_key(name),
+                "{name}"
+            );
+            one.remove(name);
+        }
+    }
+    // As RFC 3875 section 4.1.18 has it, and nginx does not.
+    for name in ["HTTP_CONTENT_TYPE", "HTTP_CONTENT_LENGTH", "HTTP_PROXY"] {
+        assert!(
+            expected.remove(name).is_none_or(|value| value != "evil"),
+            "{name}"
+        );
+    }
+    // An end of its list of files to try, and a name that nobody has checked.
+    for name in ["DOCUMENT_URI", "REMOTE_USER"] {
+        expected.remove(name);
+    }
+    assert_eq!(
+        told.remove("DOCUMENT_URI").as_deref(),
+        Some("/tell.php/more/A")
+    );
+    let translated = format!("{}/more/A", root.canonicalize().unwrap().display());
+    assert_eq!(told.remove("PATH_TRANSLATED"), Some(translated));
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn a_proxy_that_is_trusted_says_who_the_client_is_and_others_do_not() {
+    let request = "GET /tell.php HTTP/1.1\r\nHost: told.test\r\n\
+                   X-Forwarded-For: 203.0.113.9\r\nX-Forwarded-Proto: https\r\n\
+                   X_Forwarded_Proto: https\r\nX-Real-IP: 203.0.113.9\r\n\
+                   X-Original-URL: /admin\r\n\r\n";
+    let (_home, apus) = serve("strange", "", "");
+    let told = ask(apus.address(), request);
+    assert_eq!(told["REMOTE_ADDR"], "127.0.0.1");
+    assert_eq!(told["REQUEST_SCHEME"], "http");
+    for name in [
+        "HTTPS",
+        "HTTP_X_FORWARDED_FOR",
+        "HTTP_X_FORWARDED_PROTO",
+        "HTTP_X_REAL_IP",
+        "HTTP_X_ORIGINAL_URL",
+    ] {
+        assert!(!told.contains_key(name), "{name}");
+    }
+    let trusting = "[global]\ntrusted_proxies = \"127.0.0.0/8\"\n";
+    let (_home, apus) = serve("trusted", trusting, "");
+    let told = ask(apus.address(), request);
+    assert_eq!(told["REMOTE_ADDR"], "203.0.113.9");
+    assert_eq!(told["HTTPS"], "on");
+    assert_eq!(told["SERVER_PORT"], "443");
+    assert_eq!(told["HTTP_X_FORWARDED_PROTO"], "https");
+}
+
+#[test]
+fn content_of_unknown_length_is_told_with_its_length() {
+    for (name, keys) in [
+        ("held", ""),
+        ("streamed", "fastcgi.hold_request = false"),
+        ("spooled", "fastcgi.hold_request = { memory = 0 }"),
+    ] {
+        let (_home, apus) = serve(name, "", keys);
+        let request = "POST /tell.php HTTP/1.1\r\nHost: told.test\r\n\
+                       Content-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n\
+                       6\r\nhello \r\n5\r\nworld\r\n0\r\n\r\n";
+        let told = ask(apus.address(), request);
+        assert_eq!(told["CONTENT_LENGTH"], "11", "{name}");
+        // Of "hello world".
+        assert_eq!(
+            told["CONTENT"], "5eb63bbbe01eeed093cb22bb8f5acdc3",
+            "{name}"
+        );
+        assert!(!told.contains_key("HTTP_TRANSFER_ENCODING"), "{name}");
+    }
+}
+
+#[test]
+fn variables_of_the_site_go_before_all_others() {
+    let (_home, apus) = serve(
+        "own",
+        "",
+        "[sites.fastcgi.params]\nAPP_ENV = \"production\"\nSERVER_NAME = \"of $host\"\n\
+         SERVER_SOFTWARE = \"\"\nHTTP_X_USER = \"nobody\"\n",
+    );
+    let request = "GET /tell.php HTTP/1.1\r\nHost: told.test\r\nX-User: root\r\n\r\n";
+    let told = ask(apus.address(), request);
+    assert_eq!(told["APP_ENV"], "production");
+    assert_eq!(told["SERVER_NAME"], "of told.test");
+    assert_eq!(told["HTTP_X_USER"], "nobody");
+    assert!(!told.contains_key("SERVER_SOFTWARE"));
+}

@@ -1,0 +1,12 @@
+<?php
+// phpMyAdmin of a test: FOLDER is filled in.
+$cfg['blowfish_secret'] = substr(hash('sha256', 'FOLDER'), 0, 32);
+$cfg['Servers'][1] = [
+    'auth_type' => 'cookie',
+    'socket' => 'FOLDER/db.sock',
+    'host' => 'localhost',
+    'AllowNoPassword' => false,
+];
+$cfg['TempDir'] = 'FOLDER/tmp';
+$cfg['VersionCheck'] = false;
+$cfg['SendErrorReports'] = 'never';

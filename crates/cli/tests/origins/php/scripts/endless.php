@@ -1,0 +1,10 @@
+<?php
+// Talks until nobody listens, and notes how that ended.
+register_shutdown_function(function () {
+    file_put_contents(__DIR__ . '/ended', connection_aborted() ? "aborted\n" : "heard out\n", FILE_APPEND);
+});
+for (;;) {
+    echo str_repeat('x', 32 << 10);
+    flush();
+    usleep(1000);
+}
