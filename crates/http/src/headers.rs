@@ -354,6 +354,37 @@ impl Headers {
         });
     }
 
+    /// Adds a line that was received, with its CRLF; `name` and `value` are its parts and known to be
+    /// valid. Mostly it has the form in which lines are kept, but for the case of its name.
+    pub(crate) fn push_received(&mut self, line: &[u8], name: &[u8], value: &[u8]) {
+        let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
+        let plain = value.strip_prefix(b" ").filter(|plain| {
+            !plain.first().is_some_and(is_space) && !plain.last().is_some_and(is_space)
+        });
+        let (Some(plain), Ok(start), Ok(name_len)) = (
+            plain,
+            u32::try_from(self.wire.len()),
+            u16::try_from(name.len()),
+        ) else {
+            return self.push(name, trim(value));
+        };
+        let Ok(value_len) = u32::try_from(plain.len()) else {
+            return;
+        };
+        self.preparation.clear();
+        let at = self.wire.len();
+        self.wire.extend_from_slice(line);
+        if let Some(name) = self.wire.get_mut(at..at.saturating_add(name.len())) {
+            name.make_ascii_lowercase();
+        }
+        self.lines.push(Line {
+            start,
+            name: name_len,
+            never_indexed: false,
+            value: value_len,
+        });
+    }
+
     fn remove_line(&mut self, at: usize) {
         self.preparation.clear();
         let removed = self.lines.remove(at).whole();
@@ -432,6 +463,27 @@ mod tests {
         );
         assert_eq!(headers.get_str("CONTENT-TYPE"), Some("text/html"));
         assert_eq!(headers.get(header::ETAG), Some(&b"\"x\""[..]));
+    }
+
+    #[test]
+    fn keeps_received_lines_as_if_they_were_built() {
+        for value in [
+            "", " ", "  ", "a", " a", " a ", "  a", "\ta", " a\t", " a b", " \ta", " a: b",
+        ] {
+            let line = format!("NaMe:{value}\r\n");
+            let (mut received, mut built) = (Headers::new(), Headers::new());
+            for headers in [&mut received, &mut built] {
+                headers.push(b"first", b"1");
+            }
+            received.push_received(line.as_bytes(), b"NaMe", value.as_bytes());
+            built.try_append("name", value).unwrap();
+            for headers in [&mut received, &mut built] {
+                headers.push(b"last", b"2");
+            }
+            assert_eq!(received, built, "{value:?}");
+            assert_eq!(received.wire(), built.wire(), "{value:?}");
+            assert_eq!(received.get("name"), built.get("name"), "{value:?}");
+        }
     }
 
     #[test]

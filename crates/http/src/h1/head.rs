@@ -123,7 +123,8 @@ impl HeadReader {
                 return Err(ProtocolError::TooManyFields);
             }
             self.asked.note(name, value)?;
-            head.headers.push(name, trim(value));
+            let whole = rest.get(..bytes).unwrap_or_default();
+            head.headers.push_received(whole, name, value);
         }
     }
 

@@ -141,12 +141,18 @@ impl ResponseReader {
                 let head = std::mem::take(self).finish(status, answer_to)?;
                 return Ok((consumed, Some(head)));
             }
-            self.take(line, limits)?;
+            let whole = rest.get(..bytes).unwrap_or_default();
+            self.take(line, whole, limits)?;
         }
     }
 
-    /// Takes a field line.
-    fn take(&mut self, line: &[u8], limits: &HeadLimits) -> Result<(), ProtocolError> {
+    /// Takes a field line; `whole` has its CRLF, too.
+    fn take(
+        &mut self,
+        line: &[u8],
+        whole: &[u8],
+        limits: &HeadLimits,
+    ) -> Result<(), ProtocolError> {
         let (name, value) = field::split(line)?;
         self.fields = self.fields.saturating_add(1);
         if self.fields > limits.fields {
@@ -170,7 +176,7 @@ impl ResponseReader {
                 }
             }
         }
-        self.headers.push(name, trim(value));
+        self.headers.push_received(whole, name, value);
         Ok(())
     }
 
