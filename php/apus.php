@@ -567,7 +567,7 @@ namespace Apus\Runtime {
         {
             if ($filename === '') {
                 $this->body(null);
-                $this->file($name, ['name' => '', 'full_path' => '', 'type' => '', 'tmp_name' => '', 'error' => \UPLOAD_ERR_NO_FILE, 'size' => 0]);
+                $this->file($name, self::entry('', '', '', \UPLOAD_ERR_NO_FILE, 0));
                 return;
             }
             $this->uploads++;
@@ -612,9 +612,21 @@ namespace Apus\Runtime {
                 $size = 0;
                 $type = '';
             }
+            $this->file($name, self::entry($filename, $type, (string) $path, $error, $size));
+        }
+
+        /** @return array<string, string|int> what $_FILES has of a file, in PHP's order */
+        private static function entry(string $filename, string $type, string $path, int $error, int $size): array
+        {
             $slash = \max(\strrpos($filename, '/'), \strrpos($filename, '\\'));
-            $base = $slash === false ? $filename : \substr($filename, $slash + 1);
-            $this->file($name, ['name' => $base, 'full_path' => $filename, 'type' => $type, 'tmp_name' => (string) $path, 'error' => $error, 'size' => $size]);
+            return [
+                'name' => $slash === false ? $filename : \substr($filename, $slash + 1),
+                'full_path' => $filename,
+                'type' => $type,
+                'tmp_name' => $path,
+                'error' => $error,
+                'size' => $size,
+            ];
         }
 
         /**
@@ -766,7 +778,7 @@ namespace Apus\Runtime {
         {
             $base = \array_diff_key($_SERVER, \array_flip(self::OF_REQUESTS));
             foreach ($base as $name => $value) {
-                if (\str_starts_with((string) $name, 'HTTP_') || \str_starts_with((string) $name, 'APUS_') || $name === 'PHP_VALUE' || $name === 'PHP_ADMIN_VALUE') {
+                if (\preg_match('/^(?:HTTP_|APUS_|PHP_VALUE$|PHP_ADMIN_VALUE$)/', (string) $name)) {
                     unset($base[$name]);
                 }
             }
@@ -1144,7 +1156,13 @@ namespace Apus\Runtime {
                 \session_abort();
             }
             @\session_set_save_handler(new NoSession(), false);
-            @\session_start(['use_cookies' => 0, 'use_only_cookies' => 0, 'cache_limiter' => '', 'use_strict_mode' => 0, 'gc_probability' => 0]);
+            @\session_start([
+                'use_cookies' => 0,
+                'use_only_cookies' => 0,
+                'cache_limiter' => '',
+                'use_strict_mode' => 0,
+                'gc_probability' => 0,
+            ]);
             @\session_destroy();
             unset($GLOBALS['_SESSION']);
         }
@@ -1974,7 +1992,8 @@ namespace Apus\Runtime {
             }
             if (self::$served > 0 && (self::$defines[$script] ??= Classic::defines($script))) {
                 \set_error_handler(
-                    static fn (int $level, string $text, string $file): bool => $file === $script && \str_ends_with($text, ' already defined'),
+                    static fn (int $level, string $text, string $file): bool =>
+                        $file === $script && \str_ends_with($text, ' already defined'),
                     \E_WARNING
                 );
             }
@@ -2062,8 +2081,12 @@ namespace Apus {
     class HttpException extends \RuntimeException
     {
         /** @param array<string, string> $headers */
-        public function __construct(public readonly int $status, string $message = '', public readonly array $headers = [], ?Throwable $previous = null)
-        {
+        public function __construct(
+            public readonly int $status,
+            string $message = '',
+            public readonly array $headers = [],
+            ?Throwable $previous = null,
+        ) {
             parent::__construct($message !== '' ? $message : Response::phrase($status), $status, $previous);
         }
     }
@@ -2329,6 +2352,9 @@ namespace Apus {
             bool $httpOnly = true,
             string $sameSite = 'Lax',
         ): self {
+            if (\preg_match('/^[!#$%&\'*+.^_`|~0-9A-Za-z-]+$/D', $name) !== 1 || \str_contains($path . $sameSite, ';')) {
+                throw new \InvalidArgumentException("not a cookie: $name");
+            }
             $line = $name . '=' . \rawurlencode($value) . "; Path=$path; SameSite=$sameSite";
             $line .= ($maxAge !== 0 ? "; Max-Age=$maxAge" : '') . ($secure ? '; Secure' : '') . ($httpOnly ? '; HttpOnly' : '');
             return $this->header('Set-Cookie', $line);
@@ -2829,7 +2855,8 @@ namespace Apus {
                 if (\is_string($middleware) && isset($this->named[$middleware])) {
                     $middleware = $this->named[$middleware];
                 } elseif (!\is_callable($middleware)) {
-                    throw new \LogicException('there is no middleware ' . (\is_string($middleware) ? $middleware : \get_debug_type($middleware)));
+                    $name = \is_string($middleware) ? $middleware : \get_debug_type($middleware);
+                    throw new \LogicException("there is no middleware $name");
                 }
                 $middleware = $middleware(...);
                 $next = static fn (Request $request): Response => Response::of($handler($request));
@@ -2896,7 +2923,8 @@ namespace Apus {
                 $response = Response::json(['status' => $status, 'error' => $message], $status);
             }
             $text = View::escape($message);
-            $response ??= Response::html("<!doctype html>\n<html><head><title>$text</title></head><body><h1>$text</h1></body></html>\n", $status);
+            $page = "<!doctype html>\n<html><head><title>$text</title></head><body><h1>$text</h1></body></html>\n";
+            $response ??= Response::html($page, $status);
             foreach ($error instanceof HttpException ? $error->headers : [] as $name => $value) {
                 $response->header($name, $value);
             }
@@ -2909,12 +2937,14 @@ namespace Apus {
             $e = View::escape(...);
             $html = '';
             for ($cause = $error; $cause !== null; $cause = $cause->getPrevious()) {
-                $html .= '<h1>' . $e($cause::class) . '</h1><p>' . $e($cause->getMessage()) . '</p><p><b>' . $e($cause->getFile()) . ':'
-                    . $cause->getLine() . '</b></p><pre>' . $e($cause->getTraceAsString()) . '</pre>';
+                $html .= '<h1>' . $e($cause::class) . '</h1><p>' . $e($cause->getMessage()) . '</p>'
+                    . '<p><b>' . $e($cause->getFile()) . ':' . $cause->getLine() . '</b></p>'
+                    . '<pre>' . $e($cause->getTraceAsString()) . '</pre>';
             }
+            $asked = $e($request->method() . ' ' . $request->target());
             $style = 'body{font:16px/1.5 sans-serif;margin:2em}pre{background:#eee;padding:1em;overflow:auto}';
-            return Response::html("<!doctype html>\n<html><head><title>Error</title><style>$style</style></head><body><p>" . $e($request->method())
-                . ' ' . $e($request->target()) . "</p>$html</body></html>\n", 500);
+            $head = "<head><title>Error</title><style>$style</style></head>";
+            return Response::html("<!doctype html>\n<html>$head<body><p>$asked</p>$html</body></html>\n", 500);
         }
 
         /** @internal An event of the server: the answer to it. */
@@ -2926,8 +2956,9 @@ namespace Apus {
                         $this->runTask($event['name'] ?? '', $message);
                         break;
                     case 'timer':
-                        $timer = $this->timers[$event['name'] ?? ''] ?? throw new \LogicException('there is no timer ' . ($event['name'] ?? ''));
-                        $timer[1]();
+                        $name = $event['name'] ?? '';
+                        [, $do] = $this->timers[$name] ?? throw new \LogicException("there is no timer $name");
+                        $do();
                         break;
                     case 'ws_open':
                     case 'ws_message':
@@ -3067,8 +3098,8 @@ namespace Apus {
         /** mysqlnd warns about a lost connection beside its exception. */
         private function quietly(Closure $do): void
         {
-            \set_error_handler(static fn (int $level, string $text): bool => \str_contains($text, 'gone away') || \str_contains($text, 'Packets out of order')
-                || \str_contains($text, 'Error reading'));
+            $expected = '/gone away|Packets out of order|Error reading/';
+            \set_error_handler(static fn (int $level, string $text): bool => \preg_match($expected, $text) === 1);
             try {
                 $do();
             } finally {
@@ -3080,14 +3111,16 @@ namespace Apus {
         {
             $state = (string) ($error->errorInfo[0] ?? $error->getCode());
             $code = (int) ($error->errorInfo[1] ?? 0);
-            return \in_array($code, [2006, 2013, 4031], true) || \str_starts_with($state, '08') || \in_array($state, ['57P01', '57P02', '57P03'], true)
-                || \str_contains($error->getMessage(), 'server closed the connection') || \str_contains($error->getMessage(), 'gone away');
+            return \in_array($code, [2006, 2013, 4031], true)
+                || \preg_match('/^(?:08|57P0[123]$)/', $state) === 1
+                || \preg_match('/server closed the connection|gone away/', $error->getMessage()) === 1;
         }
 
         /** Whether the statement cannot have had an effect: it was not sent, or only reads. */
         private static function mayRepeat(\PDOException $error, string $sql): bool
         {
-            return (int) ($error->errorInfo[1] ?? 0) === 2006 || (int) ($error->errorInfo[1] ?? 0) === 4031 || \preg_match('/^\s*SELECT\b(?!.*\bFOR\s+(?:UPDATE|SHARE)\b)/is', $sql) === 1;
+            return \in_array((int) ($error->errorInfo[1] ?? 0), [2006, 4031], true)
+                || \preg_match('/^\s*SELECT\b(?!.*\bFOR\s+(?:UPDATE|SHARE)\b)/is', $sql) === 1;
         }
 
         /**
@@ -3292,7 +3325,8 @@ namespace Apus {
         private static function write(int $level, string $text, array $context): void
         {
             if ($context !== []) {
-                $text .= ' ' . \json_encode($context, \JSON_UNESCAPED_SLASHES | \JSON_UNESCAPED_UNICODE | \JSON_PARTIAL_OUTPUT_ON_ERROR | \JSON_INVALID_UTF8_SUBSTITUTE);
+                $flags = \JSON_UNESCAPED_SLASHES | \JSON_UNESCAPED_UNICODE;
+                $text .= ' ' . \json_encode($context, $flags | \JSON_PARTIAL_OUTPUT_ON_ERROR | \JSON_INVALID_UTF8_SUBSTITUTE);
             }
             Worker::$resident ? Worker::log($level, \substr($text, 0, 60000)) : \error_log($text);
         }

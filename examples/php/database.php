@@ -23,13 +23,16 @@ function address(): array
 function fill(PDO $pdo): void
 {
     $pdo->exec('DROP TABLE IF EXISTS users');
-    $pdo->exec('CREATE TABLE users (id INTEGER PRIMARY KEY, name VARCHAR(100) NOT NULL, email VARCHAR(200) NOT NULL, joined VARCHAR(10) NOT NULL)');
+    $pdo->exec('CREATE TABLE users (
+        id INTEGER PRIMARY KEY, name VARCHAR(100) NOT NULL, email VARCHAR(200) NOT NULL, joined VARCHAR(10) NOT NULL
+    )');
     $insert = $pdo->prepare('INSERT INTO users (id, name, email, joined) VALUES (?, ?, ?, ?)');
-    $names = ['Ada Lovelace', 'Alan Turing', 'Grace Hopper', 'Edsger Dijkstra', 'Barbara Liskov', 'Donald Knuth', 'Radia Perlman', 'Ken Thompson'];
+    $names = ['Ada Lovelace', 'Alan Turing', 'Grace Hopper', 'Edsger Dijkstra', 'Barbara Liskov', 'Donald Knuth'];
     $pdo->beginTransaction();
     for ($id = 1; $id <= 1000; $id++) {
         $name = $names[$id % count($names)];
-        $insert->execute([$id, $name, strtolower(strtok($name, ' ')) . "$id@example.org", sprintf('20%02d-%02d-01', $id % 25, $id % 12 + 1)]);
+        $mail = strtolower(strtok($name, ' ')) . "$id@example.org";
+        $insert->execute([$id, $name, $mail, sprintf('20%02d-%02d-01', $id % 25, $id % 12 + 1)]);
     }
     $pdo->commit();
 }
