@@ -72,3 +72,47 @@ fn word(handling: Handling, ttl: Option<i64>) -> &'static str {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_are_those_of_nginx() {
+        let forwarded = |reason, status, collapsed| Handling::Forwarded {
+            reason,
+            status,
+            stored: false,
+            collapsed,
+        };
+        let not_modified = Some(StatusCode::NOT_MODIFIED);
+        for (handling, ttl, expected) in [
+            (Handling::Hit, Some(5), "HIT"),
+            (Handling::Hit, Some(-5), "STALE"),
+            (forwarded(ForwardReason::UriMiss, None, true), None, "HIT"),
+            (forwarded(ForwardReason::UriMiss, None, false), None, "MISS"),
+            (
+                forwarded(ForwardReason::Bypass, None, false),
+                None,
+                "BYPASS",
+            ),
+            (
+                forwarded(ForwardReason::Method, None, false),
+                None,
+                "BYPASS",
+            ),
+            (
+                forwarded(ForwardReason::Stale, None, false),
+                None,
+                "EXPIRED",
+            ),
+            (
+                forwarded(ForwardReason::Stale, not_modified, false),
+                None,
+                "REVALIDATED",
+            ),
+        ] {
+            assert_eq!(word(handling, ttl), expected, "{handling:?}");
+        }
+    }
+}

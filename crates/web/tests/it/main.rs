@@ -18,6 +18,8 @@ mod error_pages;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
+mod programs;
+#[cfg(test)]
 mod proxy;
 #[cfg(test)]
 mod proxy_mirror;
