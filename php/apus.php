@@ -1107,11 +1107,10 @@ namespace Apus\Runtime {
         public static function finish(): string
         {
             while (($level = \count(\ob_list_handlers())) > 1) {
-                if (!@\ob_end_flush() && !@\ob_end_clean()) {
-                    break;
-                }
+                @\ob_end_flush();
                 if (\count(\ob_list_handlers()) >= $level) {
-                    break;
+                    // It may not be removed, and PHP hands on what is in it only when it ends: see endLate().
+                    exit;
                 }
             }
             self::$ours = true;
@@ -1597,7 +1596,13 @@ namespace Apus\Runtime {
             self::$safe = $method === 'GET' || $method === 'HEAD';
             $pulled = ($flags & Wire::FIRST) !== 0;
             $content = new Content($inline, $pulled ? self::$wire : null);
-            Superglobals::set($server, $content);
+            // Warnings about what the client sent are PHP's to show, as they would be before the application runs.
+            \set_error_handler(null);
+            try {
+                Superglobals::set($server, $content);
+            } finally {
+                \restore_error_handler();
+            }
             if ($inline !== '' || $pulled) {
                 Input::install($content);
             }
@@ -1715,8 +1720,17 @@ namespace Apus\Runtime {
         /** Answers, puts everything back, and says what comes next. */
         private static function answer(): void
         {
-            $content = self::$lastWords ?? Output::finish();
-            State::closeSession();
+            $content = self::$lastWords ?? '';
+            if (self::$lastWords === null) {
+                try {
+                    $content = Output::finish();
+                    State::closeSession();
+                } catch (Throwable $error) {
+                    // Thrown by a callback of the application's buffers, or by its session handler.
+                    self::caught($error);
+                }
+                $content .= Output::finish();
+            }
             $early = self::$phase === self::FINISHED;
             $status = 0;
             $fields = '';

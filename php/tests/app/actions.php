@@ -243,6 +243,16 @@ return [
         }
         echo 'and more';
     },
+    'stuck' => static function (): void {
+        echo 'below ';
+        ob_start(static fn (string $text): string => strtoupper($text), 0, 0);
+        echo 'above';
+    },
+    'callback-throws' => static function (): void {
+        echo 'below ';
+        ob_start(static fn (string $text): string => throw new RuntimeException('thrown in a callback'));
+        echo 'above';
+    },
     'early' => static function (): void {
         echo 'answer';
         frankenphp_finish_request();

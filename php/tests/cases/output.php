@@ -35,6 +35,20 @@ return [
         check($worker->request(parameters('/hello'))->content, 'hello', 'the next');
         $worker->stop();
     },
+    'a buffer that may not be removed costs the worker' => static function (Server $server): void {
+        $worker = $server->worker('worker', APP . '/worker.php');
+        $answer = $worker->request(parameters('/stuck'));
+        check([$answer->status, $answer->content, $worker->bye], [200, 'below ABOVE', 'exit'], 'answer');
+        $worker->end();
+    },
+    'a callback that throws is an error of this request' => static function (Server $server): void {
+        $worker = $server->worker('worker', APP . '/worker.php');
+        $answer = $worker->request(parameters('/callback-throws'));
+        check($answer->status, 500, 'status');
+        has($answer->content, 'thrown in a callback', 'content');
+        check($worker->request(parameters('/nested'))->content, '<a[b]>', 'the next');
+        $worker->stop();
+    },
     'what is printed when all buffers were removed' => [['own', 'pool'], static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         $answer = $worker->request(parameters('/unwind?say=download'));

@@ -175,6 +175,16 @@ return [
         check($worker->request(parameters('/dump', $type), 'a=1')->json()['post'], ['a' => '1'], 'the next');
         $worker->stop();
     },
+    'more variables than PHP takes' => static function (Server $server): void {
+        $worker = $server->worker('worker', APP . '/frameworks/strict.php');
+        foreach ([['/x?' . str_repeat('a[]=1&', 1100), []], ['/x', ['HTTP_COOKIE' => str_repeat('a[]=1; ', 1100)]]] as [$target, $more]) {
+            $answer = $worker->request(parameters($target, $more));
+            check($answer->status, 200, 'status');
+            has($answer->content, 'Input variables exceeded 1000', 'warning');
+            has($answer->content, '[1000]', 'as many as there may be');
+        }
+        $worker->stop();
+    },
     'getallheaders() tells the request' => [['own', 'pool'], static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         $headers = $worker->request(parameters('/all-headers', ['HTTP_X_ONE_TWO' => '1', 'CONTENT_TYPE' => 'a/b']))->json();
