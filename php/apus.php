@@ -1404,6 +1404,7 @@ namespace Apus\Runtime {
 
         private static int|float $cancelledAt = 0;
         private static Wire $wire;
+        private static int $pid = 0;
         private static int $phase = self::BOOTING;
         private static bool $streaming = false;
         /** After part of the answer was sent, it went wrong. */
@@ -1466,12 +1467,13 @@ namespace Apus\Runtime {
                 self::dropChangedCode();
             }
             self::$wire = Wire::connect($socket);
+            self::$pid = (int) \getmypid();
             Output::start(!Functions::$levelIsReplaced);
             \register_shutdown_function([self::class, 'shutdown']);
             $lines = [
                 'wire' => '1',
                 'token' => self::parameter('APUS_TOKEN'),
-                'pid' => (string) \getmypid(),
+                'pid' => (string) self::$pid,
                 'php' => \PHP_VERSION,
                 'sapi' => \PHP_SAPI,
                 'mode' => self::$mode,
@@ -1890,7 +1892,9 @@ namespace Apus\Runtime {
         /** PHP calls this first of all shutdown functions: those of the application come, then the second part. */
         public static function shutdown(): void
         {
-            if (self::$phase === self::ENDED) {
+            if (self::$phase === self::ENDED || \getmypid() !== self::$pid) {
+                // A process that the application forked has nothing to say to the server.
+                self::$phase = self::ENDED;
                 Output::$over = true;
                 return;
             }
