@@ -62,6 +62,8 @@ pub(super) async fn run(duplex: Box<dyn Duplex>, shared: Rc<Shared>, handler: Ta
 struct Driver {
     duplex: Box<dyn Duplex>,
     shared: Rc<Shared>,
+    /// Whether the transport may keep back some of what was written.
+    is_unflushed: bool,
     /// What was read and not understood yet.
     input: BytesMut,
     stage: Stage,
@@ -92,6 +94,7 @@ impl Driver {
             timer: Box::pin(tokio::time::sleep_until(now + first)),
             duplex,
             shared,
+            is_unflushed: false,
             input: BytesMut::new(),
             stage: Stage::Open,
             heard_at: now,
@@ -170,7 +173,6 @@ impl Driver {
 
     /// Sends what waits; tells whether all of it could be sent.
     fn write(&mut self, state: &mut State, cx: &mut Context<'_>) -> io::Result<bool> {
-        let mut has_written = false;
         while !state.connection.output().is_empty() {
             match self.duplex.poll_write(cx, state.connection.output()) {
                 Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
@@ -178,13 +180,14 @@ impl Driver {
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Pending => return Ok(false),
             }
-            has_written = true;
+            self.is_unflushed = true;
         }
-        if has_written {
+        if self.is_unflushed {
             match self.duplex.poll_flush(cx) {
                 Poll::Ready(Err(error)) => return Err(error),
-                // It is flushed as it can be.
-                Poll::Ready(Ok(())) | Poll::Pending => {}
+                Poll::Ready(Ok(())) => self.is_unflushed = false,
+                // The rest of it leaves when there is room, while others are read and written.
+                Poll::Pending => {}
             }
         }
         Ok(true)

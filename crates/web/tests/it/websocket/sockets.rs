@@ -1,19 +1,25 @@
 //! Sockets and their handlers.
 
-use std::io::{Read, Write};
+use std::cell::RefCell;
+use std::io::{self, Read, Write};
 use std::process::Command;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use apus::App;
 use apus::websocket::{
-    CloseCode, Compression, Ended, Message, SendError, WebSocketSettings, WebSocketUpgrade,
+    CloseCode, Compression, Ended, Message, SendError, WebSocket, WebSocketSettings,
+    WebSocketUpgrade,
 };
+use apus::{App, ServiceFactory};
+use apus_http::Duplex;
 use apus_http::websocket::Event;
 
 use super::client::Client;
 use super::{Server, app, echo, echoing, eventually};
+use crate::support::{block_on, get};
 
 #[test]
 fn messages_come_back_plain_and_compressed() {
@@ -319,4 +325,74 @@ fn a_handler_that_panics_ends_its_connection_and_no_other() {
     assert_eq!(client.event(), None);
     other.send("still there");
     assert_eq!(other.message(), "still there".into());
+}
+
+/// A transport that takes what is written, and sends it when it is flushed and has room: as TLS does.
+#[derive(Clone, Default)]
+struct Keeping(Rc<RefCell<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    bytes: Vec<u8>,
+    sent: Vec<u8>,
+    has_room: bool,
+    writer: Option<Waker>,
+}
+
+impl Duplex for Keeping {
+    fn poll_read(&mut self, _: &mut Context<'_>, _: &mut [u8]) -> Poll<io::Result<usize>> {
+        Poll::Pending
+    }
+
+    fn poll_write(&mut self, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.0.borrow_mut().bytes.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let kept = &mut *self.0.borrow_mut();
+        if !kept.has_room && !kept.bytes.is_empty() {
+            kept.writer = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        kept.sent.append(&mut kept.bytes);
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_flush(cx)
+    }
+}
+
+#[test]
+fn what_the_transport_kept_back_leaves_when_there_is_room() {
+    let app = App::new().get("/", async |upgrade: WebSocketUpgrade| {
+        upgrade.run(async |mut socket: WebSocket| {
+            socket.send("hello").await.unwrap();
+            socket.recv().await;
+        })
+    });
+    let request = get("/")
+        .with("connection", "upgrade")
+        .with("upgrade", "websocket")
+        .with("sec-websocket-version", "13")
+        .with("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
+    block_on(async {
+        let answer = app.service().call(request.request());
+        let tunnel = answer.wait().await.take_tunnel().unwrap();
+        let transport = Keeping::default();
+        let kept = Rc::clone(&transport.0);
+        tokio::task::spawn_local(tunnel(Box::new(transport)));
+        while kept.borrow().writer.is_none() {
+            tokio::task::yield_now().await;
+        }
+        assert!(kept.borrow().sent.is_empty());
+        kept.borrow_mut().has_room = true;
+        let writer = kept.borrow_mut().writer.take();
+        writer.unwrap().wake();
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(kept.borrow().sent, b"\x81\x05hello");
+    });
 }
