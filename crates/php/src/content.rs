@@ -97,7 +97,7 @@ impl BodyStream for ContentStream {
                     };
                     tracing::error!(
                         pid = self.exchange.pid(),
-                        target = %self.exchange.request.message.target().escape_ascii(),
+                        path = %self.exchange.request.message.target().escape_ascii(),
                         cause = %failure,
                         "the answer of a worker broke off"
                     );

@@ -48,6 +48,8 @@ pub(crate) struct Exchange {
 pub(crate) struct Asked {
     pub(crate) message: Message,
     pub(crate) method: Method,
+    /// The WebSocket that it is about.
+    pub(crate) socket: Option<Bytes>,
 }
 
 #[derive(Debug)]
@@ -141,6 +143,7 @@ impl Exchange {
         let request = Asked {
             message: std::mem::take(&mut self.request.message),
             method: std::mem::take(&mut self.request.method),
+            socket: self.request.socket.take(),
         };
         Box::new(Broken {
             is_untouched: is_untouched && !self.has_pulled && !matches!(failure, Failure::TimedOut),
@@ -204,7 +207,9 @@ impl Exchange {
                     self.has_pulled = true;
                 }
                 Some(Event::Log(level, text)) => self.log(level, &text),
-                Some(Event::Command(command)) => self.shared.command(command),
+                Some(Event::Command(command)) => {
+                    self.shared.command(command, self.request.socket.as_ref());
+                }
                 Some(Event::Pong) => {}
                 Some(Event::Hello(_) | Event::Ready(_)) => {
                     let error = wire::WireError::OutOfOrder(66);
@@ -446,12 +451,12 @@ impl Line<'_> {
             None => ("", &b""[..]),
         };
         let text = text.trim_ascii_end().escape_ascii_but_lines();
-        let target = target.escape_ascii();
+        let path = target.escape_ascii();
         match level {
-            wire::Level::Error => tracing::error!(pool, pid, method, %target, "{text}"),
-            wire::Level::Warning => tracing::warn!(pool, pid, method, %target, "{text}"),
-            wire::Level::Info => tracing::info!(pool, pid, method, %target, "{text}"),
-            wire::Level::Debug => tracing::debug!(pool, pid, method, %target, "{text}"),
+            wire::Level::Error => tracing::error!(pool, pid, method, %path, "{text}"),
+            wire::Level::Warning => tracing::warn!(pool, pid, method, %path, "{text}"),
+            wire::Level::Info => tracing::info!(pool, pid, method, %path, "{text}"),
+            wire::Level::Debug => tracing::debug!(pool, pid, method, %path, "{text}"),
         }
     }
 }

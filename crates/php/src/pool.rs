@@ -14,7 +14,7 @@ use crate::content::content;
 use crate::error::Failure;
 use crate::exchange::{Asked, Exchange};
 use crate::hub::Listening;
-use crate::plan::PoolPlan;
+use crate::plan::{Launch, PoolPlan};
 use crate::request::{Upload, WorkerRequest, WorkerResponse, head};
 use crate::shared::{Shared, count};
 use crate::status::PoolStatus;
@@ -92,16 +92,33 @@ impl Pool {
         let shared = &self.shared;
         count(&shared.totals.requests);
         let WorkerRequest {
-            mut message,
+            message,
             method,
             body,
         } = request;
         let is_head = method == Method::HEAD;
-        let mut upload = Upload::of(body).await?;
-        message
+        let upload = Upload::of(body).await?;
+        let asked = Asked {
+            message,
+            method,
+            socket: None,
+        };
+        let (exchange, answer) = self.ask(asked, upload).await?;
+        self.response(exchange, &answer, is_head)
+    }
+
+    /// Has a worker answer, or another in its place.
+    pub(crate) async fn ask(
+        &self,
+        mut asked: Asked,
+        mut upload: Upload,
+    ) -> Result<(Exchange, ResponseHead), Failure> {
+        let shared = &self.shared;
+        let is_head = asked.method == Method::HEAD;
+        asked
+            .message
             .finish(upload.content(), is_head)
             .map_err(|_| Failure::Oversized)?;
-        let mut asked = Asked { message, method };
         let mut retries = 0;
         loop {
             let Some(connection) = shared.lease().await?.begin() else {
@@ -109,7 +126,7 @@ impl Pool {
             };
             let exchange = Exchange::new(Arc::clone(shared), connection, asked, upload);
             let broken = match exchange.run().await {
-                Ok((exchange, answer)) => return self.response(exchange, &answer, is_head),
+                Ok(answered) => return Ok(answered),
                 Err(broken) => *broken,
             };
             count(&shared.totals.crashes);
@@ -125,7 +142,7 @@ impl Pool {
         }
     }
 
-    fn response(
+    pub(crate) fn response(
         &self,
         exchange: Exchange,
         answer: &ResponseHead,
@@ -181,6 +198,15 @@ impl Pool {
         let _ = done.await;
     }
 
+    /// Whether the application takes WebSockets.
+    pub fn takes_sockets(&self) -> bool {
+        self.shared.state().takes_sockets
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// Has it [stop](Pool::stop), and does not wait.
     pub(crate) fn begin_stop(&self) {
         self.shared.signal(Signal::Stop(oneshot::channel().0));
@@ -189,7 +215,8 @@ impl Pool {
     /// Whether PHP knows the files that were uploaded with a request as such. It does not where it is
     /// built so that they can only be taken in by itself: those requests are better asked over FastCGI.
     pub fn takes_uploads(&self) -> bool {
-        self.shared.state().takes_uploads
+        // What processes of our own do is known before the first of them has said it.
+        matches!(self.plan().launch, Launch::Own(_)) || self.shared.state().takes_uploads
     }
 
     /// What the pool does.

@@ -14,6 +14,7 @@ use crate::hub::Hub;
 use crate::line::{Line, Ticket};
 use crate::plan::PoolPlan;
 use crate::record::{Record, WorkerId};
+use crate::sockets::Sockets;
 use crate::supervisor::Signal;
 
 /// What all threads share of a pool.
@@ -25,6 +26,7 @@ pub(crate) struct Shared {
     pub(crate) wanted: Notify,
     pub(crate) signals: mpsc::UnboundedSender<Signal>,
     pub(crate) hub: Hub,
+    pub(crate) sockets: Sockets,
     pub(crate) totals: Totals,
 }
 
@@ -61,6 +63,7 @@ pub(crate) struct State {
     pub(crate) closed: Closed,
     pub(crate) last_error: Option<Arc<str>>,
     pub(crate) takes_uploads: bool,
+    pub(crate) takes_sockets: bool,
 }
 
 #[derive(Debug)]
@@ -103,6 +106,7 @@ impl Shared {
             wanted: Notify::new(),
             signals,
             hub: Hub::default(),
+            sockets: Sockets::default(),
             totals: Totals::default(),
         }
     }

@@ -19,6 +19,8 @@ pub struct PoolStatus {
     pub waiting: usize,
     /// Clients that listen to channels, counted once for each channel.
     pub listeners: usize,
+    /// WebSockets that are open.
+    pub sockets: usize,
     /// Why a worker last did not boot.
     pub last_error: Option<Arc<str>>,
     /// Counters since the start.
@@ -99,6 +101,7 @@ impl Shared {
             max: self.plan.max,
             waiting,
             listeners,
+            sockets: self.sockets.len(),
             last_error,
             totals: PoolTotals {
                 requests: totals.requests.load(Relaxed),

@@ -31,6 +31,7 @@ fn pool(pool: &PoolStatus) -> Value {
         "max_workers": pool.max,
         "waiting": pool.waiting,
         "listeners": pool.listeners,
+        "sockets": pool.sockets,
         "last_error": pool.last_error.as_deref(),
         "requests": totals.requests,
         "retries": totals.retries,

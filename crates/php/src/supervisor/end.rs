@@ -101,7 +101,7 @@ impl Shared {
                 };
                 line.write(level, &text);
             }
-            Event::Command(command) => self.command(command),
+            Event::Command(command) => self.command(command, None),
             _ => {}
         }
     }

@@ -129,7 +129,7 @@ pub(super) async fn wait_until_ready(
                 };
                 line.write(level, &text);
             }
-            Ok(Some(Event::Command(command))) => shared.command(command),
+            Ok(Some(Event::Command(command))) => shared.command(command, None),
             Ok(Some(Event::Failed(text))) => break String::from_utf8_lossy(&text).into_owned(),
             // PHP's words come by the FastCGI request.
             Ok(Some(Event::Bye(_)) | None) => break String::new(),

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use apus_net::client::Address;
+use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -34,6 +35,7 @@ use crate::plan::Launch;
 use crate::pool::StartError;
 use crate::record::{Identity, Life, Record, WorkerId};
 use crate::shared::{Closed, Shared, count};
+use crate::sockets::SocketOrder;
 use crate::wire::{Command, Ready};
 
 /// What the supervisor is told.
@@ -54,8 +56,8 @@ pub(crate) enum Signal {
     NotTwice,
     /// A task for later.
     Task {
-        name: bytes::Bytes,
-        payload: bytes::Bytes,
+        name: Bytes,
+        payload: Bytes,
         delay: Duration,
     },
     /// Something connected and said who it is.
@@ -493,6 +495,7 @@ impl Supervisor {
         self.failures = 0;
         self.logged = None;
         let generation = boot.generation;
+        self.shared.state().takes_sockets = ready.sockets;
         if generation == self.generation {
             self.tasks.set_timers(&ready.timers);
         }
@@ -622,6 +625,7 @@ impl Supervisor {
         self.abandon_rolling("the server stops");
         self.shared.state().closed = Closed::Stopping;
         self.shared.hub.close();
+        self.shared.sockets.close();
         self.end_all();
     }
 
@@ -662,13 +666,23 @@ const AT_ONCE: usize = 8;
 
 impl Shared {
     /// Does what a worker wants to be done.
-    pub(crate) fn command(&self, command: Command) {
+    ///
+    /// `socket` is the one that it is asked about; what names none means that one.
+    pub(crate) fn command(&self, command: Command, socket: Option<&Bytes>) {
+        let meant = |named: Bytes| match named.is_empty() {
+            true => socket.cloned().unwrap_or(named),
+            false => named,
+        };
+
         match command {
             Command::Publish {
                 channel,
                 form,
                 message,
-            } => self.hub.publish(&channel, form, &message),
+            } => {
+                self.hub.publish(&channel, form, &message);
+                self.sockets.publish(&channel, form, &message);
+            }
             Command::Task {
                 name,
                 delay,
@@ -678,11 +692,23 @@ impl Shared {
                 payload,
                 delay,
             }),
-            other => tracing::warn!(
-                pool = &*self.plan.name,
-                command = ?other,
-                "a worker wants something of a socket that is not there"
-            ),
+            Command::Join { room, socket } => self.sockets.join(room, meant(socket)),
+            Command::Leave { room, socket } => self.sockets.leave(&room, &meant(socket)),
+            Command::Close {
+                socket,
+                code,
+                reason,
+            } => self
+                .sockets
+                .order(&meant(socket), SocketOrder::Close(code, reason)),
+            Command::Send {
+                socket,
+                form,
+                message,
+            } => self
+                .sockets
+                .order(&meant(socket), SocketOrder::Send(form, message)),
+            Command::Keep { socket, data } => self.sockets.keep(&meant(socket), data),
         }
     }
 }

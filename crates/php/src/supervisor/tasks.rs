@@ -207,6 +207,7 @@ async fn perform(shared: &Arc<Shared>, task: &Task) -> bool {
     let asked = Asked {
         message,
         method: Method::POST,
+        socket: None,
     };
     let exchange = Exchange::new(Arc::clone(shared), connection, asked, upload);
     let (exchange, answer) = match exchange.run().await {

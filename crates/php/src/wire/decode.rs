@@ -107,7 +107,7 @@ impl Ending {
 /// The head of an answer.
 #[derive(Debug, PartialEq)]
 pub struct ResponseHead {
-    /// The status.
+    /// The status: a final one, or 101 where a WebSocket is taken.
     pub status: StatusCode,
     /// Its lines, each with its end.
     pub block: Bytes,
@@ -305,7 +305,9 @@ impl Decoder {
         let code = u16::from_le_bytes([s, t]);
         let status = StatusCode::from_u16(code)
             .ok()
-            .filter(|status| !status.is_informational())
+            .filter(|status| {
+                !status.is_informational() || *status == StatusCode::SWITCHING_PROTOCOLS
+            })
             .ok_or(WireError::Status(code))?;
         let mut block = input.split_to(end).freeze();
         block.advance(begin);

@@ -9,6 +9,7 @@ mod resident;
 mod script;
 mod service;
 mod settings;
+mod socket;
 mod uncached;
 mod variables;
 

@@ -8,6 +8,7 @@ use apus_php::plan::Mode;
 use apus_php::wire::{FixedVariables, Message};
 use apus_php::{Failure, Pool, WorkerRequest};
 
+use super::socket;
 use crate::proxy::log_rate::LogRate;
 
 /// The workers of an application.
@@ -57,13 +58,14 @@ impl Resident {
         body: Body,
     ) -> Result<Response, Response> {
         let asked_at = Instant::now();
-        let mut message = Message::request(Vec::with_capacity(TYPICAL), &FixedVariables::new());
-        for (name, value) in params.iter() {
-            match name {
-                b"REQUEST_URI" => message.push_target(name, value),
-                name => message.push(name, value),
-            }
+        let buffer = Vec::with_capacity(TYPICAL);
+        if let Some(upgrade) = socket::upgrade(request, &self.pool) {
+            let message = told(Message::event(buffer, &FixedVariables::new()), params);
+            return socket::open(&self.pool, upgrade, message)
+                .await
+                .map_err(|failure| self.refuse(request, &failure));
         }
+        let message = told(Message::request(buffer, &FixedVariables::new()), params);
         let asked = WorkerRequest {
             message,
             method: request.method().clone(),
@@ -122,6 +124,17 @@ impl Resident {
     }
 }
 
+/// The message with the variables of a request.
+fn told(mut message: Message, params: &Params) -> Message {
+    for (name, value) in params.iter() {
+        match name {
+            b"REQUEST_URI" => message.push_target(name, value),
+            name => message.push(name, value),
+        }
+    }
+    message
+}
+
 /// What the variables of a request take, mostly.
 const TYPICAL: usize = 3072;
 
@@ -129,10 +142,9 @@ const MULTIPART: &[u8] = b"multipart/form-data";
 
 fn status(failure: &Failure) -> StatusCode {
     match failure {
-        Failure::QueueFull
-        | Failure::QueueTimedOut
-        | Failure::Boot { .. }
-        | Failure::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+        Failure::QueueFull | Failure::QueueTimedOut | Failure::Boot { .. } | Failure::Stopping => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
         Failure::TimedOut => StatusCode::GATEWAY_TIMEOUT,
         Failure::Refused(_) => StatusCode::INTERNAL_SERVER_ERROR,
         Failure::Oversized => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
