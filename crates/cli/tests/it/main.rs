@@ -27,6 +27,8 @@ mod php;
 #[cfg(test)]
 mod proxy;
 #[cfg(test)]
+mod resident;
+#[cfg(test)]
 mod serve;
 #[cfg(test)]
 mod tls;

@@ -1,0 +1,275 @@
+//! PHP that stays in memory behind the binary, in a `php-cgi` that it starts.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+
+use rustix::process::Signal;
+
+use crate::harness::{Apus, Home, wait_until};
+
+const APPLICATION: &str = r#"<?php
+switch (strtok($_SERVER['REQUEST_URI'], '?')) {
+    case '/events':
+        header('X-Apus-Events: news');
+        echo ": welcome\n\n";
+        break;
+    case '/publish':
+        Apus\Channel::publish('news', $_GET['text']);
+        echo 'published';
+        break;
+    case '/upload':
+        echo strlen(file_get_contents('php://input'));
+        break;
+    default:
+        header('X-Pid: ' . getmypid());
+        echo 'VERSION ', $_SERVER['REQUEST_METHOD'], ' ', $_SERVER['REQUEST_URI'];
+}
+"#;
+
+fn home(version: &str) -> Home {
+    let home = Home::new();
+    home.write("site/index.php", APPLICATION.replace("VERSION", version));
+    home.write("site/style.css", "a {}");
+    home.write(
+        "apus.toml",
+        "[[sites]]\nname = \"app\"\nlisten = [\"127.0.0.1:0\"]\nroot = \"site\"\n\
+         php_fastcgi = \"/usr/bin/php-cgi8.2\"\n\
+         [sites.fastcgi.workers]\nfolder = \"run\"\nmax = 2\n",
+    );
+    home
+}
+
+fn children(apus: &Apus) -> Vec<u32> {
+    let tasks = format!("/proc/{}/task", apus.pid());
+    let mut found = Vec::new();
+    for task in std::fs::read_dir(tasks).unwrap().flatten() {
+        let text = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        found.extend(text.split_whitespace().flat_map(str::parse::<u32>));
+    }
+    found
+}
+
+fn is_alive(pid: u32) -> bool {
+    std::fs::read(Path::new("/proc").join(pid.to_string()).join("cmdline"))
+        .is_ok_and(|line| !line.is_empty())
+}
+
+#[test]
+fn an_application_is_served_from_memory_reloaded_and_shown() {
+    let home = home("one");
+    let apus = home.serve(&[]);
+    let reply = apus.get("/some/page?x=1");
+    assert_eq!(
+        (reply.status, &*reply.body),
+        (200, "one GET /some/page?x=1")
+    );
+    assert_eq!(apus.get("/style.css").body, "a {}");
+    home.write("site/index.php", APPLICATION.replace("VERSION", "two"));
+    home.expect(&["reload"], 0);
+    assert_eq!(apus.get("/").body, "two GET /");
+    let (status, _) = home.expect(&["status"], 0);
+    assert!(status.contains("\nphp app: "), "{status}");
+    let (json, _) = home.expect(&["status", "--json"], 0);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let pool = &json["php"][0];
+    assert_eq!(
+        (&pool["requests"], &pool["reloads"]),
+        (&2.into(), &1.into())
+    );
+    let workers = pool["workers"].as_array().unwrap();
+    assert!(
+        workers
+            .iter()
+            .any(|one| one["memory_bytes"].as_u64() > Some(0))
+    );
+}
+
+#[test]
+fn a_reload_to_an_application_that_does_not_boot_says_so_and_changes_nothing() {
+    let home = home("one");
+    home.write("apus.toml", home.read("apus.toml") + "mode = \"worker\"\n");
+    let loop_of = |text: &str| {
+        format!("<?php while (frankenphp_handle_request(function () {{ echo '{text}'; }})) {{}}")
+    };
+    home.write("site/index.php", loop_of("old"));
+    let apus = home.serve(&[]);
+    assert_eq!(apus.get("/").body, "old");
+    home.write("site/index.php", "<?php throw new Exception('not yet');");
+    home.expect(&["reload"], 0);
+    assert!(apus.log().contains("not yet"), "{}", apus.log());
+    assert_eq!(apus.get("/").body, "old");
+    home.write("site/index.php", loop_of("new"));
+    home.expect(&["reload"], 0);
+    assert_eq!(apus.get("/").body, "new");
+}
+
+#[test]
+fn events_go_on_while_others_are_answered() {
+    let home = home("one");
+    let apus = home.serve(&[]);
+    let mut stream = apus.connect();
+    stream
+        .write_all(b"GET /events HTTP/1.1\r\nhost: a\r\n\r\n")
+        .unwrap();
+    let mut lines = BufReader::new(stream).lines();
+    let mut until = |wanted: &str| {
+        for line in lines.by_ref() {
+            let line = line.unwrap();
+            if line.trim_end() == wanted {
+                return;
+            }
+        }
+        panic!("no `{wanted}`");
+    };
+    until("content-type: text/event-stream");
+    until(": welcome");
+    for number in 0..3 {
+        let target = format!("/publish?text=event-{number}");
+        assert_eq!(apus.get(&target).body, "published");
+        until(&format!("data: event-{number}"));
+    }
+}
+
+#[test]
+fn no_php_is_left_of_a_server_that_is_killed_or_stopped() {
+    for signal in [Signal::KILL, Signal::TERM] {
+        let home = home("one");
+        let mut apus = home.serve(&[]);
+        let head = apus.get("/").head;
+        let field = head.lines().find_map(|line| line.strip_prefix("x-pid: "));
+        let pid: u32 = field.unwrap().parse().unwrap();
+        let masters = children(&apus);
+        assert!(!masters.is_empty() && masters.iter().all(|pid| is_alive(*pid)));
+        apus.signal(signal);
+        apus.wait();
+        wait_until("PHP is gone", || {
+            !is_alive(pid) && masters.iter().all(|pid| !is_alive(*pid))
+        });
+    }
+}
+
+const CHAT: &str = r#"<?php
+use Apus\{App, Channel, Request, Response, Socket};
+
+$app = new App();
+$app->get('/', fn (Request $request) => Response::text('home'));
+$app->socket(
+    '/chat/{room}',
+    open: function (Request $request, Socket $socket, string $room) {
+        if ($room === 'closed') {
+            return Response::text('no', 403);
+        }
+        $socket->join($room);
+        $socket->keep(['room' => $room]);
+        $socket->send("welcome to $room");
+    },
+    message: function (Socket $socket, string $message, string $room) {
+        if ($message === 'bye') {
+            $socket->close(4001, 'as you wish');
+        } else {
+            Channel::publish($room, $message);
+        }
+    },
+    close: function (Socket $socket, int $code, string $room) {
+        Channel::publish($socket->kept()['room'], "left with $code");
+    },
+);
+$app->run();
+"#;
+
+/// A WebSocket from the side of a client (RFC 6455).
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    /// Opens it, or tells the status it is refused with.
+    fn open(apus: &Apus, path: &str) -> Result<Self, u16> {
+        let mut stream = apus.connect();
+        let head = format!(
+            "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+             sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut reader = BufReader::new(stream);
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        let status: u16 = line.split(' ').nth(1).unwrap().parse().unwrap();
+        if status != 101 {
+            return Err(status);
+        }
+        while line.trim_end() != "" {
+            line.clear();
+            reader.read_line(&mut line).unwrap();
+        }
+        Ok(Self(reader))
+    }
+
+    fn send(&mut self, opcode: u8, payload: &[u8]) {
+        let mut frame = vec![0x80 | opcode, 0x80 | payload.len() as u8, 0, 0, 0, 0];
+        // Masked with zeros.
+        frame.extend_from_slice(payload);
+        self.0.get_mut().write_all(&frame).unwrap();
+    }
+
+    /// The next frame that is no ping: its opcode and payload.
+    fn next(&mut self) -> (u8, String) {
+        loop {
+            let mut head = [0; 2];
+            self.0.read_exact(&mut head).unwrap();
+            assert!(head[1] < 126);
+            let mut payload = vec![0; head[1].into()];
+            self.0.read_exact(&mut payload).unwrap();
+            let opcode = head[0] & 0x0f;
+            if opcode != 9 {
+                let skip = if opcode == 8 { 2 } else { 0 };
+                let text = String::from_utf8(payload.split_off(skip)).unwrap();
+                let code = payload
+                    .iter()
+                    .fold(0_u16, |code, byte| code << 8 | u16::from(*byte));
+                return (
+                    opcode,
+                    if skip > 0 {
+                        format!("{code} {text}")
+                    } else {
+                        text
+                    },
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn sockets_of_an_application_meet_in_rooms() {
+    let home = home("one");
+    home.write("site/index.php", CHAT);
+    home.write("apus.toml", home.read("apus.toml") + "mode = \"native\"\n");
+    let apus = home.serve(&[]);
+    assert_eq!(apus.get("/").body, "home");
+    assert_eq!(Client::open(&apus, "/chat/closed").err(), Some(403));
+    let text = |text: &str| (1, text.to_owned());
+    let [mut one, mut two] = [(), ()].map(|()| Client::open(&apus, "/chat/lobby").ok().unwrap());
+    let mut other = Client::open(&apus, "/chat/other").ok().unwrap();
+    for client in [&mut one, &mut two] {
+        assert_eq!(client.next(), text("welcome to lobby"));
+    }
+    assert_eq!(other.next(), text("welcome to other"));
+    for number in 0..20 {
+        let message = format!("message {number}");
+        one.send(1, message.as_bytes());
+        for client in [&mut one, &mut two] {
+            assert_eq!(client.next(), text(&message));
+        }
+    }
+    two.send(1, b"bye");
+    assert_eq!(two.next(), (8, "4001 as you wish".to_owned()));
+    two.send(8, &[0x0f, 0xa1]);
+    assert_eq!(one.next(), text("left with 4001"));
+    drop(one);
+    // The server goes on, and tells those who are left that it ends.
+    assert_eq!(apus.get("/").body, "home");
+    let (status, _) = home.expect(&["status", "--json"], 0);
+    assert!(status.contains("\"sockets\""), "{status}");
+    home.expect(&["stop"], 0);
+    assert_eq!(other.next().0, 8);
+}
