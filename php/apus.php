@@ -716,6 +716,8 @@ namespace Apus\Runtime {
     {
         /** @var array<string, string> the settings that an application can change, as they were */
         private static array $base = [];
+        /** @var list<string> those of sessions, but for the handler, which is no setting alone */
+        private static array $session = [];
 
         /** A setting such as `8M`, in bytes. */
         public static function bytes(string $name): int
@@ -739,6 +741,19 @@ namespace Apus\Runtime {
                 if (($setting['access'] & 1) !== 0) {
                     self::$base[$name] = (string) \ini_get($name);
                 }
+            }
+            $isOfSession = static fn (string $name): bool => \str_starts_with($name, 'session.') && $name !== 'session.save_handler';
+            self::$session = \array_values(\array_filter(\array_keys(self::$base), $isOfSession));
+        }
+
+        /**
+         * Takes what is said of sessions now for how it was. Frameworks say it once, when they make an object that later
+         * requests find made.
+         */
+        public static function keepSession(): void
+        {
+            foreach (self::$session as $name) {
+                self::$base[$name] = (string) \ini_get($name);
             }
         }
 
@@ -1072,9 +1087,11 @@ namespace Apus\Runtime {
             }
             if (($flags & \PHP_OUTPUT_HANDLER_FINAL) !== 0 && \count(\debug_backtrace(\DEBUG_BACKTRACE_IGNORE_ARGS, 2)) === 1) {
                 // Nobody's function but PHP itself takes the buffer away: this is the end of the process' request.
+                $last = self::$booting ? self::$kept : '';
                 Worker::endLate(self::$kept);
                 self::$over = true;
-                return '';
+                self::$kept = '';
+                return $last;
             }
             if ($data !== '') {
                 self::$removals = 0;
@@ -1776,6 +1793,9 @@ namespace Apus\Runtime {
             if (Request::$temporary !== []) {
                 Request::removeUploads();
             }
+            if (self::$mode === 'worker') {
+                Ini::keepSession();
+            }
             State::restore();
             self::$atEnd = [];
             if (self::$mode !== 'classic') {
@@ -1915,7 +1935,7 @@ namespace Apus\Runtime {
                     case self::BOOTING:
                         self::fail($isFatal
                             ? $error['message'] . ' in ' . $error['file'] . ':' . $error['line']
-                            : 'the script ended before it was ready for a request');
+                            : self::notReady((string) \ob_get_contents()));
                         break;
                     case self::IDLE:
                         self::bye('exit');
@@ -1949,7 +1969,11 @@ namespace Apus\Runtime {
                 }
                 Input::remove();
                 Request::removeUploads();
-                self::bye('exit');
+                if (self::$phase === self::BOOTING) {
+                    self::fail(self::notReady($content));
+                } else {
+                    self::bye('exit');
+                }
             } catch (Disconnected) {
                 // Nobody is there to be told.
             }
@@ -1984,8 +2008,18 @@ namespace Apus\Runtime {
             self::answer();
         }
 
+        /** Why there is no worker, in the application's words if it has any. */
+        private static function notReady(string $printed): string
+        {
+            $words = \trim(\strip_tags($printed));
+            return 'the script ended before it was ready for a request' . ($words === '' ? '' : ': ' . \substr($words, 0, 2000));
+        }
+
         public static function fail(string $reason): void
         {
+            if (self::$phase === self::ENDED) {
+                return;
+            }
             self::$wire->send(Wire::FAILED, $reason);
             self::$phase = self::ENDED;
         }

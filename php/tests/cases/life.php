@@ -70,12 +70,14 @@ return [
             'broken/syntax.php' => 'syntax error',
             'broken/exits.php' => 'ended before it was ready',
             'broken/returns.php' => 'ended before it was ready',
+            'broken/handles.php' => 'handled not today',
         ] as $script => $reason) {
             $worker = $server->boot('worker', APP . "/$script");
             has($worker->expect(FAILED)['payload'], $reason, $script);
             $worker->boot->wait();
             $said = $worker->boot->stdout . $worker->boot->stderr;
             $script === 'broken/throws.php' && has($said, 'not today', 'what PHP said');
+            $script === 'broken/handles.php' && has($said, 'handled not today', 'what the script said');
             $script === 'broken/exits.php' && has($said, 'a last word', 'what the script said');
             $worker->close();
         }
