@@ -238,7 +238,8 @@ keys! {
         /// Whether files and folders are served whose names start with a dot. `/.well-known/` always
         /// is.
         hidden_files: bool = false,
-        /// Which symbolic links are followed.
+        /// Which symbolic links are followed. By default `inside`; with the preset `laravel`, whose
+        /// `public/storage` is one, `all`.
         symlinks: Symlinks = Symlinks::Inside,
         /// Media types by file name extension, before those of the built-in table.
         mime: Map<Text, MediaType> = Map::default(),

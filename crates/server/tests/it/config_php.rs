@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
+use apus::files::Symlinks;
 use apus::php::PhpSettings;
 use apus_net::client::Protocol;
 use apus_server::config::{Content, Handler, Php, Plan, Root};
@@ -160,6 +161,7 @@ fn an_address_beside_the_root_is_enough() {
     assert_eq!(php.settings.server_name.as_deref(), Some("example.com"));
     assert_eq!(php.settings.front_controller, None);
     assert!(php.cache.is_none() && php.accel.is_none());
+    assert_eq!(&*php.settings.server_software, "Apus");
     let expected = PhpSettings {
         root: php.settings.root.clone(),
         index: vec!["index.php".into(), "index.html".into()],
@@ -214,6 +216,28 @@ fn a_preset_says_what_the_application_wants() {
     };
     let is_protected = |path: &[u8]| files.protected.iter().any(|glob| glob.matches(path));
     assert!(is_protected(b"/static/dump.sql") && !is_protected(b"/static/a.css"));
+}
+
+#[test]
+fn presets_differ_in_what_their_applications_need() {
+    let plan = |preset: &str, more: &str| {
+        plan(&format!(
+            "[[sites]]\nlisten = 80\nroot = \"public\"\nphp_fastcgi = \"[::1]:9\"\n\
+             preset = \"{preset}\"\n{more}\n"
+        ))
+    };
+    for (preset, more, symlinks, software) in [
+        ("wordpress", "", Symlinks::Inside, "Apus (like nginx)"),
+        ("typecho", "", Symlinks::Inside, "Apus"),
+        ("laravel", "", Symlinks::Follow, "Apus"),
+        ("laravel", "symlinks = \"none\"", Symlinks::Refuse, "Apus"),
+    ] {
+        let plan = plan(preset, more);
+        let php = php(&plan.sites[0].content);
+        assert_eq!(php.files.as_ref().unwrap().symlinks, symlinks, "{preset}");
+        assert_eq!(php.settings.symlinks, symlinks, "{preset}");
+        assert_eq!(&*php.settings.server_software, software, "{preset}");
+    }
 }
 
 #[test]

@@ -182,7 +182,7 @@ impl Lookup<'_> {
     fn is_program(&self, relative: &[u8]) -> bool {
         self.options.is_source(relative)
             && !self.is_hidden(relative)
-            && (self.root.open(relative)).is_ok_and(|opened| opened.metadata.is_file())
+            && (self.root.metadata(relative)).is_ok_and(|metadata| metadata.is_file())
     }
 
     /// Whether a path is one that nobody is to know of.

@@ -38,6 +38,8 @@ pub struct PhpSettings {
     pub site: Box<str>,
     /// `SERVER_NAME`; `None` for the host of the request.
     pub server_name: Option<Box<str>>,
+    /// `SERVER_SOFTWARE`.
+    pub server_software: Box<str>,
     /// Proxies in front of us, whose word about the client is taken.
     pub trusted: Vec<Network>,
     /// Whether programs are told of fields whose names hold an underscore.
@@ -78,6 +80,7 @@ impl Default for PhpSettings {
             protected: Vec::new(),
             site: "".into(),
             server_name: None,
+            server_software: "Apus".into(),
             trusted: Vec::new(),
             underscores: false,
             params: Vec::new(),

@@ -28,7 +28,7 @@ impl Variables {
         let mut fixed = Params::new();
         for (name, value) in [
             ("GATEWAY_INTERFACE", "CGI/1.1"),
-            ("SERVER_SOFTWARE", "Apus"),
+            ("SERVER_SOFTWARE", &*settings.server_software),
             // PHP refuses to run without it where it was built to be careful.
             ("REDIRECT_STATUS", "200"),
         ] {
@@ -431,7 +431,7 @@ mod tests {
             ("SERVER_NAME", "example.com"),
             ("SERVER_PORT", "8080"),
             ("SERVER_PROTOCOL", "HTTP/1.1"),
-            ("SERVER_SOFTWARE", "Apus"),
+            ("SERVER_SOFTWARE", &*settings.server_software),
         ];
         let told: Vec<_> = told.iter().map(|(n, v)| (&**n, &**v)).collect();
         assert_eq!(told, expected);

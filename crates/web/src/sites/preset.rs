@@ -13,7 +13,7 @@ use super::location::Pattern;
 use super::rewrite::{Condition, Rewrite, RewriteFlag};
 use super::settings::Settings;
 use super::site::{Location, Site};
-use crate::files::{Files, Glob};
+use crate::files::{Files, Glob, Symlinks};
 
 /// A kind of site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,6 +93,18 @@ impl Preset {
             .map(|application| application.front_controller)
     }
 
+    /// What an application of PHP is told to be the name of this server.
+    pub fn server_software(self) -> Option<&'static str> {
+        self.application()
+            .map(|application| application.server_software)
+    }
+
+    /// Where symbolic links may lead, if the site does not say.
+    pub fn symlinks(self) -> Symlinks {
+        self.application()
+            .map_or(Symlinks::default(), |application| application.symlinks)
+    }
+
     /// Paths below the root at which no program is run.
     pub fn no_php(self) -> impl Iterator<Item = Glob> {
         let application = self.application();
@@ -170,7 +182,8 @@ impl Site {
     pub fn of_files(name: &str, preset: Preset, root: impl AsRef<Path>) -> Self {
         let mut files = Files::new(root.as_ref())
             .cache_control(preset.cache_control())
-            .protected(preset.protected());
+            .protected(preset.protected())
+            .symlinks(preset.symlinks());
         if let Some(page) = preset.page() {
             files = files.spa(page);
         }
@@ -282,9 +295,9 @@ mod tests {
         let wordpress = of(Some(Preset::Wordpress));
         assert!(wordpress.contains(&"wordpress_logged_in_*"));
         assert!(wordpress.contains(&"PHPSESSID"));
-        assert!(!wordpress.contains(&"laravel_session"));
+        assert!(!wordpress.contains(&"*_session"));
         for preset in [None, Some(Preset::Static)] {
-            for name in ["laravel_session", "wordpress_logged_in_*", "PHPSESSID"] {
+            for name in ["*_session", "wordpress_logged_in_*", "PHPSESSID"] {
                 assert!(of(preset).contains(&name), "{name}");
             }
         }

@@ -128,6 +128,10 @@ impl Said<'_> {
                 .collect(),
             site: self.groups.site_name().into(),
             server_name: self.server_name(),
+            server_software: preset
+                .and_then(Preset::server_software)
+                .unwrap_or("Apus")
+                .into(),
             trusted: self.trusted.to_vec(),
             underscores: *keys.underscores,
             params: keys

@@ -2,6 +2,7 @@
 //! run, and which cookies mean that somebody is known.
 
 use super::Preset;
+use crate::files::Symlinks;
 
 /// What a PHP application wants of its server.
 pub(super) struct Application {
@@ -15,8 +16,12 @@ pub(super) struct Application {
     pub(super) rewrites: &'static [(&'static str, &'static str, Then)],
     /// `Cache-Control` by path.
     pub(super) cache_control: &'static [(&'static str, &'static str)],
-    /// Cookies of those whom the application knows; `*` at the end stands for any rest.
+    /// Cookies of those whom the application knows; `*` at an end stands for any rest.
     pub(super) cookies: &'static [&'static str],
+    /// `SERVER_SOFTWARE`.
+    pub(super) server_software: &'static str,
+    /// Where symbolic links may lead.
+    pub(super) symlinks: Symlinks,
 }
 
 /// What a rewrite does.
@@ -37,6 +42,9 @@ pub(super) const PROTECTED: &[&str] = &[
 
 /// Cookies of sessions of PHP itself, which any application may have.
 pub(super) const SESSION: &[&str] = &["PHPSESSID", "PHPSESSID_*"];
+
+/// The name of this server.
+const SOFTWARE: &str = "Apus";
 
 /// Hashes are in the names of what is below.
 const FOREVER: &str = "public, max-age=31536000, immutable";
@@ -97,6 +105,9 @@ pub(super) const WORDPRESS: Application = Application {
         "wp_woocommerce_session_*",
         "edd_*",
     ],
+    // WordPress offers pretty permalinks to servers that it knows, and writes no `.htaccess` for this one.
+    server_software: "Apus (like nginx)",
+    symlinks: Symlinks::Inside,
 };
 
 pub(super) const TYPECHO: Application = Application {
@@ -106,7 +117,9 @@ pub(super) const TYPECHO: Application = Application {
     rewrites: &[],
     cache_control: &[("/usr/uploads/**", MONTH), ("/usr/**", WEEK)],
     // The names have a hash of the site in front.
-    cookies: &["__typecho_*", "*__typecho_*"],
+    cookies: &["*__typecho_*"],
+    server_software: SOFTWARE,
+    symlinks: Symlinks::Inside,
 };
 
 pub(super) const LARAVEL: Application = Application {
@@ -116,11 +129,15 @@ pub(super) const LARAVEL: Application = Application {
     rewrites: &[],
     cache_control: &[("/build/assets/**", FOREVER)],
     cookies: &[
-        "laravel_session",
-        "laravel-session",
+        // Named after the application.
+        "*_session",
+        "*-session",
         "XSRF-TOKEN",
         "remember_*",
     ],
+    server_software: SOFTWARE,
+    // `artisan storage:link` makes one to what is stored beside the root.
+    symlinks: Symlinks::Follow,
 };
 
 impl Preset {

@@ -109,10 +109,13 @@ impl Resolver<'_> {
             try_files,
             listing: **own.listing.or(&site.listing),
             hidden_files: **own.hidden_files.or(&site.hidden_files),
-            symlinks: match **own.symlinks.or(&site.symlinks) {
-                raw::Symlinks::Inside => Symlinks::Inside,
-                raw::Symlinks::All => Symlinks::Follow,
-                raw::Symlinks::None => Symlinks::Refuse,
+            symlinks: match own.symlinks.or(&site.symlinks) {
+                said if !said.given => self.preset().map_or(Symlinks::Inside, Preset::symlinks),
+                said => match said.value {
+                    raw::Symlinks::Inside => Symlinks::Inside,
+                    raw::Symlinks::All => Symlinks::Follow,
+                    raw::Symlinks::None => Symlinks::Refuse,
+                },
             },
             mime: own
                 .mime
