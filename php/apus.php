@@ -226,6 +226,8 @@ namespace Apus\Runtime {
                 $this->inline = '';
                 return $piece;
             }
+            // After CANCEL nobody answers a PULL.
+            $this->whole = $this->whole || Worker::$cancelled;
             while (!$this->whole) {
                 $this->wire->send(Wire::PULL, \pack('V', self::PIECE));
                 [$type, $flags, , $piece] = $this->wire->read();

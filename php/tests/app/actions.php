@@ -338,6 +338,16 @@ return [
         }, 'end');
         echo 'begin';
     },
+    'flush-then-read' => static function (): void {
+        echo 'begun ';
+        apus_flush();
+        while (!Apus\Runtime\Worker::$cancelled) {
+            echo '.';
+            apus_flush();
+            usleep(1000);
+        }
+        file_put_contents($_GET['file'], 'read ' . strlen(file_get_contents('php://input')));
+    },
     'long' => static function (): void {
         for ($i = 0; $i < 5000; $i++) {
             echo str_repeat("$i\n", 1000);

@@ -108,6 +108,18 @@ return [
         check($worker->request(parameters('/hello'))->content, 'hello', 'the next');
         $worker->stop();
     },
+    'content is not waited for when its client is gone' => static function (Server $server): void {
+        $worker = $server->worker('worker', APP . '/worker.php');
+        $file = $server->folder . '/read';
+        $worker->begin(parameters('/flush-then-read?file=' . urlencode($file), ['REQUEST_METHOD' => 'PUT']), '', true);
+        $worker->expect(RESPONSE);
+        $worker->send(CANCEL);
+        while (($worker->expect(CHUNK)['flags'] & 1) === 0) {
+        }
+        check(file_get_contents($file), 'read 0', 'content');
+        check($worker->request(parameters('/hello'))->content, 'hello', 'the next');
+        $worker->stop();
+    },
     'one that has none is ended' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         $worker->begin(parameters('/endless'));
