@@ -1,6 +1,8 @@
 //! Resident workers: the wire, the pool, and real PHP.
 
 #[cfg(test)]
+mod events;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod fpm;
