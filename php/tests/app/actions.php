@@ -125,7 +125,10 @@ return [
         @trigger_error('last');
         header('X-Spoilt: 1');
         http_response_code(418);
-        session_name('SPOILT');
+        // A worker takes what is said of sessions for its own.
+        if (getenv('FRANKENPHP_WORKER') === false) {
+            session_name('SPOILT');
+        }
         session_start();
         $_SESSION['spoilt'] = 1;
         ob_start();
@@ -149,6 +152,17 @@ return [
         session_start();
         $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1;
         echo $_SESSION['n'], ' ', session_id();
+    },
+    'session-once' => static function (): void {
+        // As objects of frameworks do it that are made once.
+        static $isMade = false;
+        if (!$isMade) {
+            session_name('ONCE');
+            session_cache_limiter('');
+            $isMade = true;
+        }
+        session_start();
+        echo $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1, ' ', session_id();
     },
     'session-own' => static function (): void {
         session_set_save_handler(new class () implements SessionHandlerInterface {

@@ -60,6 +60,16 @@ return [
         check($one !== $predicted && $two !== $predicted && $one !== $two, true, "$one $two");
         $worker->stop();
     },
+    'what an object that lives on said of sessions holds for later requests' => static function (Server $server): void {
+        $worker = $server->worker('worker', APP . '/worker.php');
+        [$n, $id] = explode(' ', $worker->request(parameters('/session-once'))->content);
+        for ($i = 2; $i < 5; $i++) {
+            $answer = $worker->request(parameters('/session-once', ['HTTP_COOKIE' => "ONCE=$id"]));
+            check($answer->content, "$i $id", 'session');
+            check($answer->field('cache-control'), null, 'cache limiter');
+        }
+        $worker->stop();
+    },
     'sessions belong to their cookies' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         [$n, $alice] = explode(' ', $worker->request(parameters('/session'))->content);
