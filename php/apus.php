@@ -764,6 +764,9 @@ namespace Apus\Runtime {
         {
             foreach (self::$base as $name => $value) {
                 if (\ini_get($name) !== $value && (string) \ini_get($name) !== $value) {
+                    if ($name === 'session.save_handler' && Session::keepsHandler()) {
+                        continue;
+                    }
                     if ($name === 'session.save_handler' || @\ini_set($name, $value) === false) {
                         @\ini_restore($name);
                     }
@@ -1161,17 +1164,37 @@ namespace Apus\Runtime {
             }
         }
 
+        /** Whether the id is said for each request, instead of being found by PHP. */
+        private static bool $isTold = false;
+        /** The cookie that PHP sets because it was told its id. */
+        private static string $cookie = '';
+
+        /** Whether the handler of sessions is one of the application that stays. */
+        public static function keepsHandler(): bool
+        {
+            return self::$isTold;
+        }
+
         /**
          * Makes PHP forget the session. There is no function for that but session_destroy(), which destroys: so it gets to
          * destroy an empty session of a handler that stores nothing. Settings are put back by Ini::restore().
+         *
+         * @param bool $keepHandler a handler of the application is one of an object that lives on. As PHP does not hand it
+         *     out, it could not be put back, and stays; PHP is then told the id of each request
          */
-        public static function forget(): void
+        public static function forget(bool $keepHandler): void
         {
             if (\session_id() === '' && !isset($_SESSION)) {
                 return;
             }
             if (\session_status() === \PHP_SESSION_ACTIVE) {
                 \session_abort();
+            }
+            unset($GLOBALS['_SESSION']);
+            if ($keepHandler && \ini_get('session.save_handler') === 'user') {
+                self::$isTold = true;
+                @\session_id('');
+                return;
             }
             @\session_set_save_handler(new NoSession(), false);
             @\session_start([
@@ -1183,6 +1206,37 @@ namespace Apus\Runtime {
             ]);
             @\session_destroy();
             unset($GLOBALS['_SESSION']);
+        }
+
+        /** Tells PHP the id of a request's session, where it does not look for it. */
+        public static function begin(): void
+        {
+            if (!self::$isTold) {
+                return;
+            }
+            $name = (string) \session_name();
+            $id = $_COOKIE[$name] ?? '';
+            $id = \is_string($id) && \preg_match('/^[A-Za-z0-9,-]{1,256}$/D', $id) ? $id : '';
+            @\session_id($id);
+            self::$cookie = $id === '' ? '' : 'Set-Cookie: ' . \urlencode($name) . '=' . \urlencode($id);
+        }
+
+        /**
+         * Takes out the cookie of an id that the client knows already.
+         *
+         * @param list<string> $lines
+         * @return list<string>
+         */
+        public static function withoutKnown(array $lines): array
+        {
+            $known = self::$cookie;
+            if ($known === '') {
+                return $lines;
+            }
+            return \array_values(\array_filter(
+                $lines,
+                static fn (string $line): bool => $line !== $known && !\str_starts_with($line, "$known;")
+            ));
         }
     }
 
@@ -1232,7 +1286,7 @@ namespace Apus\Runtime {
         private static ?string $encoding = null;
         private static bool $xml = false;
         private static bool $hasXml = false;
-        private static bool $hasSession = false;
+        public static bool $hasSession = false;
         /** @var array<string, string> */
         private static array $environment = [];
         /** @var array<mixed> */
@@ -1283,7 +1337,7 @@ namespace Apus\Runtime {
         {
             self::handlers();
             if (self::$hasSession) {
-                Session::forget();
+                Session::forget(Worker::$mode !== 'classic');
             }
             Ini::restore();
             if (\setlocale(\LC_ALL, '0') !== self::$locale) {
@@ -1624,6 +1678,9 @@ namespace Apus\Runtime {
             } finally {
                 \restore_error_handler();
             }
+            if (State::$hasSession) {
+                Session::begin();
+            }
             if ($inline !== '' || $pulled) {
                 Input::install($content);
             }
@@ -1674,7 +1731,7 @@ namespace Apus\Runtime {
 
         private static function fields(): string
         {
-            $lines = \headers_list();
+            $lines = Session::withoutKnown(\headers_list());
             if ($lines === []) {
                 return 'Content-type: ' . self::defaultType() . "\r\n";
             }
@@ -1795,7 +1852,7 @@ namespace Apus\Runtime {
             if (Request::$temporary !== []) {
                 Request::removeUploads();
             }
-            if (self::$mode === 'worker') {
+            if (self::$mode !== 'classic') {
                 Ini::keepSession();
             }
             State::restore();

@@ -70,6 +70,27 @@ return [
         }
         $worker->stop();
     },
+    'a session handler of the application' => static function (Server $server): void {
+        $id = str_repeat('a', 26);
+        $known = ['HTTP_COOKIE' => "PHPSESSID=$id"];
+        @unlink("$server->folder/sessions/sess_$id");
+        $worker = $server->worker('worker', APP . '/worker.php', ['APUS_LEAKS' => 'ignore']);
+        check($worker->request(parameters('/session-own', $known))->content, '42', 'a handler of the application');
+        for ($i = 0; $i < 3; $i++) {
+            $answer = $worker->request(parameters('/session', $known));
+            check([$answer->content, $answer->field('set-cookie')], ["42 $id", null], 'it stays, as the object that has set it');
+            $answer = $worker->request(parameters('/session'));
+            [$n, $new] = explode(' ', $answer->content);
+            check([$n, $new !== $id], ['42', true], 'another client');
+            has((string) $answer->field('set-cookie'), "PHPSESSID=$new", 'cookie');
+            check($worker->request(parameters('/session-open'))->json(), ['', false], 'a request without a session');
+        }
+        $worker->stop();
+        $worker = $server->worker('classic', APP . '/index.php', ['APUS_KEEP' => '1']);
+        check($worker->request(parameters('/session-own', $known))->content, '42', 'a handler of the application');
+        check(explode(' ', $worker->request(parameters('/session', $known))->content)[0], '1', 'in classic mode it is gone');
+        $worker->stop();
+    },
     'sessions belong to their cookies' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         [$n, $alice] = explode(' ', $worker->request(parameters('/session'))->content);
@@ -86,15 +107,13 @@ return [
             check($answer->field('set-cookie'), null, 'no new cookie');
             check($answer->field('cache-control'), 'no-store, no-cache, must-revalidate', 'cache limiter');
         }
-        check($worker->request(parameters('/session-own', ['HTTP_COOKIE' => "PHPSESSID=$alice"]))->content, '42', 'a handler of the application');
-        check($worker->request(parameters('/session', ['HTTP_COOKIE' => "PHPSESSID=$alice"]))->content, "5 $alice", 'the handler is gone');
         $regenerated = $worker->request(parameters('/session-regenerate', ['HTTP_COOKIE' => "PHPSESSID=$alice"]))->content;
-        check($worker->request(parameters('/session', ['HTTP_COOKIE' => "PHPSESSID=$regenerated"]))->content, "6 $regenerated", 'a new id');
+        check($worker->request(parameters('/session', ['HTTP_COOKIE' => "PHPSESSID=$regenerated"]))->content, "5 $regenerated", 'a new id');
         check($worker->request(parameters('/session-destroy', ['HTTP_COOKIE' => "PHPSESSID=$bob"]))->content, 'gone', 'destroyed');
         check(explode(' ', $worker->request(parameters('/session', ['HTTP_COOKIE' => "PHPSESSID=$bob"]))->content)[0], '1', 'a destroyed session begins anew');
         $other = $server->worker('worker', APP . '/worker.php');
-        check($other->request(parameters('/session', ['HTTP_COOKIE' => "PHPSESSID=$regenerated"]))->content, "7 $regenerated", 'in another worker');
-        check($worker->request(parameters('/session', ['HTTP_COOKIE' => "PHPSESSID=$regenerated"]))->content, "8 $regenerated", 'no lock is left');
+        check($other->request(parameters('/session', ['HTTP_COOKIE' => "PHPSESSID=$regenerated"]))->content, "6 $regenerated", 'in another worker');
+        check($worker->request(parameters('/session', ['HTTP_COOKIE' => "PHPSESSID=$regenerated"]))->content, "7 $regenerated", 'no lock is left');
         $other->stop();
         $worker->stop();
     },

@@ -21,7 +21,8 @@ final class Worker
     /** @param resource $socket */
     public function __construct(private $socket, public readonly FastCgi $boot)
     {
-        stream_set_timeout($socket, 15);
+        // Longer than anything takes on a machine that is busy with other things.
+        stream_set_timeout($socket, 60);
         stream_set_chunk_size($socket, 65536);
     }
 
