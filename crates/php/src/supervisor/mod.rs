@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use apus_net::client::Address;
 use bytes::Bytes;
+use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -90,6 +91,8 @@ pub(crate) struct Supervisor {
     shared: Arc<Shared>,
     signals: mpsc::UnboundedReceiver<Signal>,
     folder: Folder,
+    /// Where workers connect, until it runs.
+    listener: Option<UnixListener>,
     /// The application's script with no symbolic link in its path.
     script: PathBuf,
     generation: u64,
@@ -153,6 +156,9 @@ impl Supervisor {
         signals: mpsc::UnboundedReceiver<Signal>,
     ) -> Result<Self, StartError> {
         let folder = Folder::open(&shared.plan)?;
+        let listener = folder
+            .listen()
+            .map_err(|error| StartError::Folder(folder.socket().to_owned(), error))?;
         let script = resolve(&shared.plan.script)?;
         let watch = match shared.plan.development {
             true => Some(watch::Watch::start(&script, shared.signals.clone())),
@@ -163,6 +169,7 @@ impl Supervisor {
             shared,
             signals,
             folder,
+            listener: Some(listener),
             script,
             generation: 1,
             boots: HashMap::new(),
@@ -182,14 +189,9 @@ impl Supervisor {
 
     /// Looks after the pool until it is stopped.
     pub(crate) async fn run(mut self) {
-        let listener = match self.folder.listen() {
-            Ok(listener) => listener,
-            Err(error) => {
-                tracing::error!(pool = &*self.shared.plan.name, %error, "workers cannot connect");
-                return;
-            }
-        };
-        tokio::task::spawn_local(greet::accept(listener, self.shared.signals.clone()));
+        if let Some(listener) = self.listener.take() {
+            tokio::task::spawn_local(greet::accept(listener, self.shared.signals.clone()));
+        }
         let shared = Arc::clone(&self.shared);
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -303,6 +305,16 @@ impl Supervisor {
                 _ => "the application did not boot in time",
             };
             self.not_booted(id, message.to_owned());
+        }
+        let is_proven = |boot: &Boot| {
+            let record = boot.record.as_ref();
+            boot.phase == Phase::Ready
+                && (record.is_some_and(|record| record.requests() > 0)
+                    || now.duration_since(boot.since) > PROBATION)
+        };
+        if self.failures > 0 && self.boots.values().any(is_proven) {
+            self.failures = 0;
+            self.logged = None;
         }
         self.watch_masters();
         self.shrink(now);
@@ -492,8 +504,6 @@ impl Supervisor {
             milliseconds = boot.since.elapsed().as_millis(),
             "a worker is booted"
         );
-        self.failures = 0;
-        self.logged = None;
         let generation = boot.generation;
         self.shared.state().takes_sockets = ready.sockets;
         if generation == self.generation {
@@ -559,9 +569,20 @@ impl Supervisor {
             record.hang_up();
         }
         drop(connection);
-        if boot.phase.is_starting() && self.stopping.is_none() {
-            let message = boot.said.borrow().message();
-            self.boot_failed(message.into());
+        if self.stopping.is_none() {
+            // One that ends before anybody asked it would be started again at once, for ever.
+            let is_unused = boot.phase == Phase::Ready
+                && boot.since.elapsed() < PROBATION
+                && boot
+                    .record
+                    .as_ref()
+                    .is_some_and(|record| record.requests() == 0 && !record.is_killed());
+            if boot.phase.is_starting() {
+                let message = boot.said.borrow().message();
+                self.boot_failed(message.into());
+            } else if is_unused {
+                self.boot_failed("the worker's process ended before its first request".into());
+            }
         }
         self.reconcile();
     }
@@ -660,6 +681,9 @@ impl Supervisor {
         self.stopping.is_some() && self.boots.is_empty()
     }
 }
+
+/// A worker that lived so long, or answered, is one that works.
+const PROBATION: Duration = Duration::from_secs(5);
 
 /// Boots at a time.
 const AT_ONCE: usize = 8;

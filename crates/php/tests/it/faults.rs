@@ -312,3 +312,37 @@ fn stopping_leaves_no_process_and_no_socket() {
         assert!(left.is_empty(), "{left:?}");
     });
 }
+
+#[test]
+fn a_worker_that_ends_before_anybody_asks_it_is_not_started_in_a_storm() {
+    let application = Application::new("");
+    let pool = Pool::start(application.plan()).unwrap();
+    run(async {
+        let mut before = 0;
+        for _ in 0..4 {
+            let status = until(&pool, |status| {
+                status.workers.first().is_some_and(|one| one.pid != before)
+            })
+            .await;
+            before = status.workers[0].pid;
+            kill(before);
+        }
+        let status = until(&pool, |status| status.totals.boot_failures == 4).await;
+        let error = status.last_error.unwrap();
+        assert!(error.contains("before its first request"), "{error}");
+        // After the fourth there is a pause of more than a second.
+        assert_eq!(pool.status().totals.boots, 4);
+        pool.stop().await;
+    });
+}
+
+#[test]
+fn a_folder_whose_name_is_too_long_for_a_socket_is_told_at_the_start() {
+    let application = Application::new("");
+    let plan = PoolPlan {
+        folder: application.path(&"x".repeat(120)),
+        ..application.plan()
+    };
+    let error = Pool::start(plan).unwrap_err().to_string();
+    assert!(error.contains("xxx"), "{error}");
+}
