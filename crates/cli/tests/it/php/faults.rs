@@ -53,7 +53,7 @@ fn ask(wire: &mut Wire, method: &str, who: usize, milliseconds: u32) -> (u16, St
 }
 
 /// Has clients ask without end while something is done; how often each status came.
-fn under_load(
+pub(super) fn under_load(
     server: &Server,
     clients: usize,
     method: &str,
@@ -80,7 +80,7 @@ fn under_load(
 }
 
 /// Waits until so many more are answered.
-fn wait_for_answers(answered: &AtomicUsize, more: usize) {
+pub(super) fn wait_for_answers(answered: &AtomicUsize, more: usize) {
     let enough = answered.load(Ordering::Relaxed) + more;
     wait_until("requests are answered", || {
         answered.load(Ordering::Relaxed) >= enough

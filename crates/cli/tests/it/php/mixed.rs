@@ -82,7 +82,7 @@ fn seen(name: &str, content: &str) -> Value {
     json!([content.len(), content.matches(name).count()])
 }
 
-fn answers_are_those_of_their_requests(server: &Server) {
+pub(super) fn answers_are_those_of_their_requests(server: &Server) {
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
         for _ in 0..CLIENTS {

@@ -12,6 +12,7 @@ mod php_params;
 mod php_scripts;
 mod phpmyadmin;
 mod presets;
+mod resident;
 mod server;
 mod stack;
 mod visitor;

@@ -43,6 +43,11 @@ impl Stack {
         Self::start(children, &["scripts"])
     }
 
+    /// PHP-FPM with so many children, and small applications that may stay in memory.
+    pub(crate) fn resident(children: usize) -> Self {
+        Self::start(children, &["scripts", "frameworks"])
+    }
+
     fn start(children: usize, parts: &[&str]) -> Self {
         // The stack itself removes it, since nothing that all tests share is ever dropped.
         let folder = tempfile::Builder::new().prefix("apus-stack-").tempdir();
