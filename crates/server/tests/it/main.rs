@@ -11,4 +11,6 @@ mod config_origins;
 #[cfg(test)]
 mod config_php;
 #[cfg(test)]
+mod config_workers;
+#[cfg(test)]
 mod explain;
