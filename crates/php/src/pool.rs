@@ -207,6 +207,12 @@ impl Pool {
         &self.shared
     }
 
+    /// Ends event streams and WebSockets; see [`Pools::end_streams`](crate::Pools::end_streams).
+    pub(crate) fn end_streams(&self) {
+        self.shared.hub.close();
+        self.shared.sockets.close();
+    }
+
     /// Has it [stop](Pool::stop), and does not wait.
     pub(crate) fn begin_stop(&self) {
         self.shared.signal(Signal::Stop(oneshot::channel().0));

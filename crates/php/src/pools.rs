@@ -66,6 +66,14 @@ impl Pools {
         }
     }
 
+    /// Ends event streams and WebSockets, which would go on for as long as their clients like. Their
+    /// clients are told; requests go on.
+    pub fn end_streams(&self) {
+        for pool in self.all() {
+            pool.end_streams();
+        }
+    }
+
     /// The pools, in the order of their names.
     pub fn all(&self) -> Vec<Pool> {
         let mut pools: Vec<_> = self.pools().values().flatten().cloned().collect();
