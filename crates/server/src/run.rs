@@ -415,6 +415,7 @@ impl Server {
             seconds = within.as_secs(),
             "stopping: open requests may end"
         );
+        self.loader.pools().end_streams();
         let mut stopped = Box::pin(self.engine.stop(within));
         loop {
             tokio::select! {
