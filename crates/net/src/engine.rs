@@ -374,6 +374,25 @@ impl StartError {
     pub fn address(&self) -> Option<&ListenAddress> {
         self.address.as_ref()
     }
+
+    /// What to do, where that is known.
+    pub fn advice(&self) -> Option<String> {
+        let Some(ListenAddress::Tcp { address, .. }) = &self.address else {
+            return None;
+        };
+        let port = address.port();
+        match self.source.kind() {
+            io::ErrorKind::AddrInUse => Some(format!(
+                "another process has port {port}, which `ss -ltnp` names: stop it or listen elsewhere"
+            )),
+            io::ErrorKind::PermissionDenied if port < 1024 => Some(
+                "ports below 1024 need root or CAP_NET_BIND_SERVICE: use a higher port, or \
+                 `setcap cap_net_bind_service=+ep` on the program"
+                    .to_owned(),
+            ),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for StartError {
@@ -382,21 +401,9 @@ impl fmt::Display for StartError {
             Some(address) => write!(f, "cannot listen on {address}: {}", self.source)?,
             None => write!(f, "cannot start a worker: {}", self.source)?,
         }
-        match (self.source.kind(), &self.address) {
-            (io::ErrorKind::AddrInUse, Some(ListenAddress::Tcp { address, .. })) => write!(
-                f,
-                "; another process has port {}, which `ss -ltnp` names: stop it or listen elsewhere",
-                address.port()
-            ),
-            (io::ErrorKind::PermissionDenied, Some(ListenAddress::Tcp { address, .. }))
-                if address.port() < 1024 =>
-            {
-                f.write_str(
-                    "; ports below 1024 need root or CAP_NET_BIND_SERVICE: \
-                     use a higher port, or `setcap cap_net_bind_service=+ep` on the program",
-                )
-            }
-            _ => Ok(()),
+        match self.advice() {
+            Some(advice) => write!(f, "; {advice}"),
+            None => Ok(()),
         }
     }
 }

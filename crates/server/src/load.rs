@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::access_log::AccessLogs;
 use crate::assemble::{Lasting, Origins, assemble, groups};
 use crate::caching::{self, CachedPlace};
-use crate::config::{self, Diagnostics, LogLevel};
+use crate::config::{self, Diagnostics, ListenPlaces, LogLevel};
 use crate::control::socket_path;
 use crate::folder::FolderSite;
 use crate::local_ca::{LocalCa, LocalCaError, LocalCertificate, passing_certificate};
@@ -66,6 +66,8 @@ pub(crate) struct Loaded {
     pub(crate) groups: Vec<GroupPlan>,
     /// PHP that stays in memory; it runs already.
     pub(crate) pools: Vec<PoolPlan>,
+    /// Where the file says what is listened on.
+    pub(crate) listening: ListenPlaces,
     pub(crate) control_socket: Option<PathBuf>,
     pub(crate) log_level: &'static str,
     /// The places whose answers are cached.
@@ -198,6 +200,10 @@ impl Loader {
             pools: config.pools().cloned().collect(),
             cached: CachedPlace::all(&config),
             has_old_cache: self.has_other_cache(&config.global.cache),
+            listening: match self.source {
+                Source::File(_) => ListenPlaces::of(&config),
+                Source::Folder(_) => ListenPlaces::default(),
+            },
             control_socket: config.global.control_socket,
             log_level: level(config.global.log_level),
             local_certificates,
@@ -353,7 +359,7 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    fn mistakes(diagnostics: Diagnostics) -> Self {
+    pub(crate) fn mistakes(diagnostics: Diagnostics) -> Self {
         Self::Mistakes(Box::new(diagnostics))
     }
 

@@ -23,6 +23,7 @@ use tracing::{error, info, warn};
 
 use crate::access_log::{AccessLogs, WriterHandle};
 use crate::caching::{self, CachedPlace};
+use crate::config::ListenPlaces;
 use crate::control::{
     ControlError, ControlSocket, Exchange, NodeChange, PurgeWhat, Request, Response, socket_path,
 };
@@ -139,6 +140,7 @@ impl Server {
             log_level,
             cached,
             has_old_cache: _,
+            listening,
             local_certificates,
             warnings,
         } = loader.load(Some(&access_logs))?;
@@ -159,7 +161,7 @@ impl Server {
         loader.upstreams().apply(groups.clone());
         look_up(loader.upstreams()).await;
         look_after(loader.upstreams());
-        let engine = Engine::start(plan)?;
+        let engine = Engine::start(plan).map_err(|error| ServeError::start(error, &listening))?;
         let urls: Vec<String> = engine
             .status()
             .listening
@@ -360,7 +362,7 @@ impl Server {
         self.logging.set_level(Some(loaded.log_level))?;
         if let Err(error) = self.put_in_force(loaded.plan, loaded.groups).await {
             self.loader.pools().retain(&self.loaded.pools).await;
-            return Err(error.into());
+            return Err(ServeError::start(error, &loaded.listening));
         }
         warnings += &self.put_pools_in_force(pools, &before).await;
         self.loaded.stop_timeout = stop_timeout;
@@ -632,7 +634,7 @@ pub enum ServeError {
     Logging(LoggingError),
     /// Another server runs for the same source, or the control socket cannot be made.
     Control(ControlError),
-    /// An address cannot be listened on.
+    /// An address that no file names cannot be listened on, or a worker cannot be started.
     Start(StartError),
     /// The system refuses what the control thread needs.
     Runtime(io::Error),
@@ -656,9 +658,13 @@ impl From<ControlError> for ServeError {
     }
 }
 
-impl From<StartError> for ServeError {
-    fn from(error: StartError) -> Self {
-        Self::Start(error)
+impl ServeError {
+    /// A plan cannot be run. An address that is to blame is shown where the file names it.
+    fn start(error: StartError, listening: &ListenPlaces) -> Self {
+        match listening.explain(&error) {
+            Some(mistake) => Self::Load(LoadError::mistakes(mistake)),
+            None => Self::Start(error),
+        }
     }
 }
 

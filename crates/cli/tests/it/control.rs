@@ -168,6 +168,24 @@ fn the_control_socket_is_where_the_configuration_says_and_private() {
 }
 
 #[test]
+fn an_address_in_use_keeps_the_old_plan_and_is_shown_in_the_file() {
+    let home = Home::new();
+    home.write("apus.toml", config(free_port(), "old"));
+    let apus = home.serve(&[]);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    home.write(
+        "apus.toml",
+        config(taken.local_addr().unwrap().port(), "new"),
+    );
+    let (_, errors) = home.expect(&["reload"], 1);
+    assert!(errors.contains("apus.toml:2:11"), "{errors}");
+    let (json, _) = home.expect(&["reload", "--json"], 1);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["details"][0]["line"], 2, "{json}");
+    assert_eq!(apus.get("/").body, "old");
+}
+
+#[test]
 fn a_release_put_in_force_by_a_link_is_found_by_the_next_reload() {
     let home = Home::new();
     for (release, port) in [("one", free_port()), ("two", free_port())] {

@@ -119,6 +119,14 @@ fn an_address_in_use_is_named_with_what_to_do() {
     let address = taken.local_addr().unwrap().to_string();
     let (_, errors) = home.expect(&["serve", "site", "--listen", &address], 1);
     assert!(errors.contains(&address), "{errors}");
+    home.write(
+        "apus.toml",
+        format!("[[sites]]\nroot = \"site\"\nlisten = [\"127.0.0.1:0\", \"{address}\"]\n"),
+    );
+    let (_, errors) = home.expect(&["serve"], 1);
+    for told in [&*address, "apus.toml:3:26", "ss -ltnp"] {
+        assert!(errors.contains(told), "{errors}");
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod diagnostics;
 mod environment;
 mod include;
 mod keys;
+mod listening;
 mod plan;
 mod raw;
 mod reference;
@@ -21,6 +22,7 @@ mod word;
 use std::path::Path;
 
 pub use diagnostics::{Diagnostics, Severity};
+pub(crate) use listening::ListenPlaces;
 pub use plan::{
     AccessLog, CacheStore, Content, ErrorPage, Files, Global, Handler, Listener, Location,
     LogLevel, Php, Plan, Proxy, Root, Site, Upstream,

@@ -18,6 +18,7 @@ use http::HeaderValue;
 
 use super::diagnostics::Diagnostics;
 pub use super::raw::LogLevel;
+use super::source::Place;
 use crate::access_log::Format;
 
 /// What a configuration says.
@@ -103,6 +104,8 @@ pub struct Listener {
     pub tls: bool,
     /// Whose connections start with a PROXY protocol head.
     pub proxy_protocol_from: Vec<Network>,
+    /// Where the configuration says so.
+    pub(super) place: Place,
 }
 
 /// An access log.

@@ -29,6 +29,7 @@ pub(super) fn listeners(site: &At<Site>, reader: &mut Reader<'_>) -> Vec<Listene
             address,
             tls,
             proxy_protocol_from: proxy_protocol_from.clone(),
+            place: listen.place.clone(),
         });
     }
     if listeners.is_empty() && !reader.has_wrong(&site.place, &["listen", "listen_tls"]) {
