@@ -46,9 +46,10 @@ impl<T: DeserializeOwned + 'static> FromRequest for Json<T> {
         let content = read(request.take_body(), body_limit).await?;
         match serde_json::from_slice(&content) {
             Ok(value) => Ok(Self(value)),
-            Err(error) if error.is_data() => Err(Rejection::new(
+            Err(error) if error.is_data() => Err(Rejection::misfit(
                 StatusCode::UNPROCESSABLE_ENTITY,
-                format_args!("the JSON does not fit: {error}"),
+                "JSON",
+                error,
             )),
             Err(error) => Err(Rejection::new(
                 StatusCode::BAD_REQUEST,
@@ -75,13 +76,9 @@ impl<T: DeserializeOwned + 'static> FromRequest for Form<T> {
             ));
         }
         let content = read(request.take_body(), body_limit).await?;
-        match Fields::parse(&content).and_then(|fields| T::deserialize(fields)) {
-            Ok(value) => Ok(Self(value)),
-            Err(error) => Err(Rejection::new(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                format_args!("the form does not fit: {error}"),
-            )),
-        }
+        let read = Fields::parse(&content).and_then(|fields| T::deserialize(fields));
+        read.map(Self)
+            .map_err(|error| Rejection::misfit(StatusCode::UNPROCESSABLE_ENTITY, "form", error))
     }
 }
 

@@ -102,6 +102,11 @@ impl Rejection {
             reason: reason.to_string(),
         }
     }
+
+    /// What `part` of the request holds is not what the handler takes.
+    fn misfit(status: StatusCode, part: &str, error: impl fmt::Display) -> Self {
+        Self::new(status, format_args!("the {part} does not fit: {error}"))
+    }
 }
 
 impl IntoResponse for Rejection {
@@ -119,13 +124,9 @@ impl<T: DeserializeOwned> FromRequestHead for Path<T> {
 
     fn from_head(request: &Request, matched: &Matched<'_>) -> Result<Self, Rejection> {
         let parameters = matched.parameters(request).collect();
-        match T::deserialize(Parameters(parameters)) {
-            Ok(value) => Ok(Self(value)),
-            Err(error) => Err(Rejection::new(
-                StatusCode::NOT_FOUND,
-                format_args!("the path does not fit: {error}"),
-            )),
-        }
+        let read = T::deserialize(Parameters(parameters));
+        read.map(Self)
+            .map_err(|error| Rejection::misfit(StatusCode::NOT_FOUND, "path", error))
     }
 }
 
@@ -138,13 +139,9 @@ impl<T: DeserializeOwned> FromRequestHead for Query<T> {
 
     fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, Rejection> {
         let fields = Fields::parse(request.query().unwrap_or("").as_bytes());
-        match fields.and_then(|fields| T::deserialize(fields)) {
-            Ok(value) => Ok(Self(value)),
-            Err(error) => Err(Rejection::new(
-                StatusCode::BAD_REQUEST,
-                format_args!("the query does not fit: {error}"),
-            )),
-        }
+        let read = fields.and_then(|fields| T::deserialize(fields));
+        read.map(Self)
+            .map_err(|error| Rejection::misfit(StatusCode::BAD_REQUEST, "query", error))
     }
 }
 
