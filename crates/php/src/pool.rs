@@ -35,7 +35,8 @@ pub struct Pool {
 const MAX_RETRIES: usize = 2;
 
 impl Pool {
-    /// Starts the pool. Its workers boot by and by; requests may come at once.
+    /// Starts the pool. Its workers boot by and by; requests may come at once. It runs until it is
+    /// [stopped](Pool::stop), or the process ends.
     ///
     /// # Errors
     /// There is no such script or program, or the folder cannot be made.
