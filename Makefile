@@ -29,7 +29,7 @@ lint: ## format, clippy, documentation, licences and sources of dependencies
 bench: ## Apus against nginx, H2O, HAProxy, Varnish and the floor on this machine; BENCH="--case 1k-c64 --rounds 3"
 	python3 bench/compare.py $(BENCH)
 
-soak: ## Apus under load, reloaded every two seconds; SOAK="--seconds 600"
+soak: ## Apus under load, reloaded every two seconds; SOAK="--seconds 600", SOAK=--php with PHP behind it
 	python3 bench/soak.py $(SOAK)
 
 # Coverage instrumentation does not link with LTO.

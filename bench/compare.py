@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 
-from comparison import cases, host, measure, proxies, report, servers
+from comparison import cases, host, measure, php, proxies, report, servers
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -45,7 +45,14 @@ def main():
                 return server
 
             running = []
-            if isinstance(case, (cases.ProxyCase, cases.DownloadCase, cases.QueueCase)):
+            if isinstance(case, cases.PhpCase):
+                pool = started(php.Stack(*php.PARTS[case.kind]))
+                if binary:
+                    running.append(started(php.start_apus(case, cores[0], pool, binary.resolve())))
+                    if case.resident:
+                        running.append(started(php.start_resident(case, cores[0], pool, binary.resolve())))
+                running.append(started(php.start_nginx(case, cores[0], pool)))
+            elif isinstance(case, (cases.ProxyCase, cases.DownloadCase, cases.QueueCase)):
                 def origin():
                     return started(proxies.start_origin(case, cores[1])).clear
 

@@ -1,25 +1,31 @@
 #!/usr/bin/env python3
-"""Apus under load for minutes, reloaded every two seconds: no request may fail, nothing may grow."""
+"""Apus under load for minutes, reloaded every two seconds: no request may fail, nothing may grow. With PHP behind it,
+workers of PHP are killed besides, and no answer may be another's."""
 
 import argparse
 import concurrent.futures
 import os
+import random
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from comparison import cases, host, load, process, servers
+from comparison import cases, checked, host, load, php, process, servers
 
 # The first part of a soak fills caches and pools; growth is counted from there.
 WARM_UP = 0.25
 MEMORY_SLACK = 4 * cases.MB
 DESCRIPTOR_SLACK = 16
+# With PHP, more than it has processes.
+CLIENTS = 50
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=int, default=180, help="how long (default 180)")
+    parser.add_argument("--php", action="store_true", help="with PHP behind it")
     parser.add_argument("--apus", type=Path, help="an apus binary, instead of building this checkout's")
     options = parser.parse_args()
 
@@ -28,11 +34,59 @@ def main():
     binary = (options.apus or servers.build_apus()).resolve()
     servers.prepare(cases.FILES)
     server_core, load_core = host.cores()
+    if options.php:
+        sys.exit(soak_php(binary, server_core, load_core, options.seconds))
     server = servers.start_apus(server_core, binary)
     try:
         sys.exit(soak(server, binary, load_core, options.seconds))
     finally:
         server.stop()
+
+
+def soak_php(binary, core, load_core, seconds):
+    """Over FastCGI, where a killed process costs the request that it worked on, and with workers, where that is asked again."""
+    case = cases.PhpCase("soak", "", php.HELLO, "/mixed.php", CLIENTS, resident="classic")
+    exits = []
+    for start, costs in ((php.start_apus, 1), (php.start_resident, 0)):
+        stack = php.Stack("scripts")
+        try:
+            server = start(case, core, stack, binary)
+            try:
+                exits.append(kill_and_reload(server, binary, load_core, seconds // 2, costs))
+            finally:
+                server.stop()
+        finally:
+            stack.stop()
+    return max(exits)
+
+
+def kill_and_reload(server, binary, core, seconds, costs):
+    """Each killed process may cost so many answers."""
+    reloads, killed, failures, samples = 0, 0, [], []
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        asking = pool.submit(checked.ask, core, server.clear, "/mixed.php", CLIENTS, seconds)
+        started = time.monotonic()
+        while not asking.done():
+            time.sleep(1)
+            server.check()
+            if workers := process.tree(server.php_pid)[1:]:
+                os.kill(random.choice(workers), signal.SIGKILL)
+                killed += 1
+            if killed % 10 == 0:
+                os.kill(server.php_pid, signal.SIGUSR2)
+            if killed % 2 == 0:
+                done = subprocess.run([binary, "reload", servers.RUN / f"{server.name}.toml"], capture_output=True, text=True)
+                reloads += 1
+                if done.returncode:
+                    failures.append(done.stderr.strip())
+            samples.append((time.monotonic() - started, process.memory_bytes(server.pid), descriptors(server.pid)))
+    result = asking.result()
+    print(f"{server.name}: {result['requests']:,} requests, {killed} processes killed, {result['lost']} without an answer, "
+          f"{result['errors']} errors")
+    for fault in result["faults"]:
+        print("answer:", fault)
+    errors = result["errors"] + max(0, result["lost"] - killed * costs)
+    return judge(samples, seconds, reloads, failures, errors)
 
 
 def soak(server, binary, core, seconds):
@@ -67,6 +121,11 @@ def soak(server, binary, core, seconds):
         result = one.result()
         errors += result["errors"]
         print(f"{name:<20}{result['requests']:>12,.0f} requests  {result['errors']} errors")
+    return judge(samples, seconds, reloads, failures, errors)
+
+
+def judge(samples, seconds, reloads, failures, errors):
+    """Says how it went; the exit status."""
     settled = [sample for sample in samples if sample[0] >= seconds * WARM_UP] or samples
     # Halves are compared by their peaks: what is held for a moment does not count as growth.
     middle = len(settled) // 2

@@ -24,6 +24,8 @@ class Target:
     versus: str
     bound: float
     at_least: bool = False
+    # Which of several ways to run Apus it is about.
+    of: str = "apus"
 
     def is_met(self, value):
         return value >= self.bound if self.at_least else value <= self.bound
@@ -237,4 +239,43 @@ QUEUE_CASES = (
               (NO_ERROR, Target("p99_of_mean", "", 1.5), Target("of_limit", "", 0.95, at_least=True))),
 )
 
-ALL = (*CASES, *MEMORY_CASES, *PEAK_CASES, *PROXY_CASES, *DOWNLOAD_CASES, *QUEUE_CASES)
+
+
+@dataclass(frozen=True)
+class PhpCase:
+    """PHP behind each server in turn: one load, and what it costs the server and PHP, apart."""
+
+    name: str
+    title: str
+    # What is asked; `comparison/php.py` knows where it is.
+    kind: str
+    path: str
+    connections: int
+    targets: tuple = ()
+    cached: bool = False
+    # Whether there is a queue, whose clients are looked after one by one.
+    crowded: bool = False
+    # How the application takes requests if it stays in memory, as `mode` of its workers; nothing: it does not.
+    resident: str = ""
+    rivals = ("nginx",)
+    tls = close = percentiles = has_floor = is_http2 = False
+
+
+PHP_CASES = (
+    PhpCase("wordpress-c10", "WordPress front page, 10 connections", "wordpress", "/", 10,
+            (Target("requests_per_second", "nginx", 1.0, at_least=True), NO_ERROR)),
+    PhpCase("wordpress-c500", "WordPress front page, 500 connections", "wordpress", "/", 500,
+            (Target("p99_of_mean", "", 1.5), NO_ERROR), crowded=True),
+    PhpCase("wordpress-cached-c10", "WordPress front page, cached, 10 connections", "wordpress", "/", 10,
+            (Target("per_core_second", "nginx", 1.5, at_least=True), NO_ERROR), cached=True),
+    PhpCase("wordpress-cached-c500", "WordPress front page, cached, 500 connections", "wordpress", "/", 500,
+            (Target("per_core_second", "nginx", 1.5, at_least=True), NO_ERROR), cached=True),
+    PhpCase("php-example", "example application, 100 connections", "example", "/users/7", 100,
+            (Target("requests_per_second", "nginx", 4.0, at_least=True, of="resident"), NO_ERROR,
+             Target("errors", "", 0, of="resident")), resident="native"),
+    PhpCase("php-hello", "hello world of PHP, 64 connections", "hello", "/hello.php", 64,
+            (Target("cpu_us", "", 60, of="resident"), Target("php_per_core_second", "", 20_000, at_least=True, of="resident"),
+             NO_ERROR, Target("errors", "", 0, of="resident")), resident="worker"),
+)
+
+ALL = (*CASES, *MEMORY_CASES, *PEAK_CASES, *PROXY_CASES, *DOWNLOAD_CASES, *QUEUE_CASES, *PHP_CASES)

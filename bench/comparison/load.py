@@ -34,6 +34,8 @@ def parse_wrk(text):
         match = re.search(rf"^\s+{percentile}%\s+([\d.]+)(us|ms|s|m)$", text, re.MULTILINE)
         return float(match.group(1)) * UNITS[match.group(2)] if match else 0.0
 
+    average = re.search(r"^\s+Latency\s+([\d.]+)(us|ms|s|m)\s", text, re.MULTILINE)
+    mean = float(average.group(1)) * UNITS[average.group(2)] if average else 0.0
     rate = re.search(r"^Transfer/sec:\s+([\d.]+)([KMGT]?)B$", text, re.MULTILINE)
     socket_errors = re.search(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", text)
     errors = sum(map(int, socket_errors.groups())) if socket_errors else 0
@@ -41,6 +43,7 @@ def parse_wrk(text):
         "requests": number(r"(\d+) requests in"),
         "requests_per_second": number(r"Requests/sec:\s+([\d.]+)"),
         "bytes_per_second": float(rate.group(1)) * 1024 ** " KMGT".index(rate.group(2) or " ") if rate else 0.0,
+        "mean_us": mean,
         "p50_us": microseconds(50),
         "p99_us": microseconds(99),
         "errors": errors + int(number(r"Non-2xx or 3xx responses: (\d+)")),

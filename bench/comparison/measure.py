@@ -9,6 +9,8 @@ from . import cases, crowd, load, process, servers
 LOGGED_SECONDS = 2
 # How long it takes at least until a queue is as long as it gets, and can be looked at.
 QUEUE_SECONDS = 10
+# PHP takes its time: how long a crowd asks for pages, and how long each waits for one.
+CROWD_SECONDS, CROWD_PATIENCE = 40, 60.0
 
 
 def run_case(case, start, cores, rounds, seconds, say):
@@ -16,10 +18,12 @@ def run_case(case, start, cores, rounds, seconds, say):
     _, generator_core = cores
     if isinstance(case, cases.QueueCase):
         seconds = max(seconds, QUEUE_SECONDS)
+    if _is_crowded(case):
+        seconds = max(seconds, CROWD_SECONDS)
     with start(case) as running:
         samples = {server.name: [] for server in running}
         # h2load warms up in each round, and so does a queue.
-        if not case.is_http2 and not isinstance(case, cases.QueueCase):
+        if not case.is_http2 and not isinstance(case, cases.QueueCase) and not _is_crowded(case):
             for server in running:
                 load.wrk(generator_core, server.url(case.path, case.tls), min(case.connections, 64), 1)
         for number in range(rounds):
@@ -32,6 +36,10 @@ def run_case(case, start, cores, rounds, seconds, say):
     return {name: _median(of_server) for name, of_server in samples.items()}
 
 
+def _is_crowded(case):
+    return isinstance(case, cases.PhpCase) and case.crowded
+
+
 def _sample(server, case, generator_core, seconds):
     measured = Measured(server)
     if case.is_http2:
@@ -39,6 +47,10 @@ def _sample(server, case, generator_core, seconds):
     elif isinstance(case, cases.QueueCase):
         measured.begin()
         sample = crowd.ask(generator_core, server, case.path, case.connections, seconds)
+        measured.end()
+    elif _is_crowded(case):
+        measured.begin()
+        sample = crowd.ask(generator_core, server, case.path, case.connections, seconds, CROWD_PATIENCE)
         measured.end()
     else:
         measured.begin()
@@ -49,8 +61,12 @@ def _sample(server, case, generator_core, seconds):
     sample["cpu_us"] = measured.cpu_seconds * 1e6 / requests
     sample["busy"] = measured.cpu_seconds / measured.seconds
     sample["per_core_second"] = requests / measured.cpu_seconds if measured.cpu_seconds else 0.0
-    if isinstance(case, cases.QueueCase):
+    if isinstance(case, cases.PhpCase):
+        sample["php_cpu_us"] = measured.php_cpu_seconds * 1e6 / requests
+        sample["php_per_core_second"] = requests / measured.php_cpu_seconds if measured.php_cpu_seconds else 0.0
+    if "mean_us" in sample:
         sample["p99_of_mean"] = sample["p99_us"] / (sample["mean_us"] or 1)
+    if isinstance(case, cases.QueueCase):
         sample["of_limit"] = sample["requests_per_second"] / case.limit
     sample["memory_bytes"] = process.memory_bytes(server.pid)
     sample["peak_memory_bytes"] = process.peak_memory_bytes(server.pid)
@@ -72,18 +88,24 @@ def _http2_sample(server, case, generator_core, seconds, measured):
 
 
 class Measured:
-    """The CPU time of a server between two moments."""
+    """The CPU time of a server, and of PHP behind it, between two moments."""
 
     def __init__(self, server):
         self.pid = server.pid
+        self.php_pid = server.php_pid
 
     def begin(self):
         self.began = time.monotonic()
-        self.before = process.cpu_seconds(self.pid)
+        self.before, self.php_before = self._now()
 
     def end(self):
-        self.cpu_seconds = process.cpu_seconds(self.pid) - self.before
+        now, php_now = self._now()
+        self.cpu_seconds = now - self.before
+        self.php_cpu_seconds = php_now - self.php_before
         self.seconds = time.monotonic() - self.began
+
+    def _now(self):
+        return process.cpu_seconds(self.pid), process.cpu_seconds(self.php_pid) if self.php_pid else 0.0
 
 
 def _median(samples):

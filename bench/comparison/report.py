@@ -1,15 +1,17 @@
 """What came out: a table for the terminal, Markdown and a plot for BENCHMARKS.md."""
 
-from .cases import ALL, CASES, MB, PROXY_CASES, QUEUE_CASES
+from .cases import ALL, CASES, MB, PHP_CASES, PROXY_CASES, QUEUE_CASES
 
 TITLES = {case.name: case.title for case in ALL}
 HTTP2 = {case.name for case in CASES if case.is_http2}
 PROXIED = {case.name for case in (*PROXY_CASES, *QUEUE_CASES)}
+PHP = {case.name for case in PHP_CASES}
 QUEUED = {case.name for case in QUEUE_CASES}
 METRICS = {
     "cpu_us": "CPU",
     "requests_per_second": "requests per second",
-    "per_core_second": "handshakes per second of a core",
+    "php_cpu_us": "CPU of PHP",
+    "php_per_core_second": "requests per second of a core of PHP",
     "p99_us": "p99",
     "errors": "errors",
     "bytes": "bytes",
@@ -24,7 +26,7 @@ def verdicts(case, result):
     """For each target: its words, what was reached, and whether that is enough."""
     found = []
     for target in case.targets:
-        ours = result.get("apus", {}).get(target.metric)
+        ours = result.get(target.of, {}).get(target.metric)
         if ours is None:
             continue
         value = ours
@@ -34,6 +36,7 @@ def verdicts(case, result):
                 continue
             value = ours / theirs
         found.append({
+            "of": target.of,
             "metric": target.metric,
             "versus": target.versus,
             "target": target.words(),
@@ -43,33 +46,47 @@ def verdicts(case, result):
     return found
 
 
-def verdict_words(verdict):
-    what = METRICS[verdict["metric"]]
+def metric_words(name, metric):
+    if metric == "per_core_second":
+        return ("requests" if name in PHP else "handshakes") + " per second of a core"
+    return METRICS[metric]
+
+
+def verdict_words(name, verdict):
+    what = metric_words(name, verdict["metric"])
+    if verdict["of"] != "apus":
+        what = f"{verdict['of']}: {what}"
     if verdict["versus"]:
         what += f" / {verdict['versus']}"
     return f"{what} {verdict['reached']:.4g} ({verdict['target']}): " + ("met" if verdict["met"] else "MISSED")
 
 
 def terminal(results):
-    lines = [f"{'case':<14}{'server':<8}{'req/s':>10}{'CPU us':>10}{'/ nginx':>9}{'/ h2o':>8}{'busy':>6}"
+    lines = [f"{'case':<23}{'server':<8}{'req/s':>10}{'CPU us':>10}{'/ nginx':>9}{'/ h2o':>8}{'busy':>6}"
              f"{'p50 us':>10}{'p99 us':>10}{'peak':>10}{'errors':>8}"]
     for name, entry in results["cases"].items():
         for server, row in entry["servers"].items():
             if "bytes" in row:
                 errors = f"{row['errors']:>8} errors" if "errors" in row else ""
-                lines.append(f"{name:<14}{server:<8}{row['bytes']:>20,.0f} bytes{errors}")
+                lines.append(f"{name:<23}{server:<8}{row['bytes']:>20,.0f} bytes{errors}")
                 continue
             if "growth_bytes" in row:
-                lines.append(f"{name:<14}{server:<8}{row['bytes_per_second'] / MB:>15,.0f} MB/s"
+                lines.append(f"{name:<23}{server:<8}{row['bytes_per_second'] / MB:>15,.0f} MB/s"
                              f"{row['growth_bytes']:>16,.0f} bytes more{row['errors']:>8} errors")
                 continue
             lines.append(
-                f"{name:<14}{server:<8}{row['requests_per_second']:>10.0f}{row['cpu_us']:>10.2f}"
+                f"{name:<23}{server:<8}{row['requests_per_second']:>10.0f}{row['cpu_us']:>10.2f}"
                 f"{share(entry, row, 'nginx'):>9}{share(entry, row, 'h2o'):>8}{row['busy']:>6.0%}"
                 f"{microseconds(row, 'p50_us'):>10}{microseconds(row, 'p99_us'):>10}"
-                f"{megabytes(row['peak_memory_bytes']):>10}{row['errors']:>8}")
-        lines += [f"{'':<14}-> {verdict_words(verdict)}" for verdict in entry["verdicts"]]
+                f"{megabytes(row['peak_memory_bytes']):>10}{row['errors']:>8}{of_php(row)}")
+        lines += [f"{'':<23}-> {verdict_words(name, verdict)}" for verdict in entry["verdicts"]]
     return "\n".join(lines)
+
+
+def of_php(row):
+    if "php_cpu_us" not in row:
+        return ""
+    return f"  PHP {row['php_cpu_us']:.1f} us, p99 / mean {row['p99_of_mean']:.2f}"
 
 
 def share(entry, row, versus):
@@ -107,6 +124,10 @@ def markdown(results):
         "| p99 | peak memory | errors |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
+    php = [
+        "| load, PHP | server | requests/s | CPU per request, server | of nginx's | PHP | p50 | p99 | p99 / mean | errors |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
     downloads = ["| load | server | MB/s | growth of memory | errors |", "| --- | --- | ---: | ---: | ---: |"]
     memory = ["| memory | server | bytes |", "| --- | --- | ---: |"]
     goals = ["| load | goal | reached | |", "| --- | --- | ---: | --- |"]
@@ -121,6 +142,11 @@ def markdown(results):
                 downloads.append(f"{start} {row['bytes_per_second'] / MB:,.0f} | {megabytes(row['growth_bytes'])} | "
                                  f"{row['errors']} |")
                 continue
+            if name in PHP:
+                php.append(f"{start} {row['requests_per_second']:,.0f} | {row['cpu_us']:,.1f} us | {share(entry, row, 'nginx')} | "
+                           f"{row['php_cpu_us']:,.0f} us | {microseconds(row, 'p50_us', ' us')} | "
+                           f"{microseconds(row, 'p99_us', ' us')} | {row['p99_of_mean']:.2f} | {row['errors']} |")
+                continue
             start += f" {row['requests_per_second']:,.0f} | {row['cpu_us']:.2f} us |"
             end = (f" {microseconds(row, 'p50_us', ' us')} | {microseconds(row, 'p99_us', ' us')} | "
                    f"{megabytes(row['peak_memory_bytes'])} | {row['errors']} |")
@@ -133,9 +159,10 @@ def markdown(results):
                 http1.append(start + end)
         for verdict in entry["verdicts"]:
             versus = f" of {verdict['versus']}'s" if verdict["versus"] else ""
-            goals.append(f"| {title} | {METRICS[verdict['metric']]} {verdict['target']}{versus} | "
+            of = "" if verdict["of"] == "apus" else f"{verdict['of']}: "
+            goals.append(f"| {title} | {of}{metric_words(name, verdict['metric'])} {verdict['target']}{versus} | "
                          f"{_round(verdict['reached'])} | {'met' if verdict['met'] else '**missed**'} |")
-    parts = [lines, *(table for table in (http1, http2, proxied, downloads, memory, goals) if len(table) > 2)]
+    parts = [lines, *(table for table in (http1, http2, proxied, php, downloads, memory, goals) if len(table) > 2)]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
@@ -150,7 +177,7 @@ def svg(results):
     body = []
     for name, entry in results["cases"].items():
         nginx = entry["servers"].get("nginx", {}).get("cpu_us")
-        if not nginx or name in QUEUED:
+        if not nginx or name in QUEUED or name in PHP:
             continue
         rows = [(server, row["cpu_us"] / nginx) for server, row in entry["servers"].items()]
         middle = y + len(rows) * bar / 2 + 4

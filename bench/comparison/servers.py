@@ -89,8 +89,10 @@ hosts:
 class Server:
     """A server that runs, pinned to one core."""
 
-    def __init__(self, name, command, clear, tls, core):
+    def __init__(self, name, command, clear, tls, core, php_pid=None):
         self.name = name
+        # The master of the PHP processes that work for it.
+        self.php_pid = php_pid
         self.clear = clear
         self.tls = tls
         log = (RUN / f"{name}.output").open("ab")

@@ -1,0 +1,183 @@
+"""PHP behind Apus and nginx: one PHP-FPM, MariaDB and code for all, and a server in front of them at a time.
+
+What PHP itself costs is counted apart, by the processes of its pool.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+
+from . import host
+from .servers import BENCH, RUN, Server
+
+STACK = BENCH.parent / "crates" / "cli" / "tests" / "origins" / "php" / "stack"
+
+WORDPRESS, EXAMPLE, HELLO = "wordpress", "example", "hello"
+PARTS = {WORDPRESS: ("wordpress",), EXAMPLE: ("example",), HELLO: ("scripts",)}
+
+# Apus with workers.
+RESIDENT = "resident"
+
+# Installs the blog as its installer does, and fills its front page.
+INSTALL = """
+$_SERVER['HTTP_HOST'] = '127.0.0.1';
+$_SERVER['REQUEST_METHOD'] = 'GET';
+define('WP_INSTALLING', true);
+require 'wp-load.php';
+require ABSPATH . 'wp-admin/includes/upgrade.php';
+wp_install('Apus apus', 'swift', 'swift@bench.test', true, '', 'on the wing');
+update_option('permalink_structure', '/%postname%/');
+flush_rewrite_rules();
+for ($number = 1; $number <= 10; $number++) {
+    wp_insert_post(['post_title' => "Swift $number", 'post_status' => 'publish', 'post_author' => 1,
+        'post_content' => str_repeat('<p>Apus apus sleeps on the wing, and eats and drinks there.</p>', 5)]);
+}
+"""
+
+# As the handbook of WordPress has it, and nginx's own page on PHP.
+NGINX = """\
+daemon off;
+{user}worker_processes 1;
+worker_rlimit_nofile {descriptors};
+pid nginx.pid;
+error_log nginx.log warn;
+events {{ worker_connections 16384; }}
+http {{
+    access_log off;
+    server_tokens off;
+    sendfile on;
+    tcp_nopush on;
+    keepalive_timeout 300s;
+    keepalive_requests 1000000000;
+    open_file_cache max=1000 inactive=300s;
+    open_file_cache_valid 1s;
+    client_body_temp_path tmp; proxy_temp_path tmp; fastcgi_temp_path tmp;
+    uwsgi_temp_path tmp; scgi_temp_path tmp;
+    fastcgi_cache_path cache keys_zone=bench:10m max_size=1g inactive=1h use_temp_path=off;
+    server {{
+        listen 127.0.0.1:{port} backlog=4096;
+        root {root};
+        index index.php;
+        location / {{ try_files $uri $uri/ /index.php?$args; }}
+        location ~ \\.php$ {{
+            try_files $uri =404;
+            include /etc/nginx/fastcgi_params;
+            fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
+            fastcgi_param HTTP_PROXY "";
+            fastcgi_pass unix:{socket};
+            fastcgi_read_timeout 120s;
+            fastcgi_buffers 16 16k;
+            fastcgi_buffer_size 32k;
+            {cache}
+        }}
+    }}
+}}
+"""
+
+# The usual rules of a WordPress behind fastcgi_cache: who is known, and what is sent, is never stored.
+NGINX_CACHE = """\
+set $skip 0;
+            if ($request_method = POST) {{ set $skip 1; }}
+            if ($query_string != "") {{ set $skip 1; }}
+            if ($http_cookie ~* "comment_author|wordpress_[a-f0-9]+|wp-postpass|wordpress_logged_in") {{ set $skip 1; }}
+            fastcgi_cache bench;
+            fastcgi_cache_key "$scheme$request_method$host$request_uri";
+            fastcgi_cache_valid 200 1h;
+            fastcgi_cache_bypass $skip;
+            fastcgi_no_cache $skip;
+            fastcgi_cache_lock on;
+            add_header X-FastCGI-Cache $upstream_cache_status;"""
+
+APUS = """\
+[global]
+worker_threads = 1
+keepalive_timeout = 300
+control_socket = "{name}.sock"
+
+[[sites]]
+name = "bench"
+listen = ["127.0.0.1:{port}"]
+root = "{root}"
+{site}
+"""
+
+
+class Stack:
+    """MariaDB and the applications, and a PHP-FPM for each server: as they keep connections, one would take its processes
+    from another."""
+
+    # As many processes as Debian's pool has by default.
+    CHILDREN = 5
+
+    def __init__(self, *parts):
+        self.started = []
+        self.folder, _ = self._start("php", 1, "database", *parts)
+        if "wordpress" in parts:
+            subprocess.run(["php", "-d", "sendmail_path=/bin/true", "-r", INSTALL], cwd=self.folder / "wordpress",
+                           check=True, stdout=subprocess.DEVNULL)
+
+    def start_fpm(self, name, children=CHILDREN):
+        """Its socket, and its master."""
+        folder, pid = self._start(
+            f"php-{name}", children, APUS_PHP=str(self.folder / "apus.php"),
+            EXAMPLE_DSN=f"mysql:unix_socket={self.folder}/db.sock;dbname=example;charset=utf8mb4")
+        return folder / "fpm.sock", pid
+
+    def root(self, kind):
+        return self.folder / {WORDPRESS: "wordpress", HELLO: "scripts", EXAMPLE: "example/public"}[kind]
+
+    def _start(self, name, children, *parts, **environment):
+        folder = RUN / name
+        shutil.rmtree(folder, ignore_errors=True)
+        process = subprocess.Popen([STACK, folder, str(children), *parts], env=dict(os.environ, **environment),
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.started.append(process)
+        if process.stdout.readline().strip() != "ready":
+            sys.exit("bench: PHP does not start; `make tools` installs what it needs")
+        return folder, int((folder / "fpm.pid").read_text())
+
+    def stop(self):
+        for process in reversed(self.started):
+            process.stdin.close()
+            process.wait()
+
+
+def start_nginx(case, core, stack):
+    port = host.free_port()
+    socket, pid = stack.start_fpm("nginx")
+    shutil.rmtree(RUN / "cache", ignore_errors=True)
+    text = NGINX.format(
+        port=port, root=stack.root(case.kind), socket=socket, descriptors=host.raise_descriptor_limit(),
+        user="user root;\n" if os.geteuid() == 0 else "", cache=NGINX_CACHE.format() if case.cached else "")
+    (RUN / "nginx.conf").write_text(text)
+    command = [host.find("nginx"), "-p", RUN, "-c", RUN / "nginx.conf", "-e", RUN / "nginx.log"]
+    return Server("nginx", command, port, None, core, pid)
+
+
+def start_apus(case, core, stack, binary):
+    lines = []
+    if case.kind == WORDPRESS:
+        lines.append('preset = "wordpress"')
+    if case.kind == EXAMPLE:
+        lines.append('fastcgi.front_controller = "/index.php"')
+    if case.cached:
+        lines.append("fastcgi.cache = { ttl = 3600 }")
+    return _start_apus("apus", case, core, stack, binary, lines, stack.start_fpm("apus"))
+
+
+def start_resident(case, core, stack, binary):
+    """Apus with the application in the memory of PHP-FPM's processes; one is left for other requests."""
+    script = "/index.php" if case.kind == EXAMPLE else case.path
+    workers = f'{{ mode = "{case.resident}", min = {stack.CHILDREN}, max = {stack.CHILDREN} }}'
+    lines = [f'fastcgi = {{ front_controller = "{script}", workers = {workers} }}']
+    return _start_apus(RESIDENT, case, core, stack, binary, lines, stack.start_fpm(RESIDENT, stack.CHILDREN + 1))
+
+
+def _start_apus(name, case, core, stack, binary, lines, fpm):
+    port = host.free_port()
+    socket, pid = fpm
+    lines = [f'php_fastcgi = "{socket}"', *lines]
+    text = APUS.format(name=name, port=port, root=stack.root(case.kind), site="\n".join(lines))
+    (RUN / f"{name}.toml").write_text(text)
+    return Server(name, [binary, "serve", RUN / f"{name}.toml"], port, None, core, pid)
