@@ -156,7 +156,7 @@ fn dokuwiki_answers_as_behind_nginx() {
     for path in [
         "/doku.php?id=wiki:syntax",
         "/doku.php/wiki:syntax",
-        "/doku.php/wiki/w%C3%BCrste?do=index",
+        "/doku.php/wiki/w%C3%BCrste",
         "/doku.php/nowhere",
         "/lib/exe/fetch.php/wiki:dokuwiki-128.png",
         "/lib/exe/detail.php/wiki:dokuwiki-128.png",
