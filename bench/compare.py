@@ -23,7 +23,8 @@ def arguments():
     parser.add_argument("--case", action="append", choices=names, help="only this case; may be repeated")
     parser.add_argument("--apus", type=Path, help="an apus binary, instead of building this checkout's")
     parser.add_argument("--without-apus", action="store_true", help="the others alone")
-    parser.add_argument("--write", action="store_true", help="put the figures into BENCHMARKS.md")
+    parser.add_argument("--write", action="store_true",
+                        help="put the figures into BENCHMARKS.md; with --case the others stay as they were")
     return parser.parse_args()
 
 
@@ -94,13 +95,26 @@ def main():
             by_server = measure.run_download_case(case, start, cores, options.rounds, options.seconds, say)
         else:
             by_server = measure.run_case(case, start, cores, options.rounds, options.seconds, say)
-        results["cases"][case.name] = {"servers": by_server, "verdicts": report.verdicts(case, by_server)}
+        results["cases"][case.name] = {
+            "servers": by_server, "verdicts": report.verdicts(case, by_server), "date": results["date"]}
 
     print(report.terminal(results))
+    if options.write:
+        keep_others(results)
     stored = store(results)
     print(f"\nstored in {stored.relative_to(ROOT)}")
     if options.write:
         write(results)
+
+
+def keep_others(results):
+    """Takes the cases that were not measured now from the last run that was stored."""
+    for path in sorted(RESULTS.glob("*.json"))[-1:]:
+        before = json.loads(path.read_text())
+        measured = results["cases"]
+        results["cases"] = {
+            case.name: measured.get(case.name) or {"date": before["date"], **before["cases"][case.name]}
+            for case in cases.ALL if case.name in measured or case.name in before["cases"]}
 
 
 def store(results):

@@ -217,13 +217,13 @@ class QueueCase:
         return self.at_a_time * 1000 / self.milliseconds
 
 
+_PROXIES = ("nginx", "haproxy", "floor")
 _AS_PROXY = (_cpu("nginx", 0.75), _cpu("haproxy", 1.0), NO_ERROR)
 _AS_CACHE = (_cpu("nginx", 0.60), _cpu("varnish", 0.60), NO_ERROR)
 
 PROXY_CASES = (
-    ProxyCase("proxy-1k", "1 KB of an origin, 64 connections", PASS, KB, 64, ("nginx", "haproxy"), _AS_PROXY),
-    ProxyCase("proxy-100k", "100 KB of an origin, 64 connections", PASS, 100 * KB, 64, ("nginx", "haproxy"),
-              _AS_PROXY),
+    ProxyCase("proxy-1k", "1 KB of an origin, 64 connections", PASS, KB, 64, _PROXIES, _AS_PROXY),
+    ProxyCase("proxy-100k", "100 KB of an origin, 64 connections", PASS, 100 * KB, 64, _PROXIES, _AS_PROXY),
     ProxyCase("cached-10k", "10 KB that is cached, 64 connections", CACHED, 10 * KB, 64, ("nginx", "varnish"),
               _AS_CACHE),
 )

@@ -153,4 +153,9 @@ def start_varnish(case, core, origin):
     return Server("varnish", command, port, None, core)
 
 
-START = {"nginx": start_nginx, "haproxy": start_haproxy, "varnish": start_varnish}
+def start_floor(case, core, origin):
+    port = host.free_port()
+    return Server("floor", [BUILD / "relay", port, origin], port, None, core)
+
+
+START = {"nginx": start_nginx, "haproxy": start_haproxy, "varnish": start_varnish, "floor": start_floor}

@@ -110,6 +110,11 @@ def markdown(results):
         f"Linux {host['kernel']}), {host['nginx']}, {host['h2o']}, {host['haproxy']}, {host['varnish']}, {host['wrk']}, {host['h2load']}: medians of "
         f"{results['rounds']} interleaved rounds of {results['seconds']} s.",
     ]
+    earlier = {}
+    for name, entry in results["cases"].items():
+        earlier.setdefault(entry["date"], []).append(TITLES[name])
+    earlier.pop(results["date"], None)
+    lines += [f"Measured {date}: {'; '.join(titles)}." for date, titles in earlier.items()]
     http1 = [
         "| load | server | requests/s | CPU per request | p50 | p99 | peak memory | errors |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
@@ -159,7 +164,7 @@ def markdown(results):
                 http1.append(start + end)
         for verdict in entry["verdicts"]:
             versus = f" of {verdict['versus']}'s" if verdict["versus"] else ""
-            of = "" if verdict["of"] == "apus" else f"{verdict['of']}: "
+            of = "" if verdict.get("of", "apus") == "apus" else f"{verdict['of']}: "
             goals.append(f"| {title} | {of}{metric_words(name, verdict['metric'])} {verdict['target']}{versus} | "
                          f"{_round(verdict['reached'])} | {'met' if verdict['met'] else '**missed**'} |")
     parts = [lines, *(table for table in (http1, http2, proxied, php, downloads, memory, goals) if len(table) > 2)]

@@ -166,9 +166,9 @@ def start_floor(core, body_bytes):
 
 
 def build_origins():
-    """The floor, which is the fast origin too, and the slow one."""
+    """The floor, which is the fast origin too, the slow origin, and the floor of proxies."""
     BUILD.mkdir(exist_ok=True)
-    for name in ("floor", "slow_origin"):
+    for name in ("floor", "slow_origin", "relay"):
         subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-pthread", "-o", BUILD / name, BENCH / f"{name}.c"], check=True)
 
 
