@@ -59,9 +59,39 @@ struct Worker {
     /// What is being read from the disk.
     loading: RefCell<HashMap<Box<[u8]>, Rc<Loading>>>,
     variants: Arc<Variants>,
+    programs: RefCell<Programs>,
     fallback: Option<Rc<dyn Service>>,
     /// Whether the last resort of `try_files` is a path, which may be one for any method.
     leads_elsewhere: bool,
+}
+
+/// Paths that a moment ago led to programs, such as folders with an index of PHP: whose answer is in a
+/// cache is not looked up in the file system for each request.
+#[derive(Default)]
+struct Programs {
+    since: Option<Instant>,
+    /// By the normal form of the path of a request, the path of the program below the root.
+    known: HashMap<Box<[u8]>, Rc<[u8]>>,
+}
+
+/// How many programs are known at a time.
+const MOST_PROGRAMS: usize = 1024;
+
+impl Programs {
+    fn get(&self, path: &[u8], now: Instant) -> Option<Rc<[u8]>> {
+        self.since
+            .filter(|since| now.saturating_duration_since(*since) < REVALIDATE)
+            .and_then(|_| self.known.get(path).cloned())
+    }
+
+    fn insert(&mut self, path: &[u8], program: &[u8], now: Instant) {
+        let is_recent = |since: Instant| now.saturating_duration_since(since) < REVALIDATE;
+        if !self.since.is_some_and(is_recent) || self.known.len() >= MOST_PROGRAMS {
+            self.known.clear();
+            self.since = Some(now);
+        }
+        self.known.insert(path.into(), program.into());
+    }
 }
 
 /// An entry that requests wait for.
@@ -103,6 +133,7 @@ impl FilesService {
                 )),
                 loading: RefCell::default(),
                 variants: Arc::clone(&files.variants),
+                programs: RefCell::default(),
                 fallback: files.fallback.as_ref().map(|factory| factory.service()),
                 leads_elsewhere: files
                     .options
@@ -155,6 +186,10 @@ impl Worker {
             return Handled::Answer(choice.respond(entry, request));
         }
         let path = path.into_owned();
+        let program = self.programs.borrow().get(&path, now);
+        if let Some(program) = program {
+            return Handled::Answer(self.run(request, &path, &program));
+        }
         let found = self.look(now, |lookup| lookup.find(&path, request.query()));
         self.settle(request, path, found, now)
     }
@@ -218,7 +253,10 @@ impl Worker {
             Found::NoIndex => {
                 Handled::Answer(self.nothing(request, &path, StatusCode::FORBIDDEN, now))
             }
-            Found::Program(program) => Handled::Answer(self.run(request, &path, &program)),
+            Found::Program(program) => {
+                self.programs.borrow_mut().insert(&path, &program, now);
+                Handled::Answer(self.run(request, &path, &program))
+            }
             Found::Missing => {
                 Handled::Answer(self.nothing(request, &path, StatusCode::NOT_FOUND, now))
             }

@@ -213,3 +213,19 @@ fn a_request_too_many_is_told_to_come_again() {
         get(&apus, "/quick.php").text() == "quick"
     });
 }
+
+#[test]
+fn a_folder_whose_program_is_known_gets_its_new_index_and_loses_its_old_one() {
+    let (_home, apus) = serve("changing", "", &[("index.php", WHO)]);
+    let root = Stack::scripts().path("changing");
+    assert_eq!(get(&apus, "/").text(), "/index.php  / ");
+    std::fs::rename(root.join("index.php"), root.join("moved.php")).unwrap();
+    wait_until("the program is gone", || get(&apus, "/").status != 200);
+    std::fs::write(root.join("index.html"), "html").unwrap();
+    wait_until("the page is there", || get(&apus, "/").text() == "html");
+    std::fs::remove_file(root.join("index.html")).unwrap();
+    std::fs::rename(root.join("moved.php"), root.join("index.php")).unwrap();
+    wait_until("the program is back", || {
+        get(&apus, "/").text() == "/index.php  / "
+    });
+}
