@@ -210,6 +210,12 @@ fn a_preset_says_what_the_application_wants() {
         assert!(bypassed(name), "{name}");
     }
     assert!(!bypassed("laravel_session") && !bypassed("_ga"));
+    let of_session = |name: &str| {
+        let mut patterns = cache.rules.credentials.session_cookies.iter();
+        patterns.any(|pattern| pattern.matches(name.as_bytes()))
+    };
+    assert!(of_session("PHPSESSID") && of_session("wordpress_logged_in_0a"));
+    assert!(!of_session("theme"));
     assert!(!site.content.rewrites.is_empty());
     let Some(Handler::Files(files)) = &site.locations[0].content.handler else {
         panic!("the location is of files");

@@ -21,7 +21,7 @@ use crate::config::plan::{Files, Php, Root};
 use crate::config::raw::Site;
 use crate::config::raw::php as keys;
 use crate::config::source::{At, Place};
-use crate::config::value::Several;
+use crate::config::value::{Several, Switch};
 use crate::config::word::php::{PhpAddress, PhpServer};
 use crate::config::word::{Host, LocationPath, PathPattern};
 
@@ -339,8 +339,14 @@ impl Said<'_> {
                 .help("add ttl = 60, for how many seconds a page may be old"),
             );
         }
-        let known = Preset::cookies_of_the_known(self.preset).map(NamePattern::new);
-        settings.bypass_cookies.extend(known);
+        let known = || Preset::cookies_of_the_known(self.preset).map(NamePattern::new);
+        settings.bypass_cookies.extend(known());
+        let is_said = (own.into_iter().chain(of_site))
+            .any(|said| matches!(&said.value, Switch::As(cache) if cache.session_cookies.given));
+        if !is_said && self.preset.is_some_and(Preset::is_php) {
+            // The application is known, and with it what it knows people by.
+            settings.rules.credentials.session_cookies = known().collect();
+        }
         settings.fastcgi_field = *keys.cache_field;
         Some(Some(settings))
     }
