@@ -30,6 +30,9 @@ def arguments():
 
 def main():
     options = arguments()
+    before = last_written() if options.write and options.case else None
+    if before and (before["rounds"], before["seconds"]) != (options.rounds, options.seconds):
+        sys.exit(f"bench: the other figures are of {before['rounds']} rounds of {before['seconds']} s; these have to be, too")
     host.install_what_is_missing()
     host.raise_descriptor_limit()
     servers.build_origins()
@@ -82,6 +85,7 @@ def main():
         "host": host.describe(),
         "rounds": options.rounds,
         "seconds": options.seconds,
+        "written": options.write,
         "cases": {},
     }
     for case in cases.ALL:
@@ -99,22 +103,26 @@ def main():
             "servers": by_server, "verdicts": report.verdicts(case, by_server), "date": results["date"]}
 
     print(report.terminal(results))
-    if options.write:
-        keep_others(results)
+    if before:
+        keep_others(results, before)
     stored = store(results)
     print(f"\nstored in {stored.relative_to(ROOT)}")
     if options.write:
         write(results)
 
 
-def keep_others(results):
-    """Takes the cases that were not measured now from the last run that was stored."""
-    for path in sorted(RESULTS.glob("*.json"))[-1:]:
-        before = json.loads(path.read_text())
-        measured = results["cases"]
-        results["cases"] = {
-            case.name: measured.get(case.name) or {"date": before["date"], **before["cases"][case.name]}
-            for case in cases.ALL if case.name in measured or case.name in before["cases"]}
+def last_written():
+    """The run whose figures BENCHMARKS.md has."""
+    runs = (json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"), reverse=True))
+    return next((run for run in runs if run.get("written")), None)
+
+
+def keep_others(results, before):
+    """Takes the cases that were not measured now from the run before."""
+    measured = results["cases"]
+    results["cases"] = {
+        case.name: measured.get(case.name) or before["cases"][case.name]
+        for case in cases.ALL if case.name in measured or case.name in before["cases"]}
 
 
 def store(results):

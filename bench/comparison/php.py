@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 from . import host
-from .servers import BENCH, RUN, Server
+from .servers import BENCH, RUN, Server, run_nginx
 
 STACK = BENCH.parent / "crates" / "cli" / "tests" / "origins" / "php" / "stack"
 
@@ -36,24 +36,7 @@ for ($number = 1; $number <= 10; $number++) {
 """
 
 # As the handbook of WordPress has it, and nginx's own page on PHP.
-NGINX = """\
-daemon off;
-{user}worker_processes 1;
-worker_rlimit_nofile {descriptors};
-pid nginx.pid;
-error_log nginx.log warn;
-events {{ worker_connections 16384; }}
-http {{
-    access_log off;
-    server_tokens off;
-    sendfile on;
-    tcp_nopush on;
-    keepalive_timeout 300s;
-    keepalive_requests 1000000000;
-    open_file_cache max=1000 inactive=300s;
-    open_file_cache_valid 1s;
-    client_body_temp_path tmp; proxy_temp_path tmp; fastcgi_temp_path tmp;
-    uwsgi_temp_path tmp; scgi_temp_path tmp;
+NGINX_HTTP = """\
     fastcgi_cache_path cache keys_zone=bench:10m max_size=1g inactive=1h use_temp_path=off;
     server {{
         listen 127.0.0.1:{port} backlog=4096;
@@ -72,7 +55,6 @@ http {{
             {cache}
         }}
     }}
-}}
 """
 
 # The usual rules of a WordPress behind fastcgi_cache: who is known, and what is sent, is never stored.
@@ -147,12 +129,9 @@ def start_nginx(case, core, stack):
     port = host.free_port()
     socket, pid = stack.start_fpm("nginx")
     shutil.rmtree(RUN / "cache", ignore_errors=True)
-    text = NGINX.format(
-        port=port, root=stack.root(case.kind), socket=socket, descriptors=host.raise_descriptor_limit(),
-        user="user root;\n" if os.geteuid() == 0 else "", cache=NGINX_CACHE.format() if case.cached else "")
-    (RUN / "nginx.conf").write_text(text)
-    command = [host.find("nginx"), "-p", RUN, "-c", RUN / "nginx.conf", "-e", RUN / "nginx.log"]
-    return Server("nginx", command, port, None, core, pid)
+    cache = NGINX_CACHE.format() if case.cached else ""
+    http = NGINX_HTTP.format(port=port, root=stack.root(case.kind), socket=socket, cache=cache)
+    return run_nginx(http, core, port, php_pid=pid)
 
 
 def start_apus(case, core, stack, binary):

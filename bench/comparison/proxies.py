@@ -3,30 +3,12 @@
 All tell the origin who the client is, in the usual fields; all keep connections to it.
 """
 
-import os
 import shutil
 
 from . import cases, host
-from .servers import BUILD, RUN, Server
+from .servers import BUILD, RUN, Server, run_nginx
 
-NGINX = """\
-daemon off;
-{user}worker_processes 1;
-worker_rlimit_nofile {descriptors};
-pid nginx.pid;
-error_log nginx.log warn;
-events {{ worker_connections 16384; }}
-http {{
-    access_log off;
-    server_tokens off;
-    sendfile on;
-    tcp_nopush on;
-    keepalive_timeout 300s;
-    keepalive_requests 1000000000;
-    open_file_cache max=1000 inactive=300s;
-    open_file_cache_valid 60s;
-    client_body_temp_path tmp; proxy_temp_path tmp; fastcgi_temp_path tmp;
-    uwsgi_temp_path tmp; scgi_temp_path tmp;
+NGINX_HTTP = """\
     proxy_cache_path cache keys_zone=bench:10m max_size=4g inactive=1h use_temp_path=off;
     upstream origin {{
         server 127.0.0.1:{origin};
@@ -49,7 +31,6 @@ http {{
             {cache}
         }}
     }}
-}}
 """
 
 NGINX_CACHE = "proxy_cache bench; proxy_cache_valid 200 1h; proxy_cache_lock on;"
@@ -129,12 +110,9 @@ def start_nginx(case, core, origin):
     port = host.free_port()
     shutil.rmtree(RUN / "cache", ignore_errors=True)
     keepalive = case.at_a_time if case.kind == cases.QUEUE else 512
-    text = NGINX.format(
-        port=port, origin=origin, keepalive=keepalive, descriptors=host.raise_descriptor_limit(),
-        user="user root;\n" if os.geteuid() == 0 else "", cache=NGINX_CACHE if case.kind == cases.CACHED else "")
-    (RUN / "nginx.conf").write_text(text)
-    command = [host.find("nginx"), "-p", RUN, "-c", RUN / "nginx.conf", "-e", RUN / "nginx.log"]
-    return Server("nginx", command, port, None, core)
+    cache = NGINX_CACHE if case.kind == cases.CACHED else ""
+    http = NGINX_HTTP.format(port=port, origin=origin, keepalive=keepalive, cache=cache)
+    return run_nginx(http, core, port, checked_after="60s")
 
 
 def start_haproxy(case, core, origin):

@@ -14,7 +14,8 @@ BENCH = Path(__file__).resolve().parent.parent
 BUILD = BENCH / ".build"
 RUN = BENCH / ".run"
 
-NGINX_CONFIGURATION = """\
+# What every nginx that is compared has, whatever it does.
+NGINX_FRAME = """\
 daemon off;
 {user}worker_processes 1;
 worker_rlimit_nofile {descriptors};
@@ -22,17 +23,21 @@ pid nginx.pid;
 error_log nginx.log warn;
 events {{ worker_connections {connections}; }}
 http {{
-    types {{ text/html html; application/octet-stream bin; }}
     access_log off;
     server_tokens off;
     sendfile on;
     tcp_nopush on;
     open_file_cache max=1000 inactive=300s;
-    open_file_cache_valid 1s;
+    open_file_cache_valid {checked_after};
     keepalive_timeout 300s;
     keepalive_requests 1000000000;
     client_body_temp_path tmp; proxy_temp_path tmp; fastcgi_temp_path tmp;
     uwsgi_temp_path tmp; scgi_temp_path tmp;
+{http}}}
+"""
+
+NGINX_HTTP = """\
+    types {{ text/html html; application/octet-stream bin; }}
     ssl_certificate cert.pem;
     ssl_certificate_key key.pem;
     ssl_protocols TLSv1.3;
@@ -41,7 +46,6 @@ http {{
         listen 127.0.0.1:{tls} ssl http2 backlog=4096;
         root files;
     }}
-}}
 """
 
 APUS_CONFIGURATION = """\
@@ -138,13 +142,18 @@ class Server:
 
 def start_nginx(core):
     clear, tls = host.free_port(), host.free_port()
+    return run_nginx(NGINX_HTTP.format(clear=clear, tls=tls), core, clear, tls)
+
+
+def run_nginx(http, core, clear, tls=None, php_pid=None, checked_after="1s"):
+    """nginx with these lines of `http`, which looks at its files again after so long."""
     descriptors = host.raise_descriptor_limit()
     user = "user root;\n" if os.geteuid() == 0 else ""
-    text = NGINX_CONFIGURATION.format(
-        clear=clear, tls=tls, user=user, descriptors=descriptors, connections=min(descriptors, 16384))
+    text = NGINX_FRAME.format(
+        user=user, descriptors=descriptors, connections=min(descriptors, 16384), checked_after=checked_after, http=http)
     (RUN / "nginx.conf").write_text(text)
-    return Server("nginx", [host.find("nginx"), "-p", RUN, "-c", RUN / "nginx.conf", "-e", RUN / "nginx.log"],
-                  clear, tls, core)
+    command = [host.find("nginx"), "-p", RUN, "-c", RUN / "nginx.conf", "-e", RUN / "nginx.log"]
+    return Server("nginx", command, clear, tls, core, php_pid)
 
 
 def start_h2o(core):
