@@ -320,6 +320,9 @@ fn files_of(
     if let Some(page) = &said.spa {
         files = files.spa(page);
     }
+    if said.has_programs {
+        files = files.beside_programs();
+    }
     files
 }
 

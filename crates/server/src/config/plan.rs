@@ -2,7 +2,7 @@
 //! what it inherits.
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use apus::cached::CacheSettings;
 use apus::files::{Compression, Glob, Symlinks, TryFiles};
@@ -135,29 +135,57 @@ impl Upstream {
 }
 
 impl Plan {
+    /// Has the files of all folders that programs of PHP are in know of them, whichever site or location
+    /// it is that runs them.
+    pub(super) fn mark_programs(&mut self) {
+        let folders: Vec<PathBuf> = (self.sites.iter().flat_map(Site::contents))
+            .filter_map(|content| match &content.handler {
+                Some(Handler::Php(php)) => Some(php.files.as_ref()?.root.folder().to_owned()),
+                _ => None,
+            })
+            .collect();
+        for site in &mut self.sites {
+            let locations = site.locations.iter_mut();
+            let contents = locations.map(|location| &mut location.content);
+            for content in contents.chain([&mut site.content]) {
+                if let Some(Handler::Files(files)) = &mut content.handler {
+                    let own = files.root.folder();
+                    files.has_programs = (folders.iter())
+                        .any(|folder| own.starts_with(folder) || folder.starts_with(own));
+                }
+            }
+        }
+    }
+
     /// The pools of PHP that stays in memory.
     pub fn pools(&self) -> impl Iterator<Item = &PoolPlan> {
         self.sites.iter().flat_map(|site| {
-            let locations = site.locations.iter().map(|location| &location.content);
-            let contents = [&site.content].into_iter().chain(locations);
-            contents.filter_map(|content| match &content.handler {
-                Some(Handler::Php(php)) => php.workers.as_ref(),
-                _ => None,
-            })
+            site.contents()
+                .filter_map(|content| match &content.handler {
+                    Some(Handler::Php(php)) => php.workers.as_ref(),
+                    _ => None,
+                })
         })
     }
 
     /// How answers are cached, with the name of the site, for each place where they are.
     pub fn caches(&self) -> impl Iterator<Item = (&str, &CacheSettings)> {
         self.sites.iter().flat_map(|site| {
-            let locations = site.locations.iter().map(|location| &location.content);
-            let contents = [&site.content].into_iter().chain(locations);
-            contents.filter_map(|content| match &content.handler {
-                Some(Handler::Proxy(proxy)) => Some((&*site.name, proxy.cache.as_ref()?)),
-                Some(Handler::Php(php)) => Some((&*site.name, php.cache.as_ref()?)),
-                _ => None,
-            })
+            site.contents()
+                .filter_map(|content| match &content.handler {
+                    Some(Handler::Proxy(proxy)) => Some((&*site.name, proxy.cache.as_ref()?)),
+                    Some(Handler::Php(php)) => Some((&*site.name, php.cache.as_ref()?)),
+                    _ => None,
+                })
         })
+    }
+}
+
+impl Site {
+    /// What it does with requests, itself and in its locations.
+    fn contents(&self) -> impl Iterator<Item = &Content> {
+        let locations = self.locations.iter().map(|location| &location.content);
+        [&self.content].into_iter().chain(locations)
     }
 }
 
@@ -272,6 +300,9 @@ pub struct Files {
     pub cache_control: Vec<(Glob, HeaderValue)>,
     /// Paths at which there is nothing for anybody.
     pub protected: Vec<Glob>,
+    /// Whether programs of PHP are in the folder, or it is in theirs, so that what is left of them and
+    /// what they include is nobody's business.
+    pub has_programs: bool,
 }
 
 /// The folder that files are in.
@@ -281,4 +312,12 @@ pub enum Root {
     Root(PathBuf),
     /// What follows the location's path in that of a request is added to it.
     Alias(PathBuf),
+}
+
+impl Root {
+    fn folder(&self) -> &Path {
+        match self {
+            Self::Root(folder) | Self::Alias(folder) => folder,
+        }
+    }
 }

@@ -92,12 +92,13 @@ pub(super) fn plan(file: raw::File, reader: &mut Reader<'_>) -> Option<Plan> {
         })
         .collect();
     check_names(&sites, reader);
-    let plan = Plan {
+    let mut plan = Plan {
         global,
         sites: sites.into_iter().map(|(site, _)| site).collect(),
         upstreams,
         warnings: Diagnostics::default(),
     };
+    plan.mark_programs();
     let unused = cache_place.filter(|_| plan.caches().next().is_none());
     if let Some(place) = unused.filter(|_| !reader.findings.iter().any(Finding::is_error)) {
         reader.report(

@@ -161,14 +161,17 @@ fn look_at(
     name: &[u8],
     options: &Options,
 ) -> Option<Entry> {
+    let target = match path {
+        b"" => name.to_vec(),
+        path => [path, b"/", name].concat(),
+    };
+    if options.is_protected(&target) {
+        return None;
+    }
     let stat = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let (kind, len, modified) = match FileType::from_raw_mode(stat.st_mode) {
         FileType::Symlink => {
             // It is what it leads to, if it may be followed at all.
-            let target = match path {
-                b"" => name.to_vec(),
-                path => [path, b"/", name].concat(),
-            };
             let metadata = root.open(&target).ok()?.metadata;
             let kind = FileType::from_raw_mode(metadata.mode());
             (kind, metadata.len(), metadata.mtime())
@@ -181,7 +184,7 @@ fn look_at(
     };
     let is_folder = match kind {
         FileType::Directory => true,
-        FileType::RegularFile if !options.is_source(name) => false,
+        FileType::RegularFile if !options.is_source(name) && !options.is_remnant(name) => false,
         _ => return None,
     };
     Some(Entry {

@@ -58,6 +58,14 @@ const SUFFIXES: [(Coding, &[u8]); 3] = [
     (Coding::Gzip, b".gz"),
 ];
 
+/// How names end of what programs include, and of copies of editors, upgrades and people.
+const REMNANTS: &[&str] = &[
+    "inc", "bak", "backup", "old", "orig", "save", "swp", "swo", "swn",
+];
+
+/// How media types begin of what has no source in it, whatever it is called.
+const PICTURES: &[&str] = &["image/", "video/", "audio/", "font/"];
+
 /// Looks up paths in one root.
 pub(super) struct Lookup<'a> {
     pub(super) options: &'a Options,
@@ -187,7 +195,9 @@ impl Lookup<'_> {
 
     /// Whether a path is one that nobody is to know of.
     fn is_refused(&self, relative: &[u8]) -> bool {
-        self.is_hidden(relative) || self.options.is_source(relative)
+        self.is_hidden(relative)
+            || self.options.is_source(relative)
+            || self.options.is_remnant(relative)
     }
 
     fn is_hidden(&self, relative: &[u8]) -> bool {
@@ -220,8 +230,42 @@ impl Options {
         known.any(|known| known.as_bytes().eq_ignore_ascii_case(extension))
     }
 
+    /// Whether a name is one of a copy of a program, or of what programs include, in a tree that has
+    /// programs: their source is in it, and nothing runs it.
+    pub(super) fn is_remnant(&self, path: &[u8]) -> bool {
+        if !self.has_programs {
+            return false;
+        }
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        let len = name.iter().rev().take_while(|byte| b"~#. ".contains(byte));
+        let whole = name.get(..name.len().saturating_sub(len.count()));
+        let mut extensions = whole.unwrap_or_default().split(|byte| *byte == b'.');
+        // What stands before the first dot is no extension.
+        extensions.next();
+        let mut last: &[u8] = b"";
+        let mut is_of_program = false;
+        for extension in extensions {
+            // `php_old`, `php-dist`, `php 2`.
+            let end = (extension.iter()).position(|byte| !byte.is_ascii_alphanumeric());
+            last = extension
+                .get(..end.unwrap_or(extension.len()))
+                .unwrap_or_default();
+            let mut known = self.source_extensions.iter();
+            is_of_program |= known.any(|known| known.as_bytes().eq_ignore_ascii_case(last));
+        }
+        if REMNANTS
+            .iter()
+            .any(|known| known.as_bytes().eq_ignore_ascii_case(last))
+        {
+            return true;
+        }
+        // A picture may be called after a program.
+        let kind = self.media_type(name);
+        is_of_program && !PICTURES.iter().any(|of| kind.starts_with(of))
+    }
+
     /// Whether a path is kept from everybody.
-    fn is_protected(&self, relative: &[u8]) -> bool {
+    pub(super) fn is_protected(&self, relative: &[u8]) -> bool {
         if self.protected.is_empty() {
             return false;
         }

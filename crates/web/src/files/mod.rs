@@ -68,6 +68,8 @@ struct Options {
     source_extensions: Vec<String>,
     /// Whether the fallback runs programs.
     runs_programs: bool,
+    /// Whether programs are among the files, whoever runs them.
+    has_programs: bool,
     protected: Vec<Glob>,
     headers: Headers,
     compression: Compression,
@@ -135,10 +137,13 @@ impl Files {
                 media_types: HashMap::new(),
                 charset: Some("utf-8".into()),
                 hidden_files: false,
-                source_extensions: ["php", "phtml", "phar", "phps", "php5", "php7", "php8"]
-                    .map(String::from)
-                    .into(),
+                source_extensions: [
+                    "php", "phtml", "phar", "phps", "pht", "php3", "php4", "php5", "php7", "php8",
+                ]
+                .map(String::from)
+                .into(),
                 runs_programs: false,
+                has_programs: false,
                 protected: Vec::new(),
                 headers: Headers::new(),
                 compression: Compression::default(),
@@ -214,9 +219,17 @@ impl Files {
     /// that exists is one. It is for that service to say which of them it runs.
     #[must_use]
     pub fn programs(self, service: Arc<dyn ServiceFactory>) -> Self {
-        let mut files = self.fallback(service);
+        let mut files = self.fallback(service).beside_programs();
         files.options.runs_programs = true;
         files
+    }
+
+    /// Says that programs are among the files, whoever runs them: then what is left of one by editors
+    /// and upgrades, and what programs include, is not found either, as `x.php.bak`, `x.old` and `x.inc`.
+    #[must_use]
+    pub fn beside_programs(mut self) -> Self {
+        self.options.has_programs = true;
+        self
     }
 
     /// Paths below the root at which there is nothing for anybody, whatever there is.

@@ -14,6 +14,7 @@ mod phpmyadmin;
 mod presets;
 mod resident;
 mod server;
+mod source_files;
 mod stack;
 mod visitor;
 mod wordpress;

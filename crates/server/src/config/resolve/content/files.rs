@@ -141,6 +141,8 @@ impl Resolver<'_> {
                 .map(|pattern| pattern.value.0.clone())
                 .chain(self.preset().into_iter().flat_map(Preset::protected))
                 .collect(),
+            // That takes all sites to know.
+            has_programs: false,
         })
     }
 }
