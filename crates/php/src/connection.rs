@@ -1,15 +1,13 @@
 //! The connection to one worker, which whoever asks it takes along to his own thread.
 
-use std::future::Future;
 use std::io::{self, IoSlice};
-use std::pin::pin;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::thread::{self, ThreadId};
 
+use apus_net::QuietSocket;
 use bytes::BytesMut;
-use tokio::io::{AsyncReadExt, Interest};
-use tokio::net::UnixStream;
 
 use crate::record::Record;
 use crate::wire::{Decoder, Event, WireError};
@@ -17,7 +15,7 @@ use crate::wire::{Decoder, Event, WireError};
 /// The connection to one worker.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    stream: UnixStream,
+    socket: QuietSocket,
     /// The thread whose reactor knows the socket.
     thread: ThreadId,
     decoder: Decoder,
@@ -32,20 +30,20 @@ const ROOM: usize = 16 * 1024;
 const WIDE_ROOM: usize = 128 * 1024;
 
 impl Connection {
-    /// Of a worker that said who it is, from a stream of this thread and what was read of it.
+    /// Of a worker that said who it is, from its socket and what was read of it.
     pub(crate) fn new(
-        stream: UnixStream,
+        socket: UnixStream,
         decoder: Decoder,
         input: BytesMut,
         record: Arc<Record>,
-    ) -> Self {
-        Self {
-            stream,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            socket: QuietSocket::new(socket)?,
             thread: thread::current().id(),
             decoder,
             input,
             record,
-        }
+        })
     }
 
     pub(crate) fn is_of(&self, thread: ThreadId) -> bool {
@@ -58,9 +56,9 @@ impl Connection {
         if self.thread == thread {
             return Ok(self);
         }
-        let stream = UnixStream::from_std(self.stream.into_std()?)?;
+        let socket = QuietSocket::new(self.socket.into_std())?;
         Ok(Self {
-            stream,
+            socket,
             thread,
             ..self
         })
@@ -70,7 +68,8 @@ impl Connection {
     /// call if nothing happened.
     pub(crate) fn is_leaving(&mut self) -> bool {
         if self.input.is_empty() {
-            match self.stream.try_read_buf(&mut self.input) {
+            self.make_room();
+            match self.socket.try_read(&mut self.input) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 Ok(0) | Err(_) => return true,
                 Ok(_) => {}
@@ -98,6 +97,11 @@ impl Connection {
 
     /// Reads what comes; 0 at the end.
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.make_room();
+        self.socket.poll_read(cx, &mut self.input)
+    }
+
+    fn make_room(&mut self) {
         let spare = self.input.capacity() - self.input.len();
         if spare < ROOM / 4 {
             let room = match self.decoder.is_in_response() {
@@ -106,38 +110,14 @@ impl Connection {
             };
             self.input.reserve(room);
         }
-        pin!(self.stream.read_buf(&mut self.input)).poll(cx)
     }
 
-    /// Writes some of these bytes. Tries first and waits then: the socket may be new to the reactor.
+    /// Writes some of these bytes.
     pub(crate) fn poll_write(
-        &self,
+        &mut self,
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self.write_now(slices) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            done => return Poll::Ready(done),
-        }
-        loop {
-            ready!(self.stream.poll_write_ready(cx))?;
-            match self
-                .stream
-                .try_io(Interest::WRITABLE, || self.write_now(slices))
-            {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                done => return Poll::Ready(done),
-            }
-        }
-    }
-
-    /// Writes some of these bytes, or says that it would block.
-    pub(crate) fn write_now(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        loop {
-            match rustix::io::writev(&self.stream, slices) {
-                Err(rustix::io::Errno::INTR) => {}
-                done => return done.map_err(io::Error::from),
-            }
-        }
+        self.socket.poll_write(cx, slices)
     }
 }

@@ -155,7 +155,7 @@ impl Exchange {
 
     /// Writes the request and the content that travels with it.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Some(connection) = &self.connection else {
+        let Some(connection) = &mut self.connection else {
             return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
         };
         let pieces = match &self.upload {
@@ -236,7 +236,7 @@ impl Exchange {
     fn poll_upload(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         loop {
             if let Some(writing) = &mut self.writing {
-                let Some(connection) = &self.connection else {
+                let Some(connection) = &mut self.connection else {
                     return Poll::Ready(Err(Failure::Crashed));
                 };
                 let at = writing.header.len() - writing.header_left;

@@ -128,15 +128,17 @@ impl Record {
         }
     }
 
-    /// Whether PHP was waited for longer than `limit`.
-    pub(crate) fn is_over(&self, limit: Duration) -> bool {
-        let since = self.awaited_since.load(Relaxed);
-        since != NOT
-            && self
-                .started
-                .elapsed()
-                .saturating_sub(Duration::from_millis(since))
-                > limit
+    /// Since when PHP is waited for, if it is.
+    pub(crate) fn awaited_since(&self) -> Option<Instant> {
+        match self.awaited_since.load(Relaxed) {
+            NOT => None,
+            since => self.started.checked_add(Duration::from_millis(since)),
+        }
+    }
+
+    /// When it is too old.
+    pub(crate) fn old_at(&self) -> Option<Instant> {
+        self.started.checked_add(self.life.age)
     }
 
     pub(crate) fn remember_memory(&self, bytes: u32) {
@@ -148,7 +150,7 @@ impl Record {
         self.retiring.load(Relaxed)
             || self.requests.load(Relaxed) >= self.life.requests
             || u64::from(self.memory.load(Relaxed)) > self.life.memory
-            || self.started.elapsed() > self.life.age
+            || self.started.elapsed() >= self.life.age
     }
 
     /// Has it make room when it is free.

@@ -22,7 +22,7 @@ use crate::supervisor::Signal;
 pub(crate) struct Shared {
     pub(crate) plan: PoolPlan,
     state: Mutex<State>,
-    /// A request waits, and there might be more workers.
+    /// The supervisor is to look: see [`State::is_watched`] and [`State::may_grow`].
     pub(crate) wanted: Notify,
     pub(crate) signals: mpsc::UnboundedSender<Signal>,
     pub(crate) hub: Hub,
@@ -64,6 +64,12 @@ pub(crate) struct State {
     pub(crate) last_error: Option<Arc<str>>,
     pub(crate) takes_uploads: bool,
     pub(crate) takes_sockets: bool,
+    /// Whether the supervisor looks at the clocks of requests from time to time. It does until it finds that
+    /// none is there; who then comes first tells it.
+    pub(crate) is_watched: bool,
+    /// Whether one more worker would be started if a request had to wait. Who has to says so once, and not
+    /// each of hundreds.
+    pub(crate) may_grow: bool,
 }
 
 #[derive(Debug)]
@@ -133,26 +139,21 @@ impl Shared {
                 Taken::Place(ticket, turn) => (ticket, turn),
             };
             count(&self.totals.queued);
-            self.wanted.notify_one();
             let place = Place {
                 shared: self,
                 ticket,
             };
-            let turn = tokio::time::timeout(self.plan.queue_limit, turn).await;
-            // It left the line when it got its turn.
+            let turn = turn.await;
+            // It left the line when it got its turn, or the supervisor found that it waited for too long.
+            std::mem::forget(place);
             match turn {
-                Ok(Ok(Ok(mut lease))) => {
-                    std::mem::forget(place);
+                Ok(Ok(mut lease)) => {
                     if lease.check() {
                         return Ok(lease);
                     }
                 }
-                Ok(Ok(Err(failure))) => return Err(failure),
-                Ok(Err(_)) => return Err(Failure::Stopping),
-                Err(_) => {
-                    count(&self.totals.queue_timed_out);
-                    return Err(Failure::QueueTimedOut);
-                }
+                Ok(Err(failure)) => return Err(failure),
+                Err(_) => return Err(Failure::Stopping),
             }
         }
     }
@@ -162,6 +163,9 @@ impl Shared {
         let mut state = self.state();
         if let Some(failure) = state.closed.failure() {
             return Err(failure);
+        }
+        if !std::mem::replace(&mut state.is_watched, true) {
+            self.wanted.notify_one();
         }
         // One that this thread's reactor knows already is the cheapest.
         let own = state
@@ -179,7 +183,10 @@ impl Shared {
             count(&self.totals.queue_full);
             return Err(Failure::QueueFull);
         }
-        let (ticket, turn) = state.line.enter();
+        if std::mem::take(&mut state.may_grow) {
+            self.wanted.notify_one();
+        }
+        let (ticket, turn) = state.line.enter(Instant::now());
         Ok(Taken::Place(ticket, turn))
     }
 

@@ -123,7 +123,7 @@ impl Connection {
         }
     }
 
-    async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+    async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let written =
                 std::future::poll_fn(|cx| self.poll_write(cx, &[IoSlice::new(bytes)])).await?;

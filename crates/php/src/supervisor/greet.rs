@@ -50,12 +50,7 @@ impl Pending {
         let socket = self.stream.as_fd().try_clone_to_owned()?;
         let pid = self.stream.peer_cred()?.pid().and_then(Pid::from_raw);
         let record = Arc::new(record(socket, pid));
-        Ok(Connection::new(
-            self.stream,
-            self.decoder,
-            self.input,
-            record,
-        ))
+        Connection::new(self.stream.into_std()?, self.decoder, self.input, record)
     }
 }
 

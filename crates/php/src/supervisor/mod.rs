@@ -2,6 +2,7 @@
 //! room for new ones, and replaces all when the application changed.
 
 mod boot;
+mod clocks;
 mod end;
 mod folder;
 mod greet;
@@ -20,11 +21,13 @@ use std::time::{Duration, Instant};
 use apus_net::client::Address;
 use bytes::Bytes;
 use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{sleep, sleep_until};
 
 use self::boot::Said;
+use self::clocks::PATIENCE;
 use self::folder::Folder;
 use self::greet::Greeting;
 use self::own::Master;
@@ -79,9 +82,6 @@ pub(crate) enum Signal {
     Stop(oneshot::Sender<()>),
 }
 
-/// How often the clocks are looked at.
-const TICK: Duration = Duration::from_millis(100);
-
 /// Between two boots that fail: twice as long each time, up to this.
 const FIRST_DELAY: Duration = Duration::from_millis(200);
 const LAST_DELAY: Duration = Duration::from_secs(30);
@@ -101,6 +101,8 @@ pub(crate) struct Supervisor {
     masters: Vec<Master>,
     failures: u32,
     next_boot: Instant,
+    /// When the clocks were looked at last.
+    looked: Instant,
     /// The failure that was logged last.
     logged: Option<Arc<str>>,
     /// Whether each request of a classic application gets a process that nobody used.
@@ -177,6 +179,7 @@ impl Supervisor {
             masters: Vec::new(),
             failures: 0,
             next_boot: Instant::now(),
+            looked: Instant::now(),
             logged: None,
             not_twice: false,
             rolling: None,
@@ -193,17 +196,19 @@ impl Supervisor {
             tokio::task::spawn_local(greet::accept(listener, self.shared.signals.clone()));
         }
         let shared = Arc::clone(&self.shared);
-        let mut tick = interval(TICK);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // Tells of the end of a process of ours. It cannot be had only where no runtime is.
+        let mut children = signal(SignalKind::child()).ok();
         self.reconcile();
         loop {
+            let next = self.next_look();
             tokio::select! {
                 signal = self.signals.recv() => match signal {
                     Some(signal) => self.handle(signal),
                     None => break,
                 },
-                () = shared.wanted.notified() => self.reconcile(),
-                _ = tick.tick() => self.tick(),
+                () = shared.wanted.notified() => self.look(),
+                () = child_ended(&mut children), if !self.masters.is_empty() => self.look(),
+                () = until(next) => self.look(),
             }
             if self.is_stopped() {
                 break;
@@ -263,100 +268,10 @@ impl Supervisor {
         }
     }
 
-    fn tick(&mut self) {
-        let now = Instant::now();
-        let plan = &self.shared.plan;
-        self.tasks.tick();
-        // Requests may try again after a failure.
-        if now >= self.next_boot {
-            let mut state = self.shared.state();
-            if matches!(state.closed, Closed::Boot { .. }) {
-                state.closed = Closed::No;
-            }
-        }
-        if !plan.execution_limit.is_zero() {
-            for boot in self.boots.values() {
-                if let Some(record) = &boot.record
-                    && record.is_over(plan.execution_limit)
-                    && !record.is_killed()
-                {
-                    count(&self.shared.totals.timeouts);
-                    tracing::error!(
-                        pool = &*plan.name,
-                        pid = record.pid_number(),
-                        seconds = plan.execution_limit.as_secs(),
-                        "PHP worked on a request for too long and is killed"
-                    );
-                    record.kill();
-                }
-            }
-        }
-        let late: Vec<WorkerId> = self
-            .boots
-            .iter()
-            .filter(|(_, boot)| {
-                boot.phase.is_starting() && now.duration_since(boot.since) > plan.boot_limit
-            })
-            .map(|(id, _)| *id)
-            .collect();
-        for id in late {
-            let message = match self.boots.get(&id).map(|boot| boot.phase) {
-                Some(Phase::Called) => "no process took the boot in time: all are busy, or too few",
-                _ => "the application did not boot in time",
-            };
-            self.not_booted(id, message.to_owned());
-        }
-        let is_proven = |boot: &Boot| {
-            let record = boot.record.as_ref();
-            boot.phase == Phase::Ready
-                && (record.is_some_and(|record| record.requests() > 0)
-                    || now.duration_since(boot.since) > PROBATION)
-        };
-        if self.failures > 0 && self.boots.values().any(is_proven) {
-            self.failures = 0;
-            self.logged = None;
-        }
-        self.watch_masters();
-        self.shrink(now);
-        self.roll(now);
-        self.reconcile();
-        if self.stopping.is_some() {
-            self.end_all();
-        }
-        if let Some(stopping) = &self.stopping
-            && now >= stopping.until
-        {
-            self.shared.state().line.dismiss(|| Err(Failure::Stopping));
-            for boot in self.boots.values() {
-                if let Some(record) = &boot.record {
-                    record.kill();
-                }
-                boot.request.abort();
-            }
-            self.boots.clear();
-        }
-    }
-
-    /// Has one worker go that had nothing to do for long, or is old.
-    fn shrink(&mut self, now: Instant) {
-        let plan = &self.shared.plan;
-        let mut state = self.shared.state();
-        let surplus = state.workers.len() > plan.min;
-        let place = state.idle.iter().position(|idle| {
-            let is_unused = surplus && now.duration_since(idle.since) > plan.idle_limit;
-            is_unused || idle.connection.record.is_spent()
-        });
-        let Some(place) = place else {
-            return;
-        };
-        let idle = state.idle.remove(place);
-        drop(state);
-        self.end(idle.connection, true);
-    }
-
     /// Has as many workers started as there should be.
     fn reconcile(&mut self) {
         if self.stopping.is_some() || Instant::now() < self.next_boot {
+            self.shared.state().may_grow = false;
             return;
         }
         let plan = &self.shared.plan;
@@ -374,22 +289,25 @@ impl Supervisor {
             .filter(|boot| boot.phase == Phase::Ready)
             .count();
         let active = starting + ready;
-        let waiting = self.shared.state().line.len();
         let wanted = match &self.rolling {
             Some(rolling) => rolling.target.saturating_sub(active),
             None => plan.min.saturating_sub(active),
-        };
-        // Each that boots may serve many of those who wait.
-        let growth = match waiting > 0 && starting < 1 + ready / 4 {
-            true => 1.min(plan.max.saturating_sub(active)),
-            false => 0,
         };
         // After a failure one has to succeed first.
         let most = match self.failures {
             0 => AT_ONCE.saturating_sub(starting),
             _ => 1_usize.saturating_sub(starting),
         };
-        for _ in 0..wanted.max(growth).min(most) {
+        // Each that boots may serve many of those who wait.
+        let may_grow = |begun: usize| {
+            starting + begun < 1 + ready / 4 && active + begun < plan.max && begun < most
+        };
+        let mut state = self.shared.state();
+        let growth = usize::from(may_grow(0) && state.line.len() > 0);
+        let begun = wanted.max(growth).min(most);
+        state.may_grow = may_grow(begun);
+        drop(state);
+        for _ in 0..begun {
             self.call();
         }
     }
@@ -551,7 +469,7 @@ impl Supervisor {
                 Phase::Called if !was_over => {
                     let signals = self.shared.signals.clone();
                     tokio::task::spawn_local(async move {
-                        sleep(TICK).await;
+                        sleep(PATIENCE).await;
                         let _ = signals.send(Signal::Ended(id));
                     });
                     return;
@@ -679,6 +597,24 @@ impl Supervisor {
 
     fn is_stopped(&self) -> bool {
         self.stopping.is_some() && self.boots.is_empty()
+    }
+}
+
+/// The end of a child process, if that can be known.
+async fn child_ended(children: &mut Option<tokio::signal::unix::Signal>) {
+    let ended = match children {
+        Some(children) => children.recv().await,
+        None => None,
+    };
+    if ended.is_none() {
+        std::future::pending().await
+    }
+}
+
+async fn until(next: Option<Instant>) {
+    match next {
+        Some(next) => sleep_until(next.into()).await,
+        None => std::future::pending().await,
     }
 }
 

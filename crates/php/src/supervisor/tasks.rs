@@ -137,6 +137,21 @@ impl Tasks {
         self.start();
     }
 
+    /// When something is due next that can be begun.
+    pub(super) fn next(&self) -> Option<Instant> {
+        let waiting = self.waiting.iter().map(|task| task.due);
+        // What waits for another to be done is begun then.
+        let waiting = waiting.filter(|_| self.running < self.most());
+        waiting
+            .chain(self.timers.iter().map(|timer| timer.next))
+            .min()
+    }
+
+    /// How many workers do tasks at once: half of them.
+    fn most(&self) -> usize {
+        (self.shared.plan.max / 2).max(1)
+    }
+
     pub(super) fn done(&mut self, done: Done) {
         self.running = self.running.saturating_sub(1);
         let Done {
@@ -154,11 +169,10 @@ impl Tasks {
         self.start();
     }
 
-    /// Has workers do what is due, with half of them at most.
+    /// Has workers do what is due.
     fn start(&mut self) {
-        let most = (self.shared.plan.max / 2).max(1);
         let now = Instant::now();
-        while self.running < most
+        while self.running < self.most()
             && let Some(place) = self.waiting.iter().position(|task| task.due <= now)
             && let Some(task) = self.waiting.remove(place)
         {

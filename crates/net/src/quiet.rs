@@ -1,0 +1,227 @@
+//! A connected Unix socket whose task is woken for what can be read, and for nothing else.
+//!
+//! A stream of the runtime is also told when it can be written to again, and a Unix socket says that each
+//! time its other side has taken what was sent: with small requests that is one wake-up for each, for which
+//! nobody waits.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::task::{Context, Poll, ready};
+
+use bytes::BytesMut;
+use rustix::io::Errno;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// A connected Unix socket whose task is woken for what can be read, and for nothing else.
+///
+/// It belongs to the thread that made it; [`into_std`](Self::into_std) and [`new`](Self::new) move it to
+/// another. Where a write has to wait, it is told of that, too, from then until a write does not.
+#[derive(Debug)]
+pub struct QuietSocket {
+    reading: AsyncFd<UnixStream>,
+    /// The same socket by another descriptor, while a write has to wait.
+    writing: Option<AsyncFd<OwnedFd>>,
+}
+
+impl QuietSocket {
+    /// Makes a socket that does not block the business of this thread's reactor.
+    ///
+    /// # Errors
+    /// The system does not take it in.
+    pub fn new(socket: UnixStream) -> io::Result<Self> {
+        // SAFETY: a stream has the same descriptor, open, for as long as it lives, and the `AsyncFd` owns it.
+        let reading = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }?;
+        Ok(Self {
+            reading,
+            writing: None,
+        })
+    }
+
+    /// The socket, which no reactor knows any more.
+    pub fn into_std(self) -> UnixStream {
+        self.reading.into_inner()
+    }
+
+    /// Reads into the spare capacity of `buffer`; 0 at the end.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn poll_read(
+        &self,
+        cx: &mut Context<'_>,
+        buffer: &mut BytesMut,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let mut ready = ready!(self.reading.poll_read_ready(cx))?;
+            let spare = buffer.capacity().saturating_sub(buffer.len());
+            match read(self.reading.as_fd(), buffer) {
+                Ok(read) => {
+                    // Less than there is room for is all that is there. At the end it stays readable.
+                    if read > 0 && read < spare {
+                        ready.clear_ready();
+                    }
+                    return Poll::Ready(Ok(read));
+                }
+                Err(Errno::AGAIN) => ready.clear_ready(),
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+    }
+
+    /// Reads into the spare capacity of `buffer`, if the reactor knows of anything to read; asks the
+    /// system for nothing else. 0 at the end.
+    ///
+    /// # Errors
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if nothing is known to be there, or what the system says.
+    pub fn try_read(&self, buffer: &mut BytesMut) -> io::Result<usize> {
+        (self.reading).try_io(Interest::READABLE, |socket| {
+            read(socket.as_fd(), buffer).map_err(io::Error::from)
+        })
+    }
+
+    /// Writes some of these bytes. Tries first, and waits then.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.try_write(slices) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            done => {
+                self.writing = None;
+                return Poll::Ready(done);
+            }
+        }
+        if self.writing.is_none() {
+            let again = self.reading.as_fd().try_clone_to_owned()?;
+            // SAFETY: a descriptor stays the same and open for as long as it lives, and the `AsyncFd` owns it.
+            let again = unsafe { AsyncFd::register_with_interest(again, Interest::WRITABLE) }?;
+            self.writing = Some(again);
+        }
+        loop {
+            let Some(writing) = &self.writing else {
+                return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+            };
+            let mut ready = ready!(writing.poll_write_ready(cx))?;
+            match ready.try_io(|_| self.try_write(slices)) {
+                Ok(done) => return Poll::Ready(done),
+                Err(_would_block) => {}
+            }
+        }
+    }
+
+    /// Writes some of these bytes, without waiting.
+    ///
+    /// # Errors
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if the system has no room, or what it says.
+    pub fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        loop {
+            match rustix::io::writev(&self.reading, slices) {
+                Err(Errno::INTR) => {}
+                done => return done.map_err(io::Error::from),
+            }
+        }
+    }
+}
+
+impl AsFd for QuietSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.reading.as_fd()
+    }
+}
+
+fn read(socket: BorrowedFd<'_>, buffer: &mut BytesMut) -> rustix::io::Result<usize> {
+    let len = buffer.len();
+    loop {
+        match rustix::io::read(socket, buffer.spare_capacity_mut()) {
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+            Ok((filled, _)) => {
+                let read = filled.len();
+                // SAFETY: the first `read` bytes behind `len` were filled.
+                unsafe { buffer.set_len(len + read) };
+                return Ok(read);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    fn run(test: impl Future<Output = ()>) {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+            .block_on(test);
+    }
+
+    fn pair() -> (QuietSocket, QuietSocket) {
+        let (one, other) = UnixStream::pair().unwrap();
+        let quiet = |socket: UnixStream| {
+            socket.set_nonblocking(true).unwrap();
+            QuietSocket::new(socket).unwrap()
+        };
+        (quiet(one), quiet(other))
+    }
+
+    #[test]
+    fn more_than_the_socket_holds_arrives_whole_and_in_order() {
+        run(async {
+            let (mut one, other) = pair();
+            let sent: Vec<u8> = (0..4_000_000_u32).map(|at| (at % 251) as u8).collect();
+            let writing = async {
+                let mut left = sent.as_slice();
+                while !left.is_empty() {
+                    let slices = [IoSlice::new(left)];
+                    let written = poll_fn(|cx| one.poll_write(cx, &slices)).await.unwrap();
+                    left = &left[written..];
+                }
+                one.into_std()
+            };
+            let reading = async {
+                let mut received = BytesMut::new();
+                while received.len() < sent.len() {
+                    received.reserve(100_000);
+                    let read = poll_fn(|cx| other.poll_read(cx, &mut received)).await;
+                    assert!(read.unwrap() > 0);
+                }
+                received
+            };
+            let (socket, received) = tokio::join!(writing, reading);
+            assert!(received == sent);
+            drop(socket);
+            let mut rest = BytesMut::with_capacity(1);
+            let read = poll_fn(|cx| other.poll_read(cx, &mut rest)).await;
+            assert_eq!(read.unwrap(), 0);
+        });
+    }
+
+    #[test]
+    fn what_came_while_nobody_read_is_found_without_waiting() {
+        run(async {
+            let (one, other) = pair();
+            let mut input = BytesMut::with_capacity(64);
+            one.try_write(&[IoSlice::new(b"first")]).unwrap();
+            let read = poll_fn(|cx| other.poll_read(cx, &mut input)).await;
+            assert_eq!((read.unwrap(), &input[..]), (5, &b"first"[..]));
+            let none = other.try_read(&mut input).unwrap_err();
+            assert_eq!(none.kind(), io::ErrorKind::WouldBlock);
+            one.try_write(&[IoSlice::new(b"second")]).unwrap();
+            poll_fn(|cx| other.reading.poll_read_ready(cx).map_ok(drop))
+                .await
+                .unwrap();
+            assert_eq!(other.try_read(&mut input).unwrap(), 6);
+            assert_eq!(input, &b"firstsecond"[..]);
+        });
+    }
+}
