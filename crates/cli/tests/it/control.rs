@@ -7,7 +7,7 @@ use std::thread;
 
 use rustix::process::Signal;
 
-use crate::harness::{Home, free_port, is_open, wait_until};
+use crate::harness::{Ends, Home, free_port, is_open, wait_until};
 
 fn config(port: u16, text: &str) -> String {
     format!(
@@ -234,10 +234,11 @@ fn no_request_is_refused_or_cut_by_reloads() {
                 })
             })
             .collect();
+        let over = Ends(&done);
         for _ in 0..15 {
             home.expect(&["reload"], 0);
         }
-        done.store(true, Ordering::Relaxed);
+        drop(over);
         for client in clients {
             assert!(client.join().unwrap() > 0);
         }

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroUsize;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -404,5 +405,14 @@ impl<S: Read + Write> Client<S> {
             );
         }
         assert_eq!(text(&rest), "");
+    }
+}
+
+/// Tells those who look at it that something is over, however it ends: who waits for them in vain would not see why.
+pub(crate) struct Ends<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
     }
 }

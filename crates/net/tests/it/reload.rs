@@ -10,7 +10,7 @@ use apus_http::{Answer, ServiceFactory};
 use apus_net::{Limits, Plan};
 
 use crate::harness::{
-    Client, PATIENCE, Server, connect, eventually, listener, local, ok, plan, service, tcp,
+    Client, Ends, PATIENCE, Server, connect, eventually, listener, local, ok, plan, service, tcp,
 };
 
 fn versioned(version: usize) -> Arc<dyn ServiceFactory> {
@@ -62,6 +62,7 @@ fn no_request_fails_while_plans_change() {
                 }
             });
         }
+        let _over = Ends(&ended);
         for version in 1..=20 {
             let before = answered.load(Ordering::Relaxed);
             eventually("answers", || {
@@ -72,7 +73,6 @@ fn no_request_fails_while_plans_change() {
                 .reload(two_workers(versioned(version)))
                 .unwrap();
         }
-        ended.store(true, Ordering::Relaxed);
     });
     assert_eq!(server.connect().get("/").text(), "20");
     let totals = server.totals();

@@ -13,7 +13,7 @@ use rustix::process::{Signal, kill_process};
 use super::server::{Server, Site};
 use super::stack::Stack;
 use super::visitor::{Visitor, Way};
-use crate::harness::wait_until;
+use crate::harness::{Ends, wait_until};
 use crate::wire::Wire;
 
 /// Bytes of what is sent either way.
@@ -73,8 +73,8 @@ pub(super) fn under_load(
                 }
             });
         }
+        let _over = Ends(&over);
         disturb(&answered);
-        over.store(true, Ordering::Relaxed);
     });
     statuses.into_inner().unwrap()
 }
@@ -116,6 +116,48 @@ fn a_killed_worker_costs_no_more_than_the_request_that_it_worked_on() {
         assert!(failed <= KILLED, "{method}: {statuses:?}");
         let is_expected = |status: &u16| matches!(status, 200 | 502);
         assert!(statuses.keys().all(is_expected), "{method}: {statuses:?}");
+    }
+}
+
+/// Ends its process the first `n` times that it runs, before it says anything.
+const DYING: &str =
+    "<?php file_put_contents(__DIR__ . '/runs', $_SERVER['REQUEST_METHOD'] . \"\\n\",
+        FILE_APPEND | LOCK_EX);
+    if (count(file(__DIR__ . '/runs')) <= $_GET['n']) { exec('kill -9 ' . getmypid()); }
+    echo 'answered';";
+
+#[test]
+fn what_a_killed_process_did_not_answer_is_asked_once_more_of_another() {
+    let (stack, server) = serve(2, "");
+    stack.write("scripts/dying.php", DYING);
+    // Over a new connection, then over one that is kept; and a program that ends every process.
+    for (kept, method, dying, status, expected_runs) in [
+        (false, "GET", 1, 200, 2),
+        (true, "GET", 1, 200, 2),
+        (true, "HEAD", 1, 200, 2),
+        (true, "POST", 1, 502, 1),
+        (true, "GET", 9, 502, 2),
+        (false, "GET", 9, 502, 2),
+        (false, "POST", 9, 502, 1),
+    ] {
+        let what = format!("{method} {dying} {kept}");
+        if kept {
+            wait_until("a connection is kept", || {
+                Visitor::new(Way::Http1).get(&server, "/work.php").status == 200
+            });
+        }
+        stack.write("scripts/runs", "");
+        let mut wire = Wire::connect(server.clear());
+        wire.send(format!(
+            "{method} /dying.php?n={dying} HTTP/1.1\r\nHost: app.test\r\nContent-Length: 0\r\n\r\n"
+        ));
+        let reply = match method {
+            "HEAD" => wire.read_head(),
+            _ => wire.read(),
+        };
+        assert_eq!(reply.status, status, "{what}");
+        let text = fs::read_to_string(stack.path("scripts/runs")).unwrap();
+        assert_eq!(text, format!("{method}\n").repeat(expected_runs), "{what}");
     }
 }
 
@@ -168,12 +210,13 @@ fn a_hundred_clients_of_two_workers_all_get_their_turn() {
     let done: Vec<_> = (0..CLIENTS).map(|_| AtomicUsize::new(0)).collect();
     let most_ahead = AtomicUsize::new(0);
     let all_there = Barrier::new(CLIENTS);
+    let wires: Vec<_> = (0..CLIENTS)
+        .map(|_| Wire::connect(server.clear()))
+        .collect();
     thread::scope(|scope| {
-        for who in 0..CLIENTS {
-            let (server, done, most_ahead) = (&server, &done, &most_ahead);
-            let all_there = &all_there;
+        for (who, mut wire) in wires.into_iter().enumerate() {
+            let (done, most_ahead, all_there) = (&done, &most_ahead, &all_there);
             scope.spawn(move || {
-                let mut wire = Wire::connect(server.clear());
                 all_there.wait();
                 for turn in 1..=TURNS {
                     assert_eq!(ask(&mut wire, "GET", who, 10).0, 200, "{who} {turn}");

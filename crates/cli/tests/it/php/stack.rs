@@ -104,14 +104,24 @@ impl Stack {
         Pid::from_raw(pid.trim().parse().unwrap()).unwrap()
     }
 
-    /// Has PHP-FPM begin anew: its children finish what they do, and a new one takes its place.
+    /// Has PHP-FPM begin anew: its children finish what they do, and a new one takes its place. It hears no
+    /// signal until it says that it is ready.
     pub(crate) fn restart_php(&self) {
-        let before = self.workers();
+        let begun = || {
+            self.log_of_php()
+                .matches("ready to handle connections")
+                .count()
+        };
+        let (before, times) = (self.workers(), begun());
         kill_process(self.master(), Signal::USR2).unwrap();
         wait_until("PHP-FPM has begun anew", || {
             let now = self.workers();
-            !now.is_empty() && now.iter().all(|pid| !before.contains(pid))
+            begun() > times && !now.is_empty() && now.iter().all(|pid| !before.contains(pid))
         });
+    }
+
+    fn log_of_php(&self) -> String {
+        fs::read_to_string(self.path("fpm.log")).unwrap_or_default()
     }
 
     /// Requests that PHP has answered so far, a line each: process, method and target.

@@ -7,7 +7,7 @@ use std::thread;
 
 use super::origins::{Holder, Origin, SMALL, go, large};
 use super::{Configuration, Front, VERSIONS, curl, websocket};
-use crate::harness::{Home, free_port, wait_until};
+use crate::harness::{Ends, Home, free_port, wait_until};
 use crate::wire::Wire;
 
 /// Asks until it is told to stop; how often. Every answer is whole.
@@ -92,6 +92,7 @@ fn reloads_under_load_lose_nothing() {
                 })
             })
             .into();
+        let over = Ends(stop);
         let mut reloads = 0;
         while reloads < 12 || slow.iter().any(|download| !download.is_finished()) {
             front.home.write("apus.toml", &texts[reloads % texts.len()]);
@@ -100,7 +101,7 @@ fn reloads_under_load_lose_nothing() {
             stream.say("still open");
             reloads += 1;
         }
-        stop.store(true, Ordering::SeqCst);
+        drop(over);
         for client in clients {
             assert!(client.join().unwrap() > reloads);
         }

@@ -18,7 +18,7 @@ use super::client::{
 };
 use super::{content, open, open_tls, open_with, with_tls};
 use crate::harness::{
-    PATIENCE, Server, collect, connect, eventually, frames, listener, local, ok, paths, plan,
+    Ends, PATIENCE, Server, collect, connect, eventually, frames, listener, local, ok, paths, plan,
     ready_frames, service, tcp,
 };
 
@@ -588,6 +588,7 @@ fn no_request_fails_while_plans_change() {
                 }
             });
         }
+        let _over = Ends(&ended);
         for version in 1..=20 {
             let before = answered.load(Ordering::Relaxed);
             eventually("answers", || {
@@ -596,7 +597,6 @@ fn no_request_fails_while_plans_change() {
             let new = plan(vec![listener(local(), versioned(version))]);
             server.engine.reload(new).unwrap();
         }
-        ended.store(true, Ordering::Relaxed);
     });
     let totals = server.totals();
     assert_eq!((totals.accepted, totals.bad_requests), (8, 0));

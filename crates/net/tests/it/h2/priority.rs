@@ -14,7 +14,7 @@ use super::client::{
     setting, window_update,
 };
 use super::{content, open, open_narrow, open_with};
-use crate::harness::{Server, eventually, ok, service};
+use crate::harness::{Ends, Server, eventually, ok, service};
 
 /// Answers with as many bytes as the path says.
 fn sized() -> Arc<dyn ServiceFactory> {
@@ -286,6 +286,7 @@ fn a_client_with_many_streams_does_not_starve_another_on_the_same_worker() {
                 assert!(streams < 100_000);
             }
         });
+        let _over = Ends(&ended);
         eventually("the greedy client is at it", || {
             taken.load(Ordering::Relaxed) > 1 << 20
         });
@@ -296,7 +297,6 @@ fn a_client_with_many_streams_does_not_starve_another_on_the_same_worker() {
             assert_eq!(modest.fetch("/12").body.len(), 12);
             progress.push(taken.load(Ordering::Relaxed) - before);
         }
-        ended.store(true, Ordering::Relaxed);
     });
     progress.sort_unstable();
     // The modest client waits for a turn or two of the greedy one, and for its own two wake-ups.
