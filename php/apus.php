@@ -60,8 +60,13 @@ namespace Apus\Runtime {
         /** Content up to this is copied behind its head, to leave with it in one write. */
         private const JOINED = 65536;
 
+        /** Bytes asked for at a time: at least, so that one read gets a whole request of common size, and at most. */
+        private const READ = [16384, 262144];
+
         /** Frames that wait for the next write. */
         private string $pending = '';
+        /** What was read behind the last frame. */
+        private string $buffer = '';
 
         /** @param resource $socket */
         private function __construct(private $socket)
@@ -74,8 +79,6 @@ namespace Apus\Runtime {
             if ($socket === false) {
                 throw new Disconnected("cannot connect to $path: $message");
             }
-            // One read gets a whole request of common size.
-            \stream_set_chunk_size($socket, 65536);
             \stream_set_timeout($socket, 86400 * 365);
             return new self($socket);
         }
@@ -87,37 +90,52 @@ namespace Apus\Runtime {
          */
         public function read(): array
         {
-            ['length' => $length, 'type' => $type, 'flags' => $flags] = \unpack('Vlength/Ctype/Cflags', $this->take(8));
+            $this->await(8);
+            ['length' => $length, 'type' => $type, 'flags' => $flags] = \unpack('Vlength/Ctype/Cflags', $this->buffer);
             if ($length > self::MAX) {
                 throw new Disconnected('a frame is too long');
             }
-            if ($type !== self::REQUEST && $type !== self::EVENT) {
-                return [$type, $flags, '', $length > 0 ? $this->take($length) : ''];
+            $this->await(8 + $length);
+            $first = 0;
+            $start = 8;
+            if ($type === self::REQUEST || $type === self::EVENT) {
+                $first = $length >= 4 ? \unpack('V', $this->buffer, 8)[1] : $length;
+                $start = 12;
+                if ($first + 4 > $length) {
+                    throw new Disconnected('a frame is malformed');
+                }
             }
-            $first = \unpack('V', $this->take(4))[1];
-            if ($first + 4 > $length) {
-                throw new Disconnected('a frame is malformed');
-            }
-            $parameters = $this->take($first);
-            $content = $length > $first + 4 ? $this->take($length - $first - 4) : '';
+            $end = 8 + $length;
+            $parameters = $first > 0 ? \substr($this->buffer, $start, $first) : '';
+            $content = $start + $first < $end ? \substr($this->buffer, $start + $first, $end - $start - $first) : '';
+            $this->buffer = \strlen($this->buffer) > $end ? \substr($this->buffer, $end) : '';
             return [$type, $flags, $parameters, $content];
         }
 
-        private function take(int $length): string
+        /** Reads until there are so many bytes. */
+        private function await(int $length): void
         {
-            $data = \fread($this->socket, $length);
-            while ($data === false || \strlen($data) < $length) {
-                if ($data === false || \feof($this->socket)) {
+            while (($missing = $length - \strlen($this->buffer)) > 0) {
+                $most = \min(\max($missing, self::READ[0]), self::READ[1]);
+                // With an address to fill, PHP neither copies through a buffer of its own nor polls the socket before.
+                $data = \stream_socket_recvfrom($this->socket, $most, 0, $address);
+                if ($data === false) {
+                    // A signal interrupted it. If the connection is broken, it says so again.
+                    $data = \stream_socket_recvfrom($this->socket, $most, 0, $address);
+                }
+                if ($data === false || $data === '') {
                     throw new Disconnected('the server is gone');
                 }
-                $data .= (string) \fread($this->socket, $length - \strlen($data));
+                $this->buffer .= $data;
             }
-            return $data;
         }
 
         /** Whether a frame waits to be read. */
         public function readable(): bool
         {
+            if ($this->buffer !== '') {
+                return true;
+            }
             $read = [$this->socket];
             $none = null;
             return @\stream_select($read, $none, $none, 0) === 1;
@@ -716,10 +734,12 @@ namespace Apus\Runtime {
     /** Settings of php.ini. */
     final class Ini
     {
-        /** @var array<string, string> the settings that an application can change, as they were */
+        /** @var array<string, string|false> the settings that an application can change, as they were */
         private static array $base = [];
-        /** @var list<string> those of sessions, but for the handler, which is no setting alone */
+        /** @var array<string, string|false> those of sessions, but for the handler, which is no setting alone */
         private static array $session = [];
+        private static string $handler = '';
+        private const HANDLER = 'session.save_handler';
 
         /** A setting such as `8M`, in bytes. */
         public static function bytes(string $name): int
@@ -734,18 +754,28 @@ namespace Apus\Runtime {
             return (int) $value * $factor;
         }
 
-        /** Remembers all settings. */
-        public static function snapshot(): void
+        /**
+         * Remembers all settings.
+         *
+         * @param bool $ofSession those of sessions belong to a request as well
+         */
+        public static function snapshot(bool $ofSession): void
         {
-            self::$base = [];
+            self::$base = self::$session = [];
             foreach (\ini_get_all() as $name => $setting) {
-                // Deprecated ones warn when they are set; a session that is gone has none to restore.
-                if (($setting['access'] & 1) !== 0) {
-                    self::$base[$name] = (string) \ini_get($name);
+                if (($setting['access'] & 1) === 0 || $name === self::HANDLER) {
+                    continue;
+                }
+                if (\str_starts_with($name, 'session.')) {
+                    self::$session[$name] = \ini_get($name);
+                } else {
+                    self::$base[$name] = \ini_get($name);
                 }
             }
-            $isOfSession = static fn (string $name): bool => \str_starts_with($name, 'session.') && $name !== 'session.save_handler';
-            self::$session = \array_values(\array_filter(\array_keys(self::$base), $isOfSession));
+            self::$handler = (string) \ini_get(self::HANDLER);
+            if ($ofSession) {
+                self::$base += self::$session + [self::HANDLER => self::$handler];
+            }
         }
 
         /**
@@ -754,23 +784,40 @@ namespace Apus\Runtime {
          */
         public static function keepSession(): void
         {
-            foreach (self::$session as $name) {
-                self::$base[$name] = (string) \ini_get($name);
+            foreach (self::$session as $name => $_) {
+                self::$session[$name] = \ini_get($name);
             }
+            self::$handler = (string) \ini_get(self::HANDLER);
         }
 
         /** Puts back what was changed since then. */
         public static function restore(): void
         {
             foreach (self::$base as $name => $value) {
-                if (\ini_get($name) !== $value && (string) \ini_get($name) !== $value) {
-                    if ($name === 'session.save_handler' && Session::keepsHandler()) {
-                        continue;
-                    }
-                    if ($name === 'session.save_handler' || @\ini_set($name, $value) === false) {
-                        @\ini_restore($name);
-                    }
+                if (\ini_get($name) !== $value) {
+                    self::put($name, (string) $value);
                 }
+            }
+        }
+
+        /** Puts back what is said of sessions. */
+        public static function restoreSession(): void
+        {
+            foreach (self::$session as $name => $value) {
+                if (\ini_get($name) !== $value) {
+                    self::put($name, (string) $value);
+                }
+            }
+            if (\ini_get(self::HANDLER) !== self::$handler) {
+                self::put(self::HANDLER, self::$handler);
+            }
+        }
+
+        private static function put(string $name, string $value): void
+        {
+            // A handler of the application is none that can be set by its name. Deprecated settings warn.
+            if ($name === self::HANDLER && $value === 'user' || @\ini_set($name, $value) === false) {
+                @\ini_restore($name);
             }
         }
     }
@@ -826,8 +873,8 @@ namespace Apus\Runtime {
             $_GET = $_POST = $_COOKIE = $_FILES = $_REQUEST = [];
         }
 
-        /** @param array<string, mixed> $server */
-        public static function set(array $server, Content $content): void
+        /** @param array<string, mixed> $server by reference only to be changed without a copy */
+        public static function set(array &$server, Content $content): void
         {
             $now = \microtime(true);
             $script = $server['SCRIPT_NAME'] ?? '';
@@ -842,7 +889,8 @@ namespace Apus\Runtime {
                 $server['argv'] = $query === '' || \str_contains($query, '=') ? ($query === '' ? [] : [$query]) : \explode('+', $query);
                 $server['argc'] = \count($server['argv']);
             }
-            $_SERVER = $server + self::$base;
+            $server += self::$base;
+            $_SERVER = $server;
 
             $_GET = [];
             if ($query !== '') {
@@ -1156,34 +1204,31 @@ namespace Apus\Runtime {
     /** Sessions: PHP keeps the id of a session for as long as it runs one script. */
     final class Session
     {
-        /** Ends the session of a request as PHP does at its end. */
-        public static function close(): void
+        /** Ends the session of a request as PHP does at its end. False if there is none. */
+        public static function close(): bool
         {
-            if (\session_status() === \PHP_SESSION_ACTIVE) {
-                \session_write_close();
+            if (\session_status() !== \PHP_SESSION_ACTIVE) {
+                return false;
             }
+            \session_write_close();
+            return true;
         }
 
-        /** Whether the id is said for each request, instead of being found by PHP. */
+        /** The handler is one of the application that stays; PHP is told the id of each request, instead of finding it. */
         private static bool $isTold = false;
         /** The cookie that PHP sets because it was told its id. */
         private static string $cookie = '';
-
-        /** Whether the handler of sessions is one of the application that stays. */
-        public static function keepsHandler(): bool
-        {
-            return self::$isTold;
-        }
 
         /**
          * Makes PHP forget the session. There is no function for that but session_destroy(), which destroys: so it gets to
          * destroy an empty session of a handler that stores nothing. Settings are put back by Ini::restore().
          *
-         * @param bool $keepHandler a handler of the application is one of an object that lives on. As PHP does not hand it
-         *     out, it could not be put back, and stays; PHP is then told the id of each request
+         * @param bool $keepHandler a handler of the application is one of an object that lives on, whether this request had a
+         *     session or not. As PHP does not hand it out, it could not be put back, and stays
          */
         public static function forget(bool $keepHandler): void
         {
+            self::$isTold = $keepHandler && \ini_get('session.save_handler') === 'user';
             if (\session_id() === '' && !isset($_SESSION)) {
                 return;
             }
@@ -1191,10 +1236,12 @@ namespace Apus\Runtime {
                 \session_abort();
             }
             unset($GLOBALS['_SESSION']);
-            if ($keepHandler && \ini_get('session.save_handler') === 'user') {
-                self::$isTold = true;
+            if (self::$isTold) {
                 @\session_id('');
                 return;
+            }
+            if ($keepHandler) {
+                Ini::keepSession();
             }
             @\session_set_save_handler(new NoSession(), false);
             @\session_start([
@@ -1206,6 +1253,7 @@ namespace Apus\Runtime {
             ]);
             @\session_destroy();
             unset($GLOBALS['_SESSION']);
+            Ini::restoreSession();
         }
 
         /** Tells PHP the id of a request's session, where it does not look for it. */
@@ -1293,6 +1341,10 @@ namespace Apus\Runtime {
         private static array $env = [];
         private static string $seeds = '';
         private static int $seedsLeft = 0;
+        /** @var list<int> what mt_rand() gives next if no request has used it, the last first */
+        private static array $unused = [];
+        /** Requests that were given a new seed, one after another. */
+        private static int $seeded = 0;
         /** @var array<string, true> names of global variables */
         private static array $globals = [];
         private static int $globalCount = 0;
@@ -1314,7 +1366,7 @@ namespace Apus\Runtime {
             self::$hasSession = \function_exists('session_status');
             self::$environment = \getenv();
             self::$env = $_ENV;
-            Ini::snapshot();
+            Ini::snapshot(Worker::$mode === 'classic');
             self::rememberGlobals();
         }
 
@@ -1324,12 +1376,10 @@ namespace Apus\Runtime {
             self::$globalCount = \count(self::$globals);
         }
 
-        /** The end of a request's session. */
-        public static function closeSession(): void
+        /** The end of a request's session. False if there is none. */
+        public static function closeSession(): bool
         {
-            if (self::$hasSession) {
-                Session::close();
-            }
+            return self::$hasSession && Session::close();
         }
 
         /** Puts all of it back. */
@@ -1363,9 +1413,29 @@ namespace Apus\Runtime {
                 self::environment($environment);
             }
             $_ENV = self::$env;
-            \mt_srand(self::seed());
+            if (self::$unused === [] || \mt_rand() !== \array_pop(self::$unused)) {
+                self::reseed();
+            }
             \clearstatcache();
             \error_clear_last();
+        }
+
+        /**
+         * Random numbers as in a process of its own. To seed costs more than all the rest, and is not needed where the request
+         * asked for none: the next number tells. After some seeds in turn it is worthwhile to know the next ones.
+         */
+        private static function reseed(): void
+        {
+            $seed = self::seed();
+            \mt_srand($seed);
+            self::$unused = [];
+            if (++self::$seeded % 64 === 0) {
+                for ($i = 0; $i < 512; $i++) {
+                    self::$unused[] = \mt_rand();
+                }
+                self::$unused = \array_reverse(self::$unused);
+                \mt_srand($seed);
+            }
         }
 
         /** A seed as PHP takes one for each process, without a system call for each. */
@@ -1802,12 +1872,13 @@ namespace Apus\Runtime {
             if (self::$lastWords === null) {
                 try {
                     $content = Output::finish();
-                    State::closeSession();
+                    $more = State::closeSession();
                 } catch (Throwable $error) {
                     // Thrown by a callback of the application's buffers, or by its session handler.
                     self::caught($error);
+                    $more = true;
                 }
-                $content .= Output::finish();
+                $content .= $more ? Output::finish() : '';
             }
             $early = self::$phase === self::FINISHED;
             $status = 0;
@@ -1851,9 +1922,6 @@ namespace Apus\Runtime {
             Db::endRequest();
             if (Request::$temporary !== []) {
                 Request::removeUploads();
-            }
-            if (self::$mode !== 'classic') {
-                Ini::keepSession();
             }
             State::restore();
             self::$atEnd = [];

@@ -58,7 +58,33 @@ return [
         $one = $worker->request(parameters('/random'))->content;
         $two = $worker->request(parameters('/random'))->content;
         check($one !== $predicted && $two !== $predicted && $one !== $two, true, "$one $two");
+        // Long enough without a use of random numbers that the runtime knows what comes next.
+        $seen = [$predicted => true];
+        foreach ([80, 0, 80, 600, 0, 1] as $between) {
+            for ($i = 0; $i < $between; $i++) {
+                $worker->request(parameters('/state'));
+            }
+            $number = $worker->request(parameters('/random'))->content;
+            check(isset($seen[$number]), false, "$number after $between requests without");
+            $seen[$number] = true;
+        }
         $worker->stop();
+    },
+    'a session handler that is set once, with or without a session in that request' => static function (Server $server): void {
+        foreach ([[], ['TEST_LATE' => '1']] as $when) {
+            $worker = $server->worker('worker', APP . '/handler.php', $when);
+            check($worker->request(parameters('/'))->content, '0', 'a request without a session');
+            [$n, $id, $opened] = explode(' ', $worker->request(parameters('/session'))->content);
+            check([$n, $opened], ['1', '1'], 'a new session');
+            for ($i = 2; $i < 5; $i++) {
+                $answer = $worker->request(parameters('/session', ['HTTP_COOKIE' => "PHPSESSID=$id"]));
+                check([$answer->content, $answer->field('set-cookie')], ["$i $id $i", null], 'the handler is the same');
+                check($worker->request(parameters('/'))->content, (string) $i, 'a request without a session');
+            }
+            [$n, $other] = explode(' ', $worker->request(parameters('/session'))->content);
+            check([$n, $other !== $id], ['1', true], 'another client');
+            $worker->stop();
+        }
     },
     'what an object that lives on said of sessions holds for later requests' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
