@@ -22,6 +22,8 @@ const CONNECTIONS: usize = 8;
 pub(super) struct Landed {
     pub(super) flight: Flight,
     pub(super) result: Result<ClientResponse, Failure>,
+    /// Whether the node may have seen the request over a connection before the one that ended it.
+    pub(super) was_seen: bool,
 }
 
 impl Journey<'_> {
@@ -100,6 +102,7 @@ impl Way<'_> {
         let mut open = pool.checkout(self.context.client, self.context.idempotent);
         let mut connections = 1;
         let mut needs_http1 = false;
+        let mut was_seen = false;
         loop {
             let is_reused = open.is_some();
             let leased = match open {
@@ -126,19 +129,27 @@ impl Way<'_> {
             };
             if fate == Fate::NoTunnel {
                 if needs_http1 || !pool.has_choice() {
-                    return Landed { flight, result };
+                    return Landed {
+                        flight,
+                        result,
+                        was_seen,
+                    };
                 }
                 needs_http1 = true;
                 open = None;
                 continue;
             }
-            let may_be_sent = match &result {
-                Err(failure) => !failure.request_sent || self.context.idempotent,
-                Ok(_) => false,
-            };
+            let is_seen = |failure: &Failure| failure.request_sent;
+            let is_seen = result.as_ref().err().is_some_and(is_seen);
+            let may_be_sent = result.is_err() && (!is_seen || self.context.idempotent);
             if fate == Fate::Lasting || !may_be_sent || connections == CONNECTIONS {
-                return Landed { flight, result };
+                return Landed {
+                    flight,
+                    result,
+                    was_seen,
+                };
             }
+            was_seen |= is_seen;
             count(&self.group.counts.reconnects);
             connections += 1;
             open = match fate {

@@ -18,6 +18,7 @@ use super::wait::NoFlight;
 use crate::balance::set_cookie;
 use crate::counts::{FailureKind, count};
 use crate::plan::GroupPlan;
+use crate::pool::Fate;
 use crate::queue::Tried;
 use crate::retry::{Trouble, may_retry};
 
@@ -148,6 +149,14 @@ enum Next {
     Failed(Failed),
 }
 
+/// Which nodes another attempt may ask.
+enum Again {
+    /// The one that failed, too.
+    Anywhere,
+    /// Those that did not.
+    Elsewhere,
+}
+
 impl WorkerGroup {
     /// Sends a request to one of the nodes, and to others if that fails and the rules allow it.
     ///
@@ -190,7 +199,14 @@ impl WorkerGroup {
             let landed = journey.fly(flight, &mut content).await;
             let next = match landed.result {
                 Ok(response) => journey.answered(landed.flight, response, &content),
-                Err(failure) => journey.failed(landed.flight, failure, &content).await,
+                Err(failure) => {
+                    let again = match !landed.was_seen && journey.is_lost(&failure) {
+                        true => Again::Anywhere,
+                        false => Again::Elsewhere,
+                    };
+                    let failed = journey.failed(landed.flight, failure, &content, again);
+                    failed.await
+                }
             };
             match next {
                 Next::Again(next) => flight = next,
@@ -224,8 +240,24 @@ impl Journey<'_> {
         Next::Delivered(self.deliver(plan, flight, response))
     }
 
-    /// The attempt failed: that is the end, unless another node may be asked.
-    async fn failed(&mut self, flight: Flight, failure: Failure, content: &Content) -> Next {
+    /// Whether the first process of an application that was asked went away without an answer. Behind one
+    /// address there are many, so the next at the same node is another one. It is asked once, as a program
+    /// that takes its process with it would end them all.
+    fn is_lost(&self, failure: &Failure) -> bool {
+        self.way.parts.head.params.is_some()
+            && self.way.context.idempotent
+            && self.attempts.is_empty()
+            && Fate::of(failure, true) == Fate::Stale
+    }
+
+    /// The attempt failed: that is the end, unless a node may be asked again.
+    async fn failed(
+        &mut self,
+        flight: Flight,
+        failure: Failure,
+        content: &Content,
+        again: Again,
+    ) -> Next {
         let now = Instant::now();
         let mut flight = flight;
         let is_late = self.way.deadline.is_some_and(|deadline| deadline <= now);
@@ -237,7 +269,9 @@ impl Journey<'_> {
         }
         let node = Rc::clone(&flight.local().label);
         let took = flight.took(now);
-        self.tried.push(flight.local().node.state.id());
+        if matches!(again, Again::Elsewhere) {
+            self.tried.push(flight.local().node.state.id());
+        }
         // Its place is free for others, and this request does not hold one while it waits for another.
         drop(flight);
         let view = self.way.group.view();
@@ -329,7 +363,9 @@ impl Way<'_> {
     /// Ends an attempt that went wrong while another one goes on.
     pub(super) fn note(&self, landed: Landed) -> Attempt {
         let now = Instant::now();
-        let Landed { mut flight, result } = landed;
+        let Landed {
+            mut flight, result, ..
+        } = landed;
         let outcome = match result {
             Ok(response) => {
                 conclude(&mut flight, &self.group.view().set.plan, &response, now);

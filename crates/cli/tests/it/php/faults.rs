@@ -2,7 +2,8 @@
 //! had, and nobody waits longer than is said.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::thread;
@@ -146,7 +147,8 @@ fn what_a_killed_process_did_not_answer_is_asked_once_more_of_another() {
                 Visitor::new(Way::Http1).get(&server, "/work.php").status == 200
             });
         }
-        stack.write("scripts/runs", "");
+        let runs = stack.write("scripts/runs", "");
+        fs::set_permissions(&runs, Permissions::from_mode(0o666)).unwrap();
         let mut wire = Wire::connect(server.clear());
         wire.send(format!(
             "{method} /dying.php?n={dying} HTTP/1.1\r\nHost: app.test\r\nContent-Length: 0\r\n\r\n"
@@ -156,7 +158,7 @@ fn what_a_killed_process_did_not_answer_is_asked_once_more_of_another() {
             _ => wire.read(),
         };
         assert_eq!(reply.status, status, "{what}");
-        let text = fs::read_to_string(stack.path("scripts/runs")).unwrap();
+        let text = fs::read_to_string(runs).unwrap();
         assert_eq!(text, format!("{method}\n").repeat(expected_runs), "{what}");
     }
 }
