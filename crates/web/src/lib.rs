@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod app;
+pub mod assets;
 pub mod cached;
 mod compress;
 mod error_pages;
@@ -30,6 +31,9 @@ pub mod proxy;
 mod respond;
 mod router;
 pub mod sites;
+#[cfg(feature = "templates")]
+pub mod template;
+pub mod testing;
 pub mod trace;
 pub mod websocket;
 

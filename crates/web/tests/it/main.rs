@@ -6,6 +6,8 @@ mod accel;
 #[cfg(test)]
 mod app;
 #[cfg(test)]
+mod assets;
+#[cfg(test)]
 mod cached;
 #[cfg(test)]
 mod cached_forms;
@@ -31,5 +33,9 @@ mod serve;
 mod sites;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod template;
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod websocket;

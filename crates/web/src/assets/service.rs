@@ -1,0 +1,75 @@
+//! Assets on one worker.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use apus_http::{Answer, HeaderValue, Request, Response, Service, header};
+
+use super::manifest::Named;
+use super::{Assets, Shared};
+use crate::files::FilesService;
+use crate::path;
+
+/// Serves files under both of their names.
+pub(super) struct AssetsService {
+    shared: Arc<Shared>,
+    hashed: FilesService,
+    plain: FilesService,
+}
+
+impl AssetsService {
+    pub(super) fn new(assets: &Assets) -> Self {
+        Self {
+            hashed: assets.shared.hashed.build(),
+            plain: assets.shared.plain.build(),
+            shared: assets.shared.clone(),
+        }
+    }
+}
+
+impl Service for AssetsService {
+    fn call(&self, mut request: Request) -> Answer {
+        let Some(path) = path::normalise(request.path())
+            .ok()
+            .and_then(|path| String::from_utf8(path.into_owned()).ok())
+        else {
+            return self.plain.call(request);
+        };
+        let manifest = &self.shared.manifest;
+        match manifest.find(path.trim_start_matches('/')) {
+            Named::Plain => self.plain.call(request),
+            Named::Other(name) => {
+                turn(&mut request, &name);
+                self.plain.call(request)
+            }
+            Named::Current(name) => {
+                turn(&mut request, name);
+                let shared = self.shared.clone();
+                let name: Rc<str> = name.into();
+                let answer = self.hashed.call(request);
+                answer.map(move |response| forget_if_changed(&shared, &name, response))
+            }
+        }
+    }
+}
+
+/// Asks for the file of this name instead.
+fn turn(request: &mut Request, name: &str) {
+    let encoded = path::encode(name.as_bytes());
+    // What was encoded is a path.
+    let _ = request.set_path_and_query(&format!("/{encoded}"));
+}
+
+/// A file that was replaced since must not be kept under the name of what it was.
+fn forget_if_changed(shared: &Shared, name: &str, mut response: Response) -> Response {
+    let modified = response.headers().get_str("last-modified");
+    let is_unchanged =
+        modified.is_some_and(|modified| shared.manifest.is_unchanged(name, modified));
+    if !is_unchanged {
+        response.headers_mut().insert(
+            &header::CACHE_CONTROL,
+            &HeaderValue::from_static("no-cache"),
+        );
+    }
+    response
+}

@@ -1,0 +1,72 @@
+//! `Page`: the response that a template makes.
+
+use apus_http::{HeaderValue, Response, StatusCode, header};
+
+use super::TemplateError;
+use crate::respond::IntoResponse;
+
+/// A response made of a template, or what went wrong.
+#[derive(Debug)]
+#[must_use]
+pub struct Page {
+    made: Result<(String, String), TemplateError>,
+    status: StatusCode,
+    shows_errors: bool,
+}
+
+impl Page {
+    pub(super) fn of(text: String, content_type: String) -> Self {
+        Self {
+            made: Ok((text, content_type)),
+            status: StatusCode::OK,
+            shows_errors: false,
+        }
+    }
+
+    pub(super) fn failed(error: TemplateError, shows_errors: bool) -> Self {
+        Self {
+            made: Err(error),
+            status: StatusCode::OK,
+            shows_errors,
+        }
+    }
+
+    /// The same page with another status; what went wrong stays 500.
+    pub fn status(mut self, status: StatusCode) -> Self {
+        self.status = status;
+        self
+    }
+
+    /// The text, for tests and for those who send it elsewhere.
+    ///
+    /// # Errors
+    /// Something in the template went wrong.
+    pub fn into_text(self) -> Result<String, TemplateError> {
+        self.made.map(|(text, _)| text)
+    }
+}
+
+impl IntoResponse for Page {
+    fn into_response(self) -> Response {
+        let (status, text, content_type) = match self.made {
+            Ok((text, content_type)) => (self.status, text, content_type),
+            Err(error) => {
+                error.log();
+                if !self.shows_errors {
+                    return Response::new(StatusCode::INTERNAL_SERVER_ERROR);
+                }
+                let content_type = "text/html; charset=utf-8".to_owned();
+                (
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    error.html(),
+                    content_type,
+                )
+            }
+        };
+        let response = Response::new(status).with_body(text);
+        match HeaderValue::try_from(content_type) {
+            Ok(content_type) => response.with_header(&header::CONTENT_TYPE, &content_type),
+            Err(_) => response,
+        }
+    }
+}

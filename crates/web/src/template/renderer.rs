@@ -1,0 +1,116 @@
+//! `Renderer`: the templates as one worker has them compiled.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+
+use apus_http::{Request, StatusCode};
+use minijinja::Environment;
+use minijinja::value::Serde;
+use serde::Serialize;
+
+use super::{Page, Shared, TemplateError, Templates};
+use crate::extract::{FromRequestHead, Matched};
+use crate::media_type;
+
+thread_local! {
+    /// The environments of this thread, while the templates that they are of are there.
+    static COMPILED: RefCell<Vec<(Weak<Shared>, Rc<Environment<'static>>)>> =
+        const { RefCell::new(Vec::new()) };
+}
+
+/// Makes pages of the [`Templates`] of an application: an argument of handlers.
+#[derive(Clone)]
+pub struct Renderer {
+    environment: Rc<Environment<'static>>,
+    reloads: bool,
+}
+
+impl Templates {
+    /// What renders on this thread, for code that is no handler.
+    ///
+    /// # Errors
+    /// A template has a mistake, which [`TemplatesBuilder::load`](super::TemplatesBuilder::load) would
+    /// have told.
+    pub fn renderer(&self) -> Result<Renderer, TemplateError> {
+        let reloads = self.shared.reloads;
+        let known = COMPILED.with_borrow(|compiled| {
+            let mut compiled = compiled.iter();
+            compiled
+                .find(|(of, _)| std::ptr::eq(of.as_ptr(), Arc::as_ptr(&self.shared)))
+                .map(|(_, environment)| environment.clone())
+        });
+        let environment = match known {
+            Some(environment) => environment,
+            None => {
+                let environment = Rc::new(self.environment()?);
+                COMPILED.with_borrow_mut(|compiled| {
+                    compiled.retain(|(of, _)| of.strong_count() > 0);
+                    compiled.push((Arc::downgrade(&self.shared), environment.clone()));
+                });
+                environment
+            }
+        };
+        Ok(Renderer {
+            environment,
+            reloads,
+        })
+    }
+}
+
+impl Renderer {
+    /// A page: the response made of a template and what it is told. Its type is that of the
+    /// template's name. A mistake in a template is 500, or in development a page that shows it.
+    pub fn page(&self, name: &str, context: impl Serialize) -> Page {
+        match self.text(name, context) {
+            Ok(text) => Page::of(text, content_type(name)),
+            Err(error) => Page::failed(error, self.reloads),
+        }
+    }
+
+    /// The text made of a template and what it is told, as for a mail.
+    ///
+    /// # Errors
+    /// There is no such template, or something in it went wrong.
+    pub fn text(&self, name: &str, context: impl Serialize) -> Result<String, TemplateError> {
+        let template = self.environment.get_template(name)?;
+        Ok(template.render(Serde(context))?)
+    }
+}
+
+/// The media type that a template's name tells, with its charset.
+fn content_type(name: &str) -> String {
+    let stem = [".j2", ".jinja", ".jinja2"]
+        .iter()
+        .find_map(|extension| name.strip_suffix(extension))
+        .unwrap_or(name);
+    let extension = media_type::extension(stem.as_bytes());
+    let media_type = media_type::of_extension(&extension);
+    match media_type::has_charset(media_type) {
+        true => format!("{media_type}; charset=utf-8"),
+        false => media_type.to_owned(),
+    }
+}
+
+impl FromRequestHead for Renderer {
+    type Rejection = StatusCode;
+
+    fn from_head(_: &Request, matched: &Matched<'_>) -> Result<Self, StatusCode> {
+        let Some(templates) = matched.state::<Templates>() else {
+            tracing::error!(
+                "a handler takes a Renderer, but the App was given no Templates as state"
+            );
+            return Err(StatusCode::INTERNAL_SERVER_ERROR);
+        };
+        templates.renderer().map_err(|error| {
+            error.log();
+            StatusCode::INTERNAL_SERVER_ERROR
+        })
+    }
+}
+
+impl std::fmt::Debug for Renderer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Renderer").finish_non_exhaustive()
+    }
+}

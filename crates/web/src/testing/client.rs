@@ -1,0 +1,169 @@
+//! `TestClient`: where requests of a test come from.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use apus_http::{Headers, Method, ServiceFactory};
+use tokio::runtime::Runtime;
+use tokio::task::LocalSet;
+
+use super::cookies::Cookies;
+use super::fail;
+use super::request::TestRequest;
+use super::transport::Transport;
+use crate::app::App;
+use crate::sites::{Location, Pattern, Site};
+
+/// A client that keeps its cookies; see [`crate::testing`].
+///
+/// Clones share cookies and connection.
+#[derive(Clone)]
+pub struct TestClient {
+    pub(super) shared: Rc<Shared>,
+    /// Fields of every request.
+    pub(super) headers: Headers,
+}
+
+pub(super) struct Shared {
+    pub(super) transport: Transport,
+    pub(super) cookies: RefCell<Cookies>,
+    tasks: LocalSet,
+    runtime: Runtime,
+}
+
+/// For how long an answer, or a piece of one, is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+macro_rules! by_method {
+    ($($(#[$doc:meta])* $name:ident: $method:ident;)*) => {$(
+        $(#[$doc])*
+        pub fn $name(&self, target: &str) -> TestRequest {
+            self.request(Method::$method, target)
+        }
+    )*};
+}
+
+impl TestClient {
+    /// A client of an application, in process. It is answered as over a socket: errors that say
+    /// nothing get their page.
+    #[track_caller]
+    pub fn new(app: App) -> Self {
+        if let Err(error) = app.check() {
+            fail(error);
+        }
+        Self::of(served(app))
+    }
+
+    /// A client of any service, in process.
+    #[track_caller]
+    pub fn of(service: impl ServiceFactory) -> Self {
+        Self::with(|| Transport::in_process(service.service()))
+    }
+
+    /// A client over a socket.
+    #[track_caller]
+    pub(super) fn over(address: SocketAddr) -> Self {
+        Self::with(|| Transport::Socket(address))
+    }
+
+    #[track_caller]
+    fn with(transport: impl FnOnce() -> Transport) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let runtime = match runtime {
+            Ok(runtime) => runtime,
+            Err(error) => fail(error),
+        };
+        let transport = {
+            let _entered = runtime.enter();
+            transport()
+        };
+        Self {
+            shared: Rc::new(Shared {
+                transport,
+                cookies: RefCell::default(),
+                tasks: LocalSet::new(),
+                runtime,
+            }),
+            headers: Headers::new(),
+        }
+    }
+
+    by_method! {
+        /// A GET, of a path and perhaps a query: `/users?page=2`.
+        get: GET;
+        /// A POST.
+        post: POST;
+        /// A PUT.
+        put: PUT;
+        /// A PATCH.
+        patch: PATCH;
+        /// A DELETE.
+        delete: DELETE;
+        /// A HEAD.
+        head: HEAD;
+        /// An OPTIONS.
+        options: OPTIONS;
+    }
+
+    /// A request of any method.
+    pub fn request(&self, method: Method, target: &str) -> TestRequest {
+        TestRequest::new(self.clone(), method, target)
+    }
+
+    /// This client with a field in each request: `client.header("accept", "application/json")`.
+    #[must_use]
+    #[track_caller]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        if let Err(error) = self.headers.try_insert(name, value) {
+            fail(error);
+        }
+        self
+    }
+
+    /// The value of a cookie that was set for this client.
+    pub fn cookie(&self, name: &str) -> Option<String> {
+        self.shared.cookies.borrow().get(name).map(str::to_owned)
+    }
+
+    /// Sets a cookie, for all paths.
+    pub fn set_cookie(&self, name: &str, value: &str) {
+        self.shared.cookies.borrow_mut().set(name, value);
+    }
+
+    /// Forgets all cookies, as a new visitor has none.
+    pub fn clear_cookies(&self) {
+        *self.shared.cookies.borrow_mut() = Cookies::default();
+    }
+
+    /// Runs a future as a worker does, and with it what the application started.
+    ///
+    /// # Panics
+    /// It takes longer than 30 seconds.
+    #[track_caller]
+    pub fn run<T>(&self, future: impl Future<Output = T>) -> T {
+        let Shared { tasks, runtime, .. } = &*self.shared;
+        let limited = async { tokio::time::timeout(PATIENCE, future).await };
+        match tasks.block_on(runtime, limited) {
+            Ok(done) => done,
+            Err(_) => fail("nothing came within 30 seconds"),
+        }
+    }
+}
+
+/// An application as [`App::serve`] has it.
+pub(super) fn served(app: App) -> Site {
+    Site::new("app").location(Location::service(Pattern::everywhere(), "app", app))
+}
+
+impl std::fmt::Debug for TestClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TestClient")
+            .field("transport", &self.shared.transport)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,59 @@
+//! Clients for the tests of an application: in process, and over real sockets.
+//!
+//! [`TestClient`] calls an application on the thread of the test, as a worker does, without sockets:
+//!
+//! ```
+//! use apus::testing::TestClient;
+//! use apus::{App, Json, Path};
+//! use serde_json::json;
+//!
+//! let app = App::new()
+//!     .get("/hello/{name}", async |Path(name): Path<String>| format!("Hello, {name}!"))
+//!     .post("/sum", async |Json(numbers): Json<Vec<i64>>| Json(numbers.iter().sum::<i64>()));
+//!
+//! let client = TestClient::new(app);
+//! client.get("/hello/you").send().assert_ok().assert_text("Hello, you!");
+//! client.post("/sum").json(&[1, 2]).send().assert_ok().assert_json(json!(3));
+//! client.post("/sum").body("?").send().assert_status(415);
+//! ```
+//!
+//! [`TestServer`] serves it on a free port of the loopback interface, with real workers, and its
+//! [`TestServer::client`] is used in the same way:
+//!
+//! ```
+//! use apus::testing::TestServer;
+//! use apus::{App, Peer};
+//!
+//! let server = TestServer::start(App::new().get("/", async |peer: Peer| peer.to_string()));
+//! server.client().get("/").send().assert_ok().assert_contains("127.0.0.1:");
+//! ```
+//!
+//! Cookies that an answer sets are sent with the requests that follow. Content is read as it comes
+//! ([`TestResponse::chunk`]), so that streams and events can be tested, and
+//! [`TestRequest::websocket`] opens a WebSocket connection.
+//!
+//! What these types are told to do and cannot, and what they are told to assert and is not so, is a
+//! panic, which is how a test fails; so is an answer that does not come within 30 seconds. They block, and
+//! so have no place in an `async` test.
+
+mod client;
+mod cookies;
+mod pipe;
+mod request;
+mod response;
+mod server;
+mod socket;
+mod transport;
+
+pub use self::client::TestClient;
+pub use self::request::TestRequest;
+pub use self::response::TestResponse;
+pub use self::server::TestServer;
+pub use self::socket::TestSocket;
+
+/// Fails the test.
+#[expect(clippy::panic, reason = "so fails a test")]
+#[track_caller]
+fn fail(message: impl std::fmt::Display) -> ! {
+    panic!("{message}")
+}

@@ -1,0 +1,185 @@
+//! `TestRequest`: a request to be.
+
+use apus_http::{Body, Headers, Method};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
+
+use super::transport::{Incoming, Outgoing};
+use super::{TestClient, TestResponse, TestSocket, fail};
+
+/// A request to be; [`TestRequest::send`] sends it.
+#[derive(Debug)]
+#[must_use = "it is sent by `send`"]
+pub struct TestRequest {
+    client: TestClient,
+    method: Method,
+    target: String,
+    headers: Headers,
+    body: Body,
+}
+
+impl TestRequest {
+    pub(super) fn new(client: TestClient, method: Method, target: &str) -> Self {
+        Self {
+            headers: client.headers.clone(),
+            client,
+            method,
+            target: target.to_owned(),
+            body: Body::Empty,
+        }
+    }
+
+    /// Sets a field.
+    #[track_caller]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        if let Err(error) = self.headers.try_insert(name, value) {
+            fail(error);
+        }
+        self
+    }
+
+    /// Adds parameters to the query.
+    pub fn query<N: AsRef<str>, V: AsRef<str>>(
+        mut self,
+        parameters: impl IntoIterator<Item = (N, V)>,
+    ) -> Self {
+        for (name, value) in parameters {
+            self.target
+                .push(if self.target.contains('?') { '&' } else { '?' });
+            push_pair(&mut self.target, name.as_ref(), value.as_ref());
+        }
+        self
+    }
+
+    /// The content: bytes, a text, or a stream.
+    pub fn body(mut self, body: impl Into<Body>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// JSON as the content.
+    #[track_caller]
+    pub fn json(self, value: &(impl Serialize + ?Sized)) -> Self {
+        match serde_json::to_vec(value) {
+            Ok(json) => self.header("content-type", "application/json").body(json),
+            Err(error) => fail(error),
+        }
+    }
+
+    /// The fields of a form as the content.
+    #[track_caller]
+    pub fn form<N: AsRef<str>, V: AsRef<str>>(
+        self,
+        fields: impl IntoIterator<Item = (N, V)>,
+    ) -> Self {
+        let mut encoded = String::new();
+        for (name, value) in fields {
+            if !encoded.is_empty() {
+                encoded.push('&');
+            }
+            push_pair(&mut encoded, name.as_ref(), value.as_ref());
+        }
+        self.header("content-type", "application/x-www-form-urlencoded")
+            .body(encoded)
+    }
+
+    /// `Authorization: Bearer` (RFC 6750 section 2.1).
+    #[track_caller]
+    pub fn bearer(self, token: &str) -> Self {
+        self.header("authorization", &format!("Bearer {token}"))
+    }
+
+    /// `Authorization: Basic` (RFC 7617).
+    #[track_caller]
+    pub fn basic(self, user: &str, password: &str) -> Self {
+        let credentials = STANDARD.encode(format!("{user}:{password}"));
+        self.header("authorization", &format!("Basic {credentials}"))
+    }
+
+    /// Sends it and waits for the head of the answer. Redirects are not followed.
+    ///
+    /// # Panics
+    /// There is no answer.
+    #[track_caller]
+    pub fn send(self) -> TestResponse {
+        let asked = format!("{} {}", self.method, self.target);
+        let client = self.client.clone();
+        let incoming = self.exchange();
+        TestResponse::new(client, asked, incoming)
+    }
+
+    /// Opens a WebSocket connection (RFC 6455).
+    ///
+    /// # Panics
+    /// The answer is not 101.
+    #[track_caller]
+    pub fn websocket(self) -> TestSocket {
+        let asked = format!("{} {}", self.method, self.target);
+        let client = self.client.clone();
+        let mut incoming = self
+            .header("connection", "upgrade")
+            .header("upgrade", "websocket")
+            .header("sec-websocket-version", "13")
+            .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
+            .exchange();
+        match incoming.tunnel.take() {
+            Some(tunnel) => {
+                let protocol = incoming.headers.get_str("sec-websocket-protocol");
+                let protocol = protocol.map(str::to_owned);
+                TestSocket::new(client, tunnel, protocol)
+            }
+            None => fail(TestResponse::new(client, asked, incoming).describe()),
+        }
+    }
+
+    #[track_caller]
+    fn exchange(mut self) -> Incoming {
+        let shared = self.client.shared.clone();
+        let path = self.target.split('?').next().unwrap_or("/").to_owned();
+        if let Some(cookies) = shared.cookies.borrow().field(&path) {
+            let own = self.headers.get_str("cookie");
+            let both = match own {
+                Some(own) => format!("{own}; {cookies}"),
+                None => cookies,
+            };
+            // Cookies came as field values.
+            let _ = self.headers.try_insert("cookie", both);
+        }
+        let asked = format!("{} {}", self.method, self.target);
+        let exchange = shared.transport.exchange(Outgoing {
+            method: self.method,
+            target: self.target,
+            headers: self.headers,
+            body: self.body,
+        });
+        match self.client.run(exchange) {
+            Ok(incoming) => {
+                let mut cookies = shared.cookies.borrow_mut();
+                for line in incoming.headers.get_all("set-cookie") {
+                    cookies.take(&String::from_utf8_lossy(line), &path);
+                }
+                incoming
+            }
+            Err(error) => fail(format_args!("{asked}: {error}")),
+        }
+    }
+}
+
+/// Writes `name=value` (WHATWG URL, application/x-www-form-urlencoded).
+fn push_pair(encoded: &mut String, name: &str, value: &str) {
+    for (index, text) in [name, value].into_iter().enumerate() {
+        if index == 1 {
+            encoded.push('=');
+        }
+        for byte in text.bytes() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'*' | b'-' | b'.' | b'_' => {
+                    encoded.push(char::from(byte));
+                }
+                b' ' => encoded.push('+'),
+                byte => encoded.push_str(&format!("%{byte:02X}")),
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! `TestSocket`: the client's end of a WebSocket connection.
+
+use std::future::poll_fn;
+use std::io;
+
+use apus_http::Duplex;
+use apus_http::websocket::{Close, CloseCode, Connection, Event, Message, Settings};
+use bytes::BytesMut;
+
+use super::{TestClient, fail};
+
+/// The client's end of a WebSocket connection (RFC 6455), without extensions.
+///
+/// Pings are answered as messages are read.
+pub struct TestSocket {
+    client: TestClient,
+    duplex: Box<dyn Duplex>,
+    connection: Connection,
+    input: BytesMut,
+    protocol: Option<String>,
+}
+
+/// The longest message, in bytes.
+const MAX_MESSAGE: usize = 64 << 20;
+
+impl TestSocket {
+    pub(super) fn new(
+        client: TestClient,
+        duplex: Box<dyn Duplex>,
+        protocol: Option<String>,
+    ) -> Self {
+        let settings = Settings {
+            max_frame: MAX_MESSAGE,
+            max_message: MAX_MESSAGE,
+            compression: None,
+        };
+        Self {
+            client,
+            duplex,
+            // Masks hide nothing from the application that is tested.
+            connection: Connection::client(&settings, || [1, 2, 3, 4]),
+            input: BytesMut::new(),
+            protocol,
+        }
+    }
+
+    /// The subprotocol that the application chose.
+    pub fn protocol(&self) -> Option<&str> {
+        self.protocol.as_deref()
+    }
+
+    /// Sends a message: a text, or bytes.
+    ///
+    /// # Panics
+    /// The connection is closed.
+    #[track_caller]
+    pub fn send(&mut self, message: impl Into<Message>) {
+        if self.connection.send(message.into()).is_err() {
+            fail("the connection is closed");
+        }
+        self.flush();
+    }
+
+    /// The next message; `None` once the application closed the connection.
+    ///
+    /// # Panics
+    /// The application breaks RFC 6455, or says nothing.
+    #[track_caller]
+    pub fn recv(&mut self) -> Option<Message> {
+        loop {
+            match self.event() {
+                Some(Event::Message(message)) => return Some(message),
+                Some(Event::Ping(_) | Event::Pong(_)) => {}
+                Some(Event::Close(_)) | None => return None,
+                Some(Event::Failed(error)) => fail(error),
+            }
+        }
+    }
+
+    /// The next message, which must be a text.
+    ///
+    /// # Panics
+    /// It is none, or the connection was closed.
+    #[track_caller]
+    pub fn text(&mut self) -> String {
+        match self.recv() {
+            Some(Message::Text(text)) => text.to_string(),
+            other => fail(format_args!("expected a text, not {other:?}")),
+        }
+    }
+
+    /// Fails unless the next message is this text.
+    #[track_caller]
+    pub fn assert_text(&mut self, text: &str) -> &mut Self {
+        let found = self.text();
+        if found != text {
+            fail(format_args!("expected {text:?}, not {found:?}"));
+        }
+        self
+    }
+
+    /// Closes the connection and waits until the application did; messages on the way are dropped.
+    /// Returns what the application closed with.
+    #[track_caller]
+    pub fn close(mut self) -> Option<Close> {
+        // It may be closed already.
+        let _ = self.connection.close_with(CloseCode::NORMAL);
+        self.flush();
+        self.closed()
+    }
+
+    /// Waits until the application closes the connection, and returns what it says; messages before
+    /// it are dropped.
+    ///
+    /// # Panics
+    /// The connection ends without it.
+    #[track_caller]
+    pub fn closed(mut self) -> Option<Close> {
+        loop {
+            match self.event() {
+                Some(Event::Close(close)) => return close,
+                Some(Event::Failed(error)) => fail(error),
+                Some(_) => {}
+                None => fail("the connection ended without a close"),
+            }
+        }
+    }
+
+    #[track_caller]
+    fn event(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.connection.handle_input(&mut self.input) {
+                self.connection.answer_close();
+                self.flush();
+                return Some(event);
+            }
+            let mut buffer = [0; 16 * 1024];
+            let read = poll_fn(|cx| self.duplex.poll_read(cx, &mut buffer));
+            match self.client.run(read) {
+                Ok(0) => return None,
+                Ok(read) => self
+                    .input
+                    .extend_from_slice(buffer.get(..read).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return None,
+                Err(error) => fail(error),
+            }
+        }
+    }
+
+    #[track_caller]
+    fn flush(&mut self) {
+        let Self {
+            client,
+            duplex,
+            connection,
+            ..
+        } = self;
+        let flushed = client.run(async {
+            while !connection.output().is_empty() {
+                let written = poll_fn(|cx| duplex.poll_write(cx, connection.output())).await?;
+                if written == 0 {
+                    return Err(io::ErrorKind::WriteZero.into());
+                }
+                connection.consume_output(written);
+            }
+            poll_fn(|cx| duplex.poll_flush(cx)).await
+        });
+        // An application that closed need not read what is said behind it.
+        if let Err(error) = flushed
+            && !self.connection.is_closing()
+        {
+            fail(error);
+        }
+    }
+}
+
+impl std::fmt::Debug for TestSocket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TestSocket")
+            .field("protocol", &self.protocol)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,265 @@
+//! How a request of a test gets to the application: by a call, or over a socket.
+
+use std::cell::Cell;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use apus_http::{
+    Body, BodyError, BodyStream, Completion, ConnectionInfo, Duplex, Frame, Headers, Method,
+    Outcome, Peer, Request, RequestParts, Response, Service, StatusCode, Target, Version,
+};
+use apus_net::client::{
+    Address, ClientRequest, Origin, Protocol, ProxyHead, RequestHead, Timeouts, connect,
+};
+use bytes::Bytes;
+use http::Extensions;
+
+use super::pipe;
+
+/// How requests get to the application.
+pub(super) enum Transport {
+    InProcess {
+        service: Rc<dyn Service>,
+        requests: Cell<u64>,
+    },
+    Socket(SocketAddr),
+}
+
+/// A request.
+pub(super) struct Outgoing {
+    pub(super) method: Method,
+    pub(super) target: String,
+    pub(super) headers: Headers,
+    pub(super) body: Body,
+}
+
+/// The head of an answer, and what follows.
+pub(super) struct Incoming {
+    pub(super) status: StatusCode,
+    pub(super) headers: Headers,
+    pub(super) body: Body,
+    /// The connection, if the answer hands it over.
+    pub(super) tunnel: Option<Box<dyn Duplex>>,
+}
+
+impl Transport {
+    pub(super) fn in_process(service: Rc<dyn Service>) -> Self {
+        Self::InProcess {
+            service,
+            requests: Cell::new(0),
+        }
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    ///
+    /// # Errors
+    /// There is none, or the request cannot be.
+    pub(super) async fn exchange(&self, request: Outgoing) -> Result<Incoming, String> {
+        match self {
+            Self::InProcess { service, requests } => {
+                requests.set(requests.get().saturating_add(1));
+                call(&**service, request, requests.get()).await
+            }
+            Self::Socket(address) => send(*address, request).await,
+        }
+    }
+}
+
+async fn call(
+    service: &dyn Service,
+    mut outgoing: Outgoing,
+    number: u64,
+) -> Result<Incoming, String> {
+    let target = Target::parse(&outgoing.method, &outgoing.target)
+        .map_err(|_| "this is no request target".to_owned())?;
+    let is_head = outgoing.method == Method::HEAD;
+    if !outgoing.headers.contains("host") {
+        // A name without any other meaning is valid.
+        let _ = outgoing.headers.try_insert("host", "localhost");
+    }
+    match outgoing.body.len() {
+        Some(0) => {}
+        Some(len) => {
+            let _ = outgoing
+                .headers
+                .try_insert("content-length", len.to_string());
+        }
+        None => {
+            let _ = outgoing.headers.try_insert("transfer-encoding", "chunked");
+        }
+    }
+    let local = SocketAddr::from(([127, 0, 0, 1], 80));
+    let peer = SocketAddr::from(([127, 0, 0, 1], 50_000));
+    let started = Instant::now();
+    let answer = service.call(Request::new(RequestParts {
+        method: outgoing.method,
+        target,
+        version: Version::HTTP_11,
+        headers: outgoing.headers,
+        body: outgoing.body,
+        connection: Rc::new(ConnectionInfo {
+            id: number,
+            peer: Peer::Ip(peer),
+            local: Peer::Ip(local),
+            tls: None,
+        }),
+        extensions: Extensions::new(),
+    }));
+    let mut response = answer.wait().await;
+    let tunnel = response.take_tunnel().map(|tunnel| {
+        let (ours, theirs) = pipe::pair();
+        tokio::task::spawn_local(tunnel(Box::new(theirs)));
+        Box::new(ours) as Box<dyn Duplex>
+    });
+    let body = match is_head {
+        true => Body::Empty,
+        false => response.take_body(),
+    };
+    let headers = response.headers().clone();
+    Ok(Incoming {
+        status: response.status(),
+        headers,
+        body: watched(body, &mut response, started),
+        tunnel,
+    })
+}
+
+/// Content whose end those who wait for it are told of.
+fn watched(body: Body, response: &mut Response, started: Instant) -> Body {
+    if !response.is_observed() {
+        return body;
+    }
+    Body::stream(Watched {
+        body,
+        observers: response.take_observers(),
+        completion: Completion {
+            status: response.status(),
+            body_bytes: 0,
+            bytes: 0,
+            duration: Duration::ZERO,
+            outcome: Outcome::ClientGone,
+            source: response.source().cloned(),
+            cache: None,
+        },
+        started,
+    })
+}
+
+type Observer = Box<dyn FnOnce(&Completion)>;
+
+struct Watched {
+    body: Body,
+    observers: Vec<Observer>,
+    completion: Completion,
+    started: Instant,
+}
+
+impl BodyStream for Watched {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        let polled = self.body.poll_frame(cx);
+        let completion = &mut self.completion;
+        match &polled {
+            Poll::Ready(Some(Ok(Frame::Data(bytes)))) => {
+                completion.body_bytes = completion.body_bytes.saturating_add(bytes.len() as u64);
+            }
+            Poll::Ready(Some(Ok(Frame::File(range)))) => {
+                completion.body_bytes = completion.body_bytes.saturating_add(range.len);
+            }
+            Poll::Ready(Some(Err(_))) => completion.outcome = Outcome::SourceFailed,
+            Poll::Ready(None) => completion.outcome = Outcome::Complete,
+            _ => {}
+        }
+        polled
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        self.body.len()
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.completion.bytes = self.completion.body_bytes;
+        self.completion.duration = self.started.elapsed();
+        for observer in self.observers.drain(..) {
+            observer(&self.completion);
+        }
+    }
+}
+
+async fn send(address: SocketAddr, mut outgoing: Outgoing) -> Result<Incoming, String> {
+    let origin = Origin {
+        address: Address::Ip(address),
+        tls: None,
+        protocol: Protocol::Http1,
+        proxy_head: ProxyHead::None,
+    };
+    let timeouts = Rc::new(Timeouts::default());
+    let connection = connect(&origin, None, &timeouts)
+        .await
+        .map_err(|failure| failure.to_string())?;
+    let authority = match outgoing.headers.get_str("host") {
+        Some(host) => host.into(),
+        None => address.to_string().into_boxed_str(),
+    };
+    let upgrade = outgoing.headers.get_str("upgrade").map(Box::from);
+    for name in ["host", "upgrade", "connection"] {
+        outgoing.headers.remove(name);
+    }
+    let response = connection
+        .send(ClientRequest {
+            head: Rc::new(RequestHead {
+                method: outgoing.method,
+                scheme: "http",
+                authority,
+                target: outgoing.target.into(),
+                headers: outgoing.headers,
+                upgrade,
+                te_trailers: false,
+                expects_continue: false,
+                params: None,
+            }),
+            body: outgoing.body,
+            interim: None,
+            timeouts,
+            stderr: None,
+        })
+        .await
+        .map_err(|failure| failure.to_string())?;
+    Ok(Incoming {
+        status: response.status,
+        headers: response.headers,
+        body: response.body,
+        tunnel: response.tunnel,
+    })
+}
+
+/// The bytes of a frame, read if they are in a file.
+///
+/// # Errors
+/// The file cannot be read.
+pub(super) fn bytes_of(frame: Frame) -> Result<Bytes, BodyError> {
+    match frame {
+        Frame::Data(bytes) => Ok(bytes),
+        Frame::Trailers(_) => Ok(Bytes::new()),
+        Frame::File(range) => {
+            let len = usize::try_from(range.len).map_err(io::Error::other)?;
+            let mut bytes = vec![0; len];
+            range.file.read_exact_at(&mut bytes, range.offset)?;
+            Ok(bytes.into())
+        }
+    }
+}
+
+impl std::fmt::Debug for Transport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::InProcess { .. } => f.write_str("InProcess"),
+            Self::Socket(address) => address.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Static files by hashed names.
+
+use std::fs;
+use std::time::{Duration, SystemTime};
+
+use apus::App;
+use apus::assets::Assets;
+use apus::testing::TestClient;
+use tempfile::TempDir;
+
+const FOREVER: &str = "public, max-age=31536000, immutable";
+
+fn folder() -> TempDir {
+    let folder = TempDir::new().unwrap();
+    fs::create_dir(folder.path().join("js")).unwrap();
+    fs::write(folder.path().join("app.css"), "body {}").unwrap();
+    fs::write(folder.path().join("js/app.min.js"), "1").unwrap();
+    fs::write(folder.path().join("a b.txt"), "text").unwrap();
+    fs::write(folder.path().join(".secret"), "x").unwrap();
+    folder
+}
+
+fn client(assets: &Assets) -> TestClient {
+    TestClient::new(App::new().mount("/assets", assets.clone()))
+}
+
+#[test]
+fn a_hashed_name_is_kept_for_good_and_a_plain_one_revalidated() {
+    let folder = folder();
+    let assets = Assets::folder(folder.path()).reload(false).load().unwrap();
+    let address = assets.url("app.css").unwrap().into_owned();
+    // The first four bytes of the SHA-256 of the content.
+    assert_eq!(address, "/assets/app.62368a1a.css");
+    let client = client(&assets);
+    let mut reply = client.get(&address).send();
+    reply
+        .assert_ok()
+        .assert_text("body {}")
+        .assert_header("content-type", "text/css; charset=utf-8")
+        .assert_header("cache-control", FOREVER);
+    let tag = reply.header("etag").unwrap().to_owned();
+    client
+        .get(&address)
+        .header("if-none-match", &tag)
+        .send()
+        .assert_status(304)
+        .assert_header("cache-control", FOREVER);
+    client
+        .get("/assets/app.css")
+        .send()
+        .assert_ok()
+        .assert_header("cache-control", "no-cache");
+    client
+        .get("/assets/app.css")
+        .header("if-none-match", &tag)
+        .send()
+        .assert_status(304);
+}
+
+#[test]
+fn every_file_has_an_address_that_works() {
+    let folder = folder();
+    let assets = Assets::folder(folder.path())
+        .at("/static/")
+        .reload(false)
+        .load()
+        .unwrap();
+    let client = TestClient::new(App::new().mount("/static", assets.clone()));
+    let mut names: Vec<_> = assets.manifest().collect();
+    names.sort_unstable();
+    assert_eq!(names.len(), 3, "{names:?}");
+    for (name, address) in names {
+        assert_eq!(assets.url(name).as_deref(), Some(address));
+        client
+            .get(address)
+            .send()
+            .assert_ok()
+            .assert_header("cache-control", FOREVER);
+    }
+    assert_eq!(assets.url("nothing.css"), None);
+    assert_eq!(assets.url(".secret"), None);
+    client.get("/static/nothing.css").send().assert_status(404);
+    client.get("/static/.secret").send().assert_status(404);
+}
+
+#[test]
+fn a_name_with_the_hash_of_another_version_is_not_kept() {
+    let folder = folder();
+    let assets = Assets::folder(folder.path()).reload(false).load().unwrap();
+    let client = client(&assets);
+    client
+        .get("/assets/app.00000000.css")
+        .send()
+        .assert_ok()
+        .assert_text("body {}")
+        .assert_header("cache-control", "no-cache");
+    client
+        .get("/assets/other.00000000.css")
+        .send()
+        .assert_status(404);
+}
+
+#[test]
+fn a_file_that_was_replaced_is_not_kept_under_its_old_hash() {
+    let folder = folder();
+    let path = folder.path().join("app.css");
+    let before = SystemTime::now() - Duration::from_secs(100);
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    file.set_modified(before).unwrap();
+    let assets = Assets::folder(folder.path()).reload(false).load().unwrap();
+    let address = assets.url("app.css").unwrap().into_owned();
+    fs::write(&path, "body { margin: 0 }").unwrap();
+    client(&assets)
+        .get(&address)
+        .send()
+        .assert_ok()
+        .assert_text("body { margin: 0 }")
+        .assert_header("cache-control", "no-cache");
+}
+
+#[test]
+fn in_development_addresses_are_plain_and_files_may_come_later() {
+    let folder = folder();
+    let assets = Assets::folder(folder.path()).reload(true).load().unwrap();
+    assert_eq!(assets.url("app.css").as_deref(), Some("/assets/app.css"));
+    assert_eq!(assets.url("a b.txt").as_deref(), Some("/assets/a%20b.txt"));
+    assert_eq!(assets.url("../x"), None);
+    assert_eq!(assets.url("new.css"), None);
+    fs::write(folder.path().join("new.css"), "").unwrap();
+    assert_eq!(assets.url("new.css").as_deref(), Some("/assets/new.css"));
+    client(&assets)
+        .get("/assets/new.css")
+        .send()
+        .assert_ok()
+        .assert_header("cache-control", "no-cache");
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_an_error_at_the_start() {
+    assert!(Assets::folder("/nowhere/at/all").load().is_err());
+}

@@ -1,0 +1,235 @@
+//! The clients that tests are written with, in process and over sockets.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use apus::testing::{TestClient, TestServer};
+use apus::websocket::{WebSocket, WebSocketUpgrade};
+use apus::{
+    App, Body, Form, Headers, IntoResponse, Json, Method, Next, Path, Redirect, Request, Response,
+};
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::support::Pieces;
+
+async fn echo(mut socket: WebSocket) {
+    while let Some(message) = socket.recv().await {
+        if socket.send(message).await.is_err() {
+            break;
+        }
+    }
+}
+
+fn app() -> App {
+    App::new()
+        .get("/hello/{name}", async |Path(name): Path<String>| {
+            format!("Hello, {name}!")
+        })
+        .any("/method", async |method: Method| method.to_string())
+        .post("/json", async |Json(value): Json<Value>| Json(value))
+        .post(
+            "/form",
+            async |Form(fields): Form<BTreeMap<String, String>>| Json(fields),
+        )
+        .post("/bytes", async |content: Bytes| content.len().to_string())
+        .get("/fields", async |headers: Headers| {
+            let line = |name| headers.get_str(name).unwrap_or("").to_owned();
+            Json([line("authorization"), line("accept"), line("cookie")])
+        })
+        .get("/login", async || {
+            ([("set-cookie", "user=7; Path=/")], Redirect::to("/fields"))
+        })
+        .get("/logout", async || {
+            ([("set-cookie", "user=; Path=/; Max-Age=0")], "bye")
+        })
+        .get("/pieces", async || {
+            Body::stream(Pieces::of(&["one", "two", "three"]))
+        })
+        .get("/chat", async |upgrade: WebSocketUpgrade| {
+            upgrade.protocols(["echo"]).run(echo)
+        })
+}
+
+/// Says the same of both kinds of clients.
+fn both(test: impl Fn(TestClient)) {
+    test(TestClient::new(app()));
+    let server = TestServer::start(app());
+    test(server.client());
+}
+
+#[test]
+fn requests_of_all_kinds_are_answered_alike_in_process_and_over_sockets() {
+    both(|client| {
+        let mut reply = client.get("/hello/a%20b").send();
+        reply.assert_ok().assert_text("Hello, a b!");
+        assert_eq!(
+            reply.header("content-type"),
+            Some("text/plain; charset=utf-8")
+        );
+        for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
+            let method: Method = method.parse().unwrap();
+            let mut reply = client.request(method.clone(), "/method").send();
+            reply.assert_ok().assert_text(method.as_str());
+        }
+        client.head("/method").send().assert_ok().assert_text("");
+        let value = json!({"a": [1, null, "é"]});
+        client
+            .post("/json")
+            .json(&value)
+            .send()
+            .assert_ok()
+            .assert_json(&value);
+        client
+            .post("/form")
+            .form([("a", "1 & 2"), ("é", "=")])
+            .send()
+            .assert_ok()
+            .assert_json(json!({"a": "1 & 2", "é": "="}));
+        client
+            .post("/bytes")
+            .body(Body::stream(Pieces::of(&["one", "two"])))
+            .send()
+            .assert_ok()
+            .assert_text("6");
+        client.post("/json").body("?").send().assert_status(415);
+        client
+            .get("/nowhere")
+            .header("accept", "application/json")
+            .send()
+            .assert_status(404)
+            .assert_header("content-type", "application/problem+json");
+    });
+}
+
+#[test]
+fn cookies_are_kept_until_they_are_over() {
+    both(|client| {
+        let mut reply = client.get("/login").send();
+        reply.assert_status(303).assert_redirect("/fields");
+        assert_eq!(client.cookie("user").as_deref(), Some("7"));
+        let next = reply.location().to_owned();
+        client
+            .get(&next)
+            .header("cookie", "own=1")
+            .send()
+            .assert_json(["", "", "own=1; user=7"]);
+        client.get("/logout").send().assert_ok();
+        client.get("/fields").send().assert_json(["", "", ""]);
+        client.set_cookie("a", "b");
+        client.get("/fields").send().assert_json(["", "", "a=b"]);
+        client.clear_cookies();
+        client.get("/fields").send().assert_json(["", "", ""]);
+    });
+}
+
+#[test]
+fn fields_can_be_those_of_every_request_or_of_one() {
+    both(|client| {
+        let client = client.header("accept", "text/plain");
+        client
+            .get("/fields")
+            .basic("Aladdin", "open sesame")
+            .send()
+            .assert_json(["Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==", "text/plain", ""]);
+        client
+            .get("/fields")
+            .bearer("t")
+            .send()
+            .assert_json(["Bearer t", "text/plain", ""]);
+    });
+}
+
+#[test]
+fn content_is_read_as_it_comes() {
+    let client = TestClient::new(app());
+    let mut reply = client.get("/pieces").send();
+    assert_eq!(reply.chunk().as_deref(), Some(&b"one"[..]));
+    assert_eq!(reply.chunk().as_deref(), Some(&b"two"[..]));
+    reply.assert_text("three");
+    assert_eq!(reply.chunk(), None);
+    let server = TestServer::start(app());
+    server
+        .client()
+        .get("/pieces")
+        .send()
+        .assert_text("onetwothree");
+}
+
+#[test]
+fn sockets_talk_and_close() {
+    both(|client| {
+        let request = client.get("/chat").header("sec-websocket-protocol", "echo");
+        let mut socket = request.websocket();
+        assert_eq!(socket.protocol(), Some("echo"));
+        socket.send("hello");
+        socket.assert_text("hello");
+        socket.send(b"bytes".to_vec());
+        assert_eq!(socket.recv().unwrap().as_bytes(), b"bytes");
+        assert_eq!(socket.close().unwrap().code().get(), 1000);
+    });
+}
+
+#[test]
+fn who_waits_for_the_end_of_a_response_is_told_when_it_was_read() {
+    let sent = Arc::new(AtomicU64::new(0));
+    let counted = sent.clone();
+    let app = app().layer(move |request: Request, next: Next| {
+        let counted = counted.clone();
+        async move {
+            let mut response: Response = next.run(request).await;
+            response.on_complete(move |completion| {
+                counted.store(completion.body_bytes, Ordering::Relaxed);
+            });
+            response
+        }
+    });
+    let client = TestClient::new(app);
+    let mut reply = client.get("/pieces").send();
+    assert_eq!(sent.load(Ordering::Relaxed), 0);
+    reply.assert_text("onetwothree");
+    drop(reply);
+    assert_eq!(sent.load(Ordering::Relaxed), 11);
+}
+
+#[test]
+fn what_an_application_starts_goes_on_while_a_test_waits() {
+    let app = App::new().get("/", async || {
+        let heard = Rc::new(RefCell::new(false));
+        let told = heard.clone();
+        let task = tokio::task::spawn_local(async move { *told.borrow_mut() = true });
+        task.await.unwrap();
+        heard.borrow().to_string().into_response()
+    });
+    TestClient::new(app).get("/").send().assert_text("true");
+}
+
+#[test]
+fn what_is_not_so_fails_with_what_came() {
+    let client = TestClient::new(app());
+    let failure = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        client.get("/hello/you").send().assert_status(201);
+    }));
+    let message = failure.unwrap_err();
+    let message = message.downcast_ref::<String>().unwrap();
+    for part in ["expected 201", "GET /hello/you", "200 OK", "Hello, you!"] {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn several_workers_serve_one_server() {
+    let server = TestServer::with_workers(app(), 2);
+    for _ in 0..8 {
+        server.client().get("/hello/x").send().assert_ok();
+    }
+    assert!(server.url("/a").starts_with("http://127.0.0.1:"));
+    let address = server.address();
+    drop(server);
+    #[expect(clippy::disallowed_methods, reason = "a test may block")]
+    let gone = std::net::TcpStream::connect(address);
+    assert!(gone.is_err());
+}
