@@ -1,0 +1,281 @@
+//! Cross-origin resource sharing: which other sites' scripts may read answers (Fetch standard,
+//! section 3.2).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use apus_http::{
+    Answer, HeaderName, HeaderValue, Headers, Method, Request, Response, StatusCode, header,
+};
+
+use crate::middleware::{Middleware, Next};
+
+/// Lets scripts of other origins read the answers of an application.
+///
+/// Nothing is allowed that was not named: [`Cors::origin`] names sites, [`Cors::any_origin`] is for
+/// what is public. Scripts may then send GET, HEAD and POST with the fields that a form could send;
+/// more by [`Cors::methods`] and [`Cors::request_headers`]. Preflight requests are answered here, so
+/// that routes need none for OPTIONS.
+///
+/// This protects readers, not the application: a form on another site still reaches it. See CSRF
+/// protection for that.
+#[derive(Clone, Debug)]
+pub struct Cors<Origins = ListedOrigins> {
+    origins: Origins,
+    allow_credentials: bool,
+    methods: Vec<Method>,
+    request_headers: RequestHeaders,
+    exposed: Vec<HeaderName>,
+    max_age: Option<Duration>,
+}
+
+/// Origins that were named.
+#[derive(Clone, Default)]
+pub struct ListedOrigins {
+    exact: Vec<String>,
+    matching: Vec<Predicate>,
+}
+
+/// All origins. Answers are then the same for all of them, and never come with credentials.
+#[derive(Clone, Copy, Debug)]
+pub struct AnyOrigin(());
+
+type Predicate = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
+#[derive(Clone, Debug)]
+enum RequestHeaders {
+    Listed(Vec<HeaderName>),
+    Any,
+}
+
+impl Default for Cors {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Cors {
+    /// Allows no origin yet.
+    pub fn new() -> Self {
+        Self::with(ListedOrigins::default())
+    }
+
+    /// Allows an origin: scheme, host, and port if it is not the scheme's own, as
+    /// `https://shop.example`. `null`, which files and sandboxed frames of any site are, is an origin
+    /// like another.
+    #[must_use]
+    pub fn origin(mut self, origin: &str) -> Self {
+        self.origins.exact.push(serialised(origin));
+        self
+    }
+
+    /// Allows the origins that a function accepts, as those of all subdomains. It sees the whole
+    /// origin: `|origin| origin.starts_with("https://") && origin.ends_with(".shop.example")`.
+    #[must_use]
+    pub fn origins_matching(
+        mut self,
+        accepts: impl Fn(&str) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.origins.matching.push(Arc::new(accepts));
+        self
+    }
+
+    /// Lets scripts send cookies, client certificates and `Authorization` of the reader along, and
+    /// read what comes back. Such scripts act as the reader.
+    #[must_use]
+    pub fn credentials(mut self) -> Self {
+        self.allow_credentials = true;
+        self
+    }
+}
+
+impl Cors<AnyOrigin> {
+    /// Allows all origins, without credentials: answers that anybody may read.
+    pub fn any_origin() -> Self {
+        Self::with(AnyOrigin(()))
+    }
+}
+
+impl<Origins> Cors<Origins> {
+    fn with(origins: Origins) -> Self {
+        Self {
+            origins,
+            allow_credentials: false,
+            methods: vec![Method::GET, Method::HEAD, Method::POST],
+            request_headers: RequestHeaders::Listed(Vec::new()),
+            exposed: Vec::new(),
+            max_age: None,
+        }
+    }
+
+    /// The methods that scripts may use, in place of GET, HEAD and POST, which never need asking for.
+    #[must_use]
+    pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
+        self.methods = methods.into_iter().collect();
+        self
+    }
+
+    /// The fields that scripts may send, beside those that never need asking for.
+    #[must_use]
+    pub fn request_headers(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
+        self.request_headers = RequestHeaders::Listed(names.into_iter().collect());
+        self
+    }
+
+    /// Lets scripts send whatever fields they ask for.
+    #[must_use]
+    pub fn any_request_header(mut self) -> Self {
+        self.request_headers = RequestHeaders::Any;
+        self
+    }
+
+    /// The fields of answers that scripts may read, beside those that they always may, as
+    /// `Content-Type`.
+    #[must_use]
+    pub fn exposed_headers(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
+        self.exposed = names.into_iter().collect();
+        self
+    }
+
+    /// How long a browser may go by the answer to a preflight request; 5 seconds unless set.
+    #[must_use]
+    pub fn max_age(mut self, age: Duration) -> Self {
+        self.max_age = Some(age);
+        self
+    }
+}
+
+impl<Origins: AllowedOrigins> Cors<Origins> {
+    /// The answer to a preflight request.
+    fn preflight(&self, request: &Request) -> Response {
+        let mut response = Response::new(StatusCode::NO_CONTENT);
+        let asked = request.headers();
+        let headers = response.headers_mut();
+        headers.append(
+            &header::VARY,
+            &HeaderValue::from_static(
+                "origin, access-control-request-method, access-control-request-headers",
+            ),
+        );
+        let Some(allowed) = self.origins.allowed(asked.get("origin")) else {
+            response.set_status(StatusCode::FORBIDDEN);
+            return response;
+        };
+        grant(headers, &allowed, self.allow_credentials);
+        let methods: Vec<&str> = self.methods.iter().map(Method::as_str).collect();
+        set(headers, "access-control-allow-methods", methods.join(", "));
+        let names = match &self.request_headers {
+            RequestHeaders::Listed(names) => joined(names),
+            RequestHeaders::Any => asked
+                .get_str("access-control-request-headers")
+                .unwrap_or("")
+                .to_owned(),
+        };
+        set(headers, "access-control-allow-headers", names);
+        if let Some(age) = self.max_age {
+            set(headers, "access-control-max-age", age.as_secs().to_string());
+        }
+        response
+    }
+}
+
+impl<Origins: AllowedOrigins> Middleware<()> for Cors<Origins> {
+    fn call(&self, request: Request, next: Next) -> Answer {
+        let asked = request.headers();
+        let is_preflight = *request.method() == Method::OPTIONS
+            && asked.contains("origin")
+            && asked.contains("access-control-request-method");
+        if is_preflight {
+            return self.preflight(&request).into();
+        }
+        let allowed = self.origins.allowed(asked.get("origin"));
+        let (allow_credentials, exposed) = (self.allow_credentials, joined(&self.exposed));
+        next.call(request).map(move |mut response| {
+            let headers = response.headers_mut();
+            if Origins::VARIES {
+                // Also for those that are not allowed: a cache must not give them another's answer.
+                headers.append(&header::VARY, &HeaderValue::from_static("origin"));
+            }
+            if let Some(allowed) = allowed {
+                grant(headers, &allowed, allow_credentials);
+                set(headers, "access-control-expose-headers", exposed);
+            }
+            response
+        })
+    }
+}
+
+/// Which origins are allowed.
+pub trait AllowedOrigins: Send + Sync + 'static {
+    /// Whether answers depend on the origin.
+    const VARIES: bool;
+
+    /// The value of `Access-Control-Allow-Origin` for a request of this origin, if it is allowed.
+    fn allowed(&self, origin: Option<&[u8]>) -> Option<HeaderValue>;
+}
+
+impl AllowedOrigins for ListedOrigins {
+    const VARIES: bool = true;
+
+    fn allowed(&self, origin: Option<&[u8]>) -> Option<HeaderValue> {
+        let origin = std::str::from_utf8(origin?).ok()?;
+        let is_allowed = self.exact.iter().any(|known| known == origin)
+            || self.matching.iter().any(|accepts| accepts(origin));
+        let value = is_allowed.then(|| HeaderValue::from_str(origin));
+        value.and_then(Result::ok)
+    }
+}
+
+impl AllowedOrigins for AnyOrigin {
+    const VARIES: bool = false;
+
+    fn allowed(&self, _: Option<&[u8]>) -> Option<HeaderValue> {
+        // Told to all, so that a cache has it for those who come with an origin.
+        Some(HeaderValue::from_static("*"))
+    }
+}
+
+impl std::fmt::Debug for ListedOrigins {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ListedOrigins")
+            .field("exact", &self.exact)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Tells whom an answer is for.
+fn grant(headers: &mut Headers, origin: &HeaderValue, with_credentials: bool) {
+    headers.insert(&header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    if with_credentials {
+        headers.insert(
+            &header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
+            &HeaderValue::from_static("true"),
+        );
+    }
+}
+
+/// An origin as browsers write it: in lower case, without a slash, and without the scheme's port.
+fn serialised(origin: &str) -> String {
+    let origin = origin.trim_end_matches('/').to_ascii_lowercase();
+    let port = match origin.split_once("://") {
+        Some(("https", _)) => ":443",
+        Some(("http", _)) => ":80",
+        _ => return origin,
+    };
+    match origin.strip_suffix(port) {
+        Some(without) => without.to_owned(),
+        None => origin,
+    }
+}
+
+fn joined(names: &[HeaderName]) -> String {
+    let names: Vec<&str> = names.iter().map(HeaderName::as_str).collect();
+    names.join(", ")
+}
+
+/// Sets a field that says something. What names and browsers say are field values.
+fn set(headers: &mut Headers, name: &str, value: String) {
+    if !value.is_empty() {
+        let _ = headers.try_insert(name, value);
+    }
+}

@@ -1,0 +1,166 @@
+//! Entity tags made from content, and the conditions that go with them (RFC 9110 sections 8.8.3
+//! and 13).
+
+use std::time::SystemTime;
+
+use apus_http::fields::{EntityTag, Precondition, Validators};
+use apus_http::{
+    Answer, Body, HeaderValue, Headers, Method, Request, Response, StatusCode, header,
+};
+use aws_lc_rs::digest;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::middleware::{Middleware, Next};
+
+/// The longest content that is hashed unless told otherwise, in bytes.
+const MAX_BYTES: usize = 1024 * 1024;
+
+/// How much of the hash makes the tag: enough that nobody finds two contents with the same.
+const TAG_BYTES: usize = 16;
+
+/// Gives answers an entity tag, and clients that have them already a 304 without content.
+///
+/// Answers to GET and HEAD with status 200 are tagged by their content, if it is in memory and not
+/// longer than [`Etag::max_bytes`]. An answer that has a tag keeps it; conditions are evaluated for it
+/// as well. The answer is made in any case: what this saves is the way to the client.
+///
+/// Put [`super::Compression`] further out; it weakens the tags of what it compresses.
+#[derive(Clone, Copy, Debug)]
+pub struct Etag {
+    is_weak: bool,
+    max_bytes: usize,
+}
+
+impl Default for Etag {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Etag {
+    /// Strong tags: the same tag, the same bytes.
+    pub fn new() -> Self {
+        Self {
+            is_weak: false,
+            max_bytes: MAX_BYTES,
+        }
+    }
+
+    /// Weak tags, for applications behind something that changes bytes on the way.
+    #[must_use]
+    pub fn weak(mut self) -> Self {
+        self.is_weak = true;
+        self
+    }
+
+    /// The longest content that is tagged, in bytes; 1 MiB unless set.
+    #[must_use]
+    pub fn max_bytes(mut self, bytes: usize) -> Self {
+        self.max_bytes = bytes;
+        self
+    }
+
+    /// Tags a response that has no tag and can have one.
+    fn tag(self, response: &mut Response) {
+        let Body::Bytes(content) = response.body() else {
+            return;
+        };
+        if response.headers().contains("etag") || content.len() > self.max_bytes {
+            return;
+        }
+        let hash = digest::digest(&digest::SHA256, content);
+        let opaque = URL_SAFE_NO_PAD.encode(hash.as_ref().get(..TAG_BYTES).unwrap_or_default());
+        let tag = match self.is_weak {
+            true => format!("W/\"{opaque}\""),
+            false => format!("\"{opaque}\""),
+        };
+        if let Ok(tag) = HeaderValue::from_str(&tag) {
+            response.headers_mut().insert(&header::ETAG, &tag);
+        }
+    }
+}
+
+impl Middleware<()> for Etag {
+    fn call(&self, request: Request, next: Next) -> Answer {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return next.call(request);
+        }
+        let etag = *self;
+        let conditions = Conditions::of(&request);
+        next.call(request).map(move |mut response| {
+            if response.status() != StatusCode::OK {
+                return response;
+            }
+            etag.tag(&mut response);
+            match conditions {
+                Some(conditions) => conditions.decide(response),
+                None => response,
+            }
+        })
+    }
+}
+
+/// The conditions of a request.
+struct Conditions {
+    method: Method,
+    headers: Headers,
+}
+
+impl Conditions {
+    const FIELDS: [&str; 4] = [
+        "if-match",
+        "if-none-match",
+        "if-modified-since",
+        "if-unmodified-since",
+    ];
+
+    fn of(request: &Request) -> Option<Self> {
+        let asked = request.headers();
+        if !Self::FIELDS.iter().any(|name| asked.contains(name)) {
+            return None;
+        }
+        let mut headers = Headers::new();
+        headers.append_from(asked, |name, _| {
+            Self::FIELDS
+                .iter()
+                .any(|field| field.eq_ignore_ascii_case(name))
+        });
+        Some(Self {
+            method: request.method().clone(),
+            headers,
+        })
+    }
+
+    /// The response, or what the conditions want in its place.
+    fn decide(&self, mut response: Response) -> Response {
+        let headers = response.headers();
+        let validators = Validators {
+            entity_tag: headers.get("etag").and_then(EntityTag::parse),
+            last_modified: headers.get_str("last-modified").and_then(date),
+        };
+        let status = match validators.evaluate(&self.method, &self.headers) {
+            Precondition::Proceed => return response,
+            Precondition::NotModified => StatusCode::NOT_MODIFIED,
+            Precondition::Failed => StatusCode::PRECONDITION_FAILED,
+        };
+        response.set_status(status);
+        response.take_body();
+        let headers = response.headers_mut();
+        // They are about content that is not sent (RFC 9110 section 15.4.5).
+        for name in [
+            "content-type",
+            "content-length",
+            "content-encoding",
+            "content-language",
+            "accept-ranges",
+        ] {
+            headers.remove(name);
+        }
+        response
+    }
+}
+
+fn date(value: &str) -> Option<SystemTime> {
+    httpdate::parse_http_date(value).ok()
+}

@@ -1,0 +1,119 @@
+//! One line in the log for each request.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use apus_http::{Answer, Completion, Method, Outcome, Request, StatusCode};
+
+use super::{ClientInfo, RequestId};
+use crate::middleware::{Middleware, Next};
+
+/// Where the lines go, for filters.
+const TARGET: &str = "apus::request";
+
+/// Writes a line for each request when it is over: method, path, status, bytes of content, duration,
+/// the client's address, and the request's id if [`super::RequestIds`] is a layer further out.
+///
+/// Lines are events of `tracing` at the level `INFO` with the target `apus::request`. The query is left
+/// out, since secrets come in queries. A request that ends without an answer gets its line too.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Logged(());
+
+impl Logged {
+    /// Logs all requests.
+    pub fn new() -> Self {
+        Self(())
+    }
+}
+
+impl Middleware<()> for Logged {
+    fn call(&self, request: Request, next: Next) -> Answer {
+        if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
+            return next.call(request);
+        }
+        let mut line = Line {
+            method: request.method().clone(),
+            path: request.original_target().path().to_owned(),
+            client: ClientInfo::of(&request).ip,
+            id: RequestId::of(&request).cloned(),
+            started: Instant::now(),
+            status: None,
+            end: None,
+        };
+        next.call(request).map(move |mut response| {
+            line.status = Some(response.status());
+            response.on_complete(move |completion| line.finish(completion));
+            response
+        })
+    }
+}
+
+/// What is known of a request; it is written when it is dropped, however it ended.
+struct Line {
+    method: Method,
+    path: String,
+    client: Option<IpAddr>,
+    id: Option<RequestId>,
+    started: Instant,
+    status: Option<StatusCode>,
+    end: Option<End>,
+}
+
+/// How the response left.
+struct End {
+    status: StatusCode,
+    bytes: u64,
+    duration: Duration,
+    outcome: &'static str,
+}
+
+impl End {
+    fn of(completion: &Completion) -> Self {
+        Self {
+            status: completion.status,
+            bytes: completion.body_bytes,
+            duration: completion.duration,
+            outcome: match completion.outcome {
+                Outcome::Complete => "complete",
+                Outcome::ClientGone => "client gone",
+                Outcome::SourceFailed => "source failed",
+            },
+        }
+    }
+}
+
+impl Line {
+    fn finish(mut self, completion: &Completion) {
+        self.end = Some(End::of(completion));
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let end = self.end.take().unwrap_or_else(|| End {
+            status: self.status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+            bytes: 0,
+            duration: self.started.elapsed(),
+            outcome: match std::thread::panicking() {
+                true => "panicked",
+                false => "not sent",
+            },
+        });
+        let status = match (end.outcome, self.status) {
+            // Nobody got a status.
+            ("not sent", None) => 0,
+            _ => end.status.as_u16(),
+        };
+        tracing::info!(
+            target: TARGET,
+            method = %self.method,
+            path = self.path,
+            status,
+            bytes = end.bytes,
+            duration_us = u64::try_from(end.duration.as_micros()).unwrap_or(u64::MAX),
+            client = self.client.map(tracing::field::display),
+            request_id = self.id.as_ref().map(RequestId::as_str),
+            outcome = end.outcome,
+        );
+    }
+}

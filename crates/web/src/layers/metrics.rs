@@ -1,0 +1,371 @@
+//! Counts and times of requests, in the text format of Prometheus (exposition format 0.0.4).
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::{self, Write};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use apus_http::HeaderValue;
+use apus_http::{Answer, Method, Request, Response, StatusCode, header};
+
+use crate::extract::Matched;
+use crate::handler::Handler;
+use crate::middleware::{Middleware, Next};
+
+/// Upper bounds of the histogram of durations, in seconds.
+const BOUNDS: [f64; 14] = [
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
+
+/// Counts requests, as a layer, and tells what it counted, as a handler.
+///
+/// ```
+/// use apus::{App, layers::Metrics};
+///
+/// let metrics = Metrics::new();
+/// let app = App::new()
+///     .layer(metrics.clone())
+///     .get("/metrics", metrics.handler())
+///     .get("/users/{id}", async || "a user");
+/// # app.check().unwrap();
+/// ```
+///
+/// | metric | labels | |
+/// | --- | --- | --- |
+/// | `http_requests_total` | `method`, `route`, `status` | counter |
+/// | `http_request_duration_seconds` | `method`, `route`, `status` | histogram, until the last byte |
+/// | `http_response_bytes_total` | `method`, `route`, `status` | counter of content |
+/// | `http_requests_in_flight` | | gauge |
+///
+/// A route is the pattern that it was added with (`/users/{id}`), a status its class (`2xx`), and
+/// methods that are not registered count as `OTHER`: whatever clients send, there are no more series
+/// than routes allow for. What met no route has an empty one; a request whose client left before the
+/// answer has the status `none`. Workers count apart and are added up when somebody reads.
+#[derive(Clone)]
+pub struct Metrics(Arc<Shared>);
+
+struct Shared {
+    /// Unlike that of other metrics.
+    id: u64,
+    /// What each worker counts; one that has ended stays counted.
+    workers: Mutex<Vec<Arc<Worker>>>,
+}
+
+/// What one worker counts. It alone writes.
+#[derive(Default)]
+struct Worker {
+    in_flight: AtomicI64,
+    series: Mutex<BTreeMap<Labels, Arc<Series>>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Labels {
+    route: Arc<str>,
+    method: &'static str,
+    status: &'static str,
+}
+
+#[derive(Default)]
+struct Series {
+    count: AtomicU64,
+    bytes: AtomicU64,
+    nanoseconds: AtomicU64,
+    /// How many took no longer than a bound, and longer than the one before it.
+    buckets: [AtomicU64; BOUNDS.len()],
+}
+
+/// What a worker finds its series by.
+struct Local {
+    worker: Arc<Worker>,
+    series: RefCell<HashMap<Labels, Arc<Series>>>,
+    routes: RefCell<HashSet<Arc<str>>>,
+}
+
+impl Local {
+    /// The one copy of a route's pattern.
+    fn route(&self, pattern: &str) -> Arc<str> {
+        let mut routes = self.routes.borrow_mut();
+        match routes.get(pattern) {
+            Some(route) => route.clone(),
+            None => {
+                let route: Arc<str> = pattern.into();
+                routes.insert(route.clone());
+                route
+            }
+        }
+    }
+}
+
+thread_local! {
+    static LOCALS: RefCell<HashMap<u64, Rc<Local>>> = RefCell::default();
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// Nothing counted yet. Clones count together.
+    pub fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(Arc::new(Shared {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            workers: Mutex::default(),
+        }))
+    }
+
+    /// A handler that tells what was counted.
+    pub fn handler(&self) -> MetricsHandler {
+        MetricsHandler(self.clone())
+    }
+
+    /// What was counted, in the text format.
+    pub fn render(&self) -> String {
+        let workers = lock(&self.0.workers).clone();
+        let mut sums: BTreeMap<Labels, Sum> = BTreeMap::new();
+        let mut in_flight = 0;
+        for worker in &workers {
+            in_flight += worker.in_flight.load(Ordering::Relaxed);
+            for (labels, series) in &*lock(&worker.series) {
+                sums.entry(labels.clone()).or_default().add(series);
+            }
+        }
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = write(&mut text, &sums, in_flight);
+        text
+    }
+
+    /// What this worker counts.
+    fn local(&self) -> Rc<Local> {
+        LOCALS.with_borrow_mut(|locals| {
+            let local = locals.entry(self.0.id).or_insert_with(|| {
+                let worker = Arc::<Worker>::default();
+                lock(&self.0.workers).push(worker.clone());
+                Rc::new(Local {
+                    worker,
+                    series: RefCell::default(),
+                    routes: RefCell::default(),
+                })
+            });
+            local.clone()
+        })
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+impl Middleware<()> for Metrics {
+    fn call(&self, request: Request, next: Next) -> Answer {
+        let local = self.local();
+        let mut counting = Counting {
+            route: local.route(next.route(&request).unwrap_or("")),
+            local,
+            method: method(request.method()),
+            status: "none",
+            bytes: 0,
+            started: Instant::now(),
+            duration: None,
+        };
+        add(&counting.local.worker.in_flight, 1);
+        next.call(request).map(move |mut response| {
+            counting.status = class(response.status());
+            response.on_complete(move |completion| {
+                counting.finish(completion.body_bytes, completion.duration);
+            });
+            response
+        })
+    }
+}
+
+/// Answers with what was counted.
+#[derive(Clone, Debug)]
+pub struct MetricsHandler(Metrics);
+
+impl Handler<()> for MetricsHandler {
+    fn call(&self, _: Request, _: &Matched<'_>) -> Answer {
+        Response::new(StatusCode::OK)
+            .with_header(
+                &header::CONTENT_TYPE,
+                &HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"),
+            )
+            .with_header(
+                &header::CACHE_CONTROL,
+                &HeaderValue::from_static("no-store"),
+            )
+            .with_body(self.0.render())
+            .into()
+    }
+}
+
+/// A request that is under way; it is counted when this is dropped.
+struct Counting {
+    local: Rc<Local>,
+    method: &'static str,
+    route: Arc<str>,
+    status: &'static str,
+    bytes: u64,
+    started: Instant,
+    duration: Option<Duration>,
+}
+
+impl Counting {
+    fn finish(mut self, bytes: u64, duration: Duration) {
+        self.bytes = bytes;
+        self.duration = Some(duration);
+    }
+}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        add(&self.local.worker.in_flight, -1);
+        let labels = Labels {
+            route: self.route.clone(),
+            method: self.method,
+            status: match std::thread::panicking() {
+                true => "5xx",
+                false => self.status,
+            },
+        };
+        let mut known = self.local.series.borrow_mut();
+        let series = match known.get(&labels) {
+            Some(series) => series,
+            None => {
+                let series = Arc::<Series>::default();
+                lock(&self.local.worker.series).insert(labels.clone(), series.clone());
+                known.entry(labels).or_insert(series)
+            }
+        };
+        let duration = self.duration.unwrap_or_else(|| self.started.elapsed());
+        series.count(self.bytes, duration);
+    }
+}
+
+impl Series {
+    fn count(&self, bytes: u64, duration: Duration) {
+        let seconds = duration.as_secs_f64();
+        let bucket = BOUNDS.iter().position(|bound| seconds <= *bound);
+        if let Some(bucket) = bucket.and_then(|bucket| self.buckets.get(bucket)) {
+            raise(bucket, 1);
+        }
+        let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        raise(&self.nanoseconds, nanoseconds);
+        raise(&self.bytes, bytes);
+        raise(&self.count, 1);
+    }
+}
+
+/// The same series of all workers.
+#[derive(Default)]
+struct Sum {
+    count: u64,
+    bytes: u64,
+    nanoseconds: u64,
+    buckets: [u64; BOUNDS.len()],
+}
+
+impl Sum {
+    fn add(&mut self, series: &Series) {
+        self.count += series.count.load(Ordering::Relaxed);
+        self.bytes += series.bytes.load(Ordering::Relaxed);
+        self.nanoseconds += series.nanoseconds.load(Ordering::Relaxed);
+        for (sum, bucket) in self.buckets.iter_mut().zip(&series.buckets) {
+            *sum += bucket.load(Ordering::Relaxed);
+        }
+    }
+}
+
+impl fmt::Display for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            route,
+            method,
+            status,
+        } = self;
+        write!(f, "method=\"{method}\",route=\"")?;
+        for character in route.chars() {
+            match character {
+                '\\' | '"' => write!(f, "\\{character}")?,
+                '\n' => f.write_str("\\n")?,
+                other => f.write_char(other)?,
+            }
+        }
+        write!(f, "\",status=\"{status}\"")
+    }
+}
+
+fn write(text: &mut String, sums: &BTreeMap<Labels, Sum>, in_flight: i64) -> fmt::Result {
+    text.push_str("# HELP http_requests_total Requests that were answered.\n");
+    text.push_str("# TYPE http_requests_total counter\n");
+    for (labels, sum) in sums {
+        writeln!(text, "http_requests_total{{{labels}}} {}", sum.count)?;
+    }
+    text.push_str("# HELP http_response_bytes_total Bytes of content that were sent.\n");
+    text.push_str("# TYPE http_response_bytes_total counter\n");
+    for (labels, sum) in sums {
+        writeln!(text, "http_response_bytes_total{{{labels}}} {}", sum.bytes)?;
+    }
+    let name = "http_request_duration_seconds";
+    writeln!(
+        text,
+        "# HELP {name} From the head of a request to the end of its answer."
+    )?;
+    writeln!(text, "# TYPE {name} histogram")?;
+    for (labels, sum) in sums {
+        let mut below = 0;
+        for (bound, bucket) in BOUNDS.iter().zip(sum.buckets) {
+            below += bucket;
+            writeln!(text, "{name}_bucket{{{labels},le=\"{bound}\"}} {below}")?;
+        }
+        writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {}", sum.count)?;
+        let seconds = Duration::from_nanos(sum.nanoseconds).as_secs_f64();
+        writeln!(text, "{name}_sum{{{labels}}} {seconds}")?;
+        writeln!(text, "{name}_count{{{labels}}} {}", sum.count)?;
+    }
+    text.push_str("# HELP http_requests_in_flight Requests that are being answered.\n");
+    text.push_str("# TYPE http_requests_in_flight gauge\n");
+    writeln!(text, "http_requests_in_flight {in_flight}")
+}
+
+/// The name of a method, if it is one of a known few.
+fn method(method: &Method) -> &'static str {
+    const KNOWN: [&str; 9] = [
+        "GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "CONNECT", "TRACE",
+    ];
+    let known = KNOWN.iter().find(|known| **known == method.as_str());
+    known.copied().unwrap_or("OTHER")
+}
+
+fn class(status: StatusCode) -> &'static str {
+    match status.as_u16() / 100 {
+        1 => "1xx",
+        2 => "2xx",
+        3 => "3xx",
+        4 => "4xx",
+        _ => "5xx",
+    }
+}
+
+/// Adds to what no other thread writes.
+fn raise(counter: &AtomicU64, by: u64) {
+    let raised = counter.load(Ordering::Relaxed).wrapping_add(by);
+    counter.store(raised, Ordering::Relaxed);
+}
+
+/// As [`raise`].
+fn add(gauge: &AtomicI64, by: i64) {
+    gauge.store(gauge.load(Ordering::Relaxed) + by, Ordering::Relaxed);
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,51 @@
+//! Layers: the middleware that most applications want, each a value for [`crate::App::layer`].
+//!
+//! The first layer is outermost. An order that serves most applications:
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use apus::App;
+//! use apus::layers::{Compression, Cors, Etag, Logged, Metrics, RequestIds, SecurityHeaders, Timeout};
+//!
+//! let metrics = Metrics::new();
+//! let app = App::new()
+//!     .layer(RequestIds::new())
+//!     .layer(Logged::new())
+//!     .layer(metrics.clone())
+//!     .layer(SecurityHeaders::new())
+//!     .layer(Cors::new().origin("https://shop.example").credentials())
+//!     .layer(Compression::default())
+//!     .layer(Etag::new())
+//!     .layer(Timeout::new(Duration::from_secs(30)))
+//!     .get("/metrics", metrics.handler())
+//!     .get("/", async || "Hello!\n");
+//! # app.check().unwrap();
+//! ```
+//!
+//! A layer costs nothing where it has nothing to do, and no future where the answer is there at once.
+
+mod body_limit;
+mod compress;
+mod cors;
+mod etag;
+mod log;
+mod metrics;
+mod rate_limit;
+mod request_id;
+mod security_headers;
+mod timeout;
+mod trusted_proxies;
+
+pub use self::body_limit::BodyLimit;
+pub use self::cors::{AllowedOrigins, AnyOrigin, Cors, ListedOrigins};
+pub use self::etag::Etag;
+pub use self::log::Logged;
+pub use self::metrics::{Metrics, MetricsHandler};
+pub use self::rate_limit::RateLimit;
+pub use self::request_id::{RequestId, RequestIds};
+pub use self::security_headers::{CspNonce, SecurityHeaders};
+pub use self::timeout::Timeout;
+pub use self::trusted_proxies::{ClientInfo, TrustedProxies};
+
+pub use crate::files::Compression;

@@ -1,0 +1,258 @@
+//! Limits of how many requests a client may send: 429 past them (RFC 6585 section 4), and the fields
+//! that tell clients (draft-ietf-httpapi-ratelimit-headers).
+
+use std::convert::Infallible;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use apus_http::{Answer, HeaderName, Headers, Request, Response, StatusCode};
+use governor::clock::{Clock, MonotonicClock};
+use governor::middleware::StateInformationMiddleware;
+use governor::nanos::Nanos;
+use governor::state::{InMemoryState, NotKeyed, StateStore};
+use governor::{Quota, RateLimiter};
+use quick_cache::sync::Cache;
+
+use super::ClientInfo;
+use crate::middleware::{Middleware, Next};
+
+/// How many clients are known at a time unless told otherwise.
+const CLIENTS: usize = 100_000;
+
+/// Answers 429 to a client that sends more requests than it may.
+///
+/// Clients are told apart by their address, an IPv6 network of 64 bits being one client, unless
+/// [`RateLimit::by_header`] or [`RateLimit::by`] says otherwise. All workers count together. The rate is
+/// kept evenly (GCRA): a client that used up its burst may send one request each time a share of the
+/// period is over, and never all at once at the turn of a minute.
+///
+/// Answers tell in `RateLimit` how many requests are left (`r`) and in how many seconds there will be
+/// the full burst again (`t`), and a 429 in `Retry-After` when the next one may be.
+///
+/// Behind a proxy, put [`super::TrustedProxies`] further out. Clients without an address, on a Unix
+/// socket, are not limited.
+#[derive(Clone)]
+pub struct RateLimit {
+    name: Arc<str>,
+    quota: Quota,
+    clients: usize,
+    by: By,
+    state: Arc<State>,
+}
+
+/// By what clients are told apart.
+#[derive(Clone)]
+enum By {
+    Address,
+    Header(HeaderName),
+    Function(Arc<Function>),
+}
+
+type Function = dyn Fn(&Request) -> Option<String> + Send + Sync;
+
+/// What all workers count with.
+struct State {
+    limiter: RateLimiter<u128, Clients, MonotonicClock, StateInformationMiddleware>,
+    hashers: [RandomState; 2],
+}
+
+impl RateLimit {
+    /// So many requests in so long, all of which may come at once. Both are at least one: a request,
+    /// and a nanosecond for each.
+    pub fn new(requests: u32, period: Duration) -> Self {
+        let requests = NonZeroU32::new(requests).unwrap_or(NonZeroU32::MIN);
+        let each = period
+            .checked_div(requests.get())
+            .unwrap_or(period)
+            .max(Duration::from_nanos(1));
+        let quota = Quota::with_period(each)
+            .unwrap_or(Quota::per_second(requests))
+            .allow_burst(requests);
+        Self {
+            name: "default".into(),
+            quota,
+            clients: CLIENTS,
+            by: By::Address,
+            state: State::new(quota, CLIENTS),
+        }
+    }
+
+    /// So many requests a second.
+    pub fn per_second(requests: u32) -> Self {
+        Self::new(requests, Duration::from_secs(1))
+    }
+
+    /// So many requests a minute.
+    pub fn per_minute(requests: u32) -> Self {
+        Self::new(requests, Duration::from_secs(60))
+    }
+
+    /// So many requests an hour.
+    pub fn per_hour(requests: u32) -> Self {
+        Self::new(requests, Duration::from_secs(3600))
+    }
+
+    /// How many requests may come at once, if other than all of the period's.
+    #[must_use]
+    pub fn burst(mut self, requests: u32) -> Self {
+        let requests = NonZeroU32::new(requests).unwrap_or(NonZeroU32::MIN);
+        self.quota = self.quota.allow_burst(requests);
+        self.state = State::new(self.quota, self.clients);
+        self
+    }
+
+    /// How many clients are remembered at a time, 100,000 unless set: about 150 bytes each. Beyond it,
+    /// those that come least are forgotten, and start anew.
+    #[must_use]
+    pub fn remembered_clients(mut self, count: usize) -> Self {
+        self.clients = count.max(1);
+        self.state = State::new(self.quota, self.clients);
+        self
+    }
+
+    /// The name of this limit in the fields, where several apply to a request; `default` unless set.
+    /// Letters, digits, `-` and `_`.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        let is_plain = |byte: char| byte.is_ascii_alphanumeric() || matches!(byte, '-' | '_');
+        let plain: String = name.chars().filter(|byte| is_plain(*byte)).collect();
+        self.name = plain.into();
+        self
+    }
+
+    /// Tells clients apart by a field, as one with an API key. Those without it are told apart by
+    /// address. The field must have been checked further out: who can choose it freely is not limited.
+    #[must_use]
+    pub fn by_header(mut self, name: HeaderName) -> Self {
+        self.by = By::Header(name);
+        self
+    }
+
+    /// Tells clients apart by what a function makes of a request. `None` is not limited.
+    #[must_use]
+    pub fn by(mut self, key: impl Fn(&Request) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.by = By::Function(Arc::new(key));
+        self
+    }
+
+    /// What stands for the client.
+    fn key(&self, request: &Request) -> Option<u128> {
+        let text = match &self.by {
+            By::Address => None,
+            By::Header(name) => request.headers().get(name).map(<[u8]>::to_vec),
+            By::Function(function) => Some(function(request)?.into_bytes()),
+        };
+        match text {
+            Some(text) => Some(self.state.hash((0u8, text))),
+            None => Some(self.state.hash((1u8, network(ClientInfo::of(request).ip?)))),
+        }
+    }
+
+    /// Tells what is left of the quota.
+    fn tell(&self, headers: &mut Headers, left: u32) {
+        let (name, burst) = (&self.name, self.quota.burst_size().get());
+        let each = self.quota.replenish_interval();
+        let until_full = each.saturating_mul(burst.saturating_sub(left));
+        let window = each.saturating_mul(burst);
+        let state = format!("\"{name}\";r={left};t={}", seconds(until_full));
+        let policy = format!("\"{name}\";q={burst};w={}", seconds(window));
+        // Letters, digits and what stands above are field values.
+        let _ = headers.try_append("ratelimit", state);
+        let _ = headers.try_append("ratelimit-policy", policy);
+    }
+
+    fn refusal(&self, wait: Duration) -> Response {
+        let mut response = Response::text(
+            StatusCode::TOO_MANY_REQUESTS,
+            "There were too many requests. Please wait a moment.\n",
+        );
+        let headers = response.headers_mut();
+        let _ = headers.try_insert("retry-after", seconds(wait).max(1).to_string());
+        self.tell(headers, 0);
+        response
+    }
+}
+
+impl Middleware<()> for RateLimit {
+    fn call(&self, request: Request, next: Next) -> Answer {
+        let Some(key) = self.key(&request) else {
+            return next.call(request);
+        };
+        let limiter = &self.state.limiter;
+        match limiter.check_key(&key) {
+            Ok(state) => {
+                let (limit, left) = (self.clone(), state.remaining_burst_capacity());
+                next.call(request).map(move |mut response| {
+                    limit.tell(response.headers_mut(), left);
+                    response
+                })
+            }
+            Err(until) => {
+                let wait = until.wait_time_from(limiter.clock().now());
+                self.refusal(wait).into()
+            }
+        }
+    }
+}
+
+impl fmt::Debug for RateLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimit")
+            .field("name", &self.name)
+            .field("quota", &self.quota)
+            .finish_non_exhaustive()
+    }
+}
+
+impl State {
+    fn new(quota: Quota, clients: usize) -> Arc<Self> {
+        let clients = Clients(Cache::new(clients));
+        Arc::new(Self {
+            limiter: RateLimiter::new(quota, clients, MonotonicClock),
+            hashers: [RandomState::new(), RandomState::new()],
+        })
+    }
+
+    /// 128 bits for a key of any length, so that long ones cost no memory. Nobody outside can tell
+    /// which keys meet.
+    fn hash(&self, key: impl std::hash::Hash) -> u128 {
+        let [high, low] = &self.hashers;
+        u128::from(high.hash_one(&key)) << 64 | u128::from(low.hash_one(&key))
+    }
+}
+
+/// The state of a bounded number of clients.
+struct Clients(Cache<u128, Arc<InMemoryState>>);
+
+impl StateStore for Clients {
+    type Key = u128;
+
+    fn measure_and_replace<T, F, E>(&self, key: &u128, measure: F) -> Result<T, E>
+    where
+        F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
+    {
+        let new = || Ok::<_, Infallible>(Arc::default());
+        let Ok(state) = self.0.get_or_insert_with(key, new);
+        state.measure_and_replace(&NotKeyed::NonKey, measure)
+    }
+}
+
+/// What one client has: an IPv4 address, or the IPv6 network that it can choose its address from.
+fn network(ip: IpAddr) -> u128 {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => u128::from(ip.to_bits()),
+        // IPv4 addresses are below, as no network of 64 bits is but the unspecified one.
+        IpAddr::V6(ip) => ip.to_bits() & !u128::from(u64::MAX),
+    }
+}
+
+/// Whole seconds, rounded up.
+fn seconds(duration: Duration) -> u64 {
+    duration
+        .as_secs()
+        .saturating_add(u64::from(duration.subsec_nanos() > 0))
+}

@@ -1,0 +1,152 @@
+//! Request ids: one name for a request in the logs of all who had a part in it.
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::Arc;
+
+use apus_http::{Answer, HeaderName, HeaderValue, Request, StatusCode};
+use apus_net::Network;
+use aws_lc_rs::rand;
+
+use crate::extract::{FromRequestHead, Matched};
+use crate::middleware::{Middleware, Next};
+
+/// The longest id that is taken from a proxy, in bytes.
+const MAX_LEN: usize = 128;
+
+/// The id of a request: an extractor, where [`RequestIds`] is a layer.
+///
+/// 32 hexadecimal digits, unless a trusted proxy gave another. No two are alike, but they are no
+/// secrets.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RequestId(Arc<str>);
+
+impl RequestId {
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The id that a layer gave to a request.
+    pub fn of(request: &Request) -> Option<&Self> {
+        request.extensions().get()
+    }
+
+    fn new() -> Self {
+        let [high, low] = next_number();
+        Self(format!("{high:016x}{low:016x}").into())
+    }
+
+    /// An id of somebody else, if it is one that can be written anywhere.
+    fn parse(value: &[u8]) -> Option<Self> {
+        let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/=:@".contains(byte);
+        if value.is_empty() || value.len() > MAX_LEN || !value.iter().all(is_plain) {
+            return None;
+        }
+        std::str::from_utf8(value).ok().map(|id| Self(id.into()))
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromRequestHead for RequestId {
+    type Rejection = StatusCode;
+
+    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, StatusCode> {
+        Self::of(request).cloned().ok_or_else(|| {
+            tracing::error!("a handler takes RequestId, but RequestIds is no layer");
+            StatusCode::INTERNAL_SERVER_ERROR
+        })
+    }
+}
+
+/// Gives each request an id, which handlers can take and the answer tells in `X-Request-Id`.
+///
+/// An id that the request brings is kept if it comes from a proxy that is trusted; what anybody else
+/// says is not written into logs.
+#[derive(Clone, Debug)]
+pub struct RequestIds {
+    field: HeaderName,
+    trusted: Vec<Network>,
+}
+
+impl Default for RequestIds {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl RequestIds {
+    /// New ids for all requests.
+    pub fn new() -> Self {
+        Self {
+            field: HeaderName::from_static("x-request-id"),
+            trusted: Vec::new(),
+        }
+    }
+
+    /// Keeps the ids of requests that come from these networks, as `"10.0.0.0/8".parse()?`.
+    #[must_use]
+    pub fn trust(mut self, networks: impl IntoIterator<Item = Network>) -> Self {
+        self.trusted.extend(networks);
+        self
+    }
+
+    /// Another field than `X-Request-Id`, to read and to write.
+    #[must_use]
+    pub fn field(mut self, name: HeaderName) -> Self {
+        self.field = name;
+        self
+    }
+
+    /// The id that a request brings, if it may.
+    fn brought(&self, request: &Request) -> Option<RequestId> {
+        let peer = &request.connection().peer;
+        let is_trusted = self.trusted.iter().any(|network| network.contains(peer));
+        let value = request.headers().get(&self.field).filter(|_| is_trusted)?;
+        RequestId::parse(value)
+    }
+}
+
+impl Middleware<()> for RequestIds {
+    fn call(&self, mut request: Request, next: Next) -> Answer {
+        let id = self.brought(&request).unwrap_or_else(RequestId::new);
+        request.extensions_mut().insert(id.clone());
+        let field = self.field.clone();
+        next.call(request).map(move |mut response| {
+            if let Ok(value) = HeaderValue::from_str(id.as_str()) {
+                response.headers_mut().insert(&field, &value);
+            }
+            response
+        })
+    }
+}
+
+/// Numbers that no thread, and no other process, gives twice: steps from a random start, mixed.
+fn next_number() -> [u64; 2] {
+    thread_local! {
+        static STATE: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
+    }
+    let (start, count) = STATE.get().unwrap_or_else(|| {
+        let mut seed = [0; 8];
+        if rand::fill(&mut seed).is_err() {
+            tracing::error!("the system gives no random numbers; request ids may repeat");
+        }
+        (u64::from_ne_bytes(seed), 0)
+    });
+    let count = count.wrapping_add(1);
+    STATE.set(Some((start, count)));
+    [mix(start), mix(start ^ mix(count))]
+}
+
+/// The finaliser of SplitMix64, which maps no two numbers to one.
+fn mix(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}

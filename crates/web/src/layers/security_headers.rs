@@ -1,0 +1,211 @@
+//! Fields that tell browsers what not to do: Content Security Policy, HSTS (RFC 6797), and others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use apus_http::{Answer, HeaderName, HeaderValue, Request, StatusCode, header};
+use aws_lc_rs::rand;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::ClientInfo;
+use crate::extract::{FromRequestHead, Matched};
+use crate::middleware::{Middleware, Next};
+
+/// What stands in a policy for the nonce of an answer.
+const NONCE: &str = "{nonce}";
+
+/// Sets fields on all answers that make browsers careful. A field that an answer has already stays.
+///
+/// | field | value unless changed |
+/// | --- | --- |
+/// | `Content-Security-Policy` | `base-uri 'self'; frame-ancestors 'self'; object-src 'none'` |
+/// | `X-Content-Type-Options` | `nosniff` |
+/// | `X-Frame-Options` | `SAMEORIGIN` |
+/// | `Referrer-Policy` | `strict-origin-when-cross-origin` |
+/// | `Cross-Origin-Opener-Policy` | `same-origin` |
+/// | `Strict-Transport-Security` | none; see [`SecurityHeaders::hsts`] |
+#[derive(Clone, Debug)]
+pub struct SecurityHeaders {
+    policy: Policy,
+    hsts: Option<HeaderValue>,
+    others: Vec<(HeaderName, HeaderValue)>,
+}
+
+#[derive(Clone, Debug)]
+enum Policy {
+    None,
+    Fixed(HeaderName, HeaderValue),
+    /// With [`NONCE`] in it.
+    WithNonce(HeaderName, Arc<str>),
+}
+
+impl Default for SecurityHeaders {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl SecurityHeaders {
+    /// The fields of the table.
+    pub fn new() -> Self {
+        let others = [
+            (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            (header::X_FRAME_OPTIONS, "SAMEORIGIN"),
+            (header::REFERRER_POLICY, "strict-origin-when-cross-origin"),
+            (
+                HeaderName::from_static("cross-origin-opener-policy"),
+                "same-origin",
+            ),
+        ];
+        Self {
+            policy: Policy::None,
+            hsts: None,
+            others: others
+                .map(|(name, value)| (name, HeaderValue::from_static(value)))
+                .into(),
+        }
+        .content_security_policy("base-uri 'self'; frame-ancestors 'self'; object-src 'none'")
+    }
+
+    /// What pages may load and run. `{nonce}` stands for a number that is new for each answer, as in
+    /// `script-src 'nonce-{nonce}'`; a handler takes it as [`CspNonce`] for the scripts that it writes.
+    #[must_use]
+    pub fn content_security_policy(self, policy: &str) -> Self {
+        self.policy(header::CONTENT_SECURITY_POLICY, policy)
+    }
+
+    /// As [`SecurityHeaders::content_security_policy`], but what would be stopped is only reported, if
+    /// the policy says where to.
+    #[must_use]
+    pub fn content_security_policy_report_only(self, policy: &str) -> Self {
+        self.policy(header::CONTENT_SECURITY_POLICY_REPORT_ONLY, policy)
+    }
+
+    fn policy(mut self, name: HeaderName, policy: &str) -> Self {
+        self.policy = match HeaderValue::from_str(policy) {
+            Ok(_) if policy.contains(NONCE) => Policy::WithNonce(name, policy.into()),
+            Ok(value) => Policy::Fixed(name, value),
+            Err(_) => {
+                tracing::error!(policy, "this content security policy cannot be a field");
+                // Nothing loads, so that it is seen.
+                Policy::Fixed(name, HeaderValue::from_static("default-src 'none'"))
+            }
+        };
+        self
+    }
+
+    /// Has browsers come over TLS only, for so long after each answer (RFC 6797). It is told to those
+    /// who came over TLS; see [`super::TrustedProxies`] where a proxy speaks it. Begin with minutes:
+    /// there is no way back but to wait.
+    #[must_use]
+    pub fn hsts(self, max_age: Duration) -> Self {
+        self.set_hsts(format!("max-age={}", max_age.as_secs()))
+    }
+
+    /// As [`SecurityHeaders::hsts`], for all subdomains too.
+    #[must_use]
+    pub fn hsts_with_subdomains(self, max_age: Duration) -> Self {
+        self.set_hsts(format!("max-age={}; includeSubDomains", max_age.as_secs()))
+    }
+
+    /// As [`SecurityHeaders::hsts_with_subdomains`], with the consent to be on the list that comes with
+    /// browsers.
+    #[must_use]
+    pub fn hsts_preload(self, max_age: Duration) -> Self {
+        let seconds = max_age.as_secs();
+        self.set_hsts(format!("max-age={seconds}; includeSubDomains; preload"))
+    }
+
+    fn set_hsts(mut self, value: String) -> Self {
+        // Always a field value.
+        self.hsts = HeaderValue::from_str(&value).ok();
+        self
+    }
+
+    /// Sets a field to another value, or one that is not in the table, as `Permissions-Policy`.
+    #[must_use]
+    pub fn set(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self = self.without(&name);
+        self.others.push((name, value));
+        self
+    }
+
+    /// Leaves a field out.
+    #[must_use]
+    pub fn without(mut self, name: &HeaderName) -> Self {
+        match &self.policy {
+            Policy::Fixed(known, _) | Policy::WithNonce(known, _) if known == name => {
+                self.policy = Policy::None;
+            }
+            _ => self.others.retain(|(known, _)| known != name),
+        }
+        self
+    }
+}
+
+/// The number in the content security policy of this answer: an extractor, where
+/// [`SecurityHeaders::content_security_policy`] has `{nonce}` in it.
+#[derive(Clone, Debug)]
+pub struct CspNonce(Arc<str>);
+
+impl CspNonce {
+    /// The value of the attribute `nonce`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// 128 bits that nobody can guess.
+    fn new() -> Option<Self> {
+        let mut bytes = [0; 16];
+        rand::fill(&mut bytes).ok()?;
+        Some(Self(STANDARD.encode(bytes).into()))
+    }
+}
+
+impl std::fmt::Display for CspNonce {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromRequestHead for CspNonce {
+    type Rejection = StatusCode;
+
+    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, StatusCode> {
+        request.extensions().get().cloned().ok_or_else(|| {
+            tracing::error!("a handler takes CspNonce, but no policy of a layer has a nonce");
+            StatusCode::INTERNAL_SERVER_ERROR
+        })
+    }
+}
+
+impl Middleware<()> for SecurityHeaders {
+    fn call(&self, mut request: Request, next: Next) -> Answer {
+        let policy = match &self.policy {
+            Policy::None => None,
+            Policy::Fixed(name, value) => Some((name.clone(), value.clone())),
+            Policy::WithNonce(name, policy) => {
+                let Some(nonce) = CspNonce::new() else {
+                    tracing::error!("the system gives no random numbers");
+                    return Answer::Now(StatusCode::INTERNAL_SERVER_ERROR.into());
+                };
+                let value = HeaderValue::from_str(&policy.replace(NONCE, nonce.as_str()));
+                request.extensions_mut().insert(nonce);
+                value.ok().map(|value| (name.clone(), value))
+            }
+        };
+        let is_secure = self.hsts.is_some() && ClientInfo::of(&request).is_secure;
+        let hsts = self.hsts.clone().filter(|_| is_secure);
+        let others = self.others.clone();
+        next.call(request).map(move |mut response| {
+            let hsts = hsts.map(|value| (header::STRICT_TRANSPORT_SECURITY, value));
+            for (name, value) in policy.into_iter().chain(hsts).chain(others) {
+                if !response.headers().contains(&name) {
+                    response.headers_mut().insert(&name, &value);
+                }
+            }
+            response
+        })
+    }
+}

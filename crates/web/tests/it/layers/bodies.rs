@@ -1,0 +1,131 @@
+//! The limit of content.
+
+use apus::layers::BodyLimit;
+use apus::{App, Body, BodyError, Frame, Request, Response, StatusCode};
+
+use super::{Client, Reply};
+use crate::websocket::Server;
+
+/// Reads all content as it comes, and fails with whatever goes wrong.
+async fn count(mut body: Body) -> Result<String, StatusCode> {
+    let mut bytes = 0;
+    while let Some(frame) = body.frame().await {
+        match frame {
+            Ok(Frame::Data(data)) => bytes += data.len(),
+            Ok(_) => {}
+            Err(BodyError::TooLarge) => return Err(StatusCode::INTERNAL_SERVER_ERROR),
+            Err(_) => return Err(StatusCode::BAD_REQUEST),
+        }
+    }
+    Ok(bytes.to_string())
+}
+
+fn app(limit: u64) -> App {
+    App::new()
+        .layer(BodyLimit::new(limit))
+        .post("/count", count)
+        .post("/text", async |text: String| text.len().to_string())
+        .post("/unread", async |_: Request| "not read")
+        .nest(
+            "/uploads",
+            App::new()
+                .layer(BodyLimit::new(100))
+                .post("/count", count)
+                .post("/text", async |text: String| text.len().to_string()),
+        )
+}
+
+fn post(client: &mut Client, path: &str, length: usize) -> Reply {
+    client.send(format!(
+        "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{}",
+        "x".repeat(length)
+    ));
+    client.read(false)
+}
+
+fn post_chunked(client: &mut Client, path: &str, chunks: usize) -> Reply {
+    client.send(format!(
+        "POST {path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{}0\r\n\r\n",
+        "1\r\nx\r\n".repeat(chunks)
+    ));
+    client.read(false)
+}
+
+#[test]
+fn content_past_the_limit_is_413_whoever_reads_it() {
+    let server = Server::start(app(10));
+    for path in ["/count", "/text"] {
+        for (length, status) in [(0, 200), (10, 200), (11, 413)] {
+            for send in [post, post_chunked] {
+                let mut client = Client::connect(server.address());
+                let reply = send(&mut client, path, length);
+                assert_eq!(reply.status, status, "{path} {length}");
+                if status == 200 {
+                    assert_eq!(reply.text(), length.to_string());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn content_that_nobody_reads_is_nobodys_matter() {
+    let server = Server::start(app(10));
+    let mut client = Client::connect(server.address());
+    assert_eq!(post(&mut client, "/unread", 11).text(), "not read");
+}
+
+#[test]
+fn a_client_that_waits_is_not_asked_for_what_is_too_much() {
+    let server = Server::start(app(10));
+    let mut client = Client::connect(server.address());
+    client.send(
+        "POST /count HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\nExpect: 100-continue\r\n\r\n",
+    );
+    assert_eq!(client.read(false).status, 413);
+}
+
+#[test]
+fn the_innermost_limit_counts() {
+    // Wider, though the outer one is narrow.
+    let server = Server::start(app(10));
+    for path in ["/uploads/count", "/uploads/text"] {
+        for (length, status) in [(11, 200), (100, 200), (101, 413)] {
+            let mut client = Client::connect(server.address());
+            let reply = post(&mut client, path, length);
+            assert_eq!(reply.status, status, "{path} {length}");
+        }
+    }
+    // Narrower.
+    let server = Server::start(app(1000));
+    let mut client = Client::connect(server.address());
+    assert_eq!(post(&mut client, "/count", 101).status, 200);
+    assert_eq!(post(&mut client, "/uploads/count", 101).status, 413);
+}
+
+#[test]
+fn a_layer_may_allow_extractors_more_than_the_application_does() {
+    let inner = || {
+        App::new()
+            .body_limit(5)
+            .post("/", async |text: String| text)
+    };
+    let server = Server::start(inner().layer(BodyLimit::new(10)));
+    let mut client = Client::connect(server.address());
+    assert_eq!(post(&mut client, "/", 10).status, 200);
+    let server = Server::start(inner());
+    let mut client = Client::connect(server.address());
+    assert_eq!(post(&mut client, "/", 10).status, 413);
+}
+
+#[test]
+fn an_answer_that_is_no_error_of_the_server_stays() {
+    async fn own(mut body: Body) -> Response {
+        while let Some(Ok(_)) = body.frame().await {}
+        Response::text(StatusCode::OK, "as far as it came")
+    }
+    let app = App::new().layer(BodyLimit::new(3)).post("/", own);
+    let server = Server::start(app);
+    let mut client = Client::connect(server.address());
+    assert_eq!(post(&mut client, "/", 4).text(), "as far as it came");
+}

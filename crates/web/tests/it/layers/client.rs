@@ -1,0 +1,108 @@
+//! A client that blocks, and says what a test wants said.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+/// How long a test waits for what must come.
+pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+
+/// A connection that is kept.
+pub(crate) struct Client(BufReader<TcpStream>);
+
+/// A response, read to its end.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    lines: Vec<(String, String)>,
+    pub(crate) content: Vec<u8>,
+}
+
+impl Client {
+    #[expect(clippy::disallowed_methods, reason = "a test may block")]
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self(BufReader::new(stream))
+    }
+
+    pub(crate) fn ask(&mut self, request: &str) -> Reply {
+        self.send(request);
+        self.read(request.starts_with("HEAD "))
+    }
+
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.0.get_mut().write_all(bytes.as_ref()).unwrap();
+    }
+
+    /// Reads a response; one to HEAD has no content.
+    pub(crate) fn read(&mut self, is_head: bool) -> Reply {
+        let status_line = self.line();
+        let status = status_line.split(' ').nth(1).unwrap().parse().unwrap();
+        let mut lines = Vec::new();
+        loop {
+            let line = self.line();
+            match line.split_once(':') {
+                Some((name, value)) => {
+                    lines.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+                }
+                None => break,
+            }
+        }
+        let mut reply = Reply {
+            status,
+            lines,
+            content: Vec::new(),
+        };
+        if is_head || status == 204 || status == 304 {
+            return reply;
+        }
+        if reply.field("transfer-encoding") == Some("chunked") {
+            loop {
+                let size = usize::from_str_radix(&self.line(), 16).unwrap();
+                let mut chunk = vec![0; size];
+                self.0.read_exact(&mut chunk).unwrap();
+                reply.content.extend_from_slice(&chunk);
+                self.line();
+                if size == 0 {
+                    return reply;
+                }
+            }
+        }
+        let length = reply.field("content-length").map(|text| text.parse());
+        reply.content = vec![0; length.unwrap().unwrap()];
+        self.0.read_exact(&mut reply.content).unwrap();
+        reply
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        assert!(line.ends_with("\r\n"), "{line:?}");
+        line.truncate(line.len() - 2);
+        line
+    }
+}
+
+impl Reply {
+    /// The first line of this name.
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        let line = self.lines.iter().find(|line| line.0 == name);
+        line.map(|line| &*line.1)
+    }
+
+    /// All lines of this name.
+    pub(crate) fn fields<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let lines = self.lines.iter().filter(move |line| line.0 == name);
+        lines.map(|line| &*line.1)
+    }
+
+    /// The members of the lines of a list field, in lower case.
+    pub(crate) fn members(&self, name: &str) -> Vec<String> {
+        let lines = self.fields(name).flat_map(|line| line.split(','));
+        lines.map(|member| member.trim().to_lowercase()).collect()
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.content).unwrap()
+    }
+}

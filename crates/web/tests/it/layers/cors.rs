@@ -1,0 +1,174 @@
+//! What scripts of other origins may do (Fetch standard, section 3.2).
+
+use std::time::Duration;
+
+use apus::layers::{Cors, RequestIds};
+use apus::{App, HeaderName, Method, StatusCode};
+
+use super::{Client, ask, get, head};
+use crate::websocket::Server;
+
+const SHOP: &str = "Origin: https://shop.example";
+
+fn app(cors: Cors) -> App {
+    App::new().layer(cors).get("/", async || "for the shop")
+}
+
+fn shop() -> Cors {
+    Cors::new().origin("https://shop.example")
+}
+
+#[test]
+fn only_origins_that_were_named_may_read() {
+    let server = Server::start(app(shop().origin("HTTP://Other.example:80/")));
+    let mut client = Client::connect(server.address());
+    for (origin, allowed) in [
+        ("https://shop.example", true),
+        ("http://other.example", true),
+        ("http://shop.example", false),
+        ("https://shop.example:444", false),
+        ("https://evil-shop.example", false),
+        ("https://shop.example.evil", false),
+        ("https://sub.shop.example", false),
+        ("null", false),
+        ("", false),
+    ] {
+        let reply = client.ask(&head("GET", "/", &[&format!("Origin: {origin}")]));
+        assert_eq!((reply.status, reply.text()), (200, "for the shop"));
+        let told = reply.field("access-control-allow-origin");
+        assert_eq!(told, allowed.then_some(origin), "{origin}");
+        assert_eq!(reply.members("vary"), ["origin"], "{origin}");
+        assert_eq!(reply.field("access-control-allow-credentials"), None);
+    }
+    let reply = client.ask(&head("GET", "/", &[]));
+    assert_eq!(reply.members("vary"), ["origin"], "a cache must know");
+}
+
+#[test]
+fn a_function_may_accept_origins() {
+    let cors = Cors::new().origins_matching(|origin| {
+        origin.starts_with("https://") && origin.ends_with(".shop.example")
+    });
+    let server = Server::start(app(cors));
+    let mut client = Client::connect(server.address());
+    for (origin, allowed) in [
+        ("https://a.shop.example", true),
+        ("http://a.shop.example", false),
+        ("https://shop.example.evil", false),
+    ] {
+        let reply = client.ask(&head("GET", "/", &[&format!("Origin: {origin}")]));
+        let told = reply.field("access-control-allow-origin");
+        assert_eq!(told, allowed.then_some(origin), "{origin}");
+    }
+}
+
+#[test]
+fn credentials_are_for_origins_by_name() {
+    let reply = get(app(shop().credentials()), "/", &[SHOP]);
+    let told = reply.field("access-control-allow-origin");
+    assert_eq!(told, Some("https://shop.example"));
+    let credentials = reply.field("access-control-allow-credentials");
+    assert_eq!(credentials, Some("true"));
+    let reply = get(
+        app(shop().credentials()),
+        "/",
+        &["Origin: https://evil.example"],
+    );
+    assert_eq!(reply.field("access-control-allow-credentials"), None);
+}
+
+#[test]
+fn what_anybody_may_read_is_the_same_for_all() {
+    let public = || {
+        let cors = Cors::any_origin().exposed_headers([HeaderName::from_static("x-total")]);
+        App::new().layer(cors).get("/", async || "public")
+    };
+    for lines in [&[][..], &[SHOP], &["Origin: null"]] {
+        let reply = get(public(), "/", lines);
+        assert_eq!(reply.field("access-control-allow-origin"), Some("*"));
+        assert_eq!(reply.field("access-control-allow-credentials"), None);
+        assert_eq!(
+            reply.field("access-control-expose-headers"),
+            Some("x-total")
+        );
+        assert_eq!(reply.field("vary"), None);
+    }
+}
+
+#[test]
+fn preflight_requests_are_answered_before_any_route() {
+    let cors = shop()
+        .credentials()
+        .methods([Method::GET, Method::PUT])
+        .request_headers([HeaderName::from_static("x-token")])
+        .max_age(Duration::from_secs(600));
+    let server = Server::start(app(cors));
+    let mut client = Client::connect(server.address());
+    let preflight = [
+        SHOP,
+        "Access-Control-Request-Method: PUT",
+        "Access-Control-Request-Headers: x-token, x-other",
+    ];
+    // Even where there is no route: the answer to the request itself shall be readable.
+    for path in ["/", "/nothing"] {
+        let reply = client.ask(&head("OPTIONS", path, &preflight));
+        assert_eq!(reply.status, 204);
+        for (name, value) in [
+            ("access-control-allow-origin", "https://shop.example"),
+            ("access-control-allow-credentials", "true"),
+            ("access-control-allow-methods", "GET, PUT"),
+            ("access-control-allow-headers", "x-token"),
+            ("access-control-max-age", "600"),
+        ] {
+            assert_eq!(reply.field(name), Some(value), "{name}");
+        }
+        let vary = [
+            "origin",
+            "access-control-request-method",
+            "access-control-request-headers",
+        ];
+        assert_eq!(reply.members("vary"), vary);
+    }
+    let evil = ["Origin: https://evil.example", preflight[1], preflight[2]];
+    let reply = client.ask(&head("OPTIONS", "/", &evil));
+    assert_eq!(reply.status, 403);
+    assert_eq!(reply.field("access-control-allow-origin"), None);
+    assert_eq!(reply.field("access-control-allow-methods"), None);
+    // OPTIONS that asks about something else.
+    let reply = client.ask(&head("OPTIONS", "/", &[SHOP]));
+    assert_eq!(reply.status, 204);
+    assert!(reply.members("allow").contains(&"get".to_owned()));
+    let told = reply.field("access-control-allow-origin");
+    assert_eq!(told, Some("https://shop.example"));
+}
+
+#[test]
+fn any_field_that_is_asked_for_is_allowed_by_its_name() {
+    let app = || app(shop().credentials().any_request_header());
+    let lines = [
+        SHOP,
+        "Access-Control-Request-Method: GET",
+        "Access-Control-Request-Headers: authorization,x-a",
+    ];
+    let reply = ask(app(), &head("OPTIONS", "/", &lines));
+    let told = reply.field("access-control-allow-headers");
+    assert_eq!(told, Some("authorization,x-a"));
+    let reply = ask(app(), &head("OPTIONS", "/", &lines[..2]));
+    assert_eq!(reply.field("access-control-allow-headers"), None);
+}
+
+#[test]
+fn errors_and_the_answers_of_layers_further_in_can_be_read() {
+    let app = App::new()
+        .layer(shop())
+        .layer(RequestIds::new())
+        .get("/", async || StatusCode::IM_A_TEAPOT);
+    let server = Server::start(app);
+    let mut client = Client::connect(server.address());
+    for (path, status) in [("/", 418), ("/nothing", 404)] {
+        let reply = client.ask(&head("GET", path, &[SHOP]));
+        assert_eq!(reply.status, status);
+        let told = reply.field("access-control-allow-origin");
+        assert_eq!(told, Some("https://shop.example"));
+    }
+}

@@ -1,0 +1,137 @@
+//! Entity tags from content, conditions (RFC 9110 section 13), and compression as a layer.
+
+use apus::layers::{Compression, Etag};
+use apus::{App, Body, IntoResponse, Response};
+
+use super::{Client, ask, get, head};
+use crate::support::Pieces;
+use crate::websocket::Server;
+
+fn app(etag: Etag) -> App {
+    App::new()
+        .layer(etag)
+        .get("/", async || "the same every time")
+        .post("/", async || "the same every time")
+        .get("/other", async || "another text")
+        .get("/own", async || {
+            ([("etag", "\"own\"")], "with a tag of its own")
+        })
+        .get("/error", async || (apus::StatusCode::NOT_FOUND, "nothing"))
+}
+
+fn tag_of(path: &str, etag: Etag) -> String {
+    let reply = get(app(etag), path, &[]);
+    reply.field("etag").unwrap().to_owned()
+}
+
+#[test]
+fn the_same_content_has_the_same_tag_and_is_sent_once() {
+    let server = Server::start(app(Etag::new()));
+    let mut client = Client::connect(server.address());
+    let first = client.ask(&head("GET", "/", &[]));
+    assert_eq!((first.status, first.text()), (200, "the same every time"));
+    let tag = first.field("etag").unwrap();
+    assert!(tag.starts_with('"') && tag.len() > 20, "{tag}");
+    assert_ne!(tag, tag_of("/other", Etag::new()));
+    for condition in [
+        format!("If-None-Match: {tag}"),
+        format!("If-None-Match: W/{tag}"),
+        format!("If-None-Match: \"x\", {tag}"),
+        "If-None-Match: *".to_owned(),
+    ] {
+        for method in ["GET", "HEAD"] {
+            let again = client.ask(&head(method, "/", &[&condition]));
+            assert_eq!(again.status, 304, "{method} {condition}");
+            assert_eq!(again.field("etag"), Some(tag));
+            assert_eq!(again.field("content-type"), None);
+            assert_eq!(again.field("content-length"), None);
+        }
+    }
+    for condition in [
+        "If-None-Match: \"x\"",
+        "If-None-Match: x",
+        "If-None-Match: ",
+    ] {
+        let again = client.ask(&head("GET", "/", &[condition]));
+        assert_eq!((again.status, again.field("etag")), (200, Some(tag)));
+    }
+    let reply = client.ask(&head("GET", "/", &["If-Match: \"x\""]));
+    assert_eq!((reply.status, reply.text()), (412, ""));
+    let reply = client.ask(&head("GET", "/", &[&format!("If-Match: {tag}")]));
+    assert_eq!(reply.status, 200);
+}
+
+#[test]
+fn a_weak_tag_says_that_it_is_one() {
+    let tag = tag_of("/", Etag::new().weak());
+    assert!(tag.starts_with("W/\""), "{tag}");
+    let app = || app(Etag::new().weak());
+    let reply = get(app(), "/", &[&format!("If-None-Match: {tag}")]);
+    assert_eq!(reply.status, 304);
+    let reply = get(app(), "/", &[&format!("If-Match: {tag}")]);
+    assert_eq!(reply.status, 412, "weak tags never match strongly");
+}
+
+#[test]
+fn only_content_in_memory_of_a_200_to_a_get_is_tagged() {
+    let app = app(Etag::new().max_bytes(18)).get("/stream", async || {
+        Body::stream(Pieces::of(&["a stream"])).into_response()
+    });
+    let server = Server::start(app);
+    let mut client = Client::connect(server.address());
+    for (method, path) in [
+        ("GET", "/"),
+        ("POST", "/other"),
+        ("GET", "/error"),
+        ("GET", "/stream"),
+    ] {
+        let reply = client.ask(&head(method, path, &["If-None-Match: \"x\""]));
+        assert_eq!(reply.field("etag"), None, "{method} {path}");
+    }
+    assert!(
+        client
+            .ask(&head("GET", "/other", &[]))
+            .field("etag")
+            .is_some()
+    );
+}
+
+#[test]
+fn a_tag_of_the_handler_stays_and_is_compared() {
+    let reply = get(app(Etag::new()), "/own", &[]);
+    assert_eq!((reply.status, reply.field("etag")), (200, Some("\"own\"")));
+    let reply = get(app(Etag::new()), "/own", &["If-None-Match: \"own\""]);
+    assert_eq!((reply.status, reply.field("etag")), (304, Some("\"own\"")));
+    let reply = ask(app(Etag::new()), &head("POST", "/", &["If-None-Match: *"]));
+    assert_eq!(
+        reply.status, 200,
+        "what a POST does is the handler's to decide"
+    );
+}
+
+#[test]
+fn compression_around_tags_weakens_them_and_conditions_still_hold() {
+    async fn text() -> Response {
+        "All swifts are birds, and some birds are swifts.\n"
+            .repeat(100)
+            .into_response()
+    }
+    let app = App::new()
+        .layer(Compression::default())
+        .layer(Etag::new())
+        .get("/", text);
+    let server = Server::start(app);
+    let mut client = Client::connect(server.address());
+    let plain = client.ask(&head("GET", "/", &[]));
+    assert_eq!(plain.content.len(), 4900);
+    let strong = plain.field("etag").unwrap();
+    let small = client.ask(&head("GET", "/", &["Accept-Encoding: gzip"]));
+    assert_eq!(small.field("content-encoding"), Some("gzip"));
+    assert!(small.content.len() < 1000, "{}", small.content.len());
+    assert_eq!(small.members("vary"), ["accept-encoding"]);
+    let weak = small.field("etag").unwrap();
+    assert_eq!(weak, format!("W/{strong}"));
+    let lines = ["Accept-Encoding: gzip", &format!("If-None-Match: {weak}")];
+    let again = client.ask(&head("GET", "/", &lines));
+    assert_eq!((again.status, again.content.len()), (304, 0));
+}

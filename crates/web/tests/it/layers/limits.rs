@@ -1,0 +1,216 @@
+//! Limits of rate and of time.
+
+use std::time::Duration;
+
+use apus::layers::{RateLimit, RequestIds, Timeout, TrustedProxies};
+use apus::{App, HeaderName, StatusCode};
+
+use super::{Client, get, head};
+use crate::websocket::{Server, eventually};
+
+fn app(limit: RateLimit) -> App {
+    let local = "127.0.0.0/8".parse().unwrap();
+    App::new()
+        .layer(TrustedProxies::new([local]))
+        .layer(limit)
+        .get("/", async || "well")
+}
+
+/// The status of a request of a client at this address.
+fn status(client: &mut Client, address: &str) -> u16 {
+    let line = format!("X-Forwarded-For: {address}");
+    client.ask(&head("GET", "/", &[&line])).status
+}
+
+#[test]
+fn a_client_past_its_quota_is_told_to_wait() {
+    let server = Server::start(app(RateLimit::per_hour(60).burst(3)));
+    let mut client = Client::connect(server.address());
+    for left in ["2", "1", "0"] {
+        let reply = client.ask(&head("GET", "/", &[]));
+        assert_eq!((reply.status, reply.text()), (200, "well"));
+        let told = reply.field("ratelimit").unwrap();
+        assert!(
+            told.starts_with(&format!("\"default\";r={left};t=")),
+            "{told}"
+        );
+        let policy = reply.field("ratelimit-policy");
+        assert_eq!(policy, Some("\"default\";q=3;w=180"));
+    }
+    let reply = client.ask(&head("GET", "/", &[]));
+    assert_eq!(reply.status, 429);
+    let wait: u64 = reply.field("retry-after").unwrap().parse().unwrap();
+    assert!((50..=60).contains(&wait), "{wait}");
+    assert_eq!(reply.field("ratelimit"), Some("\"default\";r=0;t=180"));
+    // Over another connection it is the same client.
+    let mut other = Client::connect(server.address());
+    assert_eq!(other.ask(&head("GET", "/", &[])).status, 429);
+}
+
+#[test]
+fn the_quota_comes_back_evenly() {
+    let server = Server::start(app(RateLimit::new(1, Duration::from_millis(50))));
+    let mut client = Client::connect(server.address());
+    let mut answered = 0;
+    eventually("the next request", || {
+        answered += u32::from(status(&mut client, "192.0.2.1") == 200);
+        answered == 3
+    });
+}
+
+#[test]
+fn addresses_are_clients_and_an_ipv6_network_is_one() {
+    let server = Server::start(app(RateLimit::per_hour(1)));
+    let mut client = Client::connect(server.address());
+    for (address, expected) in [
+        ("192.0.2.1", 200),
+        ("192.0.2.1", 429),
+        ("192.0.2.2", 200),
+        ("::ffff:192.0.2.2", 429),
+        ("2001:db8:0:1::1", 200),
+        ("2001:db8:0:1:ffff::2", 429),
+        ("2001:db8:0:2::1", 200),
+        ("spoofed, 192.0.2.1", 429),
+        ("192.0.2.77, 192.0.2.1", 429),
+    ] {
+        assert_eq!(status(&mut client, address), expected, "{address}");
+    }
+}
+
+#[test]
+fn a_field_or_a_function_may_tell_clients_apart() {
+    let by_header = RateLimit::per_hour(1).by_header(HeaderName::from_static("x-api-key"));
+    let by_function = RateLimit::per_hour(1).by(|request| {
+        let key = request.headers().get_str("x-api-key")?;
+        Some(key.to_lowercase())
+    });
+    for (limit, without) in [(by_header, 429), (by_function, 200)] {
+        let server = Server::start(app(limit));
+        let mut client = Client::connect(server.address());
+        let mut ask = |line: &str| client.ask(&head("GET", "/", &[line])).status;
+        assert_eq!(ask("X-Api-Key: a"), 200);
+        assert_eq!(ask("X-Api-Key: b"), 200);
+        assert_eq!(ask("X-Api-Key: a"), 429);
+        assert_eq!(ask("X-Other: a"), 200);
+        assert_eq!(ask("X-Other: a"), without);
+    }
+}
+
+#[test]
+fn several_limits_each_tell_of_themselves() {
+    let app = app(RateLimit::per_hour(5).name("all")).nest(
+        "/login",
+        App::new()
+            .layer(RateLimit::per_minute(1).name("log\"in"))
+            .get("/", async || "well"),
+    );
+    let server = Server::start(app);
+    let mut client = Client::connect(server.address());
+    let reply = client.ask(&head("GET", "/login", &[]));
+    assert_eq!(reply.status, 200);
+    let told: Vec<_> = reply.fields("ratelimit-policy").collect();
+    assert_eq!(told, ["\"login\";q=1;w=60", "\"all\";q=5;w=3600"]);
+    let reply = client.ask(&head("GET", "/login", &[]));
+    assert_eq!(reply.status, 429);
+    assert_eq!(reply.fields("ratelimit").count(), 2);
+    assert_eq!(status(&mut client, "127.0.0.1"), 200);
+}
+
+#[test]
+fn clients_that_come_least_are_forgotten_first() {
+    let server = Server::start(app(RateLimit::per_hour(1).remembered_clients(64)));
+    let mut client = Client::connect(server.address());
+    let mut again = 0;
+    for number in 0..2000 {
+        let address = format!("10.{}.{}.1", number / 250, number % 250);
+        assert_eq!(status(&mut client, &address), 200);
+        assert_eq!(status(&mut client, &address), 429, "known at once");
+        again += u32::from(status(&mut client, "10.0.0.1") == 200);
+    }
+    assert!(
+        again < 10,
+        "a client that keeps coming is remembered: {again}"
+    );
+    let forgotten = (0..250).filter(|number| {
+        let address = format!("10.0.{number}.1");
+        *number > 0 && status(&mut client, &address) == 200
+    });
+    assert!(forgotten.count() > 200);
+}
+
+#[test]
+fn all_workers_count_together() {
+    let limit = RateLimit::per_hour(2);
+    let server = Server::with_workers(2, app(limit));
+    let statuses: Vec<u16> = (0..20)
+        .map(|_| status(&mut Client::connect(server.address()), "192.0.2.1"))
+        .collect();
+    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 2);
+}
+
+fn slow(timeout: Timeout) -> App {
+    App::new()
+        .layer(RequestIds::new())
+        .layer(timeout)
+        .get("/slow", async || {
+            std::future::pending::<()>().await;
+            "never"
+        })
+        .get("/fast", async || "at once")
+        .post("/", async |text: String| text)
+}
+
+#[test]
+fn an_answer_that_takes_too_long_is_given_up() {
+    let timeout = Timeout::new(Duration::from_millis(20));
+    for (timeout, expected, retry_after) in [
+        (timeout, StatusCode::SERVICE_UNAVAILABLE, None),
+        (timeout.gateway_timeout(), StatusCode::GATEWAY_TIMEOUT, None),
+        (
+            timeout.retry_after(Duration::from_secs(7)),
+            StatusCode::SERVICE_UNAVAILABLE,
+            Some("7"),
+        ),
+    ] {
+        let server = Server::start(slow(timeout));
+        let mut client = Client::connect(server.address());
+        for _ in 0..2 {
+            let reply = client.ask(&head("GET", "/slow", &[]));
+            assert_eq!(reply.status, expected.as_u16());
+            assert_eq!(reply.field("retry-after"), retry_after);
+            assert!(reply.field("x-request-id").is_some());
+        }
+        assert_eq!(client.ask(&head("GET", "/fast", &[])).text(), "at once");
+    }
+}
+
+#[test]
+fn content_that_does_not_come_counts_too() {
+    let server = Server::start(slow(Timeout::new(Duration::from_millis(20))));
+    let mut client = Client::connect(server.address());
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab");
+    assert_eq!(client.read(false).status, 503);
+}
+
+#[test]
+fn what_was_given_up_is_dropped() {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let app = App::new()
+        .layer(Timeout::new(Duration::from_millis(20)))
+        .get("/", move || {
+            let sender = Told(sender.clone());
+            async move {
+                let _sender = sender;
+                std::future::pending::<()>().await;
+            }
+        });
+    assert_eq!(get(app, "/", &[]).status, 503);
+    assert_eq!(receiver.recv_timeout(super::client::PATIENCE), Ok(()));
+
+    struct Told(std::sync::mpsc::Sender<()>);
+    impl Drop for Told {
+        fn drop(&mut self) {
+            let _ = self.0.send(());
+        }
+    }
+}

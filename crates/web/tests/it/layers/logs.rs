@@ -1,0 +1,167 @@
+//! Request ids, and the line that is logged for each request.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use apus::layers::{Logged, RequestId, RequestIds};
+use apus::{App, HeaderName, Request, ServiceFactory, StatusCode};
+
+use super::{Client, get, head};
+use crate::support::{self, block_on};
+use crate::websocket::Server;
+
+async fn id(id: RequestId) -> String {
+    id.to_string()
+}
+
+#[test]
+fn each_request_has_an_id_that_handlers_and_clients_learn() {
+    let server = Server::start(App::new().layer(RequestIds::new()).get("/", id));
+    let mut client = Client::connect(server.address());
+    let mut seen = std::collections::HashSet::new();
+    for _ in 0..100 {
+        let reply = client.ask(&head("GET", "/", &["X-Request-Id: mine"]));
+        let told = reply.field("x-request-id").unwrap();
+        assert_eq!(reply.text(), told);
+        assert!(told.len() == 32 && told.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        assert!(seen.insert(told.to_owned()));
+    }
+}
+
+#[test]
+fn the_id_of_a_trusted_proxy_is_kept_if_it_can_be_written_anywhere() {
+    let ids = || RequestIds::new().trust(["127.0.0.0/8".parse().unwrap()]);
+    let server = Server::start(App::new().layer(ids()).get("/", id));
+    let mut client = Client::connect(server.address());
+    let long = "a".repeat(129);
+    for (sent, is_kept) in [
+        ("7b9a-_.~+/=:@Z", true),
+        (&long[..128], true),
+        (&long, false),
+        ("", false),
+        ("two words", false),
+        ("quo\"te", false),
+        ("\u{e9}", false),
+    ] {
+        let reply = client.ask(&head("GET", "/", &[&format!("X-Request-Id: {sent}")]));
+        assert_eq!(reply.text() == sent, is_kept, "{sent:?}");
+        assert_eq!(reply.field("x-request-id"), Some(reply.text()));
+    }
+    let named = ids().field(HeaderName::from_static("x-trace"));
+    let app = App::new().layer(named).get("/", id);
+    let reply = get(app, "/", &["X-Trace: t1", "X-Request-Id: r1"]);
+    assert_eq!((reply.text(), reply.field("x-trace")), ("t1", Some("t1")));
+}
+
+#[test]
+fn an_id_without_the_layer_is_a_mistake_of_the_application() {
+    assert_eq!(get(App::new().get("/", id), "/", &[]).status, 500);
+}
+
+/// What is logged while `run` runs, on this thread.
+fn logged(run: impl FnOnce()) -> String {
+    #[derive(Clone, Default)]
+    struct Buffer(Arc<Mutex<Vec<u8>>>);
+    impl io::Write for Buffer {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let buffer = Buffer::default();
+    let writer = buffer.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    tracing::subscriber::with_default(subscriber, run);
+    let bytes = buffer.0.lock().unwrap().clone();
+    String::from_utf8(bytes).unwrap()
+}
+
+fn app() -> App {
+    App::new()
+        .layer(RequestIds::new().trust(["192.0.2.0/24".parse().unwrap()]))
+        .layer(Logged::new())
+        .get("/", async || "well")
+        .get("/teapot", async || StatusCode::IM_A_TEAPOT)
+        .get("/never", async |_: Request| {
+            std::future::pending::<()>().await
+        })
+        .get("/panic", || -> &'static str { panic!("on purpose") })
+}
+
+fn line(path: &str) -> String {
+    logged(|| {
+        let request = support::get(path).with("x-request-id", "the-id").request();
+        let service = app().service();
+        block_on(async move {
+            let mut response = service.call(request).wait().await;
+            let completion = apus::Completion {
+                status: response.status(),
+                body_bytes: 4,
+                bytes: 100,
+                duration: std::time::Duration::from_micros(1234),
+                outcome: apus::Outcome::Complete,
+                source: None,
+                cache: None,
+            };
+            for observer in response.take_observers() {
+                observer(&completion);
+            }
+        });
+    })
+}
+
+#[test]
+fn a_line_tells_what_was_asked_and_answered_without_the_query() {
+    let line = line("/?secret=1");
+    assert_eq!(line.lines().count(), 1, "{line}");
+    for part in [
+        "INFO apus::request:",
+        "method=GET",
+        "path=\"/\"",
+        "status=200",
+        "bytes=4",
+        "duration_us=1234",
+        "client=192.0.2.7",
+        "request_id=\"the-id\"",
+        "outcome=\"complete\"",
+    ] {
+        assert!(line.contains(part), "{part} in {line}");
+    }
+    assert!(!line.contains("secret"), "{line}");
+    assert!(self::line("/teapot").contains("status=418"));
+}
+
+#[test]
+fn a_request_that_ends_without_an_answer_is_logged_too() {
+    let line = logged(|| {
+        let service = app().service();
+        let answer = service.call(support::get("/never").request());
+        drop(answer);
+    });
+    assert!(
+        line.contains("status=0") && line.contains("not sent"),
+        "{line}"
+    );
+    let line = logged(|| {
+        let service = app().service();
+        let request = support::get("/panic").request();
+        let call = std::panic::AssertUnwindSafe(|| service.call(request));
+        assert!(std::panic::catch_unwind(call).is_err());
+    });
+    assert!(
+        line.contains("status=500") && line.contains("panicked"),
+        "{line}"
+    );
+}
+
+#[test]
+fn the_level_decides_whether_anything_is_written() {
+    let app = App::new().layer(Logged::new()).get("/", async || "well");
+    assert_eq!(get(app, "/", &[]).text(), "well");
+}

@@ -1,0 +1,126 @@
+//! Counts and times of requests.
+
+use apus::layers::Metrics;
+use apus::{App, Path, Request, StatusCode};
+
+use super::{Client, head};
+use crate::websocket::{Server, eventually};
+
+fn app(metrics: &Metrics) -> App {
+    App::new()
+        .layer(metrics.clone())
+        .get("/metrics", metrics.handler())
+        .get("/users/{id}", async |Path(id): Path<u32>| format!("{id}\n"))
+        .post("/users/{id}", async |_: Request| StatusCode::CONFLICT)
+        .get("/never", async || std::future::pending::<()>().await)
+        .get("/panic", async || -> &'static str { panic!("on purpose") })
+}
+
+/// Waits for a line, since requests are counted when they are over.
+fn wait_for(metrics: &Metrics, line: &str) {
+    let found = || metrics.render().lines().any(|found| found == line);
+    let start = std::time::Instant::now();
+    while !found() {
+        let text = metrics.render();
+        assert!(
+            start.elapsed() < super::client::PATIENCE,
+            "{line} in\n{text}"
+        );
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn requests_are_counted_by_route_and_not_by_path() {
+    let metrics = Metrics::new();
+    let server = Server::with_workers(2, app(&metrics));
+    for id in 0..30 {
+        let mut client = Client::connect(server.address());
+        assert_eq!(
+            client
+                .ask(&head("GET", &format!("/users/{id}"), &[]))
+                .status,
+            200
+        );
+        assert_eq!(
+            client.ask(&head("GET", &format!("/no/{id}"), &[])).status,
+            404
+        );
+    }
+    let mut client = Client::connect(server.address());
+    assert_eq!(client.ask(&head("POST", "/users/1", &[])).status, 409);
+    assert_eq!(client.ask(&head("GET", "/users/x", &[])).status, 404);
+    assert_eq!(client.ask(&head("BREW", "/users/1", &[])).status, 405);
+    assert_eq!(client.ask(&head("BREW-MORE", "/users/1", &[])).status, 405);
+    for line in [
+        "http_requests_total{method=\"GET\",route=\"/users/{id}\",status=\"2xx\"} 30",
+        "http_requests_total{method=\"GET\",route=\"\",status=\"4xx\"} 30",
+        "http_requests_total{method=\"POST\",route=\"/users/{id}\",status=\"4xx\"} 1",
+        "http_requests_total{method=\"GET\",route=\"/users/{id}\",status=\"4xx\"} 1",
+        "http_requests_total{method=\"OTHER\",route=\"/users/{id}\",status=\"4xx\"} 2",
+        "http_response_bytes_total{method=\"GET\",route=\"/users/{id}\",status=\"2xx\"} 80",
+        "http_request_duration_seconds_count{method=\"GET\",route=\"/users/{id}\",status=\"2xx\"} 30",
+        "http_request_duration_seconds_bucket{method=\"GET\",route=\"/users/{id}\",status=\"2xx\",le=\"+Inf\"} 30",
+        "http_requests_in_flight 0",
+    ] {
+        wait_for(&metrics, line);
+    }
+    let text = metrics.render();
+    assert_eq!(text.matches("\nhttp_requests_total{").count(), 5, "{text}");
+}
+
+#[test]
+fn the_handler_answers_in_the_text_format() {
+    let metrics = Metrics::new();
+    let server = Server::start(app(&metrics));
+    let mut client = Client::connect(server.address());
+    let reply = client.ask(&head("GET", "/metrics", &[]));
+    let content_type = reply.field("content-type");
+    assert_eq!(
+        content_type,
+        Some("text/plain; version=0.0.4; charset=utf-8")
+    );
+    assert!(
+        reply.text().ends_with("http_requests_in_flight 1\n"),
+        "itself"
+    );
+    let reply = client.ask(&head("GET", "/metrics", &[]));
+    let mut buckets = 0;
+    for line in reply.text().lines() {
+        if let Some(comment) = line.strip_prefix("# ") {
+            assert!(comment.starts_with("HELP http_") || comment.starts_with("TYPE http_"));
+            continue;
+        }
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        let value: f64 = value.parse().unwrap();
+        assert!(value >= 0.0 && series.starts_with("http_"), "{line}");
+        if series.contains("_bucket{") {
+            buckets += 1;
+            assert!(value <= 1.0, "{line}");
+        }
+    }
+    assert_eq!(buckets, 15);
+}
+
+#[test]
+fn what_ends_without_an_answer_is_counted_and_no_longer_in_flight() {
+    let metrics = Metrics::new();
+    let server = Server::start(app(&metrics));
+    let mut client = Client::connect(server.address());
+    client.send(head("GET", "/never", &[]));
+    eventually("a request in flight", || {
+        metrics.render().contains("http_requests_in_flight 1\n")
+    });
+    drop(client);
+    wait_for(
+        &metrics,
+        "http_requests_total{method=\"GET\",route=\"/never\",status=\"none\"} 1",
+    );
+    let mut client = Client::connect(server.address());
+    assert_eq!(client.ask(&head("GET", "/panic", &[])).status, 500);
+    wait_for(
+        &metrics,
+        "http_requests_total{method=\"GET\",route=\"/panic\",status=\"5xx\"} 1",
+    );
+    wait_for(&metrics, "http_requests_in_flight 0");
+}

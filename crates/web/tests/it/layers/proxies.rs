@@ -1,0 +1,100 @@
+//! Who the client is behind proxies.
+
+use apus::App;
+use apus::layers::{ClientInfo, TrustedProxies};
+
+use super::{Client, get, head};
+use crate::websocket::Server;
+
+async fn who(client: ClientInfo) -> String {
+    let ip = client.ip.map_or("-".to_owned(), |ip| ip.to_string());
+    format!("{ip} {}", client.is_secure)
+}
+
+fn app(proxies: &[&str]) -> App {
+    let networks = proxies.iter().map(|network| network.parse().unwrap());
+    App::new()
+        .layer(TrustedProxies::new(networks))
+        .get("/", who)
+}
+
+#[test]
+fn the_client_is_the_first_from_the_end_that_is_no_proxy_of_ours() {
+    let server = Server::start(app(&["127.0.0.0/8", "10.0.0.0/8", "fd00::/8"]));
+    let mut client = Client::connect(server.address());
+    for (lines, expected) in [
+        (&[][..], "127.0.0.1 false"),
+        (&["X-Forwarded-For: 203.0.113.5"], "203.0.113.5 false"),
+        (
+            &["X-Forwarded-For: 1.2.3.4, 203.0.113.5, 10.0.0.1"],
+            "203.0.113.5 false",
+        ),
+        (
+            &[
+                "X-Forwarded-For: 1.2.3.4, 203.0.113.5",
+                "X-Forwarded-For: fd00::1",
+            ],
+            "203.0.113.5 false",
+        ),
+        (&["X-Forwarded-For: 10.0.0.2, 10.0.0.1"], "10.0.0.2 false"),
+        (&["X-Forwarded-For: 203.0.113.5:4711"], "203.0.113.5 false"),
+        (&["X-Forwarded-For: 2001:db8::7"], "2001:db8::7 false"),
+        (&["X-Forwarded-For: [2001:db8::7]:80"], "2001:db8::7 false"),
+        (&["X-Forwarded-For: [2001:db8::7]"], "2001:db8::7 false"),
+        (&["X-Forwarded-For: ::ffff:192.0.2.1"], "192.0.2.1 false"),
+        // What cannot be read hides what is behind it.
+        (
+            &["X-Forwarded-For: 1.2.3.4, unknown, 10.0.0.1"],
+            "10.0.0.1 false",
+        ),
+        (&["X-Forwarded-For: "], "127.0.0.1 false"),
+        (&["X-Forwarded-Proto: https"], "127.0.0.1 true"),
+        (&["X-Forwarded-Proto: https, http"], "127.0.0.1 false"),
+        (
+            &["X-Forwarded-For: 203.0.113.5", "X-Forwarded-Proto: HTTPS"],
+            "203.0.113.5 true",
+        ),
+        // The other field is the client's own.
+        (&["Forwarded: for=1.2.3.4;proto=https"], "127.0.0.1 false"),
+    ] {
+        let reply = client.ask(&head("GET", "/", lines));
+        assert_eq!(reply.text(), expected, "{lines:?}");
+    }
+}
+
+#[test]
+fn forwarded_is_read_as_rfc_7239_writes_it() {
+    let local = "127.0.0.0/8".parse().unwrap();
+    let ours = "10.0.0.0/8".parse().unwrap();
+    let proxies = TrustedProxies::new([local, ours]).forwarded();
+    let server = Server::start(App::new().layer(proxies).get("/", who));
+    let mut client = Client::connect(server.address());
+    for (line, expected) in [
+        ("Forwarded: for=203.0.113.5", "203.0.113.5 false"),
+        (
+            "Forwarded: For=\"[2001:db8::7]:4711\";Proto=https",
+            "2001:db8::7 true",
+        ),
+        (
+            "Forwarded: for=1.2.3.4;proto=http, for=203.0.113.5;proto=https;by=\"a,b\", for=10.0.0.1",
+            "203.0.113.5 true",
+        ),
+        ("Forwarded: for=_hidden;proto=https", "127.0.0.1 true"),
+        ("Forwarded: for=unknown", "127.0.0.1 false"),
+        ("Forwarded: by=203.0.113.9", "127.0.0.1 false"),
+        ("Forwarded: \"", "127.0.0.1 false"),
+        ("X-Forwarded-For: 1.2.3.4", "127.0.0.1 false"),
+    ] {
+        let reply = client.ask(&head("GET", "/", &[line]));
+        assert_eq!(reply.text(), expected, "{line}");
+    }
+}
+
+#[test]
+fn nobody_else_is_believed() {
+    let lines = ["X-Forwarded-For: 203.0.113.5", "X-Forwarded-Proto: https"];
+    let reply = get(app(&["10.0.0.0/8"]), "/", &lines);
+    assert_eq!(reply.text(), "127.0.0.1 false");
+    let reply = get(App::new().get("/", who), "/", &lines);
+    assert_eq!(reply.text(), "127.0.0.1 false");
+}

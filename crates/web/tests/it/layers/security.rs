@@ -1,0 +1,138 @@
+//! Fields that make browsers careful.
+
+use std::time::Duration;
+
+use apus::layers::{CspNonce, SecurityHeaders, TrustedProxies};
+use apus::{App, HeaderName, HeaderValue, StatusCode};
+
+use super::{Client, get, head};
+use crate::websocket::Server;
+
+fn app(headers: SecurityHeaders) -> App {
+    App::new()
+        .layer(TrustedProxies::new(["127.0.0.0/8".parse().unwrap()]))
+        .layer(headers)
+        .get("/", async || "a page")
+        .get("/own", async || ([("x-frame-options", "DENY")], "a page"))
+}
+
+const YEAR: Duration = Duration::from_secs(31_536_000);
+
+#[test]
+fn all_answers_have_them_errors_too() {
+    let server = Server::start(app(SecurityHeaders::new()));
+    let mut client = Client::connect(server.address());
+    for path in ["/", "/nothing"] {
+        let reply = client.ask(&head("GET", path, &[]));
+        for (name, value) in [
+            (
+                "content-security-policy",
+                "base-uri 'self'; frame-ancestors 'self'; object-src 'none'",
+            ),
+            ("x-content-type-options", "nosniff"),
+            ("x-frame-options", "SAMEORIGIN"),
+            ("referrer-policy", "strict-origin-when-cross-origin"),
+            ("cross-origin-opener-policy", "same-origin"),
+        ] {
+            let found: Vec<_> = reply.fields(name).collect();
+            assert_eq!(found, [value], "{name} of {path}");
+        }
+        assert_eq!(reply.field("strict-transport-security"), None);
+    }
+}
+
+#[test]
+fn what_a_handler_says_stays() {
+    let reply = get(app(SecurityHeaders::new()), "/own", &[]);
+    assert_eq!(
+        reply.fields("x-frame-options").collect::<Vec<_>>(),
+        ["DENY"]
+    );
+}
+
+#[test]
+fn fields_can_be_changed_added_and_left_out() {
+    let headers = SecurityHeaders::new()
+        .set(
+            HeaderName::from_static("permissions-policy"),
+            HeaderValue::from_static("camera=()"),
+        )
+        .set(
+            HeaderName::from_static("referrer-policy"),
+            HeaderValue::from_static("no-referrer"),
+        )
+        .without(&HeaderName::from_static("x-frame-options"))
+        .without(&HeaderName::from_static("content-security-policy"));
+    let reply = get(app(headers), "/", &[]);
+    assert_eq!(reply.field("permissions-policy"), Some("camera=()"));
+    let referrer: Vec<_> = reply.fields("referrer-policy").collect();
+    assert_eq!(referrer, ["no-referrer"]);
+    assert_eq!(reply.field("x-frame-options"), None);
+    assert_eq!(reply.field("content-security-policy"), None);
+}
+
+#[test]
+fn hsts_is_told_to_those_who_came_over_tls() {
+    let name = "strict-transport-security";
+    for (headers, value) in [
+        (SecurityHeaders::new().hsts(YEAR), "max-age=31536000"),
+        (
+            SecurityHeaders::new().hsts_with_subdomains(YEAR),
+            "max-age=31536000; includeSubDomains",
+        ),
+        (
+            SecurityHeaders::new().hsts_preload(YEAR),
+            "max-age=31536000; includeSubDomains; preload",
+        ),
+    ] {
+        let server = Server::start(app(headers));
+        let mut client = Client::connect(server.address());
+        assert_eq!(client.ask(&head("GET", "/", &[])).field(name), None);
+        let secure = head("GET", "/", &["X-Forwarded-Proto: https"]);
+        assert_eq!(client.ask(&secure).field(name), Some(value));
+    }
+    let factory = App::new()
+        .layer(SecurityHeaders::new().hsts(YEAR))
+        .get("/", async || "a page");
+    let reply = crate::support::get("/").tls(&["example.com"]).to(&factory);
+    assert_eq!(reply.field(name), Some("max-age=31536000"));
+}
+
+#[test]
+fn a_nonce_is_new_for_each_answer_and_known_to_the_handler() {
+    let headers = SecurityHeaders::new()
+        .content_security_policy("script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'");
+    let app = app(headers).get("/nonce", async |nonce: CspNonce| nonce.to_string());
+    let server = Server::start(app);
+    let mut client = Client::connect(server.address());
+    let mut ask = || client.ask(&head("GET", "/nonce", &[]));
+    let (first, second) = (ask(), ask());
+    assert_ne!(first.text(), second.text());
+    assert!(first.text().len() >= 22);
+    let nonce = first.text();
+    let expected = format!("script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'");
+    assert_eq!(first.field("content-security-policy"), Some(&*expected));
+}
+
+#[test]
+fn a_policy_may_only_report() {
+    let headers = SecurityHeaders::new()
+        .content_security_policy_report_only("default-src 'self'; report-to csp");
+    let reply = get(app(headers), "/", &[]);
+    assert_eq!(reply.field("content-security-policy"), None);
+    let told = reply.field("content-security-policy-report-only");
+    assert_eq!(told, Some("default-src 'self'; report-to csp"));
+}
+
+#[test]
+fn a_policy_that_is_no_field_lets_nothing_through() {
+    let headers = SecurityHeaders::new().content_security_policy("default-src\n'self'");
+    let reply = get(app(headers), "/", &[]);
+    let told = reply.field("content-security-policy");
+    assert_eq!(told, Some("default-src 'none'"));
+    let app = App::new().get("/", async |nonce: CspNonce| nonce.to_string());
+    assert_eq!(
+        get(app, "/", &[]).status,
+        StatusCode::INTERNAL_SERVER_ERROR.as_u16()
+    );
+}

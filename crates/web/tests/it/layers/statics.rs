@@ -1,0 +1,51 @@
+//! Files beside handlers, with layers around both.
+
+use apus::layers::{Compression, Cors, SecurityHeaders};
+use apus::{App, Files};
+
+use super::{Client, head};
+use crate::websocket::Server;
+
+#[test]
+fn a_folder_is_mounted_in_a_line_and_layers_see_its_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let style = "a { color: green }\n".repeat(200);
+    std::fs::create_dir(folder.path().join("css")).unwrap();
+    std::fs::write(folder.path().join("css/site.css"), &style).unwrap();
+    std::fs::write(folder.path().join("index.html"), "<p>the index").unwrap();
+    let app = App::new()
+        .layer(SecurityHeaders::new())
+        .layer(Cors::any_origin())
+        .layer(Compression::default())
+        .mount("/assets", Files::new(folder.path()))
+        .get("/", async || "the handler")
+        .get("/assets/made", async || "a route goes first");
+    let server = Server::start(app);
+    let mut client = Client::connect(server.address());
+    let mut get = |path: &str, lines: &[&str]| client.ask(&head("GET", path, lines));
+    assert_eq!(get("/", &[]).text(), "the handler");
+    assert_eq!(get("/assets/made", &[]).text(), "a route goes first");
+    assert_eq!(get("/assets/", &[]).text(), "<p>the index");
+    let reply = get("/assets", &[]);
+    assert_eq!(
+        (reply.status, reply.field("location")),
+        (308, Some("/assets/"))
+    );
+    let reply = get("/assets/css/site.css", &[]);
+    assert_eq!((reply.status, reply.text()), (200, &*style));
+    assert_eq!(reply.field("content-type"), Some("text/css; charset=utf-8"));
+    assert_eq!(reply.field("x-content-type-options"), Some("nosniff"));
+    assert_eq!(reply.field("access-control-allow-origin"), Some("*"));
+    assert_eq!(reply.members("vary"), ["accept-encoding"]);
+    let tag = format!("If-None-Match: {}", reply.field("etag").unwrap());
+    assert_eq!(get("/assets/css/site.css", &[&tag]).status, 304);
+    let reply = get("/assets/css/site.css", &["Range: bytes=0-0"]);
+    assert_eq!((reply.status, reply.text()), (206, "a"));
+    for path in [
+        "/assets/nothing.css",
+        "/assets/../Cargo.toml",
+        "/assets/%2e%2e/x",
+    ] {
+        assert_eq!(get(path, &[]).status, 404, "{path}");
+    }
+}
