@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apus_cache::policy::{
-    Conditions, Freshened, KeyRules, OriginResponse, PresentedRequest, Storable, Stored, Timestamp,
+    Conditions, Freshened, OriginResponse, PresentedRequest, Storable, Stored, Timestamp,
     Validated, add_conditions, freshen, may_store, validated,
 };
 use apus_cache::store::{FillTicket, Filler, Head, NewObject};
@@ -23,6 +23,7 @@ use super::answer::{Prepared, Sending};
 use super::device::device;
 use super::ranges::{Beginning, Gaps, Opened};
 use super::service::{Inner, now};
+use super::settings::CacheSettings;
 
 /// For how long requests do not wait for one another, after an answer that cannot be shared.
 const PASS_FOR: Duration = Duration::from_secs(2);
@@ -33,7 +34,10 @@ const PIECE: u64 = 64 * 1024;
 /// A request as it was asked, kept while its answer is on its way.
 pub(super) struct Asked {
     method: Method,
+    /// The one that counts for the key.
     target: Target,
+    /// What rewrites made of it, if that is another.
+    rewritten: Option<Box<str>>,
     version: Version,
     scheme: &'static str,
     authority: Box<str>,
@@ -43,16 +47,18 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    pub(super) fn of(request: &Request, rules: &KeyRules) -> Self {
+    pub(super) fn of(request: &Request, settings: &CacheSettings) -> Self {
+        let is_other = settings.by_sent_target && request.is_rewritten();
         Self {
             method: request.method().clone(),
-            target: request.target().clone(),
+            target: settings.target(request).clone(),
+            rewritten: is_other.then(|| request.target().path_and_query().into()),
             version: request.version(),
             scheme: request.scheme(),
             authority: request.authority().unwrap_or("").into(),
             headers: request.headers().clone(),
             connection: Rc::clone(request.connection()),
-            device: rules.device.then(|| device(request.headers())),
+            device: (settings.rules.key.device).then(|| device(request.headers())),
         }
     }
 
@@ -70,7 +76,7 @@ impl Asked {
 
     /// The request once more, over the same connection, for ourselves.
     pub(super) fn again(&self) -> Request {
-        Request::new(RequestParts {
+        let mut request = Request::new(RequestParts {
             method: Method::GET,
             target: self.target.clone(),
             version: self.version,
@@ -78,7 +84,12 @@ impl Asked {
             body: Body::Empty,
             connection: Rc::clone(&self.connection),
             extensions: Extensions::new(),
-        })
+        });
+        if let Some(target) = &self.rewritten {
+            // It was the target of a request before.
+            let _ = request.set_path_and_query(target);
+        }
+        request
     }
 }
 

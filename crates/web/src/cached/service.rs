@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use apus_cache::policy::{
-    Conditions, HeadUpdate, Key, KeyRules, OriginResponse, PresentedRequest, Reuse, Timestamp,
-    Variance, invalidated, must_not_forward, reuse, update_by_head,
+    Conditions, HeadUpdate, Key, OriginResponse, PresentedRequest, Reuse, Timestamp, Variance,
+    invalidated, must_not_forward, reuse, update_by_head,
 };
 use apus_cache::store::{Awaited, Found, Key as StoreKey, Object, WorkerFront};
 use apus_http::fields::{ForwardReason, Handling};
@@ -117,7 +117,7 @@ impl Service for CachedService {
         if cached.settings.is_bypassed(&request) {
             return cached.forward(request, ForwardReason::Bypass);
         }
-        let presented = presented(&request, &cached.settings.rules.key);
+        let presented = presented(&request, &cached.settings);
         let key = cached.settings.rules.key.key(&presented);
         let conditions = cached.conditions(&request, &key);
         let found = cached
@@ -161,7 +161,7 @@ impl Inner {
         let mut stale: Option<Rc<Prepared>> = None;
         let mut reason = ForwardReason::UriMiss;
         for _ in 0..MAX_LOOKS {
-            let presented = presented(&request, &rules.key);
+            let presented = presented(&request, &self.settings);
             let is_stale = stale.is_some();
             let found = match self.fetches_nothing(&presented) {
                 true if is_stale => None,
@@ -343,7 +343,7 @@ impl Inner {
 
     /// Asks for what is stored anew, while the stale answer is on its way.
     fn refresh(self: &Rc<Self>, request: &Request, key: &Key, stale: Rc<Prepared>) {
-        let presented = presented(request, &self.settings.rules.key);
+        let presented = presented(request, &self.settings);
         let found = self.find(&self.stored_under(key), &presented, true);
         let Found::Lead(ticket) = found else {
             // Somebody does already.
@@ -404,7 +404,7 @@ impl Inner {
     }
 
     fn asked(&self, request: &Request) -> Asked {
-        Asked::of(request, &self.settings.rules.key)
+        Asked::of(request, &self.settings)
     }
 
     fn purge(&self, request: &Request) -> Response {
@@ -415,7 +415,12 @@ impl Inner {
             .is_some_and(|access| access.allows(request));
         if is_allowed {
             let rules = &self.settings.rules.key;
-            for purge in purge::read(request, &presented(request, rules), rules, &self.site) {
+            for purge in purge::read(
+                request,
+                &presented(request, &self.settings),
+                rules,
+                &self.site,
+            ) {
                 tracing::info!(site = &*self.site, ?purge, "purged by request");
                 self.cache.purge(&purge);
             }
@@ -491,15 +496,19 @@ fn secondary(presented: &PresentedRequest<'_>, line: &[u8]) -> Vec<u8> {
 }
 
 /// What the policy sees of a request.
-pub(super) fn presented<'a>(request: &'a Request, rules: &KeyRules) -> PresentedRequest<'a> {
+pub(super) fn presented<'a>(
+    request: &'a Request,
+    settings: &CacheSettings,
+) -> PresentedRequest<'a> {
+    let target = settings.target(request);
     PresentedRequest {
         method: request.method(),
         scheme: request.scheme(),
         authority: request.authority().unwrap_or(""),
-        path: request.path(),
-        query: request.query(),
+        path: target.path(),
+        query: target.query(),
         headers: request.headers(),
-        device: rules.device.then(|| device(request.headers())),
+        device: (settings.rules.key.device).then(|| device(request.headers())),
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use apus_cache::policy::{Key, NamePattern, Rules};
 use apus_cache::store::{DiskSettings, Figures, Recorded, Settings, Store};
-use apus_http::Request;
+use apus_http::{Request, Target};
 use apus_net::Network;
 use tokio::sync::Semaphore;
 
@@ -79,6 +79,9 @@ impl Cache {
 pub struct CacheSettings {
     /// What may be stored and sent.
     pub rules: Rules,
+    /// Whether the target in the key is the one that the client sent, whatever rewrites made of it: for
+    /// programs, which see that one. Else it is the one that is sent on.
+    pub by_sent_target: bool,
     /// Requests with one of these cookies are not answered from the cache, nor are their answers
     /// stored.
     pub bypass_cookies: Vec<NamePattern>,
@@ -100,6 +103,7 @@ impl Default for CacheSettings {
     fn default() -> Self {
         Self {
             rules: Rules::default(),
+            by_sent_target: false,
             bypass_cookies: Vec::new(),
             bypass_headers: Vec::new(),
             trusted: Vec::new(),
@@ -114,11 +118,20 @@ impl Default for CacheSettings {
 impl CacheSettings {
     /// The key under which the answer to a request is stored.
     pub fn key(&self, request: &Request) -> Key {
-        let mut presented = presented(request, &self.rules.key);
+        let mut presented = presented(request, self);
         // One that cannot be sent on is refused, whatever its key.
-        let path = path::sent_on(request.path()).unwrap_or(Cow::Borrowed(request.path()));
+        let path = presented.path;
+        let path = path::sent_on(path).unwrap_or(Cow::Borrowed(path));
         presented.path = &path;
         self.rules.key.key(&presented)
+    }
+
+    /// The target that counts for the key of a request.
+    pub(super) fn target<'a>(&self, request: &'a Request) -> &'a Target {
+        match self.by_sent_target {
+            true => request.original_target(),
+            false => request.target(),
+        }
     }
 
     /// Whether a request goes past what is stored.

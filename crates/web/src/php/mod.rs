@@ -16,3 +16,4 @@ mod variables;
 pub use self::service::Php;
 pub use self::settings::PhpSettings;
 pub use self::uncached::Uncached;
+pub(crate) use self::uncached::Untold;

@@ -8,12 +8,13 @@ use apus_http::{Answer, Request, Service, ServiceFactory};
 use crate::path::sent_on;
 use crate::trace::{self, Step, StepKind};
 
-/// Puts requests to a cache in front of a service, and those past it whose target is not the one by
-/// which the cache stores: a program sees the target as the client sent it.
+/// Puts requests to a cache in front of a service, and those past it that the target which the client sent
+/// does not tell apart, by which the cache [stores](crate::cached::CacheSettings::by_sent_target).
 ///
-/// Where a rewrite or `try_files` replaced the path, the key would be the same for many pages. And a
-/// path with `//` or dot segments has the key of the path that it means, while applications answer it
-/// with a redirect to that: stored, it would lead in a circle.
+/// A path with `//` or dot segments has the key of the path that it means, while applications answer it
+/// with a redirect to that: stored, it would lead in a circle. Where a rewrite looked at more than the
+/// target, it is another program for each client. And what a program has the site answer in its place
+/// would be stored over the answer that says so.
 #[derive(Clone, Debug)]
 pub struct Uncached<C, F> {
     cached: C,
@@ -43,15 +44,30 @@ struct UncachedService {
 
 impl Service for UncachedService {
     fn call(&self, request: Request) -> Answer {
-        let is_as_sent = !request.is_rewritten()
-            && sent_on(request.path()).is_ok_and(|path| *path == *request.path());
-        if is_as_sent {
+        let sent = request.original_target().path();
+        let is_normal = sent_on(sent).is_ok_and(|path| *path == *sent);
+        if is_normal && !Untold::is(&request) {
             return self.cached.call(request);
         }
         trace::note(&request, || {
-            let why = "the path is not the one that the client sent, or not in its normal form";
+            let why = match is_normal {
+                true => "more than the path that the client sent says what is run",
+                false => "the path that the client sent is not in its normal form",
+            };
             Step::new(StepKind::Cache, "passed", why)
         });
         self.inner.call(request)
+    }
+}
+
+/// Attached to a request that goes where the target which the client sent does not say alone: what is
+/// stored for that target is not for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Untold;
+
+impl Untold {
+    /// Whether a request is one.
+    pub(crate) fn is(request: &Request) -> bool {
+        request.is_rewritten() && request.extensions().get::<Self>().is_some()
     }
 }

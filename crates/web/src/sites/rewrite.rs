@@ -10,6 +10,7 @@ use regex::bytes::Regex;
 
 use super::template::{Captures, Form, InvalidTemplate, Root, Scope, Template};
 use crate::path;
+use crate::php::Untold;
 use crate::trace::{self, Step, StepKind};
 
 /// A rule: where the expression is found in the path and all conditions hold, the request gets
@@ -23,6 +24,8 @@ pub struct Rewrite {
     keeps_query: bool,
     flag: RewriteFlag,
     conditions: Vec<Condition>,
+    /// Whether the target of a request says what the rule makes of it.
+    is_of_target: bool,
 }
 
 /// What happens once a rule applied.
@@ -223,13 +226,16 @@ impl Rewrite {
             None => (replacement, None),
         };
         let keeps_query = !query.is_some_and(|query| query.is_empty() || query.ends_with('?'));
+        let path = template(path)?;
+        let query = query
+            .map(|query| query.strip_suffix('?').unwrap_or(query))
+            .filter(|query| !query.is_empty())
+            .map(template)
+            .transpose()?;
         Ok(Self {
-            path: template(path)?,
-            query: query
-                .map(|query| query.strip_suffix('?').unwrap_or(query))
-                .filter(|query| !query.is_empty())
-                .map(template)
-                .transpose()?,
+            is_of_target: path.is_of_target() && query.as_ref().is_none_or(Template::is_of_target),
+            path,
+            query,
             keeps_query,
             flag,
             conditions: Vec::new(),
@@ -240,6 +246,7 @@ impl Rewrite {
     /// This rule, for requests that meet the condition too.
     #[must_use]
     pub fn when(mut self, condition: Condition) -> Self {
+        self.is_of_target &= condition.path.is_of_target();
         self.conditions.push(condition);
         self
     }
@@ -318,6 +325,9 @@ pub(super) fn run(rules: &[Rewrite], request: &mut Request, site: &str, root: &R
         drop(path);
         if request.set_path_and_query(&target).is_err() {
             return Rewritten::Answer(Response::new(StatusCode::BAD_REQUEST));
+        }
+        if !rule.is_of_target {
+            request.extensions_mut().insert(Untold);
         }
         is_changed = true;
         match rule.flag {

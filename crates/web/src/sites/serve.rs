@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use apus_http::{
     Answer, ConnectionInfo, HeaderValue, Headers, Method, Request, Response, Service,
-    ServiceFactory, StatusCode, Version, header,
+    ServiceFactory, StatusCode, Target, Version, header,
 };
 use http::Extensions;
 
@@ -104,6 +104,8 @@ struct Exchange {
 /// What is kept of a request for another answer of the site in the place of the one it gets.
 struct Client {
     method: Method,
+    /// The one that the client sent.
+    target: Target,
     version: Version,
     headers: Headers,
     connection: Rc<ConnectionInfo>,

@@ -186,6 +186,15 @@ impl Template {
         }
     }
 
+    /// Whether the text is the same for all requests for the same target.
+    pub(super) fn is_of_target(&self) -> bool {
+        self.parts.iter().all(|part| match part {
+            Part::Text(_) | Part::Capture(_) => true,
+            Part::Field(_) => false,
+            Part::Variable(variable) => variable.is_of_target(),
+        })
+    }
+
     /// Whether it refers to what a regular expression captured.
     pub(super) fn has_captures(&self) -> bool {
         self.parts
@@ -293,6 +302,27 @@ fn part_named(name: &str, regex: Option<&Regex>) -> Result<Part, InvalidTemplate
 }
 
 impl Variable {
+    fn is_of_target(self) -> bool {
+        match self {
+            Self::Host
+            | Self::HttpHost
+            | Self::Scheme
+            | Self::ServerName
+            | Self::RequestUri
+            | Self::Uri
+            | Self::Args
+            | Self::IsArgs
+            | Self::DocumentRoot
+            | Self::RequestFilename => true,
+            Self::ServerPort
+            | Self::RequestMethod
+            | Self::RemoteAddr
+            | Self::RemotePort
+            | Self::SslProtocol
+            | Self::SslClientSubject => false,
+        }
+    }
+
     fn write(self, text: &mut Vec<u8>, scope: &Scope<'_>, form: Form) {
         let request = scope.request;
         let connection = request.connection();

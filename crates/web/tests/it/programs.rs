@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use apus::cached::{Cache, CacheSettings, Cached};
 use apus::files::{Glob, TryFiles};
 use apus::php::Uncached;
-use apus::sites::{Location, Pattern, Site};
+use apus::sites::{
+    Condition, Location, Pattern, Rewrite, RewriteFlag, Settings as WebSettings, Site,
+};
 use apus::{Answer, Files, Response, Service, ServiceFactory, StatusCode, service_fn};
 use apus_cache::store::Settings;
 use tempfile::TempDir;
@@ -130,7 +132,11 @@ fn only_what_is_as_the_client_sent_it_comes_from_the_cache() {
     let list = TryFiles::parse(["$uri", "/index.php"]).unwrap();
     let cache = Cache::new(Settings::default());
     let program = counting();
-    let cached = Cached::new(&cache, "a", CacheSettings::default(), program.clone());
+    let settings = CacheSettings {
+        by_sent_target: true,
+        ..CacheSettings::default()
+    };
+    let cached = Cached::new(&cache, "a", settings, program.clone());
     let programs = Arc::new(Uncached::new(cached, program));
     let everywhere = || "/".parse::<Pattern>().unwrap();
     let direct = files(&folder).programs(programs.clone());
@@ -150,7 +156,52 @@ fn only_what_is_as_the_client_sent_it_comes_from_the_cache() {
     let listed = files(&folder).try_files(list).programs(programs);
     let site = Site::new("a").location(Location::files(everywhere(), listed));
     let service: Rc<dyn Service> = site.service();
-    for path in ["/one", "/two"] {
-        assert!(get(path).of(&service).text().ends_with(path), "{path}");
+    // However many paths lead to one program, each has its own answer.
+    for path in ["/one", "/two?a", "/two?b"] {
+        let reply = get(path).of(&service);
+        assert!(reply.text().ends_with(path), "{path} {}", reply.text());
+        assert_eq!(get(path).of(&service).text(), reply.text(), "{path}");
+    }
+}
+
+#[test]
+fn a_rewrite_that_looks_at_more_than_the_target_goes_past_the_cache() {
+    let folder = folder();
+    let cache = Cache::new(Settings::default());
+    let program = counting();
+    let settings = CacheSettings {
+        by_sent_target: true,
+        ..CacheSettings::default()
+    };
+    let cached = Cached::new(&cache, "a", settings, program.clone());
+    let programs = Arc::new(Uncached::new(cached, program));
+    let rule = |from: &str, to: &str| Rewrite::new(from, to, RewriteFlag::Break).unwrap();
+    let is_there: Condition = "-f $document_root/$http_x_file".parse().unwrap();
+    let site = Site::new("a").location(
+        Location::files("/".parse().unwrap(), files(&folder).programs(programs)).settings(
+            WebSettings::new()
+                .root(folder.path())
+                .rewrite(rule("^/seen/(.*)", "/index.php/$1"))
+                .rewrite(rule("^/told$", "/index.php/$http_x_name"))
+                .rewrite(rule("^/tested$", "/index.php/there").when(is_there)),
+        ),
+    );
+    let service: Rc<dyn Service> = site.service();
+    let first = get("/seen/a").of(&service).text().to_owned();
+    assert!(first.ends_with(" /index.php/a /seen/a"), "{first}");
+    assert_eq!(get("/seen/a").of(&service).text(), first);
+    for (path, field, value, seen) in [
+        ("/told", "x-name", "one", "/index.php/one /told"),
+        ("/told", "x-name", "two", "/index.php/two /told"),
+        ("/tested", "x-file", "none", "/tested /tested"),
+        ("/tested", "x-file", "a.txt", "/index.php/there /tested"),
+        ("/tested", "x-file", "none", "/tested /tested"),
+    ] {
+        let reply = get(path).with(field, value).of(&service);
+        assert!(
+            reply.text().ends_with(seen),
+            "{path} {value} {}",
+            reply.text()
+        );
     }
 }

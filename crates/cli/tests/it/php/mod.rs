@@ -13,6 +13,7 @@ mod php_scripts;
 mod phpmyadmin;
 mod presets;
 mod resident;
+mod rewritten;
 mod server;
 mod source_files;
 mod stack;

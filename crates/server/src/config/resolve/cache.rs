@@ -169,6 +169,7 @@ fn of_table(keys: &keys::Cache, place: &Place, reader: &mut Reader<'_>) -> Optio
         hide_tags: *keys.hide_tags,
     };
     Some(CacheSettings {
+        by_sent_target: false,
         rules,
         bypass_cookies: patterns(&keys.bypass_cookies),
         bypass_headers: field_names(&keys.bypass_headers),

@@ -348,6 +348,7 @@ impl Said<'_> {
             settings.rules.credentials.session_cookies = known().collect();
         }
         settings.fastcgi_field = *keys.cache_field;
+        settings.by_sent_target = true;
         Some(Some(settings))
     }
 

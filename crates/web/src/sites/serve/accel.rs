@@ -9,6 +9,7 @@ use apus_http::{
 
 use super::{Client, Exchange, Inner};
 use crate::path;
+use crate::php::Untold;
 use crate::trace::{Step, StepKind};
 
 /// Fields that the application decides on. The others are those of the answer in its place.
@@ -21,28 +22,32 @@ const KEPT: [&str; 6] = [
     "set-cookie",
 ];
 
-/// Fields of a request that another answer to it depends on.
-const OF_ANSWER: [&str; 11] = [
-    "host",
-    "accept",
-    "accept-encoding",
-    "accept-language",
-    "if-match",
-    "if-none-match",
-    "if-modified-since",
-    "if-unmodified-since",
-    "if-range",
-    "range",
-    "user-agent",
+/// Fields of a request that are about its content or its connection, which another answer to it has
+/// nothing of.
+const OF_CONTENT: [&str; 11] = [
+    "connection",
+    "content-encoding",
+    "content-language",
+    "content-length",
+    "content-type",
+    "expect",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
 ];
 
-/// Those among them that matter for a page, which is sent whole.
-const OF_PAGE: usize = 4;
+/// Those that matter for a page, which is sent whole.
+const OF_PAGE: [&str; 4] = ["host", "accept", "accept-encoding", "accept-language"];
 
 impl Inner {
     /// What has to be kept of a request.
     pub(super) fn kept(&self, request: &Request) -> Option<Client> {
-        (self.replays || self.accelerates).then(|| Client::of(request))
+        match self.accelerates {
+            true => Some(Client::of(request, |name| !OF_CONTENT.contains(&name))),
+            false => (self.replays).then(|| Client::of(request, |name| OF_PAGE.contains(&name))),
+        }
     }
 
     /// The path of the site that a service has it answer with.
@@ -108,11 +113,13 @@ fn take_over(from: &Headers, to: &mut Headers) {
 }
 
 impl Client {
-    pub(super) fn of(request: &Request) -> Self {
-        let mut headers = Headers::with_capacity(256);
-        headers.append_from(request.headers(), |name, _| OF_ANSWER.contains(&name));
+    /// With the fields whose names are to be kept.
+    fn of(request: &Request, is_kept: impl Fn(&str) -> bool) -> Self {
+        let mut headers = Headers::with_capacity(request.headers().wire().len());
+        headers.append_from(request.headers(), |name, _| is_kept(name));
         Self {
             method: request.method().clone(),
+            target: request.original_target().clone(),
             version: request.version(),
             headers,
             connection: request.connection().clone(),
@@ -123,22 +130,26 @@ impl Client {
     /// A GET by this client, for a page that is sent whole.
     pub(super) fn page(self, path: &str) -> Option<Request> {
         let mut headers = Headers::with_capacity(self.headers.wire().len());
-        let of_page = OF_ANSWER.get(..OF_PAGE).unwrap_or_default();
-        headers.append_from(&self.headers, |name, _| of_page.contains(&name));
+        headers.append_from(&self.headers, |name, _| OF_PAGE.contains(&name));
         Self {
             method: Method::GET,
+            target: Target::parse(&Method::GET, path).ok()?,
             headers,
             ..self
         }
         .ask(path)
     }
 
-    /// The request again, for another path; as GET, unless it is HEAD.
+    /// The request again, for another path; as GET, unless it is HEAD. A program behind that path is told
+    /// the target that the client sent, as nginx does it.
     fn again(mut self, path: &str) -> Option<Request> {
         if self.method != Method::HEAD {
             self.method = Method::GET;
         }
-        self.ask(path)
+        let mut request = self.ask(path)?;
+        request.set_path_and_query(path).ok()?;
+        request.extensions_mut().insert(Untold);
+        Some(request)
     }
 
     fn ask(self, path: &str) -> Option<Request> {
@@ -146,7 +157,7 @@ impl Client {
             return None;
         }
         Some(Request::new(RequestParts {
-            target: Target::parse(&self.method, path).ok()?,
+            target: self.target,
             method: self.method,
             version: self.version,
             headers: self.headers,

@@ -1,0 +1,161 @@
+//! Programs that a list of files, a rewrite or another program leads to: what they are told of the
+//! request, as behind nginx, and that their answers are cached by the URL of the client.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::server::{Server, Site};
+use super::stack::Stack;
+use super::visitor::{Answer, Visitor, Way};
+use crate::harness::wait_until;
+use crate::wire::Wire;
+
+/// Says how it was asked, and makes each answer another.
+const TOLD: &str = "<?php header('Cache-Control: max-age=' . ($_GET['age'] ?? 600));
+    header('Content-Type: text/plain');
+    foreach (['REQUEST_URI', 'SCRIPT_NAME', 'QUERY_STRING', 'DOCUMENT_URI', 'REQUEST_METHOD',
+        'PATH_INFO', 'HTTP_COOKIE', 'HTTP_AUTHORIZATION', 'HTTP_X_A', 'HTTP_HOST'] as $name) {
+        echo \"$name=\", $_SERVER[$name] ?? '-', \"\\n\"; }";
+const COUNTED: &str = "<?php header('Cache-Control: max-age=' . ($_GET['age'] ?? 600) .
+        ', stale-while-revalidate=600');
+    file_put_contents(__DIR__ . '/runs', \"{$_SERVER['REQUEST_URI']} {$_SERVER['QUERY_STRING']}\\n\",
+        FILE_APPEND | LOCK_EX);
+    echo $_SERVER['REQUEST_URI'], ' ', $_SERVER['QUERY_STRING'], ' ',
+        count(file(__DIR__ . '/runs'));";
+
+fn site<'a>(root: &'a Path, socket: &'a Path, apus: &'a str) -> Site<'a> {
+    Site {
+        host: "app.test",
+        root,
+        socket,
+        apus,
+        nginx: "",
+    }
+}
+
+/// A folder with the program that counts.
+fn counting(name: &str) -> PathBuf {
+    let stack = Stack::scripts();
+    stack.write(&format!("{name}/app.php"), COUNTED);
+    let runs = stack.write(&format!("{name}/runs"), "");
+    fs::set_permissions(runs, Permissions::from_mode(0o666)).unwrap();
+    stack.path(name)
+}
+
+fn get(server: &Server, path: &str) -> Answer {
+    Visitor::new(Way::Http1).get(server, path)
+}
+
+fn did(reply: &Answer) -> &str {
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    reply.field("x-fastcgi-cache")
+}
+
+#[test]
+fn answers_behind_try_files_and_rewrites_are_cached_by_the_url_of_the_client() {
+    let stack = Stack::scripts();
+    let (root, socket) = (counting("cached-lists"), stack.socket());
+    let server = Server::apus(&site(
+        &root,
+        &socket,
+        "try_files = [\"$uri\", \"/app.php?way=list&$args\"]\n\
+         fastcgi = { cache = { ttl = 600, purge_token = \"0123456789abcdef\" }, cache_field = true }\n\
+         [[sites.locations]]\npath = \"/old/\"\n\
+         rewrite = [{ from = \"^/old/(.*)\", to = \"/app.php?page=$1\", then = \"last\" }]\n",
+    ));
+    for path in ["/one", "/two", "/one?a=b", "/old/one", "/old/two"] {
+        let first = get(&server, path);
+        assert_eq!(did(&first), "MISS", "{path}");
+        assert!(first.text().starts_with(&format!("{path} ")), "{path}");
+        for way in [Way::Http1, Way::Http2] {
+            let again = Visitor::new(way).get(&server, path);
+            assert_eq!((did(&again), &again.body), ("HIT", &first.body), "{path}");
+            assert!(again.field("cache-status").contains("hit"), "{path}");
+        }
+    }
+    // A purge names what the client asked for, and takes out nothing else.
+    server
+        .home
+        .expect(&["cache", "purge", "--url", "http://app.test/one"], 0);
+    assert_eq!(did(&get(&server, "/one")), "MISS");
+    for path in ["/two", "/one?a=b", "/old/one"] {
+        assert_eq!(did(&get(&server, path)), "HIT", "{path}");
+    }
+    for path in ["/two", "/old/two"] {
+        let mut wire = Wire::connect(server.clear());
+        wire.send(format!(
+            "PURGE {path} HTTP/1.1\r\nHost: app.test\r\nAuthorization: Bearer 0123456789abcdef\r\n\r\n"
+        ));
+        assert_eq!(wire.read().status, 204, "{path}");
+        assert_eq!(did(&get(&server, path)), "MISS", "{path}");
+    }
+    assert_eq!(did(&get(&server, "/one?a=b")), "HIT");
+    // A change of the page takes it out, too (RFC 9111 section 4.4).
+    let posted = Visitor::new(Way::Http1).ask(&server, "/one", &["--data", "x"]);
+    assert_eq!(posted.status, 200);
+    assert_eq!(did(&get(&server, "/one")), "MISS");
+}
+
+#[test]
+fn a_page_behind_try_files_is_refreshed_as_what_it_is() {
+    let stack = Stack::scripts();
+    let (root, socket) = (counting("cached-stale"), stack.socket());
+    let server = Server::apus(&site(
+        &root,
+        &socket,
+        "try_files = [\"$uri\", \"/app.php?way=list&$args\"]\n\
+         fastcgi = { cache = true, cache_field = true }\n",
+    ));
+    let first = get(&server, "/page?age=0").text();
+    assert_eq!(first, "/page?age=0 way=list&age=0 1");
+    wait_until("the page was made anew behind its back", || {
+        let text = get(&server, "/page?age=0").text();
+        assert!(text.starts_with("/page?age=0 way=list&age=0 "), "{text}");
+        text != first
+    });
+}
+
+#[test]
+fn a_program_that_another_one_names_is_told_what_it_would_be_behind_nginx() {
+    let stack = Stack::scripts();
+    stack.write(
+        "accel-as-nginx/from.php",
+        "<?php header('X-Accel-Redirect: /inner/to.php/more%20x?q=1'); echo 'not this';",
+    );
+    stack.write("accel-as-nginx/inner/to.php", TOLD);
+    let (root, socket) = (stack.path("accel-as-nginx"), stack.socket());
+    let as_nginx = Server::nginx(&Site {
+        nginx: "location ^~ /inner/ { internal; \
+                fastcgi_split_path_info ^(.+?\\.php)(/.*)$; include /etc/nginx/fastcgi.conf; \
+                fastcgi_param PATH_INFO $fastcgi_path_info; fastcgi_pass unix:SOCKET; }"
+            .replace("SOCKET", socket.to_str().unwrap())
+            .as_str(),
+        ..site(&root, &socket, "")
+    });
+    let inner = "[[sites.locations]]\npath = \"/inner/\"\ninternal = true\n";
+    let plain = format!("fastcgi.accel = true\n{inner}");
+    let cached = format!("fastcgi = {{ accel = true, cache = {{ ttl = 600 }} }}\n{inner}");
+    for apus in [&plain, &cached] {
+        let apus = Server::apus(&site(&root, &socket, apus));
+        for request in [
+            "GET /from.php?o=2 HTTP/1.1\r\nHost: app.test\r\nCookie: a=1; b=2\r\nX-A: 1\r\n\
+             Authorization: Basic eDp5\r\nAccept: */*\r\n\r\n",
+            "GET /from.php?o=3 HTTP/1.1\r\nHost: app.test\r\n\r\n",
+            "GET /from.php?o=3 HTTP/1.1\r\nHost: app.test\r\n\r\n",
+            "POST /from.php?o=2 HTTP/1.1\r\nHost: app.test\r\nContent-Length: 4\r\n\r\nbody",
+        ] {
+            let [told, expected] = [&apus, &as_nginx].map(|server| {
+                let mut wire = Wire::connect(server.clear());
+                wire.send(request);
+                let reply = wire.read();
+                assert_eq!(reply.status, 200, "{}", reply.text());
+                reply.text()
+            });
+            assert!(expected.contains("REQUEST_URI=/from.php?o="), "{expected}");
+            // What nginx takes for the path is the program alone, here as everywhere.
+            assert_eq!(told, expected, "{request}");
+        }
+        assert_eq!(get(&apus, "/inner/to.php").status, 404);
+    }
+}
