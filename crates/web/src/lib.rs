@@ -28,12 +28,17 @@ mod middleware;
 pub mod path;
 pub mod php;
 pub mod proxy;
+#[cfg(any(feature = "redis", feature = "sql"))]
+mod per_worker;
 mod respond;
 mod router;
+pub mod session;
 pub mod sites;
 #[cfg(feature = "templates")]
 pub mod template;
 pub mod testing;
+#[cfg(feature = "sql")]
+pub mod sql;
 pub mod trace;
 pub mod websocket;
 

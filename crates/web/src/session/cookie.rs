@@ -1,0 +1,83 @@
+//! The cookie of a session: read from a request and written to a response (RFC 6265 sections 4.1
+//! and 5.4, RFC 6265bis section 4.1.3).
+
+use apus_http::{Headers, Request, Response};
+
+/// What a cookie is called and how it is written.
+#[derive(Clone, Debug)]
+pub(crate) struct CookieText {
+    /// Without a prefix.
+    pub(crate) name: &'static str,
+    pub(crate) is_strict: bool,
+    /// Seconds that it lives in the browser; without, until that is closed.
+    pub(crate) max_age: Option<u64>,
+}
+
+impl CookieText {
+    /// The value that a request has for it. Over TLS only the name counts that no other host can
+    /// set.
+    pub(crate) fn read<'r>(&self, request: &'r Request, is_secure: bool) -> Option<&'r str> {
+        value_of(request.headers(), prefix(is_secure), self.name)
+    }
+
+    /// Gives the browser a value.
+    pub(crate) fn write(&self, response: &mut Response, is_secure: bool, value: &str) {
+        let max_age = match self.max_age {
+            Some(seconds) => format!("; Max-Age={seconds}"),
+            None => String::new(),
+        };
+        self.append(response, is_secure, value, &max_age);
+    }
+
+    /// Has the browser forget it.
+    pub(crate) fn remove(&self, response: &mut Response, is_secure: bool) {
+        self.append(response, is_secure, "", "; Max-Age=0");
+    }
+
+    fn append(&self, response: &mut Response, is_secure: bool, value: &str, max_age: &str) {
+        let line = format!(
+            "{}{}={value}; Path=/; HttpOnly; SameSite={}{}{max_age}",
+            prefix(is_secure),
+            self.name,
+            if self.is_strict { "Strict" } else { "Lax" },
+            if is_secure { "; Secure" } else { "" },
+        );
+        if let Err(error) = response.headers_mut().try_append("set-cookie", line) {
+            tracing::error!(%error, name = self.name, "a cookie cannot be sent");
+        }
+    }
+}
+
+fn prefix(is_secure: bool) -> &'static str {
+    if is_secure { "__Host-" } else { "" }
+}
+
+/// The first value of the cookie `prefix` + `name`. HTTP/2 may send cookies in several lines (RFC
+/// 9113 section 8.2.3).
+pub(crate) fn value_of<'h>(headers: &'h Headers, prefix: &str, name: &str) -> Option<&'h str> {
+    headers.get_all("cookie").find_map(|line| {
+        let mut pairs = std::str::from_utf8(line).ok()?.split(';');
+        pairs.find_map(|pair| {
+            let (found, value) = pair.trim().split_once('=')?;
+            (found.strip_prefix(prefix)? == name).then_some(value)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_a_cookie_among_others_by_its_whole_name() {
+        let mut headers = Headers::new();
+        headers
+            .try_append("cookie", "xsession=1; session=2; __Host-session=3")
+            .unwrap();
+        headers.try_append("cookie", "session=4;other=5").unwrap();
+        assert_eq!(value_of(&headers, "", "session"), Some("2"));
+        assert_eq!(value_of(&headers, "__Host-", "session"), Some("3"));
+        assert_eq!(value_of(&headers, "", "other"), Some("5"));
+        assert_eq!(value_of(&headers, "", "none"), None);
+    }
+}

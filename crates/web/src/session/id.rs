@@ -1,0 +1,95 @@
+//! Ids of sessions: random, and known to stores by a digest only.
+
+use std::fmt;
+
+use aws_lc_rs::{digest, rand};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use super::SessionError;
+
+/// What a visitor is known by: 256 random bits. Only its cookie holds it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Id([u8; 32]);
+
+impl Id {
+    pub(super) fn random() -> Result<Self, SessionError> {
+        let mut bytes = [0; 32];
+        rand::fill(&mut bytes).map_err(|_| SessionError::NoRandomness)?;
+        Ok(Self(bytes))
+    }
+
+    /// The id that a cookie holds, if it can be one.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut bytes = [0; 33];
+        let len = URL_SAFE_NO_PAD.decode_slice(text, &mut bytes).ok()?;
+        let bytes = bytes.get(..len)?.try_into().ok()?;
+        Some(Self(bytes))
+    }
+
+    pub(super) fn text(&self) -> String {
+        URL_SAFE_NO_PAD.encode(self.0)
+    }
+
+    /// What stores know it by.
+    pub(super) fn key(&self) -> SessionKey {
+        let mut key = [0; 32];
+        key.copy_from_slice(digest::digest(&digest::SHA256, &self.0).as_ref());
+        SessionKey(key)
+    }
+}
+
+/// What a store knows a session by: the SHA-256 digest of its id.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionKey([u8; 32]);
+
+impl SessionKey {
+    /// The digest.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+/// 64 hexadecimal digits.
+impl fmt::Display for SessionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for SessionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SessionKey({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_read_back_and_nothing_else_is_one() {
+        let id = Id::random().unwrap();
+        assert_eq!(id.text().len(), 43);
+        assert!(Id::parse(&id.text()) == Some(id));
+        assert!(id != Id::random().unwrap());
+        for text in [
+            "",
+            "abc",
+            &"A".repeat(44),
+            &"=".repeat(43),
+            &format!("{} ", id.text()),
+        ] {
+            assert!(Id::parse(text).is_none(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_key_is_the_digest_of_the_id() {
+        let key = Id([0; 32]).key();
+        assert_eq!(
+            key.to_string(),
+            "66687aadf862bd776c8fc18b8e9f8e20089714856ee233b3902a591d0d5f2925"
+        );
+    }
+}

@@ -1,0 +1,178 @@
+//! Sessions in Redis, or what speaks its protocol.
+
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::{Client, FromRedisValue, Pipeline, RedisError, Script};
+
+use super::SessionKey;
+use super::store::{Save, SessionStore, StoreError, StoreFuture, Stored};
+use crate::per_worker;
+
+/// Writes a session if the version before it is the one that is stored.
+static SAVE: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "local old = redis.call('GET', KEYS[1])
+         if (old and string.match(old, '^%d+') or '') ~= ARGV[1] then return 0 end
+         redis.call('SET', KEYS[1], ARGV[2], 'EXAT', ARGV[3])
+         return 1",
+    )
+});
+
+/// Removes a session if its version is the one that is stored.
+static REMOVE: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "local old = redis.call('GET', KEYS[1])
+         if not old or string.match(old, '^%d+') ~= ARGV[1] then return 0 end
+         return redis.call('DEL', KEYS[1])",
+    )
+});
+
+/// Keeps sessions in Redis 6.2 or later, or in Valkey, under keys that begin with `session:`. They
+/// expire there by themselves. Each worker has one connection, which is made anew if it breaks.
+#[derive(Clone)]
+pub struct RedisStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    client: Client,
+    prefix: String,
+}
+
+impl RedisStore {
+    /// A store at an address, as `redis://127.0.0.1/`, `rediss://user:password@host:6380/1` (TLS)
+    /// or `redis+unix:///run/redis.sock`. Nothing is connected before the first session.
+    ///
+    /// # Errors
+    /// It is no such address.
+    pub fn new(address: &str) -> Result<Self, StoreError> {
+        Ok(Self {
+            shared: Arc::new(Shared {
+                client: Client::open(address).map_err(StoreError::new)?,
+                prefix: "session:".to_owned(),
+            }),
+        })
+    }
+
+    /// Other words for keys to begin with, as applications need that share a database.
+    #[must_use]
+    pub fn prefix(self, prefix: impl Into<String>) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                client: self.shared.client.clone(),
+                prefix: prefix.into(),
+            }),
+        }
+    }
+
+    fn key(&self, key: &SessionKey) -> String {
+        format!("{}{key}", self.shared.prefix)
+    }
+
+    /// This worker's connection.
+    fn connection(&self) -> Result<ConnectionManager, StoreError> {
+        let made = per_worker::of_this(&self.shared, || {
+            let config = ConnectionManagerConfig::new();
+            let made = self.shared.client.get_connection_manager_lazy(config);
+            made.map_err(|error| error.to_string())
+        });
+        made.map_err(StoreError::new)
+    }
+
+    /// Asks, and once more if the connection broke: all that is asked for can be asked for twice.
+    async fn ask<T: FromRedisValue>(&self, pipeline: &Pipeline) -> Result<T, StoreError> {
+        let mut connection = self.connection()?;
+        let answer = pipeline.query_async(&mut connection).await;
+        match answer {
+            Err(error) if is_broken(&error) => pipeline.query_async(&mut connection).await,
+            answer => answer,
+        }
+        .map_err(StoreError::new)
+    }
+
+    async fn run(
+        &self,
+        script: &Script,
+        key: String,
+        arguments: &[&str],
+    ) -> Result<bool, StoreError> {
+        let mut connection = self.connection()?;
+        let mut call = script.key(key);
+        for argument in arguments {
+            call.arg(*argument);
+        }
+        let answer = call.invoke_async(&mut connection).await;
+        match answer {
+            Err(error) if is_broken(&error) => call.invoke_async(&mut connection).await,
+            answer => answer,
+        }
+        .map_err(StoreError::new)
+    }
+}
+
+fn is_broken(error: &RedisError) -> bool {
+    error.is_io_error() || error.is_connection_dropped()
+}
+
+impl SessionStore for RedisStore {
+    fn load<'a>(&'a self, key: &'a SessionKey, now: u64) -> StoreFuture<'a, Option<Stored>> {
+        Box::pin(async move {
+            let key = self.key(key);
+            let mut pipeline = redis::pipe();
+            pipeline.get(&key).pttl(&key);
+            let (text, left): (Option<String>, i64) = self.ask(&pipeline).await?;
+            // It is the version, a line feed, and the content.
+            let stored = text.as_deref().and_then(|text| text.split_once('\n'));
+            let left = u64::try_from(left).unwrap_or(0);
+            Ok(stored.and_then(|(version, content)| {
+                Some(Stored {
+                    content: content.into(),
+                    version: version.parse().ok()?,
+                    expires: now.saturating_add(left.div_ceil(1000)),
+                })
+            }))
+        })
+    }
+
+    fn save<'a>(&'a self, save: Save<'a>) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let replaces = save.replaces.map(|version| version.to_string());
+            let arguments = [
+                replaces.as_deref().unwrap_or(""),
+                &format!("{}\n{}", save.version(), save.content),
+                &save.expires.to_string(),
+            ];
+            self.run(&SAVE, self.key(save.key), &arguments).await
+        })
+    }
+
+    fn touch<'a>(&'a self, key: &'a SessionKey, expires: u64) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let expires = i64::try_from(expires).unwrap_or(i64::MAX);
+            let mut pipeline = redis::pipe();
+            pipeline.expire_at(self.key(key), expires).ignore();
+            self.ask(&pipeline).await
+        })
+    }
+
+    fn remove<'a>(&'a self, key: &'a SessionKey, version: Option<u64>) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let key = self.key(key);
+            if let Some(version) = version {
+                return self.run(&REMOVE, key, &[&version.to_string()]).await;
+            }
+            let mut pipeline = redis::pipe();
+            pipeline.del(key);
+            let (removed,): (bool,) = self.ask(&pipeline).await?;
+            Ok(removed)
+        })
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore").finish_non_exhaustive()
+    }
+}

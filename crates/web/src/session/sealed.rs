@@ -1,0 +1,288 @@
+//! Sessions in a cookie: signed (HMAC-SHA-256, RFC 2104), or encrypted as well (AES-256-GCM, NIST SP
+//! 800-38D). Keys can be replaced without ending any session.
+
+use std::fmt;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use aws_lc_rs::{hmac, rand};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+/// A secret that cookies are signed or encrypted with.
+///
+/// All processes that serve the same visitors need the same one, and who knows it can write any
+/// session: it belongs into a file or a variable that only the application can read.
+#[derive(Clone)]
+pub struct Key(Box<[u8]>);
+
+impl Key {
+    /// A key of a secret of at least 32 bytes, which should be random: `openssl rand -base64 48`.
+    ///
+    /// # Errors
+    /// The secret is shorter.
+    pub fn new(secret: impl AsRef<[u8]>) -> Result<Self, KeyError> {
+        let secret = secret.as_ref();
+        if secret.len() < 32 {
+            return Err(KeyError::TooShort {
+                bytes: secret.len(),
+            });
+        }
+        Ok(Self(secret.into()))
+    }
+
+    /// A key that nobody knows: what it sealed is lost when the process ends.
+    ///
+    /// # Errors
+    /// The system has no random bytes.
+    pub fn random() -> Result<Self, KeyError> {
+        let mut secret = vec![0; 32];
+        rand::fill(&mut secret).map_err(|_| KeyError::NoRandomness)?;
+        Ok(Self(secret.into()))
+    }
+
+    /// 32 bytes for one purpose (HKDF, RFC 5869, of which they are the first block).
+    pub(crate) fn derive(&self, purpose: &[u8]) -> [u8; 32] {
+        let of = |key: &[u8], data: &[u8]| {
+            let mut bytes = [0; 32];
+            let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), data);
+            bytes.copy_from_slice(tag.as_ref());
+            bytes
+        };
+        of(&of(b"apus", &self.0), &[purpose, &[1]].concat())
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(..)")
+    }
+}
+
+/// A secret that cannot be a [`Key`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// It could be guessed.
+    TooShort {
+        /// How long it is.
+        bytes: usize,
+    },
+    /// The system has no random bytes.
+    NoRandomness,
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooShort { bytes } => write!(
+                f,
+                "the secret has {bytes} bytes and needs 32: make one with `openssl rand -base64 48`"
+            ),
+            Self::NoRandomness => f.write_str("the system has no random bytes"),
+        }
+    }
+}
+
+impl std::error::Error for KeyError {}
+
+/// Keeps sessions in a cookie that the visitor can read but not change.
+///
+/// Nothing is kept on the server, so a session that was ended there can be brought back by who kept
+/// a copy of the cookie, until it expires. All values together must fit into 4,000 bytes or so.
+pub struct SignedCookie {
+    /// The first signs, all are accepted.
+    keys: Vec<hmac::Key>,
+}
+
+impl SignedCookie {
+    /// Signs with this key.
+    pub fn new(key: &Key) -> Self {
+        Self {
+            keys: vec![Self::derived(key)],
+        }
+    }
+
+    /// Accepts what was signed with a key of the past.
+    #[must_use]
+    pub fn accept(mut self, key: &Key) -> Self {
+        self.keys.push(Self::derived(key));
+        self
+    }
+
+    fn derived(key: &Key) -> hmac::Key {
+        hmac::Key::new(hmac::HMAC_SHA256, &key.derive(b"signed session cookie"))
+    }
+
+    fn seal(&self, name: &str, content: &str) -> Option<String> {
+        let content = URL_SAFE_NO_PAD.encode(content);
+        let tag = hmac::sign(self.keys.first()?, format!("{name}={content}").as_bytes());
+        Some(format!("{content}.{}", URL_SAFE_NO_PAD.encode(tag)))
+    }
+
+    fn open(&self, name: &str, text: &str) -> Option<Vec<u8>> {
+        let (content, tag) = text.split_once('.')?;
+        let tag = URL_SAFE_NO_PAD.decode(tag).ok()?;
+        let signed = format!("{name}={content}");
+        let is_valid = |key| hmac::verify(key, signed.as_bytes(), &tag).is_ok();
+        if !self.keys.iter().any(is_valid) {
+            return None;
+        }
+        URL_SAFE_NO_PAD.decode(content).ok()
+    }
+}
+
+impl fmt::Debug for SignedCookie {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SignedCookie").finish_non_exhaustive()
+    }
+}
+
+/// Keeps sessions in a cookie that the visitor can neither read nor change.
+///
+/// As with [`SignedCookie`] nothing is kept on the server. A key should be replaced before four
+/// thousand million cookies were encrypted with it (NIST SP 800-38D section 8.3).
+pub struct EncryptedCookie {
+    /// The first encrypts, all are accepted.
+    keys: Vec<RandomizedNonceKey>,
+}
+
+impl EncryptedCookie {
+    /// Encrypts with this key.
+    pub fn new(key: &Key) -> Self {
+        Self {
+            keys: Self::derived(key).into_iter().collect(),
+        }
+    }
+
+    /// Accepts what was encrypted with a key of the past.
+    #[must_use]
+    pub fn accept(mut self, key: &Key) -> Self {
+        self.keys.extend(Self::derived(key));
+        self
+    }
+
+    fn derived(key: &Key) -> Option<RandomizedNonceKey> {
+        // It has the length that the algorithm asks for.
+        RandomizedNonceKey::new(&AES_256_GCM, &key.derive(b"encrypted session cookie")).ok()
+    }
+
+    fn seal(&self, name: &str, content: &str) -> Option<String> {
+        let mut bytes = content.as_bytes().to_vec();
+        let nonce = self
+            .keys
+            .first()?
+            .seal_in_place_append_tag(Aad::from(name), &mut bytes)
+            .ok()?;
+        bytes.extend_from_slice(nonce.as_ref());
+        Some(URL_SAFE_NO_PAD.encode(bytes))
+    }
+
+    fn open(&self, name: &str, text: &str) -> Option<Vec<u8>> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let (sealed, nonce) = bytes.split_last_chunk::<NONCE_LEN>()?;
+        self.keys.iter().find_map(|key| {
+            let mut opened = sealed.to_vec();
+            let nonce = Nonce::assume_unique_for_key(*nonce);
+            let len = key
+                .open_in_place(nonce, Aad::from(name), &mut opened)
+                .ok()?
+                .len();
+            opened.truncate(len);
+            Some(opened)
+        })
+    }
+}
+
+impl fmt::Debug for EncryptedCookie {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EncryptedCookie").finish_non_exhaustive()
+    }
+}
+
+/// One of the two.
+pub(super) enum Sealer {
+    Encrypted(EncryptedCookie),
+    Signed(SignedCookie),
+}
+
+impl Sealer {
+    /// The value of the cookie of this name; nothing if there is no randomness.
+    pub(super) fn seal(&self, name: &str, content: &str) -> Option<String> {
+        match self {
+            Self::Encrypted(cookie) => cookie.seal(name, content),
+            Self::Signed(cookie) => cookie.seal(name, content),
+        }
+    }
+
+    /// What was sealed for the cookie of this name.
+    pub(super) fn open(&self, name: &str, text: &str) -> Option<String> {
+        let content = match self {
+            Self::Encrypted(cookie) => cookie.open(name, text),
+            Self::Signed(cookie) => cookie.open(name, text),
+        };
+        String::from_utf8(content?).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(byte: u8) -> Key {
+        Key::new([byte; 32]).unwrap()
+    }
+
+    fn both(keys: &[u8]) -> [Sealer; 2] {
+        let mut encrypted = EncryptedCookie::new(&key(keys[0]));
+        let mut signed = SignedCookie::new(&key(keys[0]));
+        for byte in &keys[1..] {
+            encrypted = encrypted.accept(&key(*byte));
+            signed = signed.accept(&key(*byte));
+        }
+        [Sealer::Encrypted(encrypted), Sealer::Signed(signed)]
+    }
+
+    #[test]
+    fn what_was_sealed_is_opened_and_nothing_that_was_changed() {
+        for sealer in both(&[1]) {
+            let text = sealer.seal("session", "{\"a\":1}").unwrap();
+            assert_eq!(sealer.open("session", &text).as_deref(), Some("{\"a\":1}"));
+            assert_eq!(sealer.open("other", &text), None);
+            for at in 0..text.len() {
+                let mut changed = text.clone().into_bytes();
+                changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
+                let changed = String::from_utf8(changed).unwrap();
+                assert_eq!(sealer.open("session", &changed), None, "{at} of {text}");
+                assert_eq!(sealer.open("session", &text[..at]), None);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_encrypted_cannot_be_read_and_is_never_the_same() {
+        let [encrypted, _] = both(&[1]);
+        let text = encrypted.seal("session", "secret").unwrap();
+        let bytes = URL_SAFE_NO_PAD.decode(&text).unwrap();
+        assert!(!bytes.windows(6).any(|window| window == b"secret"));
+        assert_ne!(encrypted.seal("session", "secret").unwrap(), text);
+    }
+
+    #[test]
+    fn keys_of_the_past_are_accepted_until_they_are_taken_away() {
+        for ((old, both), new) in both(&[1]).into_iter().zip(both(&[2, 1])).zip(both(&[2])) {
+            let text = old.seal("session", "x").unwrap();
+            assert_eq!(both.open("session", &text).as_deref(), Some("x"));
+            assert_eq!(new.open("session", &text), None);
+            let text = both.seal("session", "x").unwrap();
+            assert_eq!(new.open("session", &text).as_deref(), Some("x"));
+        }
+    }
+
+    #[test]
+    fn a_secret_that_could_be_guessed_is_no_key() {
+        assert_eq!(
+            Key::new("password").unwrap_err(),
+            KeyError::TooShort { bytes: 8 }
+        );
+    }
+}

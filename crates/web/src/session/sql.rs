@@ -1,0 +1,180 @@
+//! Sessions in a database.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sqlx::SqlStr;
+use tokio::sync::OnceCell;
+
+use super::SessionKey;
+use super::store::{Save, SessionStore, StoreError, StoreFuture, Stored};
+use crate::sql::{Db, System};
+
+/// How often sessions that have expired are removed, in seconds.
+const SWEEP: u64 = 10 * 60;
+
+/// Keeps sessions in a table of a database, `apus_sessions`, which it makes if it is missing.
+/// Sessions that have expired are removed every ten minutes, as long as sessions are written.
+#[derive(Clone)]
+pub struct SqlStore {
+    db: Db,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    is_made: OnceCell<()>,
+    swept: AtomicU64,
+}
+
+impl SqlStore {
+    /// A store in this database.
+    pub fn new(db: Db) -> Self {
+        Self {
+            db,
+            shared: Arc::default(),
+        }
+    }
+
+    async fn make(&self) -> Result<(), StoreError> {
+        let make = async || {
+            let made = sqlx::query(table(self.db.system()))
+                .execute(&self.db.pool())
+                .await;
+            match made {
+                Ok(_) => Ok(()),
+                // Another process makes it at the same time; or somebody else has to, as we may not.
+                Err(error) => sqlx::query("SELECT id FROM apus_sessions WHERE 1 = 0")
+                    .fetch_optional(&self.db.pool())
+                    .await
+                    .map(|_| ())
+                    .map_err(|_| StoreError::new(error)),
+            }
+        };
+        self.shared.is_made.get_or_try_init(make).await.map(|_| ())
+    }
+
+    /// Removes what has expired, if that was not done for a while.
+    async fn sweep(&self, now: u64) -> Result<(), StoreError> {
+        let swept = self.shared.swept.load(Ordering::Relaxed);
+        let is_due = now >= swept.saturating_add(SWEEP);
+        let exchange = |now| {
+            let swept_by = &self.shared.swept;
+            swept_by.compare_exchange(swept, now, Ordering::Relaxed, Ordering::Relaxed)
+        };
+        if is_due && exchange(now).is_ok() {
+            sqlx::query(self.sql("DELETE FROM apus_sessions WHERE expires <= ?"))
+                .bind(number(now))
+                .execute(&self.db.pool())
+                .await
+                .map_err(StoreError::new)?;
+        }
+        Ok(())
+    }
+
+    fn sql(&self, statement: &'static str) -> SqlStr {
+        self.db.sql(statement)
+    }
+}
+
+/// What makes the table.
+fn table(system: System) -> &'static str {
+    match system {
+        System::MySql => {
+            "CREATE TABLE IF NOT EXISTS apus_sessions (id CHAR(64) NOT NULL PRIMARY KEY, \
+             version BIGINT NOT NULL, expires BIGINT NOT NULL, content MEDIUMTEXT NOT NULL, \
+             INDEX (expires)) CHARACTER SET utf8mb4"
+        }
+        System::Sqlite | System::Postgres => {
+            "CREATE TABLE IF NOT EXISTS apus_sessions (id CHAR(64) NOT NULL PRIMARY KEY, \
+             version BIGINT NOT NULL, expires BIGINT NOT NULL, content TEXT NOT NULL)"
+        }
+    }
+}
+
+impl SessionStore for SqlStore {
+    fn load<'a>(&'a self, key: &'a SessionKey, now: u64) -> StoreFuture<'a, Option<Stored>> {
+        Box::pin(async move {
+            self.make().await?;
+            let row: Option<(String, i64, i64)> = sqlx::query_as(self.sql(
+                "SELECT content, version, expires FROM apus_sessions WHERE id = ? AND expires > ?",
+            ))
+            .bind(key.to_string())
+            .bind(number(now))
+            .fetch_optional(&self.db.pool())
+            .await
+            .map_err(StoreError::new)?;
+            Ok(row.map(|(content, version, expires)| Stored {
+                content: content.into(),
+                version: version.unsigned_abs(),
+                expires: expires.unsigned_abs(),
+            }))
+        })
+    }
+
+    fn save<'a>(&'a self, save: Save<'a>) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            self.make().await?;
+            self.sweep(save.now).await?;
+            let statement = match save.replaces {
+                Some(_) => {
+                    "UPDATE apus_sessions SET version = ?, expires = ?, content = ? \
+                     WHERE id = ? AND version = ?"
+                }
+                None => {
+                    "INSERT INTO apus_sessions (version, expires, content, id) VALUES (?, ?, ?, ?)"
+                }
+            };
+            let mut query = sqlx::query(self.sql(statement))
+                .bind(number(save.version()))
+                .bind(number(save.expires))
+                .bind(save.content)
+                .bind(save.key.to_string());
+            if let Some(version) = save.replaces {
+                query = query.bind(number(version));
+            }
+            let done = query.execute(&self.db.pool()).await;
+            Ok(done.map_err(StoreError::new)?.rows_affected() == 1)
+        })
+    }
+
+    fn touch<'a>(&'a self, key: &'a SessionKey, expires: u64) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            sqlx::query(self.sql("UPDATE apus_sessions SET expires = ? WHERE id = ?"))
+                .bind(number(expires))
+                .bind(key.to_string())
+                .execute(&self.db.pool())
+                .await
+                .map_err(StoreError::new)?;
+            Ok(())
+        })
+    }
+
+    fn remove<'a>(&'a self, key: &'a SessionKey, version: Option<u64>) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            self.make().await?;
+            let statement = match version {
+                Some(_) => "DELETE FROM apus_sessions WHERE id = ? AND version = ?",
+                None => "DELETE FROM apus_sessions WHERE id = ?",
+            };
+            let mut query = sqlx::query(self.sql(statement)).bind(key.to_string());
+            if let Some(version) = version {
+                query = query.bind(number(version));
+            }
+            let done = query.execute(&self.db.pool()).await;
+            Ok(done.map_err(StoreError::new)?.rows_affected() == 1)
+        })
+    }
+}
+
+/// As databases have it.
+fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+impl fmt::Debug for SqlStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SqlStore").field(&self.db).finish()
+    }
+}

@@ -1,0 +1,212 @@
+//! The databases that there are: what their addresses mean, and what a new connection is told.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::any::AnyConnectOptions;
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use sqlx::{Any, Connection, Database, Executor, MySql, Postgres, Sqlite};
+
+/// What answers at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum System {
+    /// SQLite, in the process.
+    Sqlite,
+    /// PostgreSQL.
+    Postgres,
+    /// MariaDB or MySQL.
+    MySql,
+}
+
+impl System {
+    pub(super) fn of(address: &str) -> Option<Self> {
+        match address.split_once(':')?.0 {
+            "sqlite" => Some(Self::Sqlite),
+            "postgres" | "postgresql" => Some(Self::Postgres),
+            "mysql" | "mariadb" => Some(Self::MySql),
+            _ => None,
+        }
+    }
+
+    /// The folder of its migrations.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::Postgres => "postgres",
+            Self::MySql => "mysql",
+        }
+    }
+}
+
+impl fmt::Display for System {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sqlite => "SQLite",
+            Self::Postgres => "PostgreSQL",
+            Self::MySql => "MariaDB",
+        })
+    }
+}
+
+/// A driver of sqlx: [`Any`], [`Sqlite`], [`Postgres`] or [`MySql`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no database that a `Db` can be of",
+    note = "it is `Db` for any, or `Db<Sqlite>`, `Db<Postgres>`, `Db<MySql>`"
+)]
+pub trait Driver: Database + sealed::Sealed {
+    /// What an address says.
+    #[doc(hidden)]
+    fn options(address: &str) -> Result<<Self::Connection as Connection>::Options, sqlx::Error>;
+
+    /// Tells a new connection how it has to work.
+    #[doc(hidden)]
+    fn set_up(connection: &mut Self::Connection, system: System) -> SetUp<'_>;
+
+    /// Runs what was not run yet.
+    #[doc(hidden)]
+    fn migrate(
+        connection: &mut Self::Connection,
+        migrator: &Migrator,
+    ) -> impl Future<Output = Result<(), MigrateError>>;
+}
+
+type SetUp<'c> = Pin<Box<dyn Future<Output = Result<(), sqlx::Error>> + Send + 'c>>;
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for sqlx::Any {}
+    impl Sealed for sqlx::Sqlite {}
+    impl Sealed for sqlx::Postgres {}
+    impl Sealed for sqlx::MySql {}
+}
+
+impl Driver for Any {
+    fn options(address: &str) -> Result<AnyConnectOptions, sqlx::Error> {
+        sqlx::any::install_default_drivers();
+        let is_sqlite = System::of(address) == Some(System::Sqlite);
+        if is_sqlite && !address.contains("mode=") {
+            let sign = if address.contains('?') { '&' } else { '?' };
+            return AnyConnectOptions::from_str(&format!("{address}{sign}mode=rwc"));
+        }
+        AnyConnectOptions::from_str(address)
+    }
+
+    fn set_up(connection: &mut Self::Connection, system: System) -> SetUp<'_> {
+        Box::pin(async move {
+            if system == System::Sqlite {
+                let settings = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;";
+                // A database that may only be read stays as it is.
+                if let Err(error) = connection.execute(settings).await {
+                    tracing::debug!(%error, "SQLite does not write ahead");
+                }
+            }
+            Ok(())
+        })
+    }
+
+    async fn migrate(
+        connection: &mut Self::Connection,
+        migrator: &Migrator,
+    ) -> Result<(), MigrateError> {
+        migrator.run(connection).await
+    }
+}
+
+impl Driver for Sqlite {
+    fn options(address: &str) -> Result<SqliteConnectOptions, sqlx::Error> {
+        let options = SqliteConnectOptions::from_str(address)?
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Normal)
+            .busy_timeout(Duration::from_secs(5));
+        Ok(if address.contains("mode=") {
+            options
+        } else {
+            options.create_if_missing(true)
+        })
+    }
+
+    fn set_up(_: &mut Self::Connection, _: System) -> SetUp<'_> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    async fn migrate(
+        connection: &mut Self::Connection,
+        migrator: &Migrator,
+    ) -> Result<(), MigrateError> {
+        migrator.run(connection).await
+    }
+}
+
+macro_rules! over_the_network {
+    ($($driver:ty),*) => {$(
+        impl Driver for $driver {
+            fn options(
+                address: &str,
+            ) -> Result<<Self::Connection as Connection>::Options, sqlx::Error> {
+                FromStr::from_str(address)
+            }
+
+            fn set_up(_: &mut Self::Connection, _: System) -> SetUp<'_> {
+                Box::pin(std::future::ready(Ok(())))
+            }
+
+            async fn migrate(
+                connection: &mut Self::Connection,
+                migrator: &Migrator,
+            ) -> Result<(), MigrateError> {
+                migrator.run(connection).await
+            }
+        }
+    )*};
+}
+
+over_the_network!(Postgres, MySql);
+
+/// An address without its password, which may come into a log.
+pub(super) fn shown(address: &str) -> String {
+    let shown = || {
+        let (scheme, rest) = address.split_once("://")?;
+        let authority_end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at_checked(authority_end)?;
+        let (user, host) = authority.rsplit_once('@')?;
+        let user = user.split_once(':').map_or(user, |(user, _)| user);
+        Some(format!("{scheme}://{user}@{host}{path}"))
+    };
+    let shown = shown().unwrap_or_else(|| address.to_owned());
+    // A query can hold one as well.
+    match shown.split_once('?') {
+        Some((address, query)) if query.contains("pass") => address.to_owned(),
+        _ => shown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        for (address, text) in [
+            ("sqlite:shop.db", "sqlite:shop.db"),
+            ("postgres://a:b@c/d?x=y", "postgres://a@c/d?x=y"),
+            ("mysql://a:b@c@d:1/e", "mysql://a@d:1/e"),
+            ("mysql://a:p/q@host/e", "mysql://a@host/e"),
+            ("postgres://a@c", "postgres://a@c"),
+            ("postgres:///d?user=a&password=b", "postgres:///d"),
+        ] {
+            assert_eq!(shown(address), text);
+        }
+    }
+
+    #[test]
+    fn systems_are_told_by_the_address() {
+        assert_eq!(System::of("sqlite:a"), Some(System::Sqlite));
+        assert_eq!(System::of("postgresql://a"), Some(System::Postgres));
+        assert_eq!(System::of("mariadb://a"), Some(System::MySql));
+        assert_eq!(System::of("shop.db"), None);
+    }
+}

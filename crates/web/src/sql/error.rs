@@ -1,0 +1,65 @@
+//! What keeps a database from being used at all.
+
+use std::error::Error;
+use std::fmt;
+
+use sqlx::migrate::MigrateError;
+
+/// A database that cannot be used. Passwords are in none of the texts.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum DbError {
+    /// The address means nothing.
+    Address {
+        /// The address.
+        address: String,
+        /// What is wrong with it.
+        cause: sqlx::Error,
+    },
+    /// There is no connection to it.
+    Unreachable {
+        /// The address.
+        address: String,
+        /// Why.
+        cause: sqlx::Error,
+    },
+    /// It cannot be brought to what the application needs.
+    Migration {
+        /// The folder with the migrations.
+        from: String,
+        /// The address.
+        address: String,
+        /// Why.
+        cause: Box<MigrateError>,
+    },
+}
+
+impl fmt::Display for DbError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address { address, cause } => {
+                write!(f, "{address:?} is no address of a database: {cause}")
+            }
+            Self::Unreachable { address, cause } => {
+                write!(f, "the database {address} cannot be reached: {cause}")
+            }
+            Self::Migration {
+                from,
+                address,
+                cause,
+            } => write!(
+                f,
+                "the migrations of {from} cannot be run on {address}: {cause}"
+            ),
+        }
+    }
+}
+
+impl Error for DbError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Address { cause, .. } | Self::Unreachable { cause, .. } => Some(cause),
+            Self::Migration { cause, .. } => Some(cause),
+        }
+    }
+}

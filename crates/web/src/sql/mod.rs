@@ -1,0 +1,52 @@
+//! Databases: SQLite in the process, PostgreSQL and MariaDB (or MySQL) over the network, through
+//! sqlx.
+//!
+//! [`Db`] is a database by its address. It has one pool of connections for each worker, so that no
+//! connection is ever waited for on another thread than the one that reads it:
+//!
+//! ```no_run
+//! use apus::sql::{Db, sqlx};
+//! use apus::{App, Path, State, StatusCode};
+//!
+//! async fn name(State(db): State<Db>, Path(id): Path<i64>) -> apus::Result<Option<String>> {
+//!     Ok(sqlx::query_scalar(db.sql("SELECT name FROM users WHERE id = ?"))
+//!         .bind(id)
+//!         .fetch_optional(&db.pool())
+//!         .await?)
+//! }
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let db: Db = Db::open("sqlite:shop.db")?;
+//!     db.migrate("migrations")?;
+//!     App::new().state(db).get("/users/{id}", name).serve("127.0.0.1:8080")?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Which database
+//!
+//! `Db` alone is `Db<Any>`: the address says at run time which of the three it is, and what is read
+//! and written are integers, floating point numbers, booleans, text and bytes. [`Db::sql`] writes
+//! the parameters of a statement, `?`, in the way of the database. An application that is written
+//! for one of them names it, as `Db<Sqlite>`, has all types that sqlx knows for it, and is somewhat
+//! faster.
+//!
+//! The addresses are those of sqlx: `sqlite:shop.db`, `postgres://user:password@host/database`,
+//! `mysql://user:password@host/database?socket=/run/mysqld/mysqld.sock`. A database of SQLite is
+//! made if there is none, and writes ahead (`journal_mode=WAL`).
+//!
+//! Accounts of MySQL that log in by `caching_sha2_password` need TLS or a Unix socket. TLS is
+//! rustls with aws-lc-rs.
+
+mod db;
+mod driver;
+mod error;
+mod parameters;
+mod statements;
+
+pub use db::Db;
+pub use driver::{Driver, System};
+pub use error::DbError;
+
+pub use sqlx;
+pub use sqlx::{Any, MySql, Postgres, Sqlite};
