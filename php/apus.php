@@ -9,6 +9,8 @@
  * From here down: the wire, the content of requests, the superglobals, what PHP keeps between requests and how it is put
  * back, output, the worker that joins them; then the native API (namespace Apus), the functions that applications know
  * from elsewhere, and at the end the boot.
+ *
+ * What is done for each request names its class rather than `self`, which PHP looks up each time.
  */
 
 declare(strict_types=1);
@@ -330,26 +332,26 @@ namespace Apus\Runtime {
 
         public static function install(Content $content): void
         {
-            self::$content = $content;
-            if (!self::$installed) {
+            Input::$content = $content;
+            if (!Input::$installed) {
                 \stream_wrapper_unregister('php');
                 \stream_wrapper_register('php', self::class);
-                self::$installed = true;
+                Input::$installed = true;
             }
         }
 
         public static function remove(): void
         {
-            self::$content = null;
-            if (self::$installed) {
+            Input::$content = null;
+            if (Input::$installed) {
                 \stream_wrapper_restore('php');
-                self::$installed = false;
+                Input::$installed = false;
             }
         }
 
         public function stream_open(string $path, string $mode, int $options, ?string &$opened): bool
         {
-            if (\strcasecmp($path, 'php://input') === 0 && self::$content !== null) {
+            if (\strcasecmp($path, 'php://input') === 0 && Input::$content !== null) {
                 return true;
             }
             \stream_wrapper_restore('php');
@@ -367,7 +369,7 @@ namespace Apus\Runtime {
             if ($this->other !== null) {
                 return \fread($this->other, $length);
             }
-            $data = self::$content?->read($this->offset, $length) ?? '';
+            $data = Input::$content?->read($this->offset, $length) ?? '';
             $this->offset += \strlen($data);
             $this->ended = $data === '';
             return $data;
@@ -394,11 +396,11 @@ namespace Apus\Runtime {
                 return \fseek($this->other, $offset, $whence) === 0;
             }
             if ($whence === \SEEK_END) {
-                self::$content?->all(\PHP_INT_MAX);
+                Input::$content?->all(\PHP_INT_MAX);
             }
             $target = $offset + match ($whence) {
                 \SEEK_CUR => $this->offset,
-                \SEEK_END => self::$content?->size() ?? 0,
+                \SEEK_END => Input::$content?->size() ?? 0,
                 default => 0,
             };
             if ($target < 0) {
@@ -417,7 +419,7 @@ namespace Apus\Runtime {
         /** @return array<int|string, int>|false */
         public function stream_stat(): array|false
         {
-            return $this->other !== null ? \fstat($this->other) : ['size' => self::$content?->size() ?? 0, 'mode' => 0100444];
+            return $this->other !== null ? \fstat($this->other) : ['size' => Input::$content?->size() ?? 0, 'mode' => 0100444];
         }
 
         /** PHP's own has none either. */
@@ -761,20 +763,20 @@ namespace Apus\Runtime {
          */
         public static function snapshot(bool $ofSession): void
         {
-            self::$base = self::$session = [];
+            Ini::$base = Ini::$session = [];
             foreach (\ini_get_all() as $name => $setting) {
                 if (($setting['access'] & 1) === 0 || $name === self::HANDLER) {
                     continue;
                 }
                 if (\str_starts_with($name, 'session.')) {
-                    self::$session[$name] = \ini_get($name);
+                    Ini::$session[$name] = \ini_get($name);
                 } else {
-                    self::$base[$name] = \ini_get($name);
+                    Ini::$base[$name] = \ini_get($name);
                 }
             }
-            self::$handler = (string) \ini_get(self::HANDLER);
+            Ini::$handler = (string) \ini_get(self::HANDLER);
             if ($ofSession) {
-                self::$base += self::$session + [self::HANDLER => self::$handler];
+                Ini::$base += Ini::$session + [self::HANDLER => Ini::$handler];
             }
         }
 
@@ -784,18 +786,18 @@ namespace Apus\Runtime {
          */
         public static function keepSession(): void
         {
-            foreach (self::$session as $name => $_) {
-                self::$session[$name] = \ini_get($name);
+            foreach (Ini::$session as $name => $_) {
+                Ini::$session[$name] = \ini_get($name);
             }
-            self::$handler = (string) \ini_get(self::HANDLER);
+            Ini::$handler = (string) \ini_get(self::HANDLER);
         }
 
         /** Puts back what was changed since then. */
         public static function restore(): void
         {
-            foreach (self::$base as $name => $value) {
+            foreach (Ini::$base as $name => $value) {
                 if (\ini_get($name) !== $value) {
-                    self::put($name, (string) $value);
+                    Ini::put($name, (string) $value);
                 }
             }
         }
@@ -803,13 +805,13 @@ namespace Apus\Runtime {
         /** Puts back what is said of sessions. */
         public static function restoreSession(): void
         {
-            foreach (self::$session as $name => $value) {
+            foreach (Ini::$session as $name => $value) {
                 if (\ini_get($name) !== $value) {
-                    self::put($name, (string) $value);
+                    Ini::put($name, (string) $value);
                 }
             }
-            if (\ini_get(self::HANDLER) !== self::$handler) {
-                self::put(self::HANDLER, self::$handler);
+            if (\ini_get(self::HANDLER) !== Ini::$handler) {
+                Ini::put(self::HANDLER, Ini::$handler);
             }
         }
 
@@ -858,9 +860,9 @@ namespace Apus\Runtime {
                     unset($_ENV[$name]);
                 }
             }
-            self::$base = $base;
-            self::$order = \ini_get('request_order') ?: (string) \ini_get('variables_order');
-            self::$argv = (bool) \ini_get('register_argc_argv');
+            Superglobals::$base = $base;
+            Superglobals::$order = \ini_get('request_order') ?: (string) \ini_get('variables_order');
+            Superglobals::$argv = (bool) \ini_get('register_argc_argv');
             $document = $_SERVER['DOCUMENT_ROOT'] ?? \dirname($script);
             $_SERVER = $base + [
                 'DOCUMENT_ROOT' => $document,
@@ -882,38 +884,38 @@ namespace Apus\Runtime {
             $server['REQUEST_TIME_FLOAT'] = $now;
             $server['REQUEST_TIME'] = (int) $now;
             if (isset($server['HTTP_AUTHORIZATION'])) {
-                self::authorization($server);
+                Superglobals::authorization($server);
             }
             $query = $server['QUERY_STRING'] ?? '';
-            if (self::$argv) {
+            if (Superglobals::$argv) {
                 $server['argv'] = $query === '' || \str_contains($query, '=') ? ($query === '' ? [] : [$query]) : \explode('+', $query);
                 $server['argc'] = \count($server['argv']);
             }
-            $server += self::$base;
+            $server += Superglobals::$base;
             $_SERVER = $server;
 
             $_GET = [];
             if ($query !== '') {
                 \parse_str($query, $_GET);
             }
-            $_COOKIE = isset($server['HTTP_COOKIE']) ? self::cookies($server['HTTP_COOKIE']) : [];
+            $_COOKIE = isset($server['HTTP_COOKIE']) ? Superglobals::cookies($server['HTTP_COOKIE']) : [];
             $_POST = $_FILES = [];
             if (($server['REQUEST_METHOD'] ?? '') === 'POST') {
-                self::form($server, $content);
+                Superglobals::form($server, $content);
             }
             if ($_GET === [] && $_POST === [] && $_COOKIE === []) {
                 $_REQUEST = [];
                 return;
             }
             $request = [];
-            for ($i = 0, $length = \strlen(self::$order); $i < $length; $i++) {
-                $part = match (self::$order[$i]) {
+            for ($i = 0, $length = \strlen(Superglobals::$order); $i < $length; $i++) {
+                $part = match (Superglobals::$order[$i]) {
                     'G', 'g' => $_GET,
                     'P', 'p' => $_POST,
                     'C', 'c' => $_COOKIE,
                     default => [],
                 };
-                $request = $request === [] ? $part : self::merge($request, $part);
+                $request = $request === [] ? $part : Superglobals::merge($request, $part);
             }
             $_REQUEST = $request;
         }
@@ -928,7 +930,7 @@ namespace Apus\Runtime {
         private static function merge(array $into, array $from): array
         {
             foreach ($from as $name => $value) {
-                $into[$name] = \is_array($value) && \is_array($into[$name] ?? null) ? self::merge($into[$name], $value) : $value;
+                $into[$name] = \is_array($value) && \is_array($into[$name] ?? null) ? Superglobals::merge($into[$name], $value) : $value;
             }
             return $into;
         }
@@ -1038,7 +1040,7 @@ namespace Apus\Runtime {
         /** Whether a file is an upload of this request. */
         public static function isUpload(string $path): bool
         {
-            return \in_array($path, self::$temporary, true) && \is_file($path);
+            return \in_array($path, Request::$temporary, true) && \is_file($path);
         }
 
         public static function moveUpload(string $from, string $to): bool
@@ -1051,18 +1053,18 @@ namespace Apus\Runtime {
                 return false;
             }
             @\chmod($to, 0666 & ~\umask());
-            self::$temporary = \array_values(\array_diff(self::$temporary, [$from]));
+            Request::$temporary = \array_values(\array_diff(Request::$temporary, [$from]));
             return true;
         }
 
         public static function removeUploads(): void
         {
-            foreach (self::$temporary as $file) {
+            foreach (Request::$temporary as $file) {
                 if (\is_file($file)) {
                     @\unlink($file);
                 }
             }
-            self::$temporary = [];
+            Request::$temporary = [];
         }
 
         /**
@@ -1108,11 +1110,11 @@ namespace Apus\Runtime {
 
         public static function start(bool $removable): void
         {
-            self::$removable = $removable;
+            Output::$removable = $removable;
             while (\count(\ob_list_handlers()) > 0) {
                 \ob_end_clean();
             }
-            self::push();
+            Output::push();
         }
 
         private static function push(): void
@@ -1120,7 +1122,7 @@ namespace Apus\Runtime {
             \ob_start(
                 new self(),
                 self::CHUNK,
-                self::$removable ? \PHP_OUTPUT_HANDLER_STDFLAGS : \PHP_OUTPUT_HANDLER_CLEANABLE | \PHP_OUTPUT_HANDLER_FLUSHABLE
+                Output::$removable ? \PHP_OUTPUT_HANDLER_STDFLAGS : \PHP_OUTPUT_HANDLER_CLEANABLE | \PHP_OUTPUT_HANDLER_FLUSHABLE
             );
         }
 
@@ -1131,27 +1133,27 @@ namespace Apus\Runtime {
             if ($flags & \PHP_OUTPUT_HANDLER_CLEAN) {
                 return '';
             }
-            self::$kept .= $data;
-            if (self::$over && self::$booting) {
+            Output::$kept .= $data;
+            if (Output::$over && Output::$booting) {
                 // Nobody asked for it; it may say why there is no worker.
-                $last = self::$kept;
-                self::$kept = '';
+                $last = Output::$kept;
+                Output::$kept = '';
                 return $last;
             }
             if (($flags & \PHP_OUTPUT_HANDLER_FINAL) !== 0 && \count(\debug_backtrace(\DEBUG_BACKTRACE_IGNORE_ARGS, 2)) === 1) {
                 // Nobody's function but PHP itself takes the buffer away: this is the end of the process' request.
-                $last = self::$booting ? self::$kept : '';
-                Worker::endLate(self::$kept);
-                self::$over = true;
-                self::$kept = '';
+                $last = Output::$booting ? Output::$kept : '';
+                Worker::endLate(Output::$kept);
+                Output::$over = true;
+                Output::$kept = '';
                 return $last;
             }
             if ($data !== '') {
-                self::$removals = 0;
+                Output::$removals = 0;
             }
-            if (!self::$booting && !self::$ours && !($flags & \PHP_OUTPUT_HANDLER_FINAL)) {
-                Worker::stream(self::$kept);
-                self::$kept = '';
+            if (!Output::$booting && !Output::$ours && !($flags & \PHP_OUTPUT_HANDLER_FINAL)) {
+                Worker::stream(Output::$kept);
+                Output::$kept = '';
             }
             return '';
         }
@@ -1162,8 +1164,8 @@ namespace Apus\Runtime {
          */
         public function __destruct()
         {
-            if ($this->isRemoved && !self::$over && ++self::$removals < 2) {
-                self::push();
+            if ($this->isRemoved && !Output::$over && ++Output::$removals < 2) {
+                Output::push();
             }
         }
 
@@ -1183,19 +1185,19 @@ namespace Apus\Runtime {
                     exit;
                 }
             }
-            self::$ours = true;
+            Output::$ours = true;
             $content = (string) \ob_get_contents();
             if ($content !== '') {
                 \ob_clean();
             }
-            self::$ours = false;
-            if (self::$kept !== '') {
-                $content = self::$kept . $content;
-                self::$kept = '';
+            Output::$ours = false;
+            if (Output::$kept !== '') {
+                $content = Output::$kept . $content;
+                Output::$kept = '';
             }
-            self::$removals = 0;
-            if (self::isGone() && !self::$over) {
-                self::push();
+            Output::$removals = 0;
+            if (Output::isGone() && !Output::$over) {
+                Output::push();
             }
             return $content;
         }
@@ -1228,7 +1230,7 @@ namespace Apus\Runtime {
          */
         public static function forget(bool $keepHandler): void
         {
-            self::$isTold = $keepHandler && \ini_get('session.save_handler') === 'user';
+            Session::$isTold = $keepHandler && \ini_get('session.save_handler') === 'user';
             if (\session_id() === '' && !isset($_SESSION)) {
                 return;
             }
@@ -1236,7 +1238,7 @@ namespace Apus\Runtime {
                 \session_abort();
             }
             unset($GLOBALS['_SESSION']);
-            if (self::$isTold) {
+            if (Session::$isTold) {
                 @\session_id('');
                 return;
             }
@@ -1259,14 +1261,14 @@ namespace Apus\Runtime {
         /** Tells PHP the id of a request's session, where it does not look for it. */
         public static function begin(): void
         {
-            if (!self::$isTold) {
+            if (!Session::$isTold) {
                 return;
             }
             $name = (string) \session_name();
             $id = $_COOKIE[$name] ?? '';
             $id = \is_string($id) && \preg_match('/^[A-Za-z0-9,-]{1,256}$/D', $id) ? $id : '';
             @\session_id($id);
-            self::$cookie = $id === '' ? '' : 'Set-Cookie: ' . \urlencode($name) . '=' . \urlencode($id);
+            Session::$cookie = $id === '' ? '' : 'Set-Cookie: ' . \urlencode($name) . '=' . \urlencode($id);
         }
 
         /**
@@ -1277,7 +1279,7 @@ namespace Apus\Runtime {
          */
         public static function withoutKnown(array $lines): array
         {
-            $known = self::$cookie;
+            $known = Session::$cookie;
             if ($known === '') {
                 return $lines;
             }
@@ -1352,69 +1354,69 @@ namespace Apus\Runtime {
         /** Remembers how things are when the application is ready. */
         public static function snapshot(): void
         {
-            self::$errorHandler = \set_error_handler(null);
+            State::$errorHandler = \set_error_handler(null);
             \restore_error_handler();
-            self::$exceptionHandler = \set_exception_handler(null);
+            State::$exceptionHandler = \set_exception_handler(null);
             \restore_exception_handler();
-            self::$locale = (string) \setlocale(\LC_ALL, '0');
-            self::$timezone = \date_default_timezone_get();
-            self::$umask = \umask();
-            self::$folder = (string) \getcwd();
-            self::$encoding = \function_exists('mb_internal_encoding') ? (string) \mb_internal_encoding() : null;
-            self::$hasXml = \function_exists('libxml_use_internal_errors');
-            self::$xml = self::$hasXml && \libxml_use_internal_errors();
-            self::$hasSession = \function_exists('session_status');
-            self::$environment = \getenv();
-            self::$env = $_ENV;
+            State::$locale = (string) \setlocale(\LC_ALL, '0');
+            State::$timezone = \date_default_timezone_get();
+            State::$umask = \umask();
+            State::$folder = (string) \getcwd();
+            State::$encoding = \function_exists('mb_internal_encoding') ? (string) \mb_internal_encoding() : null;
+            State::$hasXml = \function_exists('libxml_use_internal_errors');
+            State::$xml = State::$hasXml && \libxml_use_internal_errors();
+            State::$hasSession = \function_exists('session_status');
+            State::$environment = \getenv();
+            State::$env = $_ENV;
             Ini::snapshot(Worker::$mode === 'classic');
-            self::rememberGlobals();
+            State::rememberGlobals();
         }
 
         public static function rememberGlobals(): void
         {
-            self::$globals = \array_fill_keys(\array_keys($GLOBALS), true);
-            self::$globalCount = \count(self::$globals);
+            State::$globals = \array_fill_keys(\array_keys($GLOBALS), true);
+            State::$globalCount = \count(State::$globals);
         }
 
         /** The end of a request's session. False if there is none. */
         public static function closeSession(): bool
         {
-            return self::$hasSession && Session::close();
+            return State::$hasSession && Session::close();
         }
 
         /** Puts all of it back. */
         public static function restore(): void
         {
-            self::handlers();
-            if (self::$hasSession) {
+            State::handlers();
+            if (State::$hasSession) {
                 Session::forget(Worker::$mode !== 'classic');
             }
             Ini::restore();
-            if (\setlocale(\LC_ALL, '0') !== self::$locale) {
-                \setlocale(\LC_ALL, self::$locale);
+            if (\setlocale(\LC_ALL, '0') !== State::$locale) {
+                \setlocale(\LC_ALL, State::$locale);
             }
-            if (\date_default_timezone_get() !== self::$timezone) {
-                \date_default_timezone_set(self::$timezone);
+            if (\date_default_timezone_get() !== State::$timezone) {
+                \date_default_timezone_set(State::$timezone);
             }
-            if (self::$encoding !== null && \mb_internal_encoding() !== self::$encoding) {
-                \mb_internal_encoding(self::$encoding);
+            if (State::$encoding !== null && \mb_internal_encoding() !== State::$encoding) {
+                \mb_internal_encoding(State::$encoding);
             }
-            if (self::$hasXml) {
-                \libxml_use_internal_errors(self::$xml);
+            if (State::$hasXml) {
+                \libxml_use_internal_errors(State::$xml);
                 \libxml_clear_errors();
             }
-            if (\umask() !== self::$umask) {
-                \umask(self::$umask);
+            if (\umask() !== State::$umask) {
+                \umask(State::$umask);
             }
-            if (\getcwd() !== self::$folder) {
-                @\chdir(self::$folder);
+            if (\getcwd() !== State::$folder) {
+                @\chdir(State::$folder);
             }
-            if (($environment = \getenv()) !== self::$environment) {
-                self::environment($environment);
+            if (($environment = \getenv()) !== State::$environment) {
+                State::environment($environment);
             }
-            $_ENV = self::$env;
-            if (self::$unused === [] || \mt_rand() !== \array_pop(self::$unused)) {
-                self::reseed();
+            $_ENV = State::$env;
+            if (State::$unused === [] || \mt_rand() !== \array_pop(State::$unused)) {
+                State::reseed();
             }
             \clearstatcache();
             \error_clear_last();
@@ -1426,14 +1428,14 @@ namespace Apus\Runtime {
          */
         private static function reseed(): void
         {
-            $seed = self::seed();
+            $seed = State::seed();
             \mt_srand($seed);
-            self::$unused = [];
-            if (++self::$seeded % 64 === 0) {
+            State::$unused = [];
+            if (++State::$seeded % 64 === 0) {
                 for ($i = 0; $i < 512; $i++) {
-                    self::$unused[] = \mt_rand();
+                    State::$unused[] = \mt_rand();
                 }
-                self::$unused = \array_reverse(self::$unused);
+                State::$unused = \array_reverse(State::$unused);
                 \mt_srand($seed);
             }
         }
@@ -1441,11 +1443,11 @@ namespace Apus\Runtime {
         /** A seed as PHP takes one for each process, without a system call for each. */
         private static function seed(): int
         {
-            if (self::$seedsLeft === 0) {
-                self::$seeds = \random_bytes(4096);
-                self::$seedsLeft = 1024;
+            if (State::$seedsLeft === 0) {
+                State::$seeds = \random_bytes(4096);
+                State::$seedsLeft = 1024;
             }
-            return \unpack('V', self::$seeds, --self::$seedsLeft * 4)[1];
+            return \unpack('V', State::$seeds, --State::$seedsLeft * 4)[1];
         }
 
         /** Takes away the handlers of errors and exceptions that were set, and sets those again that were taken away. */
@@ -1454,11 +1456,11 @@ namespace Apus\Runtime {
             for ($i = 0; $i < 100; $i++) {
                 $handler = \set_error_handler(null);
                 \restore_error_handler();
-                if ($handler === self::$errorHandler) {
+                if ($handler === State::$errorHandler) {
                     break;
                 }
                 if ($handler === null) {
-                    \set_error_handler(self::$errorHandler);
+                    \set_error_handler(State::$errorHandler);
                     break;
                 }
                 \restore_error_handler();
@@ -1466,11 +1468,11 @@ namespace Apus\Runtime {
             for ($i = 0; $i < 100; $i++) {
                 $handler = \set_exception_handler(null);
                 \restore_exception_handler();
-                if ($handler === self::$exceptionHandler) {
+                if ($handler === State::$exceptionHandler) {
                     break;
                 }
                 if ($handler === null) {
-                    \set_exception_handler(self::$exceptionHandler);
+                    \set_exception_handler(State::$exceptionHandler);
                     break;
                 }
                 \restore_exception_handler();
@@ -1481,11 +1483,11 @@ namespace Apus\Runtime {
         private static function environment(array $now): void
         {
             foreach ($now as $name => $value) {
-                if (!isset(self::$environment[$name])) {
+                if (!isset(State::$environment[$name])) {
                     \putenv($name);
                 }
             }
-            foreach (self::$environment as $name => $value) {
+            foreach (State::$environment as $name => $value) {
                 if (($now[$name] ?? null) !== $value) {
                     \putenv("$name=$value");
                 }
@@ -1499,12 +1501,12 @@ namespace Apus\Runtime {
          */
         public static function newGlobals(): array
         {
-            if (\count($GLOBALS) === self::$globalCount) {
+            if (\count($GLOBALS) === State::$globalCount) {
                 return [];
             }
             $added = [];
             foreach (\array_keys($GLOBALS) as $name) {
-                if (!isset(self::$globals[$name]) && $name !== '_SESSION') {
+                if (!isset(State::$globals[$name]) && $name !== '_SESSION') {
                     $added[] = (string) $name;
                 }
             }
@@ -1576,12 +1578,12 @@ namespace Apus\Runtime {
             if (\realpath((string) ($_SERVER['SCRIPT_FILENAME'] ?? '')) !== \realpath($file)) {
                 return false;
             }
-            self::$resident = self::parameter('APUS_SOCKET') !== '' && self::parameter('APUS_TOKEN') !== '';
-            if (!self::$resident) {
+            Worker::$resident = Worker::parameter('APUS_SOCKET') !== '' && Worker::parameter('APUS_TOKEN') !== '';
+            if (!Worker::$resident) {
                 \http_response_code(403);
                 echo "This file is the runtime of resident workers and is started by Apus.\n";
             }
-            return self::$resident;
+            return Worker::$resident;
         }
 
         private static function parameter(string $name): string
@@ -1592,52 +1594,52 @@ namespace Apus\Runtime {
         /** Connects and says HELLO. False if it cannot go on. */
         public static function boot(): bool
         {
-            $socket = self::parameter('APUS_SOCKET');
+            $socket = Worker::parameter('APUS_SOCKET');
             \set_time_limit(0);
-            $real = \realpath(self::parameter('APUS_SCRIPT'));
-            self::$script = $real === false ? self::parameter('APUS_SCRIPT') : $real;
-            self::$mode = self::parameter('APUS_MODE');
-            self::$development = self::parameter('APUS_ENV') === 'development';
-            self::$leaks = self::parameter('APUS_LEAKS') ?: 'warn';
-            self::$keep = match (self::parameter('APUS_KEEP')) {
+            $real = \realpath(Worker::parameter('APUS_SCRIPT'));
+            Worker::$script = $real === false ? Worker::parameter('APUS_SCRIPT') : $real;
+            Worker::$mode = Worker::parameter('APUS_MODE');
+            Worker::$development = Worker::parameter('APUS_ENV') === 'development';
+            Worker::$leaks = Worker::parameter('APUS_LEAKS') ?: 'warn';
+            Worker::$keep = match (Worker::parameter('APUS_KEEP')) {
                 '1' => true,
                 '0' => false,
                 default => null,
             };
-            self::$memory = (int) self::parameter('APUS_MEMORY');
-            self::$powered = \ini_get('expose_php') ? 'X-Powered-By: PHP/' . \PHP_VERSION : '';
-            if (self::parameter('APUS_FRESH') === '1') {
-                self::dropChangedCode();
+            Worker::$memory = (int) Worker::parameter('APUS_MEMORY');
+            Worker::$powered = \ini_get('expose_php') ? 'X-Powered-By: PHP/' . \PHP_VERSION : '';
+            if (Worker::parameter('APUS_FRESH') === '1') {
+                Worker::dropChangedCode();
             }
-            self::$wire = Wire::connect($socket);
-            self::$pid = (int) \getmypid();
+            Worker::$wire = Wire::connect($socket);
+            Worker::$pid = (int) \getmypid();
             Output::start(!Functions::$levelIsReplaced);
             \register_shutdown_function([self::class, 'shutdown']);
             $lines = [
                 'wire' => '1',
-                'token' => self::parameter('APUS_TOKEN'),
-                'pid' => (string) self::$pid,
+                'token' => Worker::parameter('APUS_TOKEN'),
+                'pid' => (string) Worker::$pid,
                 'php' => \PHP_VERSION,
                 'sapi' => \PHP_SAPI,
-                'mode' => self::$mode,
-                'script' => self::$script,
-                'uploads' => Functions::$uploadsAreReplaced || self::$mode === 'native' ? 'yes' : 'no',
+                'mode' => Worker::$mode,
+                'script' => Worker::$script,
+                'uploads' => Functions::$uploadsAreReplaced || Worker::$mode === 'native' ? 'yes' : 'no',
             ];
             $text = '';
             foreach ($lines as $key => $value) {
                 $text .= "$key: $value\n";
             }
-            self::$wire->send(Wire::HELLO, $text);
-            Superglobals::boot(self::$mode, self::$script);
-            if (!\in_array(self::$mode, ['worker', 'classic', 'native'], true)) {
-                self::fail('unknown mode ' . self::$mode);
+            Worker::$wire->send(Wire::HELLO, $text);
+            Superglobals::boot(Worker::$mode, Worker::$script);
+            if (!\in_array(Worker::$mode, ['worker', 'classic', 'native'], true)) {
+                Worker::fail('unknown mode ' . Worker::$mode);
                 return false;
             }
-            if (!\is_file(self::$script) || !\is_readable(self::$script)) {
-                self::fail('the script ' . self::$script . ' does not exist or cannot be read');
+            if (!\is_file(Worker::$script) || !\is_readable(Worker::$script)) {
+                Worker::fail('the script ' . Worker::$script . ' does not exist or cannot be read');
                 return false;
             }
-            @\chdir(\dirname(self::$script));
+            @\chdir(\dirname(Worker::$script));
             return true;
         }
 
@@ -1664,54 +1666,54 @@ namespace Apus\Runtime {
         {
             $printed = Output::finish();
             if (\trim($printed) !== '') {
-                self::log(4, 'printed while the application was loaded: ' . \substr($printed, 0, 4096));
+                Worker::log(4, 'printed while the application was loaded: ' . \substr($printed, 0, 4096));
             }
             Output::$booting = false;
-            self::$phase = self::IDLE;
+            Worker::$phase = self::IDLE;
             State::snapshot();
-            self::$wire->send(Wire::READY, $lines);
+            Worker::$wire->send(Wire::READY, $lines);
         }
 
         public static function isReady(): bool
         {
-            return self::$phase !== self::BOOTING;
+            return Worker::$phase !== self::BOOTING;
         }
 
         /** Waits for the next request or event and sets everything up for it. False: there will be none. */
         public static function next(): bool
         {
-            if (self::$phase === self::BOOTING) {
-                self::ready();
+            if (Worker::$phase === self::BOOTING) {
+                Worker::ready();
             }
-            if (self::$phase === self::ENDED) {
+            if (Worker::$phase === self::ENDED) {
                 return false;
             }
             try {
                 while (true) {
-                    [$type, $flags, $parameters, $content] = self::$wire->read();
+                    [$type, $flags, $parameters, $content] = Worker::$wire->read();
                     switch ($type) {
                         case Wire::REQUEST:
-                            self::begin($flags, $parameters, $content);
+                            Worker::begin($flags, $parameters, $content);
                             return true;
                         case Wire::EVENT:
-                            self::begin(0, $parameters, '');
-                            self::$event = $_SERVER;
-                            self::$message = $content;
+                            Worker::begin(0, $parameters, '');
+                            Worker::$event = $_SERVER;
+                            Worker::$message = $content;
                             return true;
                         case Wire::PING:
-                            self::$wire->send(Wire::PONG, $content);
+                            Worker::$wire->send(Wire::PONG, $content);
                             break;
                         case Wire::CANCEL:
                             break;
                         case Wire::STOP:
-                            self::bye('stop');
+                            Worker::bye('stop');
                             return false;
                         default:
                             throw new Disconnected("unexpected frame $type");
                     }
                 }
             } catch (Disconnected) {
-                self::$phase = self::ENDED;
+                Worker::$phase = self::ENDED;
                 return false;
             }
         }
@@ -1728,19 +1730,19 @@ namespace Apus\Runtime {
             }
             \header_remove();
             \http_response_code(200);
-            if (self::$powered !== '') {
-                \header(self::$powered);
+            if (Worker::$powered !== '') {
+                \header(Worker::$powered);
             }
-            self::$phase = self::WORKING;
-            self::$streaming = false;
-            self::$broken = false;
-            self::$cancelled = false;
-            self::$event = null;
-            self::$isHead = ($flags & 2) !== 0;
+            Worker::$phase = self::WORKING;
+            Worker::$streaming = false;
+            Worker::$broken = false;
+            Worker::$cancelled = false;
+            Worker::$event = null;
+            Worker::$isHead = ($flags & 2) !== 0;
             $method = $server['REQUEST_METHOD'] ?? '';
-            self::$safe = $method === 'GET' || $method === 'HEAD';
+            Worker::$safe = $method === 'GET' || $method === 'HEAD';
             $pulled = ($flags & Wire::FIRST) !== 0;
-            $content = new Content($inline, $pulled ? self::$wire : null);
+            $content = new Content($inline, $pulled ? Worker::$wire : null);
             // Warnings about what the client sent are PHP's to show, as they would be before the application runs.
             \set_error_handler(null);
             try {
@@ -1759,34 +1761,34 @@ namespace Apus\Runtime {
         /** Content is sent before it is whole. */
         public static function stream(string $data): void
         {
-            if (self::$phase !== self::WORKING) {
+            if (Worker::$phase !== self::WORKING) {
                 return;
             }
-            self::noticeCancel();
-            if (self::$streaming) {
-                if ($data !== '' && !self::$cancelled) {
-                    self::$wire->send(Wire::CHUNK, $data);
+            Worker::noticeCancel();
+            if (Worker::$streaming) {
+                if ($data !== '' && !Worker::$cancelled) {
+                    Worker::$wire->send(Wire::CHUNK, $data);
                 }
                 return;
             }
-            self::$streaming = true;
-            self::$wire->respond(self::status(), self::fields(), $data, Wire::FIRST);
+            Worker::$streaming = true;
+            Worker::$wire->respond(Worker::status(), Worker::fields(), $data, Wire::FIRST);
         }
 
         private static function noticeCancel(): void
         {
-            while (!self::$cancelled && self::$wire->readable()) {
-                [$type] = self::$wire->read();
+            while (!Worker::$cancelled && Worker::$wire->readable()) {
+                [$type] = Worker::$wire->read();
                 if ($type === Wire::CANCEL) {
-                    self::$cancelled = true;
-                    self::$cancelledAt = \hrtime(true);
+                    Worker::$cancelled = true;
+                    Worker::$cancelledAt = \hrtime(true);
                     // Nobody reads it. PHP would end the script, unless it said ignore_user_abort(true). Here that would cost the
                     // worker, so it is given time to come to its end.
                     if (!\ini_get('ignore_user_abort')) {
                         \set_time_limit(self::GRACE);
                     }
                 } elseif ($type === Wire::STOP) {
-                    self::$stopping = true;
+                    Worker::$stopping = true;
                 } else {
                     throw new Disconnected("unexpected frame $type");
                 }
@@ -1796,18 +1798,18 @@ namespace Apus\Runtime {
         private static function status(): int
         {
             $status = (int) \http_response_code();
-            return $status >= 200 && $status <= 599 || $status === 101 && self::$event !== null ? $status : 500;
+            return $status >= 200 && $status <= 599 || $status === 101 && Worker::$event !== null ? $status : 500;
         }
 
         private static function fields(): string
         {
             $lines = Session::withoutKnown(\headers_list());
             if ($lines === []) {
-                return 'Content-type: ' . self::defaultType() . "\r\n";
+                return 'Content-type: ' . Worker::defaultType() . "\r\n";
             }
             $block = \implode("\r\n", $lines) . "\r\n";
             if (\stripos($block, "\nContent-type:") === false && \stripos($block, 'Content-type:') !== 0) {
-                $block .= 'Content-type: ' . self::defaultType() . "\r\n";
+                $block .= 'Content-type: ' . Worker::defaultType() . "\r\n";
             }
             return $block;
         }
@@ -1831,8 +1833,8 @@ namespace Apus\Runtime {
                     $error = $second;
                 }
             }
-            self::$broken = self::$streaming;
-            if (!self::$streaming && \http_response_code() === 200) {
+            Worker::$broken = Worker::$streaming;
+            if (!Worker::$streaming && \http_response_code() === 200) {
                 \http_response_code(500);
             }
             \error_log('PHP Fatal error:  Uncaught ' . $error);
@@ -1845,22 +1847,22 @@ namespace Apus\Runtime {
         /** The end of a request that came to its end. */
         public static function finish(): void
         {
-            if (self::$phase !== self::WORKING && self::$phase !== self::FINISHED) {
+            if (Worker::$phase !== self::WORKING && Worker::$phase !== self::FINISHED) {
                 return;
             }
             try {
-                if (self::$atEnd !== []) {
-                    self::runAtEnd();
+                if (Worker::$atEnd !== []) {
+                    Worker::runAtEnd();
                 }
                 if (Task::hasAfter()) {
-                    self::finishEarly();
+                    Worker::finishEarly();
                     Task::runAfter();
                 }
-                self::answer();
+                Worker::answer();
             } catch (Disconnected) {
-                self::$phase = self::ENDED;
+                Worker::$phase = self::ENDED;
             }
-            if (self::$phase === self::IDLE && ++self::$served % self::COLLECT === 0) {
+            if (Worker::$phase === self::IDLE && ++Worker::$served % self::COLLECT === 0) {
                 \gc_collect_cycles();
             }
         }
@@ -1868,50 +1870,50 @@ namespace Apus\Runtime {
         /** Answers, puts everything back, and says what comes next. */
         private static function answer(): void
         {
-            $content = self::$lastWords ?? '';
-            if (self::$lastWords === null) {
+            $content = Worker::$lastWords ?? '';
+            if (Worker::$lastWords === null) {
                 try {
                     $content = Output::finish();
                     $more = State::closeSession();
                 } catch (Throwable $error) {
                     // Thrown by a callback of the application's buffers, or by its session handler.
-                    self::caught($error);
+                    Worker::caught($error);
                     $more = true;
                 }
                 $content .= $more ? Output::finish() : '';
             }
-            $early = self::$phase === self::FINISHED;
+            $early = Worker::$phase === self::FINISHED;
             $status = 0;
             $fields = '';
-            if (!$early && !self::$streaming) {
-                $status = self::status();
-                $fields = self::fields();
+            if (!$early && !Worker::$streaming) {
+                $status = Worker::status();
+                $fields = Worker::fields();
             }
             if (\headers_sent($file, $line)) {
                 // Not through us: this process can set no header any more.
-                self::$leave ??= 'error';
-                if ($file !== '' && self::$lastWords === null) {
-                    self::log(3, "$file:$line printed after all output buffers were removed; see README.md, Output");
+                Worker::$leave ??= 'error';
+                if ($file !== '' && Worker::$lastWords === null) {
+                    Worker::log(3, "$file:$line printed after all output buffers were removed; see README.md, Output");
                     [$status, $content] = [500, ''];
                 }
             }
-            self::cleanUp();
-            $leave = self::$leave ?? (self::$stopping ? 'stop' : null);
+            Worker::cleanUp();
+            $leave = Worker::$leave ?? (Worker::$stopping ? 'stop' : null);
             $flag = $leave === null ? 0 : Wire::LEAVING;
             $bye = $leave === null ? '' : \pack('VCCv', \strlen($leave), Wire::BYE, 0, 0) . $leave;
-            self::$phase = $leave === null ? self::IDLE : self::ENDED;
+            Worker::$phase = $leave === null ? self::IDLE : self::ENDED;
             if ($early) {
-                $leave === null ? self::$wire->send(Wire::READY) : self::$wire->send(Wire::BYE, $leave);
-            } elseif (self::$streaming) {
+                $leave === null ? Worker::$wire->send(Wire::READY) : Worker::$wire->send(Wire::BYE, $leave);
+            } elseif (Worker::$streaming) {
                 if ($content !== '') {
-                    self::$wire->send(Wire::CHUNK, $content);
+                    Worker::$wire->send(Wire::CHUNK, $content);
                 }
-                self::$wire->send(Wire::CHUNK, '', Wire::FIRST | $flag | (self::$broken ? Wire::BROKEN : 0));
+                Worker::$wire->send(Wire::CHUNK, '', Wire::FIRST | $flag | (Worker::$broken ? Wire::BROKEN : 0));
                 if ($leave !== null) {
-                    self::$wire->send(Wire::BYE, $leave);
+                    Worker::$wire->send(Wire::BYE, $leave);
                 }
             } else {
-                self::$wire->respond($status, $fields, $content, $flag, $bye);
+                Worker::$wire->respond($status, $fields, $content, $flag, $bye);
             }
         }
 
@@ -1924,72 +1926,72 @@ namespace Apus\Runtime {
                 Request::removeUploads();
             }
             State::restore();
-            self::$atEnd = [];
-            if (self::$mode !== 'classic') {
-                $added = self::$leaks === 'ignore' ? [] : State::newGlobals();
+            Worker::$atEnd = [];
+            if (Worker::$mode !== 'classic') {
+                $added = Worker::$leaks === 'ignore' ? [] : State::newGlobals();
                 if ($added !== []) {
-                    self::leaked('global variable $' . \implode(', $', $added));
+                    Worker::leaked('global variable $' . \implode(', $', $added));
                 }
             }
-            if (self::$memory > 0 && \memory_get_usage() > self::$memory) {
-                self::$leave ??= 'memory';
+            if (Worker::$memory > 0 && \memory_get_usage() > Worker::$memory) {
+                Worker::$leave ??= 'memory';
             }
         }
 
         /** The request left something behind that would be there for the next one. */
         public static function leaked(string $what): void
         {
-            if (self::$leaks === 'refuse') {
-                self::$leave ??= 'leak';
-            } elseif (isset(self::$told[$what]) || self::$leaks === 'ignore') {
+            if (Worker::$leaks === 'refuse') {
+                Worker::$leave ??= 'leak';
+            } elseif (isset(Worker::$told[$what]) || Worker::$leaks === 'ignore') {
                 return;
             }
-            self::$told[$what] = true;
-            self::log(4, "left behind by a request: $what");
+            Worker::$told[$what] = true;
+            Worker::log(4, "left behind by a request: $what");
         }
 
         /** A line for the server's log. Levels are those of RFC 5424. */
         public static function log(int $level, string $text): void
         {
-            self::$wire->queue(Wire::LOG, \chr($level) . $text);
-            if (self::$phase !== self::WORKING) {
-                self::$wire->flush();
+            Worker::$wire->queue(Wire::LOG, \chr($level) . $text);
+            if (Worker::$phase !== self::WORKING) {
+                Worker::$wire->flush();
             }
         }
 
         public static function command(int $kind, string $name, string $bytes, int $flags = 0): void
         {
-            self::$wire->queue(Wire::COMMAND, \chr($kind) . \pack('V', \strlen($name)) . $name . $bytes, $flags);
+            Worker::$wire->queue(Wire::COMMAND, \chr($kind) . \pack('V', \strlen($name)) . $name . $bytes, $flags);
         }
 
         /** Sends the answer now; the application goes on. False if that was done before. */
         public static function finishEarly(): bool
         {
-            if (self::$phase !== self::WORKING) {
+            if (Worker::$phase !== self::WORKING) {
                 return false;
             }
             $content = Output::finish();
-            if (self::$streaming) {
+            if (Worker::$streaming) {
                 if ($content !== '') {
-                    self::$wire->send(Wire::CHUNK, $content);
+                    Worker::$wire->send(Wire::CHUNK, $content);
                 }
-                self::$wire->send(Wire::CHUNK, '', Wire::FIRST | Wire::BUSY);
+                Worker::$wire->send(Wire::CHUNK, '', Wire::FIRST | Wire::BUSY);
             } else {
-                self::$wire->respond(self::status(), self::fields(), $content, Wire::BUSY);
+                Worker::$wire->respond(Worker::status(), Worker::fields(), $content, Wire::BUSY);
             }
-            self::$phase = self::FINISHED;
+            Worker::$phase = self::FINISHED;
             return true;
         }
 
         /** Sends what was printed so far. */
         public static function flush(): void
         {
-            if (self::$phase === self::WORKING && \count(\ob_list_handlers()) === 1) {
+            if (Worker::$phase === self::WORKING && \count(\ob_list_handlers()) === 1) {
                 \ob_flush();
                 // The limit counts only time on the CPU: one that sleeps between what it prints ends here.
                 if (
-                    self::$cancelled && !\ini_get('ignore_user_abort')
-                    && \hrtime(true) - self::$cancelledAt > self::GRACE * 1_000_000_000
+                    Worker::$cancelled && !\ini_get('ignore_user_abort')
+                    && \hrtime(true) - Worker::$cancelledAt > self::GRACE * 1_000_000_000
                 ) {
                     exit;
                 }
@@ -1999,15 +2001,15 @@ namespace Apus\Runtime {
         /** Native: the loop around the application. */
         public static function serve(App $app): void
         {
-            self::ready($app->declaration());
-            while (self::next()) {
+            Worker::ready($app->declaration());
+            while (Worker::next()) {
                 try {
-                    $response = self::$event !== null ? $app->event(self::$event, self::$message) : $app->handle(\Apus\Request::current());
+                    $response = Worker::$event !== null ? $app->event(Worker::$event, Worker::$message) : $app->handle(\Apus\Request::current());
                     $response->send();
                 } catch (Throwable $error) {
-                    self::caught($error);
+                    Worker::caught($error);
                 }
-                self::finish();
+                Worker::finish();
             }
         }
 
@@ -2015,23 +2017,23 @@ namespace Apus\Runtime {
         public static function registerShutdown(callable $function, array $arguments): void
         {
             // What is registered while the application is loaded is meant for the process.
-            self::$phase === self::BOOTING ? \register_shutdown_function($function, ...$arguments) : self::atEnd($function, $arguments);
+            Worker::$phase === self::BOOTING ? \register_shutdown_function($function, ...$arguments) : Worker::atEnd($function, $arguments);
         }
 
         /** @param array<mixed> $arguments */
         public static function atEnd(callable $function, array $arguments): void
         {
-            self::$atEnd[] = [$function, $arguments];
+            Worker::$atEnd[] = [$function, $arguments];
         }
 
         private static function runAtEnd(): void
         {
-            while (self::$atEnd !== []) {
-                [$function, $arguments] = \array_shift(self::$atEnd);
+            while (Worker::$atEnd !== []) {
+                [$function, $arguments] = \array_shift(Worker::$atEnd);
                 try {
                     $function(...$arguments);
                 } catch (Throwable $error) {
-                    self::caught($error);
+                    Worker::caught($error);
                 }
             }
         }
@@ -2039,9 +2041,9 @@ namespace Apus\Runtime {
         /** PHP calls this first of all shutdown functions: those of the application come, then the second part. */
         public static function shutdown(): void
         {
-            if (self::$phase === self::ENDED || \getmypid() !== self::$pid) {
+            if (Worker::$phase === self::ENDED || \getmypid() !== Worker::$pid) {
                 // A process that the application forked has nothing to say to the server.
-                self::$phase = self::ENDED;
+                Worker::$phase = self::ENDED;
                 Output::$over = true;
                 return;
             }
@@ -2058,25 +2060,25 @@ namespace Apus\Runtime {
             Output::$over = true;
             $isFatal = $error !== null && ($error['type'] & self::FATAL) !== 0;
             try {
-                switch (self::$phase) {
+                switch (Worker::$phase) {
                     case self::BOOTING:
-                        self::fail($isFatal
+                        Worker::fail($isFatal
                             ? $error['message'] . ' in ' . $error['file'] . ':' . $error['line']
-                            : self::notReady((string) \ob_get_contents()));
+                            : Worker::notReady((string) \ob_get_contents()));
                         break;
                     case self::IDLE:
-                        self::bye('exit');
+                        Worker::bye('exit');
                         break;
                     case self::WORKING:
                     case self::FINISHED:
-                        self::$leave = $isFatal ? 'error' : 'exit';
-                        self::exited($error, $isFatal);
+                        Worker::$leave = $isFatal ? 'error' : 'exit';
+                        Worker::exited($error, $isFatal);
                         break;
                 }
             } catch (Disconnected) {
                 // Nobody is there to be told.
             }
-            self::$phase = self::ENDED;
+            Worker::$phase = self::ENDED;
         }
 
         /**
@@ -2086,20 +2088,20 @@ namespace Apus\Runtime {
         public static function endLate(string $content): void
         {
             try {
-                if (self::$phase === self::WORKING && !self::$streaming) {
-                    self::$wire->respond(self::status(), self::fields(), $content, Wire::LEAVING);
-                } elseif (self::$phase === self::WORKING) {
+                if (Worker::$phase === self::WORKING && !Worker::$streaming) {
+                    Worker::$wire->respond(Worker::status(), Worker::fields(), $content, Wire::LEAVING);
+                } elseif (Worker::$phase === self::WORKING) {
                     if ($content !== '') {
-                        self::$wire->send(Wire::CHUNK, $content);
+                        Worker::$wire->send(Wire::CHUNK, $content);
                     }
-                    self::$wire->send(Wire::CHUNK, '', Wire::FIRST | Wire::LEAVING);
+                    Worker::$wire->send(Wire::CHUNK, '', Wire::FIRST | Wire::LEAVING);
                 }
                 Input::remove();
                 Request::removeUploads();
-                if (self::$phase === self::BOOTING) {
-                    self::fail(self::notReady($content));
+                if (Worker::$phase === self::BOOTING) {
+                    Worker::fail(Worker::notReady($content));
                 } else {
-                    self::bye('exit');
+                    Worker::bye('exit');
                 }
             } catch (Disconnected) {
                 // Nobody is there to be told.
@@ -2110,29 +2112,29 @@ namespace Apus\Runtime {
         private static function exited(?array $error, bool $isFatal): void
         {
             if (
-                $isFatal && self::$mode === 'classic' && self::$served > 0 && self::$safe && !self::$streaming
+                $isFatal && Worker::$mode === 'classic' && Worker::$served > 0 && Worker::$safe && !Worker::$streaming
                 && \preg_match('/^Cannot (re)?declare /', $error['message'])
             ) {
                 // It cannot be included twice: somebody new shall answer.
-                self::bye('again');
+                Worker::bye('again');
                 return;
             }
-            self::$broken = $isFatal && self::$streaming;
-            if ($isFatal && !self::$streaming && \http_response_code() === 200) {
+            Worker::$broken = $isFatal && Worker::$streaming;
+            if ($isFatal && !Worker::$streaming && \http_response_code() === 200) {
                 \http_response_code(500);
             }
             if ($isFatal && \str_starts_with($error['message'], 'Allowed memory size')) {
                 // PHP threw away what was buffered, and printed its message past all buffers, that is to the log.
                 $message = $error['message'] . ' in ' . $error['file'] . ' on line ' . $error['line'];
-                self::$lastWords = \ini_get('display_errors') ? "\nFatal error: $message\n" : '';
-            } elseif ($isFatal && self::$cancelled) {
+                Worker::$lastWords = \ini_get('display_errors') ? "\nFatal error: $message\n" : '';
+            } elseif ($isFatal && Worker::$cancelled) {
                 // It was ended by our limit, maybe in the middle of an output buffer's callback.
-                self::$lastWords = '';
+                Worker::$lastWords = '';
             }
-            if (self::$atEnd !== []) {
-                self::runAtEnd();
+            if (Worker::$atEnd !== []) {
+                Worker::runAtEnd();
             }
-            self::answer();
+            Worker::answer();
         }
 
         /** Why there is no worker, in the application's words if it has any. */
@@ -2144,32 +2146,32 @@ namespace Apus\Runtime {
 
         public static function fail(string $reason): void
         {
-            if (self::$phase === self::ENDED) {
+            if (Worker::$phase === self::ENDED) {
                 return;
             }
-            self::$wire->send(Wire::FAILED, $reason);
-            self::$phase = self::ENDED;
+            Worker::$wire->send(Wire::FAILED, $reason);
+            Worker::$phase = self::ENDED;
         }
 
         private static function bye(string $reason): void
         {
-            if (self::$phase === self::ENDED) {
+            if (Worker::$phase === self::ENDED) {
                 return;
             }
-            self::$phase = self::ENDED;
-            self::$wire->send(Wire::BYE, $reason);
+            Worker::$phase = self::ENDED;
+            Worker::$wire->send(Wire::BYE, $reason);
         }
 
         /** Classic: the script of this request. */
         public static function script(): string
         {
             $script = $_SERVER['SCRIPT_FILENAME'] ?? '';
-            $script = $script === '' ? self::$script : $script;
+            $script = $script === '' ? Worker::$script : $script;
             $folder = \dirname($script);
             if ($folder !== \getcwd()) {
                 @\chdir($folder);
             }
-            if (self::$served > 0 && (self::$defines[$script] ??= Classic::defines($script))) {
+            if (Worker::$served > 0 && (Worker::$defines[$script] ??= Classic::defines($script))) {
                 \set_error_handler(
                     static fn (int $level, string $text, string $file): bool =>
                         $file === $script && \str_ends_with($text, ' already defined'),
@@ -2185,13 +2187,13 @@ namespace Apus\Runtime {
          */
         public static function endClassic(): bool
         {
-            if (self::$keep === null) {
-                self::$keep = Classic::canRunAgain($_SERVER['SCRIPT_FILENAME'] ?? self::$script);
+            if (Worker::$keep === null) {
+                Worker::$keep = Classic::canRunAgain($_SERVER['SCRIPT_FILENAME'] ?? Worker::$script);
             }
-            if (!self::$keep) {
+            if (!Worker::$keep) {
                 return false;
             }
-            self::finish();
+            Worker::finish();
             foreach (State::newGlobals() as $name) {
                 if ($name !== '__composer_autoload_files') {
                     unset($GLOBALS[$name]);
@@ -2602,6 +2604,7 @@ namespace Apus {
         public static string $folder = '.';
         /** @var array<string, mixed> there in every template */
         public static array $shared = [];
+        private static ?Closure $escape = null;
         private ?View $layout = null;
         private string $inner = '';
 
@@ -2616,14 +2619,11 @@ namespace Apus {
         public function render(): string
         {
             $values = $this->values + self::$shared;
-            $values['e'] = self::escape(...);
+            $values['e'] = self::$escape ??= self::escape(...);
             $level = \count(\ob_list_handlers());
             \ob_start();
             try {
-                (function (string $apusFile, array $apusValues): void {
-                    \extract($apusValues, \EXTR_SKIP);
-                    include $apusFile;
-                })->call($this, self::$folder . "/$this->name.php", $values);
+                $this->show(self::$folder . "/$this->name.php", $values);
                 $content = (string) \ob_get_clean();
             } catch (Throwable $error) {
                 while (\count(\ob_list_handlers()) > $level) {
@@ -2636,6 +2636,13 @@ namespace Apus {
             }
             $this->layout->inner = $content;
             return $this->layout->render();
+        }
+
+        /** @param array<string, mixed> $apusValues what the template can name */
+        private function show(string $apusFile, array $apusValues): void
+        {
+            \extract($apusValues, \EXTR_SKIP);
+            include $apusFile;
         }
 
         /**
@@ -3198,6 +3205,7 @@ namespace Apus {
 
         /** @var array<string, self> */
         private static array $pool = [];
+        private static ?Closure $quietly = null;
 
         private ?\PDO $pdo = null;
         /** @var array<string, \PDOStatement> */
@@ -3257,7 +3265,13 @@ namespace Apus {
                         $statement = $this->pdo()->prepare($sql);
                         $this->statements[$sql] = $statement;
                     }
-                    $this->quietly(static fn () => $statement->execute($values));
+                    // mysqlnd warns about a lost connection beside its exception.
+                    \set_error_handler(self::$quietly ??= self::isWarningOfLoss(...));
+                    try {
+                        $statement->execute($values);
+                    } finally {
+                        \restore_error_handler();
+                    }
                     return $statement;
                 } catch (\PDOException $error) {
                     unset($this->statements[$sql]);
@@ -3274,16 +3288,9 @@ namespace Apus {
             }
         }
 
-        /** mysqlnd warns about a lost connection beside its exception. */
-        private function quietly(Closure $do): void
+        private static function isWarningOfLoss(int $level, string $text): bool
         {
-            $expected = '/gone away|Packets out of order|Error reading/';
-            \set_error_handler(static fn (int $level, string $text): bool => \preg_match($expected, $text) === 1);
-            try {
-                $do();
-            } finally {
-                \restore_error_handler();
-            }
+            return \preg_match('/gone away|Packets out of order|Error reading/', $text) === 1;
         }
 
         private static function isLost(\PDOException $error): bool
