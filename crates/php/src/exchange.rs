@@ -17,7 +17,7 @@ use crate::connection::Connection;
 use crate::error::Failure;
 use crate::request::Upload;
 use crate::shared::{Shared, count};
-use crate::supervisor::Signal;
+use crate::supervisor::{Signal, work_on};
 use crate::wire::{self, Ending, Event, Message, ResponseHead};
 
 /// One request and its answer on the connection of one worker.
@@ -357,7 +357,8 @@ impl Exchange {
         } else if ending.leaves {
             self.shared.signal(Signal::Leaving(connection));
         } else if ending.works_on {
-            self.shared.signal(Signal::WorkingOn(connection));
+            // On this thread, whose reactor knows the connection.
+            tokio::spawn(work_on(Arc::clone(&self.shared), connection));
         } else if !connection.is_read_up() {
             self.shared.signal(Signal::Leaving(connection));
         } else {

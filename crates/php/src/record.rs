@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use apus_net::coarse_now;
 use rustix::net::Shutdown;
 use rustix::process::{Pid, Signal};
 
@@ -150,7 +151,7 @@ impl Record {
         self.retiring.load(Relaxed)
             || self.requests.load(Relaxed) >= self.life.requests
             || u64::from(self.memory.load(Relaxed)) > self.life.memory
-            || self.started.elapsed() >= self.life.age
+            || coarse_now().saturating_duration_since(self.started) >= self.life.age
     }
 
     /// Has it make room when it is free.

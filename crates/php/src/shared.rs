@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
+use apus_net::coarse_now;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::connection::Connection;
@@ -212,7 +213,7 @@ impl Shared {
         {
             state.idle.push(Idle {
                 connection,
-                since: Instant::now(),
+                since: coarse_now(),
             });
         }
     }

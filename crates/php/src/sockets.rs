@@ -15,7 +15,7 @@ use crate::error::Failure;
 use crate::exchange::Asked;
 use crate::pool::Pool;
 use crate::request::{Upload, WorkerResponse, head};
-use crate::wire::{FixedVariables, Form, Message, ResponseHead};
+use crate::wire::{Form, Message, ResponseHead};
 
 /// What an application wants to be done with a WebSocket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,7 +124,7 @@ impl SocketEvents {
     }
 
     fn event(&self, kind: &[u8]) -> Message {
-        let mut message = Message::event(Vec::with_capacity(256), &FixedVariables::new());
+        let mut message = Message::event(256);
         message.push(b"kind", kind);
         message.push(b"socket", &self.id);
         message.push_target(b"path", &self.path);

@@ -13,7 +13,8 @@ use crate::shared::{Closed, count};
 /// replaced, it is looked at so often.
 pub(super) const PATIENCE: Duration = Duration::from_millis(100);
 
-/// How often it is looked whether requests are there still, so that they need not tell when they go.
+/// How often requests are looked at, so that they need not tell when they come and go. No limit of theirs is
+/// missed: where one is shorter, they are looked at that often.
 const WATCH: Duration = Duration::from_secs(1);
 
 impl Supervisor {
@@ -47,7 +48,9 @@ impl Supervisor {
             ]
         });
         let waiting = (state.line.since()).and_then(|since| since.checked_add(plan.queue_limit));
-        let watch = state.is_watched.then(|| self.looked + WATCH);
+        let limit = Some(plan.execution_limit).filter(|limit| !limit.is_zero());
+        let watch = WATCH.min(plan.queue_limit).min(limit.unwrap_or(WATCH));
+        let watch = state.is_watched.then(|| self.looked + watch);
         let next = (boots.chain(hanging).chain(resting.flatten()))
             .chain(
                 [to_boot, self.tasks.next(), waiting, watch]
@@ -135,9 +138,12 @@ impl Supervisor {
             };
             self.not_booted(id, message.to_owned());
         }
+        // Of the code that is loaded now: old workers that go on beside a failed reload prove nothing.
+        let generation = self.generation;
         let is_proven = self.boots.values().any(|boot| {
             let record = boot.record.as_ref();
-            boot.phase == Phase::Ready
+            boot.generation == generation
+                && boot.phase == Phase::Ready
                 && (record.is_some_and(|record| record.requests() > 0)
                     || now.duration_since(boot.since) >= PROBATION)
         });
@@ -162,5 +168,78 @@ impl Supervisor {
         let idle = state.idle.remove(place);
         drop(state);
         self.end(idle.connection, true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::path::Path;
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::task::{Context, Waker};
+
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::plan::{Leaks, Mode, PoolPlan, Recycle};
+    use crate::shared::Shared;
+
+    /// Of a FastCGI server that nobody asks, as no worker is wanted.
+    fn plan(folder: &Path) -> PoolPlan {
+        let limit = Duration::from_secs(30);
+        PoolPlan {
+            name: "test".into(),
+            launch: Launch::Server(super::super::unix(&folder.join("none.sock"))),
+            mode: Mode::Classic,
+            script: folder.to_owned(),
+            root: folder.to_owned(),
+            min: 0,
+            max: 2,
+            recycle: Recycle::default(),
+            execution_limit: limit,
+            boot_limit: limit,
+            idle_limit: limit,
+            stop_limit: limit,
+            queue: 10,
+            queue_limit: limit,
+            tasks: 10,
+            development: false,
+            leaks: Leaks::Warn,
+            folder: folder.join("run"),
+        }
+    }
+
+    #[test]
+    fn a_pool_is_looked_at_while_requests_are_there_and_the_first_of_them_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build_local(Default::default())
+            .unwrap();
+        runtime.block_on(async {
+            let (signals, received) = mpsc::unbounded_channel();
+            let shared = Arc::new(Shared::new(plan(folder.path()), signals));
+            let mut supervisor = Supervisor::new(Arc::clone(&shared), received).unwrap();
+            let mut cx = Context::from_waker(Waker::noop());
+            let mut is_told = || {
+                let told = pin!(shared.wanted.notified()).poll(&mut cx);
+                told.is_ready()
+            };
+            supervisor.look();
+            assert_eq!(supervisor.next_look(), None);
+            assert!(!is_told());
+            let mut cx = Context::from_waker(Waker::noop());
+            let mut first = Box::pin(shared.lease());
+            let mut second = Box::pin(shared.lease());
+            assert!(first.as_mut().poll(&mut cx).is_pending());
+            assert!(is_told());
+            assert!(second.as_mut().poll(&mut cx).is_pending());
+            assert!(!is_told());
+            assert_eq!(supervisor.next_look(), Some(supervisor.looked + WATCH));
+            drop((first, second));
+            supervisor.look();
+            assert_eq!(supervisor.next_look(), None);
+        });
     }
 }

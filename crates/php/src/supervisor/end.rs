@@ -33,7 +33,7 @@ pub(super) async fn end(shared: Arc<Shared>, connection: Connection, tell: bool,
 }
 
 /// Waits until a worker that works on behind its answer is free.
-pub(super) async fn work_on(shared: Arc<Shared>, connection: Connection) {
+pub(crate) async fn work_on(shared: Arc<Shared>, connection: Connection) {
     let record = Arc::clone(&connection.record);
     record.awaits(true);
     let Ok(mut connection) = connection.adopt() else {
@@ -77,7 +77,7 @@ pub(super) async fn drain(shared: Arc<Shared>, connection: Connection, pulled: b
             if ending.leaves || !connection.is_read_up() {
                 shared.signal(Signal::Leaving(connection));
             } else if ending.works_on {
-                shared.signal(Signal::WorkingOn(connection));
+                work_on(shared, connection).await;
             } else {
                 shared.release(connection);
             }

@@ -28,6 +28,7 @@ use tokio::time::{sleep, sleep_until};
 
 use self::boot::Said;
 use self::clocks::PATIENCE;
+pub(crate) use self::end::work_on;
 use self::folder::Folder;
 use self::greet::Greeting;
 use self::own::Master;
@@ -49,8 +50,6 @@ pub(crate) enum Signal {
     Spent(Connection),
     /// A worker ends by itself.
     Leaving(Connection),
-    /// A worker answered and goes on working.
-    WorkingOn(Connection),
     /// The client of a request is gone. `pulled` says that the worker waits for content.
     Abandoned {
         connection: Connection,
@@ -235,9 +234,6 @@ impl Supervisor {
             Signal::Leaving(connection) => {
                 self.end(connection, false);
                 self.reconcile();
-            }
-            Signal::WorkingOn(connection) => {
-                tokio::task::spawn_local(end::work_on(Arc::clone(&self.shared), connection));
             }
             Signal::Abandoned { connection, pulled } => {
                 let drained = end::drain(Arc::clone(&self.shared), connection, pulled);

@@ -14,7 +14,7 @@ use crate::error::Failure;
 use crate::exchange::{Asked, Exchange};
 use crate::request::{Upload, head};
 use crate::shared::{Shared, count};
-use crate::wire::{FixedVariables, Message};
+use crate::wire::Message;
 
 /// The tasks that wait, and the timers.
 pub(super) struct Tasks {
@@ -196,7 +196,7 @@ async fn perform(shared: &Arc<Shared>, task: &Task) -> bool {
             "a task failed"
         );
     };
-    let mut message = Message::event(Vec::new(), &FixedVariables::new());
+    let mut message = Message::event(64);
     match task.kind {
         Kind::Task { id } => {
             message.push(b"kind", b"task");

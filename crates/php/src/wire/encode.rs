@@ -19,9 +19,9 @@ impl FixedVariables {
 
     /// Adds a variable.
     #[must_use]
-    pub fn with(mut self, name: &str, value: &[u8]) -> Self {
-        string(&mut self.bytes, name.as_bytes());
-        string(&mut self.bytes, value);
+    pub fn with(mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
+        string(&mut self.bytes, &[name.as_ref()]);
+        string(&mut self.bytes, &[value.as_ref()]);
         self.count = self.count.saturating_add(1);
         self
     }
@@ -38,7 +38,7 @@ pub enum Content {
 
 /// A REQUEST or EVENT frame without its content, which is written behind it and not copied.
 ///
-/// [`Message::request`] or [`Message::event`], then [`Message::push`] for each variable, then
+/// [`Message::request`] or [`Message::event`], then [`Message::push`] and the like for each variable, then
 /// [`Message::finish`]; from then on [`Message::as_bytes`] is what to write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
@@ -46,6 +46,9 @@ pub struct Message {
     variables: u32,
     target: Range<usize>,
 }
+
+/// Where the type of the frame is.
+const KIND: usize = 4;
 
 /// Where the serialized array begins.
 const ARRAY: usize = HEADER + 4;
@@ -57,19 +60,13 @@ const COUNT: usize = ARRAY + 2;
 const COUNT_DIGITS: usize = 5;
 
 impl Message {
-    /// A request with the fixed variables of its service, in a buffer whose room is used again.
-    pub fn request(buffer: Vec<u8>, fixed: &FixedVariables) -> Self {
-        Self::begin(buffer, kind::REQUEST, fixed)
-    }
-
-    /// An event.
-    pub fn event(buffer: Vec<u8>, fixed: &FixedVariables) -> Self {
-        Self::begin(buffer, kind::EVENT, fixed)
-    }
-
-    fn begin(mut buffer: Vec<u8>, kind: u8, fixed: &FixedVariables) -> Self {
-        buffer.clear();
-        buffer.extend_from_slice(&[0, 0, 0, 0, kind, 0, 0, 0]);
+    /// A request with the fixed variables of its service, and room for `bytes` of others.
+    pub fn request(fixed: &FixedVariables, bytes: usize) -> Self {
+        let room = ARRAY
+            .saturating_add(fixed.bytes.len())
+            .saturating_add(bytes);
+        let mut buffer = Vec::with_capacity(room);
+        buffer.extend_from_slice(&[0, 0, 0, 0, kind::REQUEST, 0, 0, 0]);
         buffer.extend_from_slice(&[0; 4]);
         buffer.extend_from_slice(b"a:00000:{");
         buffer.extend_from_slice(&fixed.bytes);
@@ -80,10 +77,44 @@ impl Message {
         }
     }
 
+    /// An event, with room for `bytes` of variables.
+    pub fn event(bytes: usize) -> Self {
+        Self::request(&FixedVariables::new(), bytes).into_event()
+    }
+
+    /// An event with these variables.
+    #[must_use]
+    pub fn into_event(mut self) -> Self {
+        self.set(KIND, &[kind::EVENT]);
+        self
+    }
+
     /// Adds a variable. PHP takes the last of two with the same name.
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
-        string(&mut self.bytes, name);
+        self.push_parts(name, &[value]);
+    }
+
+    /// Adds a variable whose value is these parts, one behind the other.
+    pub fn push_parts(&mut self, name: &[u8], value: &[&[u8]]) {
+        string(&mut self.bytes, &[name]);
         string(&mut self.bytes, value);
+        self.variables = self.variables.saturating_add(1);
+    }
+
+    /// Adds a header field of the request as a meta-variable: `HTTP_`, and its name in upper case with
+    /// `_` for `-` (RFC 3875 section 4.1.18).
+    pub fn push_field(&mut self, name: &[u8], value: &[u8]) {
+        string(&mut self.bytes, &[b"HTTP_", name]);
+        // Behind it there are a quote and a semicolon.
+        let end = self.bytes.len().saturating_sub(2);
+        let written = end.saturating_sub(name.len())..end;
+        for byte in self.bytes.get_mut(written).unwrap_or_default() {
+            *byte = match *byte {
+                b'-' => b'_',
+                byte => byte.to_ascii_uppercase(),
+            };
+        }
+        string(&mut self.bytes, &[value]);
         self.variables = self.variables.saturating_add(1);
     }
 
@@ -144,11 +175,6 @@ impl Message {
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
-
-    /// The buffer, for the next one.
-    pub fn into_buffer(self) -> Vec<u8> {
-        self.bytes
-    }
 }
 
 /// The variables of a message are more than a frame holds.
@@ -184,16 +210,29 @@ fn bare(kind: u8) -> [u8; HEADER] {
     [0, 0, 0, 0, kind, 0, 0, 0]
 }
 
-/// `s:LENGTH:"...";`
-fn string(out: &mut Vec<u8>, text: &[u8]) {
-    out.extend_from_slice(b"s:");
-    decimal(out, text.len());
-    out.extend_from_slice(b":\"");
-    out.extend_from_slice(text);
+/// `s:LENGTH:"...";`, of a text in parts.
+fn string(out: &mut Vec<u8>, text: &[&[u8]]) {
+    let len = text.iter().map(|part| part.len()).sum::<usize>();
+    let digit = |number: usize| b'0' | u8::try_from(number % 10).unwrap_or(0);
+    // Names and values mostly have less than a hundred bytes, and are many.
+    match len {
+        0..10 => out.extend_from_slice(&[b's', b':', digit(len), b':', b'"']),
+        10..100 => {
+            out.extend_from_slice(&[b's', b':', digit(len / 10), digit(len), b':', b'"']);
+        }
+        _ => {
+            out.extend_from_slice(b"s:");
+            decimal(out, len);
+            out.extend_from_slice(b":\"");
+        }
+    }
+    for part in text {
+        out.extend_from_slice(part);
+    }
     out.extend_from_slice(b"\";");
 }
 
-/// Lengths of variables have few digits; the formatter would cost more than the rest.
+/// A number without the formatter, which would cost more than the rest.
 fn decimal(out: &mut Vec<u8>, number: usize) {
     let mut digits = [0_u8; 20];
     let mut used = 0;
@@ -216,23 +255,30 @@ mod tests {
     #[test]
     fn a_request_is_what_unserialize_reads() {
         let fixed = FixedVariables::new().with("SERVER_NAME", b"a");
-        let mut message = Message::request(b"old".to_vec(), &fixed);
+        let mut message = Message::request(&fixed, 64);
         message.push_target(b"REQUEST_URI", b"/x?y");
-        message.push(b"E", b"");
+        message.push_field(b"X-Y_z", b"");
+        message.push_parts(b"E", &[&[b'v'; 99], b"", b"w"]);
         message.finish(Content::Inline(5), false).unwrap();
-        let array = b"a:00003:{s:11:\"SERVER_NAME\";s:1:\"a\";s:11:\"REQUEST_URI\";s:4:\"/x?y\";s:1:\"E\";s:0:\"\";}";
+        let mut array =
+            b"a:00004:{s:11:\"SERVER_NAME\";s:1:\"a\";s:11:\"REQUEST_URI\";s:4:\"/x?y\";\
+            s:10:\"HTTP_X_Y_Z\";s:0:\"\";s:1:\"E\";s:100:\""
+                .to_vec();
+        array.extend_from_slice(&[b'v'; 99]);
+        array.extend_from_slice(b"w\";}");
         let mut frame = ((4 + array.len() + 5) as u32).to_le_bytes().to_vec();
         frame.extend_from_slice(&[1, 0, 0, 0]);
         frame.extend_from_slice(&(array.len() as u32).to_le_bytes());
-        frame.extend_from_slice(array);
+        frame.extend_from_slice(&array);
         assert_eq!(message.as_bytes(), frame);
         assert_eq!(message.target(), b"/x?y");
+        assert_eq!(message.into_event().as_bytes()[4], 6);
     }
 
     #[test]
     fn flags_tell_of_head_and_of_content_that_follows() {
         let flags = |content, is_head| {
-            let mut message = Message::request(Vec::new(), &FixedVariables::new());
+            let mut message = Message::request(&FixedVariables::new(), 0);
             message.finish(content, is_head).unwrap();
             message.as_bytes()[5]
         };
@@ -243,7 +289,7 @@ mod tests {
 
     #[test]
     fn more_variables_than_have_a_place_are_refused() {
-        let mut message = Message::request(Vec::new(), &FixedVariables::new());
+        let mut message = Message::request(&FixedVariables::new(), 0);
         for _ in 0..100_000 {
             message.push(b"", b"");
         }
@@ -252,7 +298,7 @@ mod tests {
 
     #[test]
     fn content_longer_than_a_frame_is_refused() {
-        let mut message = Message::request(Vec::new(), &FixedVariables::new());
+        let mut message = Message::request(&FixedVariables::new(), 0);
         let content = Content::Inline(u32::MAX as usize);
         assert_eq!(message.finish(content, false), Err(Oversized));
     }

@@ -99,7 +99,7 @@ pub(crate) fn request(method: Method, target: &str, body: impl Into<Body>) -> Wo
         .with("SERVER_PROTOCOL", b"HTTP/1.1")
         .with("REMOTE_ADDR", b"127.0.0.1")
         .with("SCRIPT_NAME", b"/index.php");
-    let mut message = Message::request(Vec::new(), &fixed);
+    let mut message = Message::request(&fixed, 512);
     message.push(b"REQUEST_METHOD", method.as_str().as_bytes());
     message.push_target(b"REQUEST_URI", target.as_bytes());
     let query = target.split_once('?').map_or("", |(_, query)| query);

@@ -2,10 +2,9 @@
 
 use std::time::Instant;
 
-use apus_http::fastcgi::Params;
 use apus_http::{Body, BodyError, HeaderValue, Request, Response, Source, StatusCode, header};
 use apus_php::plan::Mode;
-use apus_php::wire::{FixedVariables, Message};
+use apus_php::wire::Message;
 use apus_php::{Failure, Pool, WorkerRequest};
 
 use super::socket;
@@ -47,25 +46,22 @@ impl Resident {
         }
     }
 
-    /// The answer of a worker.
+    /// The answer of a worker to a message with the variables of the request.
     ///
     /// # Errors
     /// None gave one: the answer of our own.
     pub(super) async fn answer(
         &self,
         request: &Request,
-        params: &Params,
+        message: Message,
         body: Body,
     ) -> Result<Response, Response> {
         let asked_at = Instant::now();
-        let buffer = Vec::with_capacity(TYPICAL);
         if let Some(upgrade) = socket::upgrade(request, &self.pool) {
-            let message = told(Message::event(buffer, &FixedVariables::new()), params);
-            return socket::open(&self.pool, upgrade, message)
+            return socket::open(&self.pool, upgrade, message.into_event())
                 .await
                 .map_err(|failure| self.refuse(request, &failure));
         }
-        let message = told(Message::request(buffer, &FixedVariables::new()), params);
         let asked = WorkerRequest {
             message,
             method: request.method().clone(),
@@ -123,20 +119,6 @@ impl Resident {
         response
     }
 }
-
-/// The message with the variables of a request.
-fn told(mut message: Message, params: &Params) -> Message {
-    for (name, value) in params.iter() {
-        match name {
-            b"REQUEST_URI" => message.push_target(name, value),
-            name => message.push(name, value),
-        }
-    }
-    message
-}
-
-/// What the variables of a request take, mostly.
-const TYPICAL: usize = 3072;
 
 const MULTIPART: &[u8] = b"multipart/form-data";
 

@@ -8,6 +8,7 @@ use apus_http::fastcgi::Params;
 use apus_http::{Answer, Body, Headers, Request, Response, Service, ServiceFactory, StatusCode};
 use apus_net::client::{ClientResponse, RequestHead, Stderr};
 use apus_php::Pool;
+use apus_php::wire::Message;
 use apus_upstream::Upstreams;
 use bytes::Bytes;
 
@@ -107,18 +108,24 @@ impl Service for PhpService {
             Ok(script) => script,
             Err(none) => return inner.refuse(&request, none).into(),
         };
-        let params = inner.variables.of(&request, &script, &inner.settings);
         trace::note(&request, || {
             let file = [&*script.root, &*script.path].concat();
             Step::new(StepKind::Script, String::from_utf8_lossy(&file), script.why)
         });
+        let (variables, settings) = (&inner.variables, &inner.settings);
+        let is_resident = (inner.resident.as_ref())
+            .is_some_and(|resident| resident.answers(&script.path, &request));
+        if is_resident && inner.exchange.is_some() {
+            let message = variables.message(&request, &script, settings);
+            let inner = Rc::clone(inner);
+            return Answer::later(async move { inner.answer_resident(request, message).await });
+        }
+        let params = variables.params(&request, &script, settings);
         if inner.exchange.is_none() {
             return inner.tell(&request, &params).into();
         }
         let inner = Rc::clone(inner);
-        let is_resident = (inner.resident.as_ref())
-            .is_some_and(|resident| resident.answers(&script.path, &request));
-        Answer::later(async move { inner.answer(request, params, is_resident).await })
+        Answer::later(async move { inner.answer(request, params).await })
     }
 }
 
@@ -157,17 +164,33 @@ impl Inner {
         Response::new(StatusCode::OK)
     }
 
-    async fn answer(
-        &self,
-        mut request: Request,
-        mut params: Params,
-        is_resident: bool,
-    ) -> Response {
+    async fn answer_resident(&self, mut request: Request, mut message: Message) -> Response {
+        let (Some(exchange), Some(resident)) = (&self.exchange, &self.resident) else {
+            return Response::new(StatusCode::SERVICE_UNAVAILABLE);
+        };
+        let settings = &self.settings;
+        let hold = settings.hold_request.as_ref();
+        let body = match exchange.content(&mut request, hold).await {
+            Ok(body) => body,
+            Err(response) => return response,
+        };
+        if let Some(length) = body.len()
+            && (length > 0 || request.headers().contains("content-length"))
+        {
+            content_length(&mut message, length, settings);
+        }
+        match resident.answer(&request, message, body).await {
+            Ok(response) => self.dress(response),
+            Err(refusal) => refusal,
+        }
+    }
+
+    async fn answer(&self, mut request: Request, mut params: Params) -> Response {
         let Some(exchange) = &self.exchange else {
             return Response::new(StatusCode::SERVICE_UNAVAILABLE);
         };
         let settings = &self.settings;
-        let is_unknown = request.body_mut().len().is_none() && !is_resident;
+        let is_unknown = request.body_mut().len().is_none();
         let unknown = is_unknown.then(|| Hold {
             memory: UNKNOWN_MEMORY,
             disk: UNKNOWN_DISK,
@@ -178,17 +201,6 @@ impl Inner {
             Ok(body) => body,
             Err(response) => return response,
         };
-        if let Some(resident) = self.resident.as_ref().filter(|_| is_resident) {
-            if let Some(length) = body.len()
-                && (length > 0 || request.headers().contains("content-length"))
-            {
-                content_length(&mut params, length, settings);
-            }
-            return match resident.answer(&request, &params, body).await {
-                Ok(response) => self.dress(response),
-                Err(refusal) => refusal,
-            };
-        }
         match body.len() {
             // PHP reads no content whose length it is not told.
             None => return Response::new(StatusCode::PAYLOAD_TOO_LARGE),

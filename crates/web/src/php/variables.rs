@@ -5,10 +5,12 @@
 //! those whose names would become the same variable are left out, and so is `Proxy`, which programs
 //! would take for the proxy to send their own requests through (httpoxy, CVE-2016-5385).
 
+use std::cell::RefCell;
 use std::net::IpAddr;
 
 use apus_http::fastcgi::Params;
 use apus_http::{Peer, Request, Version};
+use apus_php::wire::{FixedVariables, Message};
 use smallvec::SmallVec;
 
 use super::script::Script;
@@ -18,9 +20,46 @@ use crate::proxy::forward::{Text, address, client_behind, decimal, members, tell
 /// What the variables of a request take, mostly.
 const TYPICAL: usize = 2048;
 
+/// What takes in variables: the parameters of a FastCGI request, or the frame for a resident worker.
+pub(super) trait Told {
+    /// A variable whose value is these parts, one behind the other.
+    fn push_parts(&mut self, name: &str, value: &[&[u8]]);
+
+    /// A field of the request, as a variable.
+    fn push_field(&mut self, name: &str, value: &[u8]);
+}
+
+impl Told for Params {
+    fn push_parts(&mut self, name: &str, value: &[&[u8]]) {
+        self.push_parts(name, value);
+    }
+
+    fn push_field(&mut self, name: &str, value: &[u8]) {
+        self.push_field(name, value);
+    }
+}
+
+impl Told for Message {
+    fn push_parts(&mut self, name: &str, value: &[&[u8]]) {
+        match (name, value) {
+            (TARGET, [target]) => self.push_target(name.as_bytes(), target),
+            _ => self.push_parts(name.as_bytes(), value),
+        }
+    }
+
+    fn push_field(&mut self, name: &str, value: &[u8]) {
+        self.push_field(name.as_bytes(), value);
+    }
+}
+
+/// What logs call a request by.
+const TARGET: &str = "REQUEST_URI";
+
 /// What is the same for all requests to a site.
 pub(super) struct Variables {
     fixed: Params,
+    /// The program that a worker was asked for last, which mostly is the same again.
+    last: RefCell<Option<(Script, FixedVariables)>>,
 }
 
 impl Variables {
@@ -36,31 +75,99 @@ impl Variables {
                 fixed.push(name, value);
             }
         }
+        if let Some(name) = &settings.server_name
+            && !is_replaced(settings, "SERVER_NAME")
+        {
+            fixed.push("SERVER_NAME", &**name);
+        }
         for (name, value) in &settings.params {
-            if let Some(text) = value.as_text().filter(|text| !text.is_empty()) {
+            if let Some(text) = value.as_text().filter(|text| !text.is_empty())
+                && **name != *TARGET
+            {
                 fixed.push(&**name, text);
             }
         }
-        Self { fixed }
+        Self {
+            fixed,
+            last: RefCell::default(),
+        }
     }
 
-    /// The variables of a request that a program is to answer, but for the length of its content.
-    pub(super) fn of(&self, request: &Request, script: &Script, settings: &PhpSettings) -> Params {
-        let mut params =
-            Params::with_capacity(TYPICAL.saturating_add(request.headers().wire().len()));
+    /// The variables of a request that a program is to answer over FastCGI, but for the length of its
+    /// content.
+    pub(super) fn params(
+        &self,
+        request: &Request,
+        script: &Script,
+        settings: &PhpSettings,
+    ) -> Params {
+        let mut params = Params::with_capacity(room(request));
         params.append(&self.fixed);
-        let mut telling = Telling {
+        tell_script(&mut params, script, settings);
+        Telling {
             request,
             script,
             settings,
-            params,
+            told: &mut params,
+        }
+        .all();
+        params
+    }
+
+    /// The same in the frame for a worker.
+    pub(super) fn message(
+        &self,
+        request: &Request,
+        script: &Script,
+        settings: &PhpSettings,
+    ) -> Message {
+        let mut last = self.last.borrow_mut();
+        let is_last = last.as_ref().is_some_and(|(last, _)| last == script);
+        let (_, fixed) = match &mut *last {
+            Some(last) if is_last => last,
+            last => last.insert((script.clone(), self.fixed_for(script, settings))),
         };
-        telling.script();
-        telling.request();
-        telling.connection();
-        telling.fields();
-        telling.own();
-        telling.params
+        let mut message = Message::request(fixed, room(request));
+        Telling {
+            request,
+            script,
+            settings,
+            told: &mut message,
+        }
+        .all();
+        message
+    }
+
+    fn fixed_for(&self, script: &Script, settings: &PhpSettings) -> FixedVariables {
+        let mut params = self.fixed.clone();
+        tell_script(&mut params, script, settings);
+        let variables = params.iter();
+        variables.fold(FixedVariables::new(), |fixed, (name, value)| {
+            fixed.with(name, value)
+        })
+    }
+}
+
+/// What the variables of a request take, mostly.
+fn room(request: &Request) -> usize {
+    TYPICAL.saturating_add(request.headers().wire().len())
+}
+
+/// Tells which program is meant.
+fn tell_script(params: &mut Params, script: &Script, settings: &PhpSettings) {
+    let prefix = settings.prefix.as_bytes();
+    let mut push = |name: &str, value: &[&[u8]]| {
+        if !is_replaced(settings, name) {
+            params.push_parts(name, value);
+        }
+    };
+    push("SCRIPT_FILENAME", &[&script.root, &script.path]);
+    push("SCRIPT_NAME", &[prefix, &script.path]);
+    push("DOCUMENT_ROOT", &[&script.root]);
+    push("DOCUMENT_URI", &[prefix, &script.path, &script.path_info]);
+    push("PATH_INFO", &[&script.path_info]);
+    if !script.path_info.is_empty() {
+        push("PATH_TRANSLATED", &[&script.root, &script.path_info]);
     }
 }
 
@@ -71,35 +178,31 @@ fn is_replaced(settings: &PhpSettings, name: &str) -> bool {
 }
 
 /// Tells the length of the content, which may be known only when it was taken in.
-pub(super) fn content_length(params: &mut Params, length: u64, settings: &PhpSettings) {
+pub(super) fn content_length(told: &mut impl Told, length: u64, settings: &PhpSettings) {
     if !is_replaced(settings, "CONTENT_LENGTH") {
-        params.push("CONTENT_LENGTH", length.to_string());
+        told.push_parts("CONTENT_LENGTH", &[length.to_string().as_bytes()]);
     }
 }
 
-struct Telling<'a> {
+/// Tells what differs from one request to the next.
+struct Telling<'a, T> {
     request: &'a Request,
     script: &'a Script,
     settings: &'a PhpSettings,
-    params: Params,
+    told: &'a mut T,
 }
 
-impl Telling<'_> {
-    fn push(&mut self, name: &str, value: &[&[u8]]) {
-        if !is_replaced(self.settings, name) {
-            self.params.push_parts(name, value);
-        }
+impl<T: Told> Telling<'_, T> {
+    fn all(mut self) {
+        self.request();
+        self.connection();
+        self.fields();
+        self.own();
     }
 
-    fn script(&mut self) {
-        let (script, prefix) = (self.script, self.settings.prefix.as_bytes());
-        self.push("SCRIPT_FILENAME", &[&script.root, &script.path]);
-        self.push("SCRIPT_NAME", &[prefix, &script.path]);
-        self.push("DOCUMENT_ROOT", &[&script.root]);
-        self.push("DOCUMENT_URI", &[prefix, &script.path, &script.path_info]);
-        self.push("PATH_INFO", &[&script.path_info]);
-        if !script.path_info.is_empty() {
-            self.push("PATH_TRANSLATED", &[&script.root, &script.path_info]);
+    fn push(&mut self, name: &str, value: &[&[u8]]) {
+        if !is_replaced(self.settings, name) {
+            self.told.push_parts(name, value);
         }
     }
 
@@ -107,7 +210,7 @@ impl Telling<'_> {
         let request = self.request;
         self.push("REQUEST_METHOD", &[request.method().as_str().as_bytes()]);
         let sent = request.original_target().path_and_query();
-        self.push("REQUEST_URI", &[sent.as_bytes()]);
+        self.push(TARGET, &[sent.as_bytes()]);
         self.push("QUERY_STRING", &[request.query().unwrap_or("").as_bytes()]);
         let protocol = match request.version() {
             Version::HTTP_10 => "HTTP/1.0",
@@ -119,9 +222,8 @@ impl Telling<'_> {
         if let Some(kind) = request.headers().get("content-type") {
             self.push("CONTENT_TYPE", &[kind]);
         }
-        match &self.settings.server_name {
-            Some(name) => self.push("SERVER_NAME", &[name.as_bytes()]),
-            None => self.push("SERVER_NAME", &[request.host().unwrap_or("").as_bytes()]),
+        if self.settings.server_name.is_none() {
+            self.push("SERVER_NAME", &[request.host().unwrap_or("").as_bytes()]);
         }
     }
 
@@ -177,13 +279,13 @@ impl Telling<'_> {
             }
             let mut lines = headers.get_all(name);
             if lines.nth(1).is_none() {
-                self.params.push_field(name, value);
+                self.told.push_field(name, value);
                 continue;
             }
             // HTTP/2 may send cookies one by one (RFC 9113 section 8.2.3).
             let between: &[u8] = if name == "cookie" { b"; " } else { b", " };
             let lines: SmallVec<[&[u8]; 8]> = headers.get_all(name).collect();
-            self.params.push_field(name, lines.join(between));
+            self.told.push_field(name, &lines.join(between));
         }
     }
 
@@ -213,10 +315,10 @@ impl Telling<'_> {
     /// What the site has of its own, where it depends on the request.
     fn own(&mut self) {
         for (name, value) in &self.settings.params {
-            if value.as_text().is_none() {
+            if value.as_text().is_none() || **name == *TARGET {
                 let value = value.text(self.request, &self.settings.site, &self.script.root);
                 if !value.is_empty() {
-                    self.params.push(&**name, value);
+                    self.told.push_parts(name, &[value.as_ref()]);
                 }
             }
         }
@@ -369,20 +471,81 @@ mod tests {
     }
 
     fn told(request: &Request, settings: &PhpSettings) -> Vec<(String, String)> {
-        let script = Script {
-            path: b"/index.php"[..].into(),
+        let params = Variables::new(settings).params(request, &script("/index.php"), settings);
+        sorted(&params)
+    }
+
+    fn script(path: &str) -> Script {
+        Script {
+            path: path.as_bytes().into(),
             path_info: b"/more"[..].into(),
             root: b"/srv/app"[..].into(),
             why: "",
-        };
+        }
+    }
+
+    fn sorted(params: &Params) -> Vec<(String, String)> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        let params = Variables::new(settings).of(request, &script, settings);
         let mut told: Vec<_> = params
             .iter()
             .map(|(name, value)| (text(name), text(value)))
             .collect();
         told.sort();
         told
+    }
+
+    /// What a frame says: text in PHP's own form, its pieces told by their lengths.
+    fn read(message: &Message) -> Vec<(String, String)> {
+        let text = String::from_utf8(message.as_bytes().to_vec()).unwrap();
+        let mut rest = text.split_once(":{").unwrap().1;
+        let mut strings = Vec::new();
+        while let Some((len, behind)) = rest.strip_prefix("s:").and_then(|s| s.split_once(":\"")) {
+            let len = len.parse::<usize>().unwrap();
+            strings.push(behind[..len].to_owned());
+            rest = behind[len..].strip_prefix("\";").unwrap();
+        }
+        assert_eq!(rest, "");
+        let mut pairs: Vec<_> = strings
+            .chunks(2)
+            .map(|pair| (pair[0].clone(), pair[1].clone()))
+            .collect();
+        pairs.sort();
+        pairs
+    }
+
+    #[test]
+    fn workers_are_told_the_same_as_over_fastcgi() {
+        let template = |text: &str| Template::parse(text).unwrap();
+        let replaced = PhpSettings {
+            server_name: Some("example.com".into()),
+            params: vec![
+                ("REQUEST_URI".into(), template("/always")),
+                ("DOCUMENT_ROOT".into(), template("/elsewhere")),
+                ("HTTP_X_USER".into(), template("$host")),
+            ],
+            ..PhpSettings::default()
+        };
+        let lines = [("host", "a.example"), ("x-user", "evil"), ("accept", "*/*")];
+        let asked = Asked {
+            target: "/a?b",
+            version: Version::HTTP_11,
+            lines: &lines,
+        };
+        let request = asked.request();
+        for (settings, target) in [
+            (PhpSettings::default(), &b"/a?b"[..]),
+            (replaced, b"/always"),
+        ] {
+            let variables = Variables::new(&settings);
+            // The second of two programs is not told of the first.
+            for path in ["/index.php", "/index.php", "/other.php"] {
+                let script = script(path);
+                let message = variables.message(&request, &script, &settings);
+                let params = variables.params(&request, &script, &settings);
+                assert_eq!(read(&message), sorted(&params));
+                assert_eq!(message.target(), target);
+            }
+        }
     }
 
     fn value<'a>(told: &'a [(String, String)], name: &str) -> Option<&'a str> {
