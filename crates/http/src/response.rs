@@ -1,5 +1,6 @@
 //! A response on its way to the client.
 
+use std::any::Any;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ struct Attached {
     tunnel: Option<Tunnel>,
     observers: Vec<Observer>,
     source: Option<Source>,
+    value: Option<Box<dyn Any>>,
 }
 
 type Observer = Box<dyn FnOnce(&Completion)>;
@@ -186,6 +188,16 @@ impl Response {
     /// The origin that gave the response, if that was told.
     pub fn source(&self) -> Option<&Source> {
         self.attached.as_ref()?.source.as_ref()
+    }
+
+    /// Attaches a value for layers further out, in place of the one before.
+    pub fn attach(&mut self, value: Box<dyn Any>) {
+        self.attached.get_or_insert_default().value = Some(value);
+    }
+
+    /// Takes the value that was attached.
+    pub fn take_attached(&mut self) -> Option<Box<dyn Any>> {
+        self.attached.as_mut()?.value.take()
     }
 
     /// Calls `observer` when the response was sent or broke off.

@@ -3,9 +3,9 @@
 
 use apus_http::{Body, HeaderValue, Request, Response, StatusCode, header};
 
-/// The form of a default error page.
+/// The form of the content of an error response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ErrorFormat {
+pub enum ErrorFormat {
     /// A page for people.
     Html,
     /// Problem details for programs.
@@ -50,7 +50,7 @@ impl ErrorFormat {
 /// An error response with the content that a site gives it by default.
 pub fn error_page(request: &Request, status: StatusCode) -> Response {
     let mut response = Response::new(status);
-    fill(&mut response, ErrorFormat::of(request));
+    fill(&mut response, ErrorFormat::of(request), Details::default());
     response
 }
 
@@ -60,24 +60,41 @@ pub(crate) fn lacks_content(response: &Response) -> bool {
     (status.is_client_error() || status.is_server_error()) && matches!(response.body(), Body::Empty)
 }
 
-/// Gives an error response its default content.
-pub(crate) fn fill(response: &mut Response, format: ErrorFormat) {
+/// What there is to say about an error besides its status (RFC 9457 section 3.1).
+#[derive(Default)]
+pub(crate) struct Details<'a> {
+    /// The type of problems.
+    pub(crate) kind: Option<&'a str>,
+    pub(crate) title: Option<&'a str>,
+    pub(crate) detail: Option<&'a str>,
+    /// Further members, for programs.
+    pub(crate) members: serde_json::Map<String, serde_json::Value>,
+}
+
+/// Gives an error response its content.
+pub(crate) fn fill(response: &mut Response, format: ErrorFormat, details: Details<'_>) {
     let status = response.status();
-    let title = status.canonical_reason().unwrap_or("Error");
+    let title = details
+        .title
+        .or(status.canonical_reason())
+        .unwrap_or("Error");
     let code = status.as_str();
     let (content_type, content) = match format {
         ErrorFormat::Html => (
             "text/html; charset=utf-8",
-            include_str!("error_page.html")
-                .replace("{status}", code)
-                .replace("{title}", title)
-                .replace("{text}", explanation(status)),
+            page(code, title, details.detail.unwrap_or(explanation(status))),
         ),
         ErrorFormat::Json => (
             "application/problem+json",
-            format!(r#"{{"type":"about:blank","title":"{title}","status":{code}}}"#),
+            problem(status, title, details).unwrap_or_default(),
         ),
-        ErrorFormat::Text => ("text/plain; charset=utf-8", format!("{code} {title}\n")),
+        ErrorFormat::Text => (
+            "text/plain; charset=utf-8",
+            match details.detail {
+                Some(detail) => format!("{detail}\n"),
+                None => format!("{code} {title}\n"),
+            },
+        ),
     };
     let headers = response.headers_mut();
     headers.remove("content-length");
@@ -94,6 +111,44 @@ pub(crate) fn fill(response: &mut Response, format: ErrorFormat) {
     }
     headers.append(&header::VARY, &HeaderValue::from_static("accept"));
     *response.body_mut() = content.into();
+}
+
+fn page(code: &str, title: &str, text: &str) -> String {
+    let escaped = |text: &str| {
+        let text = text.replace('&', "&amp;").replace('<', "&lt;");
+        text.replace('>', "&gt;")
+    };
+    // What was put in is not looked at again.
+    let mut page = String::new();
+    for part in include_str!("error_page.html").split_inclusive('}') {
+        match part.rsplit_once('{') {
+            Some((before, "status}")) => page.extend([before, code]),
+            Some((before, "title}")) => page.extend([before, &escaped(title)]),
+            Some((before, "text}")) => page.extend([before, &escaped(text)]),
+            _ => page.push_str(part),
+        }
+    }
+    page
+}
+
+fn problem(status: StatusCode, title: &str, details: Details<'_>) -> serde_json::Result<String> {
+    #[derive(serde::Serialize)]
+    struct Problem<'a> {
+        r#type: &'a str,
+        title: &'a str,
+        status: u16,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        detail: Option<&'a str>,
+        #[serde(flatten)]
+        members: serde_json::Map<String, serde_json::Value>,
+    }
+    serde_json::to_string(&Problem {
+        r#type: details.kind.unwrap_or("about:blank"),
+        title,
+        status: status.as_u16(),
+        detail: details.detail,
+        members: details.members,
+    })
 }
 
 /// Whether the same request may well fare better later, or for somebody else.

@@ -1,10 +1,13 @@
 //! Handlers: functions of extractors that return what can be a response.
 
+use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use apus_http::{Answer, Request};
 
 use crate::extract::{FromRequest, FromRequestHead, Matched};
+use crate::middleware::{self, AnyMiddleware, Middleware};
 use crate::respond::{IntoAnswer, IntoResponse};
 
 /// A function that answers requests: `async` or not, of up to eight extractors, of which the last
@@ -22,6 +25,78 @@ use crate::respond::{IntoAnswer, IntoResponse};
 pub trait Handler<Marker>: Send + Sync + 'static {
     /// Answers a request that the route of this handler matched.
     fn call(&self, request: Request, matched: &Matched<'_>) -> Answer;
+
+    /// What stands around this handler alone, see [`HandlerExt::with`].
+    #[doc(hidden)]
+    fn layers(&self) -> Layers {
+        Layers::default()
+    }
+}
+
+/// What stands around a handler.
+#[doc(hidden)]
+#[derive(Clone, Default)]
+pub struct Layers(pub(crate) Vec<Arc<dyn AnyMiddleware>>);
+
+/// What can be done to any handler.
+pub trait HandlerExt<Marker>: Handler<Marker> + Sized {
+    /// Puts a function around this handler alone, inside of those of its groups; the first one is
+    /// outermost.
+    ///
+    /// ```
+    /// # use apus::{App, HandlerExt, Request, Next, Response};
+    /// async fn signed_in(request: Request, next: Next) -> Response { next.run(request).await }
+    /// async fn dashboard() -> &'static str { "figures" }
+    ///
+    /// let app = App::new().get("/dashboard", dashboard.with(signed_in));
+    /// # app.check().unwrap();
+    /// ```
+    fn with<M: 'static>(self, middleware: impl Middleware<M>) -> With<Self> {
+        With {
+            handler: self,
+            layers: Layers::default(),
+        }
+        .with(middleware)
+    }
+}
+
+impl<H: Handler<Marker>, Marker> HandlerExt<Marker> for H {}
+
+/// A handler and what stands around it.
+#[derive(Clone)]
+pub struct With<H> {
+    handler: H,
+    layers: Layers,
+}
+
+impl<H> With<H> {
+    /// Puts another function around the handler, inside of those before.
+    #[must_use]
+    pub fn with<M: 'static>(mut self, middleware: impl Middleware<M>) -> Self {
+        let layer = Arc::new(middleware::Unmarked::new(middleware));
+        self.layers.0.push(layer);
+        self
+    }
+}
+
+impl<H> fmt::Debug for With<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("With").finish_non_exhaustive()
+    }
+}
+
+/// Marks handlers with something around them.
+#[derive(Debug)]
+pub enum Surrounded {}
+
+impl<H: Handler<Marker>, Marker: 'static> Handler<(Surrounded, Marker)> for With<H> {
+    fn call(&self, request: Request, matched: &Matched<'_>) -> Answer {
+        self.handler.call(request, matched)
+    }
+
+    fn layers(&self) -> Layers {
+        self.layers.clone()
+    }
 }
 
 /// Marks a last argument that reads the content.
@@ -38,13 +113,14 @@ macro_rules! handlers {
             $($head: FromRequestHead,)*
         {
             fn call(&self, request: Request, matched: &Matched<'_>) -> Answer {
+                let rendering = matched.rendering(&request);
                 $(
                     let $head = match $head::from_head(&request, matched) {
                         Ok(value) => value,
-                        Err(rejection) => return rejection.into_response().into(),
+                        Err(rejection) => return rendering.apply(rejection.into_response()).into(),
                     };
                 )*
-                self($($head),*).into_answer()
+                self($($head),*).into_answer(rendering)
             }
         }
 
@@ -58,19 +134,20 @@ macro_rules! handlers {
             $last: FromRequest + 'static,
         {
             fn call(&self, request: Request, matched: &Matched<'_>) -> Answer {
+                let rendering = matched.rendering(&request);
                 $(
                     let $head = match $head::from_head(&request, matched) {
                         Ok(value) => value,
-                        Err(rejection) => return rejection.into_response().into(),
+                        Err(rejection) => return rendering.apply(rejection.into_response()).into(),
                     };
                 )*
                 let function = self.clone();
-                let last = $last::from_request(request, matched.body_limit);
+                let last = $last::from_request(request, matched.body_limit());
                 Answer::later(async move {
-                    match last.await {
+                    rendering.apply(match last.await {
                         Ok(last) => function($($head,)* last).into_future().await,
                         Err(rejection) => rejection.into_response(),
-                    }
+                    })
                 })
             }
         }
@@ -91,6 +168,11 @@ handlers! {
 /// A handler whose type is forgotten.
 pub(crate) trait AnyHandler: Send + Sync {
     fn call(&self, request: Request, matched: &Matched<'_>) -> Answer;
+
+    fn layers(&self) -> Vec<Arc<dyn AnyMiddleware>>;
+
+    /// As the compiler names it.
+    fn name(&self) -> &'static str;
 }
 
 /// Gives a handler a type without its marker.
@@ -105,5 +187,13 @@ impl<H, Marker> Unmarked<H, Marker> {
 impl<H: Handler<Marker>, Marker> AnyHandler for Unmarked<H, Marker> {
     fn call(&self, request: Request, matched: &Matched<'_>) -> Answer {
         self.0.call(request, matched)
+    }
+
+    fn layers(&self) -> Vec<Arc<dyn AnyMiddleware>> {
+        self.0.layers().0
+    }
+
+    fn name(&self) -> &'static str {
+        std::any::type_name::<H>()
     }
 }

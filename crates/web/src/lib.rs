@@ -17,44 +17,52 @@
 
 mod app;
 pub mod assets;
+#[cfg(feature = "macros")]
+pub mod attributes;
 pub mod cached;
 mod compress;
+mod error;
 mod error_pages;
 mod extract;
 pub mod files;
 mod handler;
 mod media_type;
 mod middleware;
+#[cfg(feature = "openapi")]
+pub mod openapi;
 pub mod path;
-pub mod php;
-pub mod proxy;
 #[cfg(any(feature = "redis", feature = "sql"))]
 mod per_worker;
+pub mod php;
+pub mod proxy;
 mod respond;
 mod router;
+mod server;
 pub mod session;
 pub mod sites;
+#[cfg(feature = "sql")]
+pub mod sql;
 #[cfg(feature = "templates")]
 pub mod template;
 pub mod testing;
-#[cfg(feature = "sql")]
-pub mod sql;
 pub mod trace;
 pub mod websocket;
 
-pub use app::App;
+pub use app::{App, RouteInfo, UrlError, Urls};
+#[cfg(feature = "macros")]
+pub use attributes::{delete, embedded, get, patch, post, put, route, ws};
 pub use compress::Compressed;
+pub use error::{Error, ErrorFormat, Rendering};
 pub use error_pages::error_page;
 pub use extract::{
     Extension, Form, FromRequest, FromRequestHead, Matched, Path, Query, Rejection, State,
 };
 pub use files::Files;
-pub use handler::{Handler, ReadsContent};
+pub use handler::{Handler, HandlerExt, ReadsContent, Surrounded, With};
 pub use middleware::{Middleware, Next};
-pub use respond::{
-    AtOnce, Awaited, Error, Html, IntoAnswer, IntoResponse, Json, Redirect, Streaming,
-};
-pub use router::RouteError;
+pub use respond::{AtOnce, Awaited, Html, IntoAnswer, IntoResponse, Json, Redirect, Streaming};
+pub use router::{RouteError, RouteErrors};
+pub use server::{Running, Server, StopHandle, Stopping};
 pub use websocket::{Rooms, WebSocket, WebSocketUpgrade};
 
 pub use apus_http::{
@@ -62,6 +70,8 @@ pub use apus_http::{
     HeaderValue, Headers, Method, Outcome, Peer, Request, Response, Service, ServiceFactory,
     StatusCode, Target, Version, header, service_fn,
 };
+pub use apus_net::Limits;
+pub use apus_net::tls::Certificate;
 pub use http::HeaderMap;
 
 /// What a handler returns that may fail; see [`Error`].

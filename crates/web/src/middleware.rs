@@ -5,14 +5,15 @@ use std::rc::Rc;
 
 use apus_http::{Answer, Request, Response};
 
-use crate::app::AppService;
+use crate::app::{AppService, Place};
+use crate::error::Rendering;
 use crate::respond::IntoAnswer;
 
 /// What is left to be done with a request: the layers further in, and the route.
 pub struct Next {
     pub(crate) app: Rc<AppService>,
     /// The layer whose turn it is.
-    pub(crate) layer: usize,
+    pub(crate) place: Place,
 }
 
 impl Next {
@@ -23,7 +24,18 @@ impl Next {
 
     /// Passes the request on.
     pub fn call(self, request: Request) -> Answer {
-        AppService::layered(self.app, self.layer, request)
+        AppService::go_on(&self.app, self.place, request)
+    }
+
+    /// The path of the route that is going to answer, as it was written: `/users/{id}`. A layer around
+    /// a whole application asks the router ahead for this; in a group it is known.
+    pub fn route(&self, request: &Request) -> Option<&str> {
+        self.app.pattern_of(&self.place, request)
+    }
+
+    /// How errors of a layer are answered.
+    pub(crate) fn rendering(&self, request: &Request) -> Rendering {
+        Rendering::of(request, self.app.on_error(&self.place))
     }
 }
 
@@ -50,7 +62,8 @@ where
     Returned: IntoAnswer<Marker>,
 {
     fn call(&self, request: Request, next: Next) -> Answer {
-        self(request, next).into_answer()
+        let rendering = next.rendering(&request);
+        self(request, next).into_answer(rendering)
     }
 }
 

@@ -1,7 +1,6 @@
 //! What handlers return, and how it becomes a response.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -12,6 +11,8 @@ use apus_http::{
 use bytes::Bytes;
 use futures_core::Stream;
 use serde::Serialize;
+
+use crate::error::{Error, Rendering};
 
 /// What can be a response.
 #[diagnostic::on_unimplemented(
@@ -33,8 +34,8 @@ pub trait IntoResponse {
             `Result<T, E>` of two such types, or its own type that implements `IntoResponse`"
 )]
 pub trait IntoAnswer<Marker> {
-    /// The answer.
-    fn into_answer(self) -> Answer;
+    /// The answer; errors are answered as `rendering` has it.
+    fn into_answer(self, rendering: Rendering) -> Answer;
 
     /// The response, waited for.
     fn into_future(self) -> impl Future<Output = Response>;
@@ -49,8 +50,8 @@ pub enum AtOnce {}
 pub enum Awaited {}
 
 impl<R: IntoResponse> IntoAnswer<AtOnce> for R {
-    fn into_answer(self) -> Answer {
-        Answer::Now(self.into_response())
+    fn into_answer(self, rendering: Rendering) -> Answer {
+        Answer::Now(rendering.apply(self.into_response()))
     }
 
     async fn into_future(self) -> Response {
@@ -62,8 +63,8 @@ impl<F> IntoAnswer<Awaited> for F
 where
     F: Future<Output: IntoResponse> + 'static,
 {
-    fn into_answer(self) -> Answer {
-        Answer::later(async move { self.await.into_response() })
+    fn into_answer(self, rendering: Rendering) -> Answer {
+        Answer::later(async move { rendering.apply(self.await.into_response()) })
     }
 
     async fn into_future(self) -> Response {
@@ -285,30 +286,5 @@ where
             Some(Err(error)) => Some(Err(BodyError::Source(error.into()))),
             None => None,
         })
-    }
-}
-
-/// A failure of a handler: any error, which is logged and answered with 500.
-///
-/// The client is not told what it was. Errors that the client has to know are responses of their
-/// own: `Err((StatusCode::CONFLICT, "taken").into_response())`.
-pub struct Error(Box<dyn std::error::Error + 'static>);
-
-impl<E: std::error::Error + 'static> From<E> for Error {
-    fn from(error: E) -> Self {
-        Self(Box::new(error))
-    }
-}
-
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl IntoResponse for Error {
-    fn into_response(self) -> Response {
-        tracing::error!(error = %self.0, "a handler failed");
-        Response::new(StatusCode::INTERNAL_SERVER_ERROR)
     }
 }

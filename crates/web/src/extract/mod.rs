@@ -11,12 +11,13 @@ use std::rc::Rc;
 use apus_http::{
     Body, ConnectionInfo, Headers, Method, Peer, Request, Response, StatusCode, Target,
 };
-use http::{Extensions, HeaderMap};
+use http::HeaderMap;
 use serde::de::DeserializeOwned;
-use smallvec::SmallVec;
 
 pub use content::Form;
 
+use crate::app::Scope;
+use crate::error::{Error, Rendering};
 use crate::respond::IntoResponse;
 use values::{Fields, Parameters};
 
@@ -59,14 +60,13 @@ pub trait FromRequest: Sized {
 }
 
 /// What is known of a request besides itself: the route it met, and the state of the application.
-#[derive(Debug)]
 pub struct Matched<'a> {
-    /// Names of path parameters, and where the values stand in the path.
-    pub(crate) parameters: SmallVec<[(&'a str, Range<usize>); 4]>,
+    /// The names of the path parameters, and where their values stand in the path.
+    pub(crate) names: &'a [Box<str>],
+    pub(crate) ranges: &'a [Range<usize>],
     /// The path in normal form, if it is another than that of the request.
-    pub(crate) decoded: Option<String>,
-    pub(crate) state: &'a Extensions,
-    pub(crate) body_limit: u64,
+    pub(crate) decoded: Option<&'a str>,
+    pub(crate) scope: &'a Scope,
 }
 
 impl Matched<'_> {
@@ -75,15 +75,33 @@ impl Matched<'_> {
         &'r self,
         request: &'r Request,
     ) -> impl Iterator<Item = (&'r str, &'r str)> {
-        let path = self.decoded.as_deref().unwrap_or(request.path());
-        self.parameters
-            .iter()
-            .map(move |(name, value)| (*name, path.get(value.clone()).unwrap_or("")))
+        let path = self.decoded.unwrap_or(request.path());
+        let parameters = self.names.iter().zip(self.ranges);
+        parameters.map(move |(name, value)| (&**name, path.get(value.clone()).unwrap_or("")))
     }
 
     /// A value of the application's state.
-    pub fn state<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.state.get::<T>()
+    pub fn state<T: 'static>(&self) -> Option<&T> {
+        self.scope.states.get::<T>()
+    }
+
+    /// What an extractor may keep of the content, in bytes.
+    pub fn body_limit(&self) -> u64 {
+        self.scope.body_limit
+    }
+
+    /// How errors are answered.
+    pub(crate) fn rendering(&self, request: &Request) -> Rendering {
+        Rendering::of(request, self.scope.on_error.clone())
+    }
+}
+
+impl fmt::Debug for Matched<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Matched")
+            .field("names", &self.names)
+            .field("ranges", &self.ranges)
+            .finish_non_exhaustive()
     }
 }
 
@@ -111,7 +129,7 @@ impl Rejection {
 
 impl IntoResponse for Rejection {
     fn into_response(self) -> Response {
-        Response::text(self.status, format!("{}\n", self.reason))
+        Error::new(self.status, self.reason).into_response()
     }
 }
 
@@ -149,7 +167,7 @@ impl<T: DeserializeOwned> FromRequestHead for Query<T> {
 #[derive(Clone, Copy, Debug)]
 pub struct State<T>(pub T);
 
-impl<T: Clone + Send + Sync + 'static> FromRequestHead for State<T> {
+impl<T: Clone + 'static> FromRequestHead for State<T> {
     type Rejection = StatusCode;
 
     fn from_head(_: &Request, matched: &Matched<'_>) -> Result<Self, StatusCode> {

@@ -24,6 +24,7 @@ use apus_http::{Answer, Request, Service, ServiceFactory, StatusCode};
 pub use fields::{FieldChange, Hsts, InvalidChange};
 pub use location::{InvalidPattern, Pattern};
 pub use names::{InvalidServerName, ServerName};
+pub(crate) use names::{Names as ServerNames, canonical};
 pub use observe::{Observer, OnCompletion, WorkerObserver};
 pub use preset::{Preset, UnknownPreset};
 pub use respond::{InvalidReturn, Return};
@@ -168,7 +169,7 @@ impl Service for SitesService {
             // Nothing is to be chosen, and nobody asks why.
             return only.call(request);
         }
-        let host = names::canonical(request.host().unwrap_or(""));
+        let host = canonical(request.host().unwrap_or(""));
         if let Some(tls) = &request.connection().tls
             && !host.is_empty()
             && !tls.certificate_names.is_empty()

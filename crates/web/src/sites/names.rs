@@ -114,7 +114,7 @@ impl std::error::Error for InvalidServerName {}
 
 /// How a name was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Match {
+pub(crate) enum Match {
     Exact,
     Leading,
     Trailing,
@@ -134,7 +134,7 @@ impl fmt::Display for Match {
 
 /// All server names, each with the index of its site.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Names {
+pub(crate) struct Names {
     exact: HashMap<Box<str>, usize>,
     leading: HashMap<Box<str>, usize>,
     trailing: HashMap<Box<str>, usize>,
@@ -143,7 +143,7 @@ pub(super) struct Names {
 
 impl Names {
     /// Adds a name; tells which site has it already.
-    pub(super) fn insert(&mut self, name: &ServerName, site: usize) -> Result<(), usize> {
+    pub(crate) fn insert(&mut self, name: &ServerName, site: usize) -> Result<(), usize> {
         let (map, key) = match &name.0 {
             Kind::Exact(name) => (&mut self.exact, name),
             Kind::Leading(rest) => (&mut self.leading, rest),
@@ -160,7 +160,7 @@ impl Names {
     }
 
     /// The site of a host in [`canonical`] form.
-    pub(super) fn find(&self, host: &str) -> Option<(usize, Match)> {
+    pub(crate) fn find(&self, host: &str) -> Option<(usize, Match)> {
         if let Some(site) = self.exact.get(host) {
             return Some((*site, Match::Exact));
         }
@@ -190,7 +190,7 @@ impl Names {
 }
 
 /// The host in lower case, without the dot of the root.
-pub(super) fn canonical(host: &str) -> Cow<'_, str> {
+pub(crate) fn canonical(host: &str) -> Cow<'_, str> {
     let host = host.strip_suffix('.').unwrap_or(host);
     if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
         Cow::Owned(host.to_ascii_lowercase())

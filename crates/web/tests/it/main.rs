@@ -20,6 +20,10 @@ mod error_pages;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
+mod macros;
+#[cfg(test)]
+mod openapi;
+#[cfg(test)]
 mod programs;
 #[cfg(test)]
 mod proxy;
@@ -28,6 +32,7 @@ mod proxy_mirror;
 #[cfg(test)]
 mod rewrite;
 #[cfg(test)]
+mod routing;
 mod serve;
 #[cfg(test)]
 mod sites;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use apus_http::{Answer, Body, FileRange, HeaderName, Request, Response, StatusCode, header};
 
 use super::{Exchange, Inner};
-use crate::error_pages::{self, ErrorFormat};
+use crate::error_pages::{self, Details, ErrorFormat};
 use crate::media_type;
 use crate::sites::settings::ErrorPage;
 use crate::trace::{Step, StepKind};
@@ -47,7 +47,7 @@ impl Inner {
                         format!("the status is {}", response.status()),
                     ));
                 }
-                error_pages::fill(&mut response, exchange.format);
+                error_pages::fill(&mut response, exchange.format, Details::default());
                 self.seal(exchange, response).into()
             }
             Some(ErrorPage::Content {
@@ -76,7 +76,7 @@ impl Inner {
                         }
                         Err(error) => {
                             tracing::error!(file = %file.display(), %error, "cannot read an error page");
-                            error_pages::fill(&mut response, exchange.format);
+                            error_pages::fill(&mut response, exchange.format, Details::default());
                         }
                     }
                     site.seal(exchange, response)
@@ -92,7 +92,9 @@ impl Inner {
                     };
                     match found {
                         Some(page) => take_content(&mut response, page),
-                        None => error_pages::fill(&mut response, exchange.format),
+                        None => {
+                            error_pages::fill(&mut response, exchange.format, Details::default())
+                        }
                     }
                     site.seal(exchange, response)
                 })

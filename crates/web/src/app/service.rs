@@ -1,0 +1,407 @@
+//! An application on one worker: from a request to what answers it.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use apus_http::{Answer, HeaderValue, Method, Request, Response, Service, StatusCode, header};
+
+use super::table::{self, Table};
+use super::{NamedRoutes, OnError, States};
+use crate::extract::Matched;
+use crate::middleware::{AnyMiddleware, Next};
+use crate::path::{self, MountedAt};
+use crate::router::{Found, Ranges, Route, Router};
+use crate::sites::{ServerNames, canonical};
+use crate::trace::{self, Step, StepKind};
+
+/// The application on one worker.
+pub(crate) struct AppService {
+    layers: Vec<Arc<dyn AnyMiddleware>>,
+    hosts: Vec<Host>,
+    names_of_hosts: ServerNames,
+    groups: Vec<Group>,
+}
+
+struct Host {
+    router: Router,
+    mounts: Vec<Mount>,
+    fallbacks: Vec<table::Fallback>,
+}
+
+struct Mount {
+    path: Arc<str>,
+    service: Rc<dyn Service>,
+    group: usize,
+}
+
+struct Group {
+    layers: Arc<[Arc<dyn AnyMiddleware>]>,
+    scope: Rc<Scope>,
+}
+
+/// What handlers of a group see besides the request.
+pub(crate) struct Scope {
+    pub(crate) states: States,
+    pub(crate) body_limit: u64,
+    pub(crate) on_error: Option<Arc<OnError>>,
+    pub(crate) named: Rc<NamedRoutes>,
+}
+
+/// Where a request is on its way inwards.
+pub(crate) enum Place {
+    /// At this layer of the application, before it was routed.
+    Outer(usize),
+    /// At this layer of those around its target.
+    Inner(usize, Box<Target>),
+}
+
+/// What a request was routed to.
+pub(crate) struct Target {
+    host: usize,
+    what: What,
+    /// The path in normal form, if it is another than that of the request.
+    decoded: Option<String>,
+}
+
+enum What {
+    /// A route, one of its endpoints, and the parameters.
+    Endpoint(usize, usize, Ranges),
+    /// A route without this method.
+    NoMethod(usize),
+    /// A mount, and where the path goes on behind its own.
+    Mount(usize, usize),
+    Fallback(usize),
+    Nothing,
+}
+
+/// What the worker holds; layers hold on to the inside while they wait.
+struct Handle(Rc<AppService>);
+
+impl Service for Handle {
+    fn call(&self, request: Request) -> Answer {
+        match self.0.layers.is_empty() {
+            true => AppService::route(&self.0, request),
+            false => AppService::go_on(&self.0, Place::Outer(0), request),
+        }
+    }
+}
+
+/// Makes the service of a worker.
+pub(super) fn start(table: Table) -> Rc<dyn Service> {
+    let named = Rc::new(table.named);
+    let mut groups: Vec<Group> = Vec::with_capacity(table.groups.len());
+    for group in table.groups {
+        let outer = group.parent.and_then(|parent| groups.get(parent));
+        let outer = outer.map_or_else(States::default, |outer| outer.scope.states.clone());
+        groups.push(Group {
+            layers: group.layers,
+            scope: Rc::new(Scope {
+                states: outer.with(&group.states),
+                body_limit: group.body_limit,
+                on_error: group.on_error,
+                named: named.clone(),
+            }),
+        });
+    }
+    let hosts = table.hosts.into_iter().map(|host| Host {
+        router: host.router,
+        fallbacks: host.fallbacks,
+        mounts: host
+            .mounts
+            .into_iter()
+            .map(|mount| Mount {
+                path: mount.path,
+                service: mount.service.service(),
+                group: mount.group,
+            })
+            .collect(),
+    });
+    Rc::new(Handle(Rc::new(AppService {
+        layers: table.layers,
+        hosts: hosts.collect(),
+        names_of_hosts: table.names_of_hosts,
+        groups,
+    })))
+}
+
+impl AppService {
+    /// Runs the layer at this place, and from it those further in.
+    pub(crate) fn go_on(this: &Rc<Self>, place: Place, request: Request) -> Answer {
+        match place {
+            Place::Outer(layer) => match this.layers.get(layer) {
+                Some(middleware) => {
+                    let next = Next {
+                        app: this.clone(),
+                        place: Place::Outer(layer.saturating_add(1)),
+                    };
+                    middleware.call(request, next)
+                }
+                None => Self::route(this, request),
+            },
+            Place::Inner(layer, target) => match this.layers_of(&target).get(layer).cloned() {
+                Some(middleware) => {
+                    let next = Next {
+                        app: this.clone(),
+                        place: Place::Inner(layer.saturating_add(1), target),
+                    };
+                    middleware.call(request, next)
+                }
+                None => this.finish(request, &target),
+            },
+        }
+    }
+
+    /// What answers errors of a layer at this place.
+    pub(crate) fn on_error(&self, place: &Place) -> Option<Arc<OnError>> {
+        let group = match place {
+            Place::Outer(_) => 0,
+            Place::Inner(_, target) => self.group_of(target),
+        };
+        let group = self.groups.get(group);
+        group.and_then(|group| group.scope.on_error.clone())
+    }
+
+    /// Finds what answers a request, and passes it through the layers around that.
+    fn route(this: &Rc<Self>, request: Request) -> Answer {
+        let target = match this.target(&request) {
+            Ok(target) => target,
+            Err(answer) => return answer,
+        };
+        match this.layers_of(&target).is_empty() {
+            true => this.finish(request, &target),
+            false => Self::go_on(this, Place::Inner(0, Box::new(target)), request),
+        }
+    }
+
+    /// The path of the route that would answer, as it was written.
+    pub(crate) fn pattern_of(&self, place: &Place, request: &Request) -> Option<&str> {
+        let found;
+        let target = match place {
+            Place::Inner(_, target) => &**target,
+            Place::Outer(_) => {
+                found = self.target(request).ok()?;
+                &found
+            }
+        };
+        match target.what {
+            What::Endpoint(route, ..) | What::NoMethod(route) => {
+                let route = self.hosts.get(target.host)?.router.route(route)?;
+                Some(route.pattern.as_str())
+            }
+            What::Mount(mount, _) => Some(&self.hosts.get(target.host)?.mounts.get(mount)?.path),
+            What::Fallback(_) | What::Nothing => None,
+        }
+    }
+
+    /// What answers a request; an answer at once if the path has no meaning.
+    fn target(&self, request: &Request) -> Result<Target, Answer> {
+        let decoded = match path::normalise(request.path()) {
+            Ok(Cow::Borrowed(_)) => None,
+            Ok(Cow::Owned(path)) => match String::from_utf8(path) {
+                Ok(path) => Some(path),
+                Err(_) => return Err(Response::new(StatusCode::BAD_REQUEST).into()),
+            },
+            Err(_) if request.path() == "*" => {
+                return Err(Response::new(StatusCode::NO_CONTENT).into());
+            }
+            Err(_) => return Err(Response::new(StatusCode::BAD_REQUEST).into()),
+        };
+        let path = decoded.as_deref().unwrap_or(request.path());
+        let mut place = (0, What::Nothing);
+        if self.hosts.len() > 1
+            && let Some(host) = request.host()
+            && let Some((index, _)) = self.names_of_hosts.find(&canonical(host))
+            && let Some(host) = self.hosts.get(index)
+        {
+            place = (index, host.find(request.method(), path));
+        }
+        if matches!(place.1, What::Nothing | What::Fallback(_))
+            && let Some(host) = self.hosts.first()
+        {
+            let found = host.find(request.method(), path);
+            // Of two fallbacks that of the host goes first.
+            if !matches!(
+                (&place.1, &found),
+                (What::Fallback(_), What::Nothing | What::Fallback(_))
+            ) {
+                place = (0, found);
+            }
+        }
+        let (host, what) = place;
+        Ok(Target {
+            host,
+            what,
+            decoded,
+        })
+    }
+
+    /// The layers between the application's and a target.
+    fn layers_of(&self, target: &Target) -> &[Arc<dyn AnyMiddleware>] {
+        if let What::Endpoint(route, endpoint, _) = target.what {
+            let host = self.hosts.get(target.host);
+            let endpoint = host
+                .and_then(|host| host.router.route(route))
+                .and_then(|route| route.methods.get(endpoint));
+            return endpoint.map_or(&[], |endpoint| &endpoint.layers);
+        }
+        let group = self.groups.get(self.group_of(target));
+        group.map_or(&[], |group| &group.layers)
+    }
+
+    fn group_of(&self, target: &Target) -> usize {
+        let group = self.hosts.get(target.host).and_then(|host| {
+            Some(match target.what {
+                What::Endpoint(route, endpoint, _) => {
+                    host.router.route(route)?.methods.get(endpoint)?.scope
+                }
+                What::NoMethod(route) => host.router.route(route)?.methods.first()?.scope,
+                What::Mount(mount, _) => host.mounts.get(mount)?.group,
+                What::Fallback(fallback) => host.fallbacks.get(fallback)?.group,
+                What::Nothing => return None,
+            })
+        });
+        group.unwrap_or(0)
+    }
+
+    /// Answers, behind all layers.
+    fn finish(&self, request: Request, target: &Target) -> Answer {
+        let Some(host) = self.hosts.get(target.host) else {
+            return Response::new(StatusCode::NOT_FOUND).into();
+        };
+        let group = self.groups.get(self.group_of(target));
+        let scope = group.map(|group| &group.scope);
+        match (&target.what, scope) {
+            (What::Endpoint(route, endpoint, ranges), Some(scope)) => {
+                let route = host.router.route(*route);
+                let endpoint = route.and_then(|route| Some((route, route.methods.get(*endpoint)?)));
+                if let Some((route, endpoint)) = endpoint {
+                    trace::note(&request, || {
+                        Step::new(StepKind::Handler, "route", route.pattern.as_str())
+                    });
+                    let matched = Matched {
+                        names: route.pattern.names(),
+                        ranges,
+                        decoded: target.decoded.as_deref(),
+                        scope,
+                    };
+                    return endpoint.handler.call(request, &matched);
+                }
+            }
+            (What::NoMethod(route), _) => {
+                if let Some(route) = host.router.route(*route) {
+                    return no_method(route, &request);
+                }
+            }
+            (What::Mount(mount, rest), _) => {
+                if let Some(mount) = host.mounts.get(*mount) {
+                    return mount.call(request, target.decoded.as_deref(), *rest);
+                }
+            }
+            (What::Fallback(fallback), Some(scope)) => {
+                if let Some(fallback) = host.fallbacks.get(*fallback) {
+                    let matched = Matched {
+                        names: &[],
+                        ranges: &Ranges::new(),
+                        decoded: target.decoded.as_deref(),
+                        scope,
+                    };
+                    return fallback.handler.call(request, &matched);
+                }
+            }
+            _ => {}
+        }
+        Response::new(StatusCode::NOT_FOUND).into()
+    }
+}
+
+impl Host {
+    fn find(&self, method: &Method, path: &str) -> What {
+        match self.router.find(method, path) {
+            Found::Endpoint(route, endpoint, ranges) => {
+                return What::Endpoint(route, endpoint, ranges);
+            }
+            Found::NoMethod(route) => return What::NoMethod(route),
+            Found::Nothing => {}
+        }
+        let mut mounts = self.mounts.iter();
+        if let Some(mount) = mounts.position(|mount| is_under(path, &mount.path)) {
+            let length = self.mounts.get(mount).map_or(0, |mount| mount.path.len());
+            return What::Mount(mount, length);
+        }
+        let mut fallbacks = self.fallbacks.iter();
+        match fallbacks.position(|fallback| is_under(path, &fallback.path)) {
+            Some(fallback) => What::Fallback(fallback),
+            None => What::Nothing,
+        }
+    }
+}
+
+fn is_under(path: &str, prefix: &str) -> bool {
+    path.strip_prefix(prefix)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Answers OPTIONS, and refuses the other methods that a route does not have (RFC 9110 sections
+/// 9.3.7 and 15.5.6).
+fn no_method(route: &Route, request: &Request) -> Answer {
+    let status = match *request.method() {
+        Method::OPTIONS => StatusCode::NO_CONTENT,
+        _ => StatusCode::METHOD_NOT_ALLOWED,
+    };
+    Response::new(status)
+        .with_header(&header::ALLOW, &route.allow())
+        .into()
+}
+
+impl Mount {
+    /// Calls the service with what is left of the path.
+    fn call(&self, mut request: Request, decoded: Option<&str>, rest: usize) -> Answer {
+        if self.path.is_empty() {
+            return self.service.call(request);
+        }
+        let path = decoded.unwrap_or(request.path());
+        let rest = path.get(rest..).unwrap_or("");
+        if rest.is_empty() {
+            return add_slash(&request);
+        }
+        let rest = path::encode(rest.as_bytes());
+        trace::note(&request, || {
+            Step::new(
+                StepKind::Handler,
+                format!("mount {}", self.path),
+                "the longest path that something is mounted under",
+            )
+        });
+        let target = match request.query() {
+            Some(query) => format!("{rest}?{query}"),
+            None => rest,
+        };
+        if request.set_path_and_query(&target).is_err() {
+            return Response::new(StatusCode::BAD_REQUEST).into();
+        }
+        let outer = path::mounted_at(&request);
+        let mounted = MountedAt(match outer {
+            "" => path::encode(self.path.as_bytes()).into(),
+            outer => format!("{outer}{}", path::encode(self.path.as_bytes())).into(),
+        });
+        request.extensions_mut().insert(mounted);
+        self.service.call(request)
+    }
+}
+
+/// Redirects to the same path with a slash behind it.
+fn add_slash(request: &Request) -> Answer {
+    let query = request
+        .query()
+        .map_or_else(String::new, |query| format!("?{query}"));
+    let location = format!("{}{}/{query}", path::mounted_at(request), request.path());
+    // Two slashes at the front would name another host.
+    let location = format!("/{}", location.trim_start_matches('/'));
+    match HeaderValue::from_str(&location) {
+        Ok(location) => Response::new(StatusCode::PERMANENT_REDIRECT)
+            .with_header(&header::LOCATION, &location)
+            .into(),
+        Err(_) => Response::new(StatusCode::BAD_REQUEST).into(),
+    }
+}

@@ -1,0 +1,56 @@
+//! What an application gives its handlers: a value of each type.
+
+use std::any::{Any, TypeId};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// How the values of a type come to a worker.
+#[derive(Clone)]
+pub(crate) struct Source {
+    id: TypeId,
+    make: Arc<dyn Fn() -> Rc<dyn Any> + Send + Sync>,
+}
+
+impl Source {
+    /// A value that all workers have a clone of.
+    pub(crate) fn shared<T: Clone + Send + Sync + 'static>(value: T) -> Self {
+        Self::made(move || value.clone())
+    }
+
+    /// A value that each worker makes for itself.
+    pub(crate) fn made<T: 'static>(make: impl Fn() -> T + Send + Sync + 'static) -> Self {
+        Self {
+            id: TypeId::of::<T>(),
+            make: Arc::new(move || Rc::new(make())),
+        }
+    }
+}
+
+/// The values of a group on one worker, and of the groups around it.
+#[derive(Clone, Default)]
+pub(crate) struct States(Vec<(TypeId, Rc<dyn Any>)>);
+
+impl States {
+    /// These, and over them what the sources make.
+    pub(crate) fn with(&self, sources: &[Source]) -> Self {
+        let mut states = self.0.clone();
+        for source in sources {
+            states.retain(|(id, _)| *id != source.id);
+            states.push((source.id, (source.make)()));
+        }
+        Self(states)
+    }
+
+    pub(crate) fn get<T: 'static>(&self) -> Option<&T> {
+        let wanted = TypeId::of::<T>();
+        let (_, value) = self.0.iter().find(|(id, _)| *id == wanted)?;
+        value.downcast_ref()
+    }
+}
+
+impl fmt::Debug for States {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} states", self.0.len())
+    }
+}

@@ -1,0 +1,155 @@
+//! Addresses of named routes.
+
+use std::collections::HashMap;
+use std::fmt::{self, Display};
+use std::panic::Location;
+use std::rc::Rc;
+
+use apus_http::Request;
+
+use crate::extract::{FromRequestHead, Matched};
+use crate::path;
+use crate::router::{Pattern, RouteError, UnfitValue, Why};
+
+/// The routes that have names.
+#[derive(Default)]
+pub(crate) struct NamedRoutes(HashMap<Box<str>, (Pattern, &'static Location<'static>)>);
+
+impl NamedRoutes {
+    pub(super) fn add(
+        &mut self,
+        name: Box<str>,
+        pattern: Pattern,
+        at: &'static Location<'static>,
+    ) -> Result<(), RouteError> {
+        if let Some((_, other)) = self.0.get(&name) {
+            return Err(RouteError::new(&name, at, Why::NameTwice(other)));
+        }
+        self.0.insert(name, (pattern, at));
+        Ok(())
+    }
+}
+
+/// Makes addresses of routes that [`crate::App::name`] named: an argument of a handler.
+///
+/// ```
+/// use apus::{App, Redirect, Urls};
+///
+/// let app = App::new()
+///     .get("/users/{id}", async || "a user").name("user")
+///     .post("/users", async |urls: Urls| {
+///         apus::Result::Ok(Redirect::to(urls.path("user", [("id", "7"), ("tab", "posts")])?))
+///     });
+/// # app.check().unwrap();
+/// ```
+#[derive(Clone)]
+pub struct Urls {
+    named: Rc<NamedRoutes>,
+    /// What the application is mounted under.
+    base: Box<str>,
+    /// `https://example.com`.
+    origin: Box<str>,
+}
+
+impl Urls {
+    /// The path of a route, percent-encoded, with what it has no parameter for as a query.
+    ///
+    /// # Errors
+    /// No route has the name, or a parameter has no value that fits.
+    pub fn path<'v>(
+        &self,
+        name: &str,
+        values: impl IntoIterator<Item = (&'v str, impl Display)>,
+    ) -> Result<String, UrlError> {
+        let error = |why| UrlError {
+            name: name.to_owned(),
+            why,
+        };
+        let (pattern, _) = self.named.0.get(name).ok_or_else(|| error(None))?;
+        let mut values: Vec<(&str, String)> = values
+            .into_iter()
+            .map(|(name, value)| (name, value.to_string()))
+            .collect();
+        let filled = pattern.fill(&mut values).map_err(|why| error(Some(why)))?;
+        let mut address = format!("{}{filled}", self.base);
+        for (number, (name, value)) in values.into_iter().enumerate() {
+            address.push(if number == 0 { '?' } else { '&' });
+            encode_query(&mut address, name);
+            address.push('=');
+            encode_query(&mut address, &value);
+        }
+        Ok(address)
+    }
+
+    /// As [`Urls::path`], with the scheme and host that the client used.
+    ///
+    /// # Errors
+    /// No route has the name, or a parameter has no value that fits.
+    pub fn url<'v>(
+        &self,
+        name: &str,
+        values: impl IntoIterator<Item = (&'v str, impl Display)>,
+    ) -> Result<String, UrlError> {
+        Ok(format!("{}{}", self.origin, self.path(name, values)?))
+    }
+}
+
+/// Writes a name or a value of a query (URL standard, application/x-www-form-urlencoded).
+fn encode_query(query: &mut String, text: &str) {
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'*' | b'-' | b'.' | b'_' => {
+                query.push(char::from(byte));
+            }
+            b' ' => query.push('+'),
+            _ => query.push_str(&format!("%{byte:02X}")),
+        }
+    }
+}
+
+impl FromRequestHead for Urls {
+    type Rejection = std::convert::Infallible;
+
+    fn from_head(request: &Request, matched: &Matched<'_>) -> Result<Self, Self::Rejection> {
+        let origin = request.authority().map_or_else(String::new, |authority| {
+            format!("{}://{authority}", request.scheme())
+        });
+        Ok(Self {
+            named: matched.scope.named.clone(),
+            base: path::mounted_at(request).into(),
+            origin: origin.into(),
+        })
+    }
+}
+
+impl fmt::Debug for Urls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Urls").finish_non_exhaustive()
+    }
+}
+
+/// A route has no address with these values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UrlError {
+    name: String,
+    /// `None`: there is no such route.
+    why: Option<UnfitValue>,
+}
+
+impl Display for UrlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = &self.name;
+        match &self.why {
+            None => write!(f, "no route is named {name:?}"),
+            Some(UnfitValue::Missing(parameter)) => {
+                write!(f, "the route {name:?} needs a value for {parameter:?}")
+            }
+            Some(UnfitValue::Unfit(parameter, value)) => write!(
+                f,
+                "{value:?} cannot be the value of {parameter:?} in the path of the route {name:?}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for UrlError {}

@@ -1,0 +1,234 @@
+//! Errors of handlers and layers, and how they are answered: a page, text, or problem details
+//! (RFC 9457), by what the client accepts.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use apus_http::{HeaderValue, Request, Response, StatusCode, header};
+
+use crate::app::OnError;
+pub use crate::error_pages::ErrorFormat;
+use crate::error_pages::{self, Details};
+use crate::respond::IntoResponse;
+
+/// An error that a handler or a layer returns.
+///
+/// Any [`std::error::Error`] becomes one by `?`: it is logged, and the client gets a 500 and is not told
+/// what it was. What the client has to know has a status and a detail of its own:
+///
+/// ```
+/// use apus::{Error, Json, Path, StatusCode};
+///
+/// async fn user(Path(id): Path<u32>) -> apus::Result<Json<u32>> {
+///     if id == 0 {
+///         return Err(Error::new(StatusCode::NOT_FOUND, "there is no user 0"));
+///     }
+///     Ok(Json(id))
+/// }
+/// ```
+pub struct Error(Box<Parts>);
+
+struct Parts {
+    status: StatusCode,
+    kind: Option<Cow<'static, str>>,
+    title: Option<Cow<'static, str>>,
+    detail: Option<String>,
+    members: serde_json::Map<String, serde_json::Value>,
+    headers: Vec<(header::HeaderName, HeaderValue)>,
+    source: Option<Box<dyn std::error::Error + 'static>>,
+}
+
+impl Error {
+    /// An error with a status, which the client gets with the detail.
+    pub fn new(status: StatusCode, detail: impl fmt::Display) -> Self {
+        let mut error = Self::of(status);
+        error.0.detail = Some(detail.to_string());
+        error
+    }
+
+    /// An error of which the client gets to know the status only.
+    pub fn of(status: StatusCode) -> Self {
+        Self(Box::new(Parts {
+            status,
+            kind: None,
+            title: None,
+            detail: None,
+            members: serde_json::Map::new(),
+            headers: Vec::new(),
+            source: None,
+        }))
+    }
+
+    /// This error with another status.
+    #[must_use]
+    pub fn status(mut self, status: StatusCode) -> Self {
+        self.0.status = status;
+        self
+    }
+
+    /// This error with a type of problems, as a URI reference (RFC 9457 section 3.1.1).
+    #[must_use]
+    pub fn kind(mut self, kind: impl Into<Cow<'static, str>>) -> Self {
+        self.0.kind = Some(kind.into());
+        self
+    }
+
+    /// This error with a title in place of the status' (RFC 9457 section 3.1.3).
+    #[must_use]
+    pub fn title(mut self, title: impl Into<Cow<'static, str>>) -> Self {
+        self.0.title = Some(title.into());
+        self
+    }
+
+    /// This error with a further member of its problem details (RFC 9457 section 3.2), as a list of the
+    /// fields of a form that do not fit. What cannot be JSON is left out, and logged.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl serde::Serialize) -> Self {
+        match serde_json::to_value(value) {
+            Ok(value) => {
+                self.0.members.insert(name.to_owned(), value);
+            }
+            Err(error) => tracing::error!(%error, name, "a member of an error is left out"),
+        }
+        self
+    }
+
+    /// This error with a field of its response, as `Retry-After`.
+    #[must_use]
+    pub fn header(mut self, name: header::HeaderName, value: HeaderValue) -> Self {
+        self.0.headers.push((name, value));
+        self
+    }
+
+    /// The status that the client gets.
+    pub fn status_code(&self) -> StatusCode {
+        self.0.status
+    }
+
+    /// What the client is told.
+    pub fn detail(&self) -> Option<&str> {
+        self.0.detail.as_deref()
+    }
+
+    /// What it came from, which the client is not told.
+    pub fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref()
+    }
+
+    fn log(&self) {
+        if let Some(source) = &self.0.source {
+            let mut text = source.to_string();
+            let mut deeper = source.source();
+            while let Some(error) = deeper {
+                text = format!("{text}: {error}");
+                deeper = error.source();
+            }
+            tracing::error!(error = %text, status = self.0.status.as_u16(), "a handler failed");
+        } else if self.0.status.is_server_error() {
+            let detail = self.detail().unwrap_or("");
+            tracing::error!(detail, status = self.0.status.as_u16(), "a handler failed");
+        }
+    }
+
+    fn render(mut self, format: ErrorFormat) -> Response {
+        let mut response = Response::new(self.0.status);
+        let said = self.0.detail.is_some()
+            || self.0.kind.is_some()
+            || self.0.title.is_some()
+            || !self.0.members.is_empty();
+        // What says nothing of its own gets the page of the site.
+        if said {
+            let details = Details {
+                kind: self.0.kind.as_deref(),
+                title: self.0.title.as_deref(),
+                detail: self.0.detail.as_deref(),
+                members: std::mem::take(&mut self.0.members),
+            };
+            error_pages::fill(&mut response, format, details);
+        }
+        for (name, value) in &self.0.headers {
+            response.headers_mut().insert(name, value);
+        }
+        response
+    }
+}
+
+impl<E: std::error::Error + 'static> From<E> for Error {
+    fn from(error: E) -> Self {
+        let mut outer = Self::of(StatusCode::INTERNAL_SERVER_ERROR);
+        outer.0.source = Some(Box::new(error));
+        outer
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Error");
+        debug.field("status", &self.0.status);
+        if let Some(detail) = &self.0.detail {
+            debug.field("detail", detail);
+        }
+        if let Some(source) = &self.0.source {
+            debug.field("source", source);
+        }
+        debug.finish()
+    }
+}
+
+/// A response that carries the error, for [`Rendering`] to make its content.
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(self.0.status);
+        response.attach(Box::new(self));
+        response
+    }
+}
+
+/// How the errors of a request are answered.
+#[derive(Clone)]
+pub struct Rendering {
+    format: ErrorFormat,
+    on_error: Option<Arc<OnError>>,
+}
+
+impl Rendering {
+    pub(crate) fn of(request: &Request, on_error: Option<Arc<OnError>>) -> Self {
+        Self {
+            format: ErrorFormat::of(request),
+            on_error,
+        }
+    }
+
+    /// The response, or that of the error which it carries.
+    pub(crate) fn apply(&self, mut response: Response) -> Response {
+        let Some(attached) = response.take_attached() else {
+            return response;
+        };
+        match attached.downcast::<Error>() {
+            Ok(error) => {
+                let status = response.status();
+                self.answer(error.status(status))
+            }
+            Err(other) => {
+                response.attach(other);
+                response
+            }
+        }
+    }
+
+    fn answer(&self, error: Error) -> Response {
+        error.log();
+        let hook = self.on_error.as_ref();
+        hook.and_then(|hook| hook(&error, self.format))
+            .unwrap_or_else(|| error.render(self.format))
+    }
+}
+
+impl fmt::Debug for Rendering {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rendering")
+            .field("format", &self.format)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,378 @@
+//! Paths of routes: `/users/{id}`, `/users/{id:[0-9]+}`, `/files/{*rest}`.
+
+use std::fmt::{self, Display, Write};
+use std::ops::Range;
+
+use regex::Regex;
+use smallvec::SmallVec;
+
+use crate::path;
+
+/// Where the values of parameters stand in a path, in order.
+pub(crate) type Ranges = SmallVec<[Range<usize>; 4]>;
+
+/// The path of a route, read.
+#[derive(Clone, Debug)]
+pub(crate) struct Pattern {
+    /// As it was written.
+    text: Box<str>,
+    parts: Vec<Part>,
+    names: Box<[Box<str>]>,
+    /// The whole path with its constraints, if it has any.
+    constraint: Option<Regex>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Literal(String),
+    /// One segment, or a part of one.
+    Parameter(Box<str>),
+    /// All that is left.
+    Rest(Box<str>),
+}
+
+/// Why a text is no path of a route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum InvalidPattern {
+    NotAbsolute,
+    NotClosed,
+    NoName,
+    NameTwice(String),
+    RestNotLast(String),
+    Constraint(String, String),
+}
+
+impl Pattern {
+    /// Reads a path; `{{` and `}}` stand for braces.
+    pub(crate) fn parse(text: &str) -> Result<Self, InvalidPattern> {
+        if !text.starts_with('/') {
+            return Err(InvalidPattern::NotAbsolute);
+        }
+        let mut parts = Vec::new();
+        let mut names: Vec<Box<str>> = Vec::new();
+        let mut literal = String::new();
+        let mut whole = String::from("^");
+        let mut is_constrained = false;
+        let mut rest = text;
+        while let Some(character) = rest.chars().next() {
+            let escaped = ["{{", "}}"].into_iter().find(|two| rest.starts_with(two));
+            if escaped.is_some() || character != '{' {
+                literal.push(character);
+                let taken = escaped.map_or(character.len_utf8(), str::len);
+                rest = rest.get(taken..).unwrap_or("");
+                continue;
+            }
+            let inside = inside(rest).ok_or(InvalidPattern::NotClosed)?;
+            rest = rest.get(inside.len().saturating_add(2)..).unwrap_or("");
+            let (name, constraint) = match inside.split_once(':') {
+                Some((name, constraint)) => (name, Some(constraint)),
+                None => (inside, None),
+            };
+            let (name, is_rest) = match name.strip_prefix('*') {
+                Some(name) => (name, true),
+                None => (name, false),
+            };
+            if name.is_empty() {
+                return Err(InvalidPattern::NoName);
+            }
+            if names.iter().any(|other| **other == *name) {
+                return Err(InvalidPattern::NameTwice(name.to_owned()));
+            }
+            if is_rest && !rest.is_empty() {
+                return Err(InvalidPattern::RestNotLast(name.to_owned()));
+            }
+            if let Some(constraint) = constraint {
+                Regex::new(constraint).map_err(|error| {
+                    InvalidPattern::Constraint(name.to_owned(), error.to_string())
+                })?;
+                is_constrained = true;
+            }
+            let default = if is_rest { ".+" } else { "[^/]+?" };
+            // What was not a group becomes one, so that alternatives end with it.
+            let _ = write!(
+                whole,
+                "{}((?:{}))",
+                regex::escape(&literal),
+                constraint.unwrap_or(default)
+            );
+            if !literal.is_empty() {
+                parts.push(Part::Literal(std::mem::take(&mut literal)));
+            }
+            names.push(name.into());
+            parts.push(match is_rest {
+                true => Part::Rest(name.into()),
+                false => Part::Parameter(name.into()),
+            });
+        }
+        let _ = write!(whole, "{}$", regex::escape(&literal));
+        if !literal.is_empty() {
+            parts.push(Part::Literal(literal));
+        }
+        let constraint = is_constrained.then(|| Regex::new(&whole)).transpose();
+        Ok(Self {
+            text: text.into(),
+            parts,
+            constraint: constraint
+                .map_err(|error| InvalidPattern::Constraint(text.to_owned(), error.to_string()))?,
+            names: names.into(),
+        })
+    }
+
+    /// This pattern under a path.
+    pub(crate) fn under(&self, prefix: &str) -> Result<Self, InvalidPattern> {
+        let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
+        match (prefix, &*self.text) {
+            ("", _) => Ok(self.clone()),
+            (prefix, "/") => Self::parse(prefix),
+            (prefix, text) => Self::parse(&format!("{prefix}{text}")),
+        }
+    }
+
+    /// As it was written.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The names of its parameters, in order.
+    pub(crate) fn names(&self) -> &[Box<str>] {
+        &self.names
+    }
+
+    pub(crate) fn is_constrained(&self) -> bool {
+        self.constraint.is_some()
+    }
+
+    /// What two patterns share that are met by the same paths, constraints aside: names are numbers.
+    pub(crate) fn shape(&self) -> String {
+        let mut shape = String::new();
+        let mut number = 0_usize;
+        for part in &self.parts {
+            let _ = match part {
+                Part::Literal(text) => {
+                    let text = text.replace('{', "{{").replace('}', "}}");
+                    write!(shape, "{text}")
+                }
+                Part::Parameter(_) => write!(shape, "{{{number}}}"),
+                Part::Rest(_) => write!(shape, "{{*{number}}}"),
+            };
+            number = number.saturating_add(usize::from(!matches!(part, Part::Literal(_))));
+        }
+        shape
+    }
+
+    /// The constraints as text: patterns of one shape with the same ones are the same.
+    pub(crate) fn constraint(&self) -> Option<&str> {
+        self.constraint.as_ref().map(Regex::as_str)
+    }
+
+    /// Whether a path whose parameters have the right places meets the constraints, too.
+    pub(crate) fn permits(&self, path: &str) -> bool {
+        self.constraint
+            .as_ref()
+            .is_none_or(|constraint| constraint.is_match(path))
+    }
+
+    /// Where the parameters of a path stand that meets the pattern with its constraints. Slower than
+    /// the router's tree: for paths that it led astray because a constraint was not met.
+    pub(crate) fn find(&self, path: &str) -> Option<Ranges> {
+        let mut ranges = Ranges::new();
+        if let Some(constraint) = &self.constraint {
+            let found = constraint.captures(path)?;
+            // Groups of a constraint's own lie inside of those of parameters.
+            let mut end = 0;
+            for group in found.iter().skip(1).flatten() {
+                if ranges.len() < self.names.len() && (group.start() >= end || ranges.is_empty()) {
+                    end = group.end();
+                    ranges.push(group.range());
+                }
+            }
+            return Some(ranges);
+        }
+        let mut at = 0_usize;
+        let mut parts = self.parts.iter().peekable();
+        while let Some(part) = parts.next() {
+            let rest = path.get(at..)?;
+            match part {
+                Part::Literal(text) => {
+                    rest.strip_prefix(text.as_str())?;
+                    at = at.saturating_add(text.len());
+                }
+                Part::Rest(_) => {
+                    (!rest.is_empty()).then(|| ranges.push(at..path.len()))?;
+                    at = path.len();
+                }
+                Part::Parameter(_) => {
+                    let segment = rest.split('/').next().unwrap_or("");
+                    let length = match parts.peek() {
+                        Some(Part::Literal(next)) => {
+                            let next = next.split('/').next().unwrap_or("");
+                            match next {
+                                "" => segment.len(),
+                                next => segment.rfind(next)?,
+                            }
+                        }
+                        _ => segment.len(),
+                    };
+                    (length > 0).then(|| ranges.push(at..at.saturating_add(length)))?;
+                    at = at.saturating_add(length);
+                }
+            }
+        }
+        (at == path.len()).then_some(ranges)
+    }
+
+    /// The path with these values, percent-encoded; the names that it does not use are left.
+    pub(crate) fn fill<'v>(
+        &self,
+        values: &mut Vec<(&'v str, String)>,
+    ) -> Result<String, UnfitValue> {
+        let mut filled = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Literal(text) => path::encode_onto(&mut filled, text.as_bytes()),
+                Part::Parameter(name) | Part::Rest(name) => {
+                    let at = values.iter().position(|(given, _)| *given == &**name);
+                    let at = at.ok_or_else(|| UnfitValue::Missing(name.to_string()))?;
+                    let (_, value) = values.swap_remove(at);
+                    let unfit = || UnfitValue::Unfit(name.to_string(), value.clone());
+                    let is_segment = matches!(part, Part::Parameter(_));
+                    if value.is_empty()
+                        || (is_segment && value.contains('/'))
+                        || value
+                            .split('/')
+                            .any(|segment| matches!(segment, "." | ".."))
+                    {
+                        return Err(unfit());
+                    }
+                    path::encode_onto(&mut filled, value.as_bytes());
+                }
+            }
+        }
+        Ok(filled)
+    }
+}
+
+/// What stands between this brace and the one that closes it.
+fn inside(text: &str) -> Option<&str> {
+    let mut depth = 0_usize;
+    let mut is_escaped = false;
+    for (at, character) in text.char_indices() {
+        match character {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            '{' => depth = depth.saturating_add(1),
+            '}' if depth == 1 => return text.get(1..at),
+            '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Why there is no path with these values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum UnfitValue {
+    Missing(String),
+    Unfit(String, String),
+}
+
+impl Display for InvalidPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAbsolute => f.write_str("it must start with a slash"),
+            Self::NotClosed => f.write_str("a `{` is never closed; a brace itself is `{{` or `}}`"),
+            Self::NoName => f.write_str("a parameter has no name"),
+            Self::NameTwice(name) => write!(f, "two parameters are named {name:?}"),
+            Self::RestNotLast(name) => {
+                write!(
+                    f,
+                    "`{{*{name}}}` takes all that is left, so it must be last"
+                )
+            }
+            Self::Constraint(name, error) => write!(f, "the constraint of {name:?}: {error}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(text: &str, path: &str) -> Option<Vec<String>> {
+        let pattern = Pattern::parse(text).unwrap();
+        let ranges = pattern.find(path)?;
+        Some(
+            ranges
+                .into_iter()
+                .map(|range| path[range].to_owned())
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn paths_are_met_part_by_part() {
+        assert_eq!(values("/", "/").unwrap().len(), 0);
+        assert_eq!(values("/users/{id}", "/users/7").unwrap(), ["7"]);
+        assert_eq!(values("/users/{id}", "/users/"), None);
+        assert_eq!(values("/users/{id}", "/users/7/x"), None);
+        assert_eq!(
+            values("/{a}/{b}.json", "/x/y.z.json").unwrap(),
+            ["x", "y.z"]
+        );
+        assert_eq!(values("/f/{*rest}", "/f/a/b").unwrap(), ["a/b"]);
+        assert_eq!(values("/{{x}}", "/{x}").unwrap().len(), 0);
+    }
+
+    #[test]
+    fn constraints_hold_for_the_whole_value() {
+        let pattern = "/users/{id:[0-9]+}/{kind:new|old}";
+        assert_eq!(values(pattern, "/users/7/new").unwrap(), ["7", "new"]);
+        assert_eq!(values(pattern, "/users/7x/new"), None);
+        assert_eq!(values(pattern, "/users/7/newer"), None);
+        assert_eq!(
+            values("/{date:(\\d{4})-(\\d{2})}/{b}", "/2026-11/x").unwrap(),
+            ["2026-11", "x"]
+        );
+        assert!(Pattern::parse(pattern).unwrap().permits("/users/7/old"));
+    }
+
+    #[test]
+    fn what_is_no_path_of_a_route_is_told() {
+        for (text, why) in [
+            ("users", InvalidPattern::NotAbsolute),
+            ("/{id", InvalidPattern::NotClosed),
+            ("/{}", InvalidPattern::NoName),
+            ("/{a}/{a}", InvalidPattern::NameTwice("a".into())),
+            ("/{*a}/b", InvalidPattern::RestNotLast("a".into())),
+        ] {
+            assert_eq!(Pattern::parse(text).unwrap_err(), why, "{text}");
+        }
+        let error = Pattern::parse("/{a:[}").unwrap_err();
+        assert!(matches!(error, InvalidPattern::Constraint(name, _) if name == "a"));
+    }
+
+    #[test]
+    fn values_make_a_path() {
+        let fill = |text: &str, values: &[(&str, &str)]| {
+            let mut values = values
+                .iter()
+                .map(|(name, value)| (*name, (*value).to_owned()))
+                .collect();
+            Pattern::parse(text).unwrap().fill(&mut values)
+        };
+        assert_eq!(fill("/u/{id}", &[("id", "a b?")]).unwrap(), "/u/a%20b%3F");
+        assert_eq!(fill("/f/{*rest}", &[("rest", "a/b")]).unwrap(), "/f/a/b");
+        assert_eq!(fill("/u/{id}", &[]), Err(UnfitValue::Missing("id".into())));
+        assert!(matches!(
+            fill("/u/{id}", &[("id", "a/b")]),
+            Err(UnfitValue::Unfit(..))
+        ));
+    }
+
+    #[test]
+    fn shapes_forget_names_and_constraints() {
+        let shape = |text: &str| Pattern::parse(text).unwrap().shape();
+        assert_eq!(shape("/a/{b:[0-9]+}/{*c}"), "/a/{0}/{*1}");
+        assert_eq!(shape("/a/{x}/{*y}"), shape("/a/{b:[0-9]+}/{*c}"));
+    }
+}
