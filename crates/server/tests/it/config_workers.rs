@@ -72,6 +72,19 @@ fn mistakes_about_workers_are_told_with_their_place() {
             "6:19 PHP is a program that is started for workers alone",
         ),
         (
+            "php_fastcgi = \"/usr/bin/php-cgi\"\nfastcgi.pool_size = 9\n",
+            "6:21 `pool_size` has no effect; PHP is a program here, whose workers answer",
+        ),
+        (
+            "php_fastcgi = \"/usr/bin/php-cgi\"\nfastcgi.queue.max = 9\n",
+            "6:9 `queue` has no effect",
+        ),
+        (
+            "php_fastcgi = \"/usr/bin/php-cgi\"\n[[sites.locations]]\npath = \"/api/\"\n\
+             fastcgi.read_timeout = 9\nhandler = \"fastcgi\"\n",
+            "8:24 `read_timeout` has no effect",
+        ),
+        (
             "php_fastcgi = [\"/usr/bin/php-cgi\", \"[::1]:9\"]\n",
             "5:16 a program, `/usr/bin/php-cgi`, among addresses",
         ),
@@ -90,4 +103,11 @@ fn mistakes_about_workers_are_told_with_their_place() {
             "{text}\n{expected}\n{found:#?}"
         );
     }
+}
+
+#[test]
+fn keys_about_servers_stay_where_a_location_has_one_beside_the_program() {
+    let text = "php_fastcgi = \"/usr/bin/php-cgi\"\nfastcgi.pool_size = 9\n\
+                [[sites.locations]]\npath = \"/old/\"\nphp_fastcgi = \"[::1]:9\"\n";
+    assert_eq!(pools(text).len(), 1);
 }

@@ -243,7 +243,7 @@ impl Said<'_> {
             && matches!(server.value.0, PhpServer::Program(_))
         {
             // Workers answer everything.
-            return Some(String::new());
+            return self.refuse_unused(reader).map(|()| String::new());
         }
         if nodes.is_empty() {
             reader.report(Finding::error(
@@ -276,6 +276,41 @@ impl Said<'_> {
             },
             reader,
         )
+    }
+
+    /// Reports keys about FastCGI servers beside a program, which is none; `None` if there are such. Those
+    /// of a site have an effect where a location has PHP elsewhere.
+    fn refuse_unused(&self, reader: &mut Reader<'_>) -> Option<()> {
+        let is_server = |server: &At<PhpAddress>| !matches!(server.0, PhpServer::Program(_));
+        let mut locations = self.site.locations.0.iter();
+        let is_used = locations.any(|location| {
+            let servers = location.content.php_fastcgi.as_ref();
+            servers.is_some_and(|servers| servers.0.iter().any(is_server))
+        });
+        let of_site = self.of_site.filter(|_| self.pattern.is_none() && !is_used);
+        let unused: Vec<_> = (self.own.into_iter().chain(of_site))
+            .flat_map(|keys| of_group(keys))
+            .collect();
+        for (key, place) in &unused {
+            let finding = Finding::error(
+                place,
+                format!("`{key}` has no effect"),
+                "PHP is a program here, whose workers answer",
+            )
+            .related(&self.servers.place, "this program");
+            let instead = match *key {
+                "pool_size" => "max",
+                "idle_timeout" => "idle_timeout",
+                "queue" => "queue",
+                "first_byte_timeout" | "read_timeout" => "execution_timeout",
+                _ => "",
+            };
+            reader.report(match instead {
+                "" => finding,
+                instead => finding.help(format!("the key of `workers` is `{instead}`")),
+            });
+        }
+        unused.is_empty().then_some(())
     }
 
     /// A group of the site, which says itself how it is asked.

@@ -1,0 +1,93 @@
+//! Keys of the cache: of what it may hold, and of what is stored in it.
+
+/// Keys of the table `cache` of sites and locations: each, what the table holds without it, and with it.
+pub(super) const CACHE: &[(&str, &str, &str)] = &[
+    ("ttl", "", "ttl = 5"),
+    ("ttl_overrides", "ttl = 5", "ttl = 5, ttl_overrides = true"),
+    ("max_ttl", "", "max_ttl = 5"),
+    ("heuristic", "", "heuristic = false"),
+    ("heuristic.percent", "", "heuristic = { percent = 20 }"),
+    ("heuristic.max", "", "heuristic = { max = 20 }"),
+    (
+        "heuristic.with_query",
+        "",
+        "heuristic = { with_query = true }",
+    ),
+    ("stale_while_revalidate", "", "stale_while_revalidate = 5"),
+    ("stale_if_error", "", "stale_if_error = \"1h\""),
+    ("max_size", "", "max_size = 1"),
+    ("minimum_uses", "", "minimum_uses = 2"),
+    ("ignore", "", "ignore = \"vary\""),
+    ("targeted", "", "targeted = []"),
+    ("accel_expires", "", "accel_expires = false"),
+    ("set_cookie", "", "set_cookie = \"keep\""),
+    ("authorization", "", "authorization = \"always\""),
+    ("cookies", "", "cookies = \"always\""),
+    ("session_cookies", "", "session_cookies = \"sid\""),
+    ("harmless_cookies", "", "harmless_cookies = []"),
+    ("client_directives", "", "client_directives = \"honour\""),
+    ("trusted_clients", "", "trusted_clients = \"::1\""),
+    ("store_errors", "", "store_errors = true"),
+    ("store_parts", "", "store_parts = false"),
+    ("refuse_disguised", "", "refuse_disguised = false"),
+    ("tag_fields", "", "tag_fields = \"X-Tags\""),
+    ("hide_tags", "", "hide_tags = false"),
+    ("key", "", "key = { scheme = false, device = true }"),
+    ("key.scheme", "", "key = { scheme = false }"),
+    ("key.host", "", "key = { host = \"example.com\" }"),
+    ("key.query", "", "key = { query = false }"),
+    (
+        "key.query.except",
+        "",
+        "key = { query = { except = \"a*\" } }",
+    ),
+    ("key.sort_query", "", "key = { sort_query = true }"),
+    ("key.headers", "", "key = { headers = \"Accept-Language\" }"),
+    ("key.cookies", "", "key = { cookies = \"lang\" }"),
+    ("key.device", "", "key = { device = true }"),
+    ("bypass_cookies", "", "bypass_cookies = \"wordpress_*\""),
+    ("bypass_headers", "", "bypass_headers = \"X-Preview\""),
+    ("lock_timeout", "", "lock_timeout = 1"),
+    ("status_field", "", "status_field = false"),
+    ("purge_token", "", "purge_token = \"0123456789abcdef\""),
+];
+
+/// Keys of `[global.cache]`.
+pub(super) const CACHE_STORE: &[(&str, &str, &str)] = &[
+    ("memory_size", "", "memory_size = 10"),
+    ("memory_object_size", "", "memory_object_size = 0.5"),
+    ("max_variants", "", "max_variants = 3"),
+    ("shared_window", "", "shared_window = 128"),
+    ("shared_lag", "", "shared_lag = 2"),
+    ("dir", "", "dir = \"stored\", size = 5"),
+    (
+        "size",
+        "dir = \"stored\", size = 5",
+        "dir = \"stored\", size = 6",
+    ),
+    (
+        "object_size",
+        "dir = \"stored\", size = 5",
+        "dir = \"stored\", size = 5, object_size = 1",
+    ),
+    (
+        "min_free",
+        "dir = \"stored\", size = 5",
+        "dir = \"stored\", size = 5, min_free = 1",
+    ),
+    (
+        "threads",
+        "dir = \"stored\", size = 5",
+        "dir = \"stored\", size = 5, threads = 1",
+    ),
+    (
+        "write_buffer",
+        "dir = \"stored\", size = 5",
+        "dir = \"stored\", size = 5, write_buffer = 64",
+    ),
+    (
+        "open_files",
+        "dir = \"stored\", size = 5",
+        "dir = \"stored\", size = 5, open_files = 7",
+    ),
+];

@@ -1,0 +1,92 @@
+//! Keys of the whole server: `[global]` but for its cache, and what files there are.
+
+/// A key, what the table holds without it, and with it. What stands for `global.` is inside `[global]`.
+pub(super) const KEYS: &[(&str, &str, &str)] = &[
+    ("include", "", "include = \"sites/*.toml\""),
+    ("global", "", "global = { keepalive_timeout = 5 }"),
+    ("global.worker_threads", "", "worker_threads = 77"),
+    ("global.worker_connections", "", "worker_connections = 7"),
+    ("global.max_connections", "", "max_connections = 7"),
+    (
+        "global.connections_per_address",
+        "",
+        "connections_per_address = 7",
+    ),
+    (
+        "global.keepalive_timeout",
+        "",
+        "keepalive_timeout = \"1m30s\"",
+    ),
+    ("global.keepalive_requests", "", "keepalive_requests = 7"),
+    ("global.h2c", "", "h2c = false"),
+    (
+        "global.h2_max_concurrent_streams",
+        "",
+        "h2_max_concurrent_streams = 7",
+    ),
+    ("global.h2_max_frame_size", "", "h2_max_frame_size = 32768"),
+    (
+        "global.h2_max_requests_per_conn",
+        "",
+        "h2_max_requests_per_conn = 7",
+    ),
+    (
+        "global.h2_ping_interval",
+        "",
+        "h2_ping_interval = \"500ms\"",
+    ),
+    ("global.h2_receive_window", "", "h2_receive_window = 256"),
+    (
+        "global.client_max_body_size",
+        "",
+        "client_max_body_size = 0.5",
+    ),
+    ("global.client_header_size", "", "client_header_size = 16"),
+    (
+        "global.client_header_fields",
+        "",
+        "client_header_fields = 7",
+    ),
+    ("global.client_target_size", "", "client_target_size = 1.5"),
+    (
+        "global.client_header_timeout",
+        "",
+        "client_header_timeout = 7",
+    ),
+    ("global.handshake_timeout", "", "handshake_timeout = 7"),
+    ("global.client_body_timeout", "", "client_body_timeout = 7"),
+    ("global.client_body_rate", "", "client_body_rate = 7"),
+    ("global.discard_body_size", "", "discard_body_size = 7"),
+    ("global.send_timeout", "", "send_timeout = 7"),
+    ("global.stop_timeout", "", "stop_timeout = 0.5"),
+    (
+        "global.control_socket",
+        "",
+        "control_socket = \"apus.sock\"",
+    ),
+    ("global.static_cache_size", "", "static_cache_size = 7"),
+    ("global.server_header", "", "server_header = false"),
+    ("global.ssl_reject_unknown", "", "ssl_reject_unknown = true"),
+    ("global.access_log", "", "access_log = \"access.log\""),
+    (
+        "global.access_log.path",
+        "access_log.path = \"a\"",
+        "access_log.path = \"b\"",
+    ),
+    (
+        "global.access_log.format",
+        "access_log = { path = \"a\" }",
+        "access_log = { path = \"a\", format = \"$status\" }",
+    ),
+    ("global.log_level", "", "log_level = \"debug\""),
+    ("global.compress", "", "compress = { gzip = false }"),
+    ("global.compress.gzip", "", "compress.gzip = false"),
+    ("global.compress.brotli", "", "compress.brotli = false"),
+    ("global.compress.zstd", "", "compress.zstd = false"),
+    (
+        "global.compress.precompressed",
+        "",
+        "compress.precompressed = false",
+    ),
+    ("global.compress.min_length", "", "compress.min_length = 2"),
+];

@@ -1,0 +1,128 @@
+//! Keys of sites: their names, where they listen, TLS, and which locations they have.
+
+/// A key, what the table holds without it, and with it. What stands for `sites.` is inside a site.
+pub(super) const KEYS: &[(&str, &str, &str)] = &[
+    ("sites", "", "sites = [{ listen = 80, root = \"public\" }]"),
+    ("sites.name", "", "name = \"blog\""),
+    (
+        "sites.server_name",
+        "",
+        "server_name = [\"example.com\", \"*.example.com\", \"_\"]",
+    ),
+    (
+        "sites.listen",
+        "",
+        "listen = [\"unix:apus.sock\", \"[::1]:80\", \"systemd:web\"]",
+    ),
+    (
+        "sites.listen_tls",
+        "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\" }",
+        "listen_tls = 444\ntls = { cert = \"cert.pem\", key = \"key.pem\" }",
+    ),
+    ("sites.ipv6_only", "", "ipv6_only = true"),
+    (
+        "sites.unix_socket_mode",
+        "listen = \"unix:a\"",
+        "listen = \"unix:a\"\nunix_socket_mode = \"0600\"",
+    ),
+    (
+        "sites.proxy_protocol_from",
+        "",
+        "proxy_protocol_from = [\"10.0.0.0/8\", \"unix:\"]",
+    ),
+    (
+        "sites.tls",
+        "",
+        "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\" }",
+    ),
+    ("sites.tls.cert", TLS, OTHER_TLS),
+    ("sites.tls.key", TLS, OTHER_TLS),
+    ("sites.tls.certificates", TLS, PAIRS),
+    ("sites.tls.certificates.cert", TLS, PAIRS),
+    ("sites.tls.certificates.key", TLS, PAIRS),
+    ("sites.tls.protocols", TLS, TLS_PROTOCOLS),
+    ("sites.tls.min_version", TLS, TLS_13),
+    ("sites.tls.client_auth", TLS_CLIENT, TLS_OPTIONAL),
+    ("sites.tls.client_ca", TLS, TLS_CLIENT),
+    ("sites.force_https", TLS, TLS_FORCED),
+    ("sites.hsts", TLS, TLS_HSTS),
+    ("sites.hsts.max_age", TLS_HSTS, TLS_HSTS_AGE),
+    (
+        "sites.hsts.include_subdomains",
+        TLS_HSTS,
+        TLS_HSTS_SUBDOMAINS,
+    ),
+    ("sites.hsts.preload", TLS_HSTS, TLS_HSTS_PRELOAD),
+    ("sites.preset", "", "preset = \"spa\""),
+    ("sites.access_log", "", "access_log = \"access.log\""),
+    (
+        "sites.access_log.path",
+        "access_log.path = \"a\"",
+        "access_log.path = \"b\"",
+    ),
+    (
+        "sites.access_log.format",
+        "access_log = { path = \"a\" }",
+        "access_log = { path = \"a\", format = \"json\" }",
+    ),
+    ("sites.compress", "", "compress = { gzip = false }"),
+    ("sites.compress.gzip", "", "compress.gzip = false"),
+    ("sites.compress.brotli", "", "compress.brotli = false"),
+    ("sites.compress.zstd", "", "compress.zstd = false"),
+    (
+        "sites.compress.precompressed",
+        "",
+        "compress.precompressed = false",
+    ),
+    (
+        "sites.compress.min_length",
+        "",
+        "compress.min_length = 0.25",
+    ),
+    ("sites.locations", "", "locations = [{ path = \"/a/\" }]"),
+    (
+        "sites.locations.path",
+        "locations = [{ path = \"/a/\" }]",
+        "locations = [{ path = \"= /a/\" }]",
+    ),
+    (
+        "sites.locations.handler",
+        "",
+        "locations = [{ path = \"/a/\", handler = \"static\" }]",
+    ),
+    (
+        "sites.locations.internal",
+        "locations = [{ path = \"/a/\" }]",
+        "locations = [{ path = \"/a/\", internal = true }]",
+    ),
+    (
+        "sites.locations.alias",
+        "locations = [{ path = \"/a/\" }]",
+        "locations = [{ path = \"/a/\", alias = \"other\" }]",
+    ),
+];
+
+const TLS: &str = "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\" }";
+const OTHER_TLS: &str =
+    "listen_tls = 443\ntls = { cert = \"other-cert.pem\", key = \"other-key.pem\" }";
+const PAIRS: &str = "listen_tls = 443\ntls = { certificates = [\
+    { cert = \"cert.pem\", key = \"key.pem\" }, \
+    { cert = \"other-cert.pem\", key = \"other-key.pem\" }] }";
+const TLS_PROTOCOLS: &str = "listen_tls = 443\n\
+    tls = { cert = \"cert.pem\", key = \"key.pem\", protocols = \"http/1.1\" }";
+const TLS_13: &str =
+    "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", min_version = \"1.3\" }";
+const TLS_CLIENT: &str = "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", \
+    client_auth = \"required\", client_ca = \"cert.pem\" }";
+const TLS_OPTIONAL: &str = "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", \
+    client_auth = \"optional\", client_ca = \"cert.pem\" }";
+const TLS_FORCED: &str =
+    "listen_tls = 443\nforce_https = true\ntls = { cert = \"cert.pem\", key = \"key.pem\" }";
+const TLS_HSTS: &str =
+    "listen_tls = 443\nhsts = {}\ntls = { cert = \"cert.pem\", key = \"key.pem\" }";
+const TLS_HSTS_AGE: &str =
+    "listen_tls = 443\nhsts.max_age = 60\ntls = { cert = \"cert.pem\", key = \"key.pem\" }";
+const TLS_HSTS_SUBDOMAINS: &str = "listen_tls = 443\nhsts.include_subdomains = true\n\
+    tls = { cert = \"cert.pem\", key = \"key.pem\" }";
+const TLS_HSTS_PRELOAD: &str =
+    "listen_tls = 443\nhsts.preload = true\ntls = { cert = \"cert.pem\", key = \"key.pem\" }";
