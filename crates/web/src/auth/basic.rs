@@ -1,0 +1,220 @@
+//! Name and password with every request (RFC 7617).
+
+use std::fmt;
+use std::future::{Future, ready};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use apus_http::{Answer, HeaderValue, Request, StatusCode};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::{credentials, same, unauthorized};
+use crate::extract::{FromRequestHead, Matched};
+use crate::middleware::{Middleware, Next};
+use crate::respond::AtOnce;
+
+/// A layer that asks for name and password, and lets nobody through without. They are sent with
+/// every request, so it belongs behind TLS. A handler gets the name as [`BasicUser`].
+///
+/// ```
+/// use apus::App;
+/// use apus::auth::{BasicAuth, BasicUser};
+///
+/// let app = App::new()
+///     .layer(BasicAuth::user("status", "admin", "correct horse battery staple"))
+///     .get("/status", async |BasicUser(name): BasicUser| format!("hello {name}\n"));
+/// # app.check().unwrap();
+/// ```
+#[derive(Clone)]
+pub struct BasicAuth {
+    challenge: HeaderValue,
+    check: Arc<Check>,
+}
+
+type Check = dyn Fn(Credentials) -> Checked + Send + Sync;
+type Checked = Pin<Box<dyn Future<Output = bool>>>;
+
+/// What somebody says to be known by.
+#[derive(Clone)]
+pub struct Credentials {
+    /// The name.
+    pub name: String,
+    /// The password.
+    pub password: String,
+}
+
+/// Without the password.
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl BasicAuth {
+    /// With a function that says who may come in. `realm` is what the browser shows. The function
+    /// should take as long for a name that it does not know as for one that it does; with
+    /// passwords as they should be stored, `password::verify` sees to that.
+    pub fn new<F, R>(realm: &str, check: F) -> Self
+    where
+        F: Fn(Credentials) -> R + Send + Sync + 'static,
+        R: Future<Output = bool> + 'static,
+    {
+        Self {
+            challenge: challenge(realm),
+            check: Arc::new(move |credentials| Box::pin(check(credentials))),
+        }
+    }
+
+    /// With one name and password, compared in a time that tells nothing of them.
+    pub fn user(realm: &str, name: &str, password: &str) -> Self {
+        let (name, password) = (name.to_owned(), password.to_owned());
+        Self::new(realm, move |given| {
+            let is_name = same(given.name.as_bytes(), name.as_bytes());
+            let is_password = same(given.password.as_bytes(), password.as_bytes());
+            ready(is_name & is_password)
+        })
+    }
+
+    /// With names and what `password::hash` made of their passwords.
+    ///
+    /// What was right once is right for the same name and password until the process ends, without
+    /// the memory and time that a password costs.
+    #[cfg(feature = "password")]
+    pub fn users<N, H>(realm: &str, users: impl IntoIterator<Item = (N, H)>) -> Self
+    where
+        N: Into<String>,
+        H: Into<String>,
+    {
+        let users = users.into_iter();
+        let users: std::collections::HashMap<String, String> = users
+            .map(|(name, hash)| (name.into(), hash.into()))
+            .collect();
+        let known = Arc::new(stored::Known::new(users));
+        Self::new(realm, move |given| {
+            let known = known.clone();
+            async move { known.check(given).await }
+        })
+    }
+}
+
+/// `Basic` with a realm in quotes, and the charset (RFC 7617 section 2.1).
+fn challenge(realm: &str) -> HeaderValue {
+    let plain: String = realm
+        .chars()
+        .filter(|c| matches!(c, ' '..='~') && !matches!(c, '"' | '\\'))
+        .collect();
+    HeaderValue::from_str(&format!("Basic realm=\"{plain}\", charset=\"UTF-8\""))
+        .unwrap_or(HeaderValue::from_static("Basic realm=\"\", charset=\"UTF-8\""))
+}
+
+/// The name and password of a request (RFC 7617 section 2).
+fn given(request: &Request) -> Option<Credentials> {
+    let decoded = STANDARD.decode(credentials(request, "Basic")?).ok()?;
+    let text = String::from_utf8(decoded).ok()?;
+    let (name, password) = text.split_once(':')?;
+    Some(Credentials {
+        name: name.to_owned(),
+        password: password.to_owned(),
+    })
+}
+
+impl Middleware<AtOnce> for BasicAuth {
+    fn call(&self, mut request: Request, next: Next) -> Answer {
+        let rendering = next.rendering(&request);
+        let Some(given) = given(&request) else {
+            return unauthorized(&rendering, self.challenge.clone()).into();
+        };
+        let name = given.name.clone();
+        let checked = (self.check)(given);
+        let challenge = self.challenge.clone();
+        Answer::later(async move {
+            if !checked.await {
+                return unauthorized(&rendering, challenge);
+            }
+            request.extensions_mut().insert(BasicUser(name));
+            next.call(request).wait().await
+        })
+    }
+}
+
+impl fmt::Debug for BasicAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BasicAuth").finish_non_exhaustive()
+    }
+}
+
+/// The name of who came through [`BasicAuth`]; an extractor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BasicUser(pub String);
+
+/// Without the layer, 401.
+impl FromRequestHead for BasicUser {
+    type Rejection = StatusCode;
+
+    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, StatusCode> {
+        let user = request.extensions().get::<Self>().cloned();
+        user.ok_or(StatusCode::UNAUTHORIZED)
+    }
+}
+
+#[cfg(feature = "password")]
+mod stored {
+    //! Users with stored passwords.
+
+    use std::collections::HashMap;
+    use std::sync::{Mutex, PoisonError};
+
+    use aws_lc_rs::hmac;
+
+    use super::Credentials;
+    use crate::auth::password;
+
+    pub(super) struct Known {
+        users: HashMap<String, String>,
+        /// What was right, by name; under a key that only this process has.
+        right: Mutex<HashMap<String, hmac::Tag>>,
+        key: Option<hmac::Key>,
+    }
+
+    impl Known {
+        pub(super) fn new(users: HashMap<String, String>) -> Self {
+            let random = aws_lc_rs::rand::SystemRandom::new();
+            Self {
+                users,
+                right: Mutex::default(),
+                key: hmac::Key::generate(hmac::HMAC_SHA256, &random).ok(),
+            }
+        }
+
+        pub(super) async fn check(&self, given: Credentials) -> bool {
+            if self.was_right(&given) {
+                return true;
+            }
+            let hash = self.users.get(&given.name).cloned();
+            let is_right = match password::verify(given.password.clone(), hash).await {
+                Ok(is_right) => is_right,
+                Err(error) => {
+                    tracing::error!(%error, name = given.name, "a password cannot be compared");
+                    false
+                }
+            };
+            if is_right && let Some(key) = &self.key {
+                let tag = hmac::sign(key, given.password.as_bytes());
+                let mut right = self.right.lock().unwrap_or_else(PoisonError::into_inner);
+                right.insert(given.name, tag);
+            }
+            is_right
+        }
+
+        fn was_right(&self, given: &Credentials) -> bool {
+            let right = self.right.lock().unwrap_or_else(PoisonError::into_inner);
+            let (Some(key), Some(tag)) = (&self.key, right.get(&given.name)) else {
+                return false;
+            };
+            hmac::verify(key, given.password.as_bytes(), tag.as_ref()).is_ok()
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! A token with every request, which a function knows (RFC 6750).
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use apus_http::{Answer, HeaderValue, Request};
+
+use super::{credentials, unauthorized};
+use crate::middleware::{Middleware, Next};
+use crate::respond::AtOnce;
+
+/// A layer that asks for a token and lets nobody through without. A function says whose it is;
+/// handlers take what it says by [`crate::Extension`].
+///
+/// A token should be looked for by its digest, as by [`BearerAuth::digest`]: then the time that it
+/// takes tells nothing, and who reads the table has no token.
+///
+/// ```
+/// use apus::auth::BearerAuth;
+/// use apus::{App, Extension};
+///
+/// #[derive(Clone)]
+/// struct Client(&'static str);
+///
+/// // What `BearerAuth::digest` makes of "shop-token".
+/// const SHOP: &str = "88cc4600551e64b7cb97dd7f63ebad405255e5d17bdd71ee9fe1ed5cc20d0b3b";
+///
+/// let app = App::new()
+///     .layer(BearerAuth::new(async |token: String| {
+///         (BearerAuth::digest(&token) == SHOP).then_some(Client("shop"))
+///     }))
+///     .get("/", async |Extension(client): Extension<Client>| client.0);
+/// # app.check().unwrap();
+/// ```
+pub struct BearerAuth<T> {
+    find: Arc<Find<T>>,
+}
+
+type Find<T> = dyn Fn(String) -> Pin<Box<dyn Future<Output = Option<T>>>> + Send + Sync;
+
+impl<T: Clone + Send + Sync + 'static> BearerAuth<T> {
+    /// With a function that says whose a token is, if it is anybody's.
+    pub fn new<F, R>(find: F) -> Self
+    where
+        F: Fn(String) -> R + Send + Sync + 'static,
+        R: Future<Output = Option<T>> + 'static,
+    {
+        Self {
+            find: Arc::new(move |token| Box::pin(find(token))),
+        }
+    }
+}
+
+impl BearerAuth<()> {
+    /// What a token should be stored and looked for as: its SHA-256 in 64 hexadecimal digits.
+    /// Tokens have to be random, of 128 bits at least.
+    pub fn digest(token: &str) -> String {
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, token.as_bytes());
+        digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// The challenge for who brings no token, and for who brings a wrong one (RFC 6750 section 3).
+pub(super) const NO_TOKEN: HeaderValue = HeaderValue::from_static("Bearer");
+pub(super) const WRONG_TOKEN: HeaderValue =
+    HeaderValue::from_static("Bearer error=\"invalid_token\"");
+
+impl<T: Clone + Send + Sync + 'static> Middleware<AtOnce> for BearerAuth<T> {
+    fn call(&self, mut request: Request, next: Next) -> Answer {
+        let rendering = next.rendering(&request);
+        let Some(token) = credentials(&request, "Bearer") else {
+            return unauthorized(&rendering, NO_TOKEN).into();
+        };
+        let found = (self.find)(token.to_owned());
+        Answer::later(async move {
+            let Some(owner) = found.await else {
+                return unauthorized(&rendering, WRONG_TOKEN);
+            };
+            request.extensions_mut().insert(owner);
+            next.call(request).wait().await
+        })
+    }
+}
+
+impl<T> Clone for BearerAuth<T> {
+    fn clone(&self) -> Self {
+        Self {
+            find: self.find.clone(),
+        }
+    }
+}
+
+impl<T> fmt::Debug for BearerAuth<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BearerAuth").finish_non_exhaustive()
+    }
+}

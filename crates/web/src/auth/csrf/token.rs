@@ -1,0 +1,217 @@
+//! The token that tells a page of this site from others.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use apus_http::{Request, StatusCode};
+use aws_lc_rs::{constant_time, hmac, rand};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::extract::{FromRequestHead, Matched};
+use crate::session::{Key, Session, SessionError, TOKEN};
+
+/// What only this site and this visitor's browser know.
+#[derive(Clone, Copy)]
+pub(super) struct Secret([u8; 32]);
+
+impl Secret {
+    fn random() -> Result<Self, SessionError> {
+        let mut bytes = [0; 32];
+        rand::fill(&mut bytes).map_err(|_| SessionError::NoRandomness)?;
+        Ok(Self(bytes))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        Some(Self(bytes.try_into().ok()?))
+    }
+
+    fn text(&self) -> String {
+        URL_SAFE_NO_PAD.encode(self.0)
+    }
+
+    /// As a cookie has it: with a signature, so that nobody else's cookie is taken for one.
+    pub(super) fn sealed(&self, key: &Key) -> String {
+        let tag = hmac::sign(&signing(key), &self.0);
+        URL_SAFE_NO_PAD.encode([&self.0, tag.as_ref()].concat())
+    }
+
+    pub(super) fn open(text: &str, key: &Key) -> Option<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let (secret, tag) = bytes.split_first_chunk::<32>()?;
+        hmac::verify(&signing(key), secret, tag).ok()?;
+        Some(Self(*secret))
+    }
+
+    /// As a page has it: random bytes, and the secret under them.
+    fn masked(&self) -> Result<String, SessionError> {
+        let mask = Self::random()?.0;
+        Ok(URL_SAFE_NO_PAD.encode([mask, xor(&mask, &self.0)].concat()))
+    }
+
+    /// Whether it is what a page had.
+    fn is(&self, text: &str) -> bool {
+        let Ok(bytes) = URL_SAFE_NO_PAD.decode(text) else {
+            return false;
+        };
+        let Some((mask, masked)) = bytes.split_first_chunk::<32>() else {
+            return false;
+        };
+        let Ok(masked) = <&[u8; 32]>::try_from(masked) else {
+            return false;
+        };
+        constant_time::verify_slices_are_equal(&xor(mask, masked), &self.0).is_ok()
+    }
+}
+
+fn signing(key: &Key) -> hmac::Key {
+    hmac::Key::new(hmac::HMAC_SHA256, &key.derive(b"csrf cookie"))
+}
+
+fn xor(one: &[u8; 32], other: &[u8; 32]) -> [u8; 32] {
+    let mut result = *one;
+    for (byte, other) in result.iter_mut().zip(other) {
+        *byte ^= other;
+    }
+    result
+}
+
+/// Where the secret of a request is.
+pub(super) enum Source {
+    Session(Session),
+    Cookie {
+        shown: Option<Secret>,
+        /// Made for this request, since it showed none.
+        made: Mutex<Option<Secret>>,
+    },
+    /// There should be a session.
+    Missing,
+}
+
+impl Source {
+    pub(super) fn cookie(shown: Option<Secret>) -> Self {
+        Self::Cookie {
+            shown,
+            made: Mutex::default(),
+        }
+    }
+}
+
+/// The token for forms and scripts of a page; an extractor behind [`super::Csrf`].
+#[derive(Clone)]
+pub struct CsrfToken(Arc<Source>);
+
+impl CsrfToken {
+    pub(super) fn of(source: Source) -> Self {
+        Self(Arc::new(source))
+    }
+
+    /// The token, for a script to send in `X-CSRF-Token`. It is made of letters, digits, `-` and `_`.
+    ///
+    /// # Errors
+    /// The session could not be read, or the system has no random bytes.
+    pub async fn token(&self) -> Result<String, SessionError> {
+        match self.secret().await? {
+            Some(secret) => secret.masked(),
+            None => self.make()?.masked(),
+        }
+    }
+
+    /// The token as a hidden field, for a form.
+    ///
+    /// # Errors
+    /// As [`CsrfToken::token`].
+    pub async fn field(&self) -> Result<String, SessionError> {
+        let token = self.token().await?;
+        Ok(format!(
+            "<input type=\"hidden\" name=\"csrf_token\" value=\"{token}\">"
+        ))
+    }
+
+    /// Whether a request brought this visitor's token.
+    pub(super) async fn is(&self, given: &str) -> Result<bool, SessionError> {
+        let secret = self.secret().await?;
+        Ok(secret.is_some_and(|secret| secret.is(given)))
+    }
+
+    /// What the cookie has to be, if the browser has none.
+    pub(super) fn made(&self) -> Option<Secret> {
+        match &*self.0 {
+            Source::Cookie { made, .. } => *made.lock().unwrap_or_else(PoisonError::into_inner),
+            _ => None,
+        }
+    }
+
+    async fn secret(&self) -> Result<Option<Secret>, SessionError> {
+        match &*self.0 {
+            Source::Session(session) => {
+                let text = session.get::<String>(TOKEN).await?;
+                Ok(text.and_then(|text| Secret::parse(&text)))
+            }
+            Source::Cookie { shown, .. } => Ok(shown.or_else(|| self.made())),
+            Source::Missing => Ok(None),
+        }
+    }
+
+    fn make(&self) -> Result<Secret, SessionError> {
+        let secret = Secret::random()?;
+        match &*self.0 {
+            Source::Session(session) => session.insert(TOKEN, secret.text())?,
+            Source::Cookie { made, .. } => {
+                *made.lock().unwrap_or_else(PoisonError::into_inner) = Some(secret);
+            }
+            Source::Missing => tracing::error!(
+                "`Csrf::new()` keeps tokens in sessions, but the App has no layer `Sessions` \
+                 further out"
+            ),
+        }
+        Ok(secret)
+    }
+}
+
+/// With the layer missing, 500, and the log says so.
+impl FromRequestHead for CsrfToken {
+    type Rejection = StatusCode;
+
+    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, StatusCode> {
+        let token = request.extensions().get::<Self>().cloned();
+        token.ok_or_else(|| {
+            tracing::error!("a handler takes a CsrfToken, but the App has no layer `Csrf`");
+            StatusCode::INTERNAL_SERVER_ERROR
+        })
+    }
+}
+
+impl fmt::Debug for CsrfToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CsrfToken").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_another_text_each_time_and_all_are_right() {
+        let secret = Secret::random().unwrap();
+        let (one, other) = (secret.masked().unwrap(), secret.masked().unwrap());
+        assert_ne!(one, other);
+        assert!(secret.is(&one) && secret.is(&other));
+        assert!(!Secret::random().unwrap().is(&one));
+        for wrong in ["", "x", &one[1..], &secret.text(), &format!("{one}AA")] {
+            assert!(!secret.is(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_cookie_counts_only_with_our_signature() {
+        let key = Key::new([1; 32]).unwrap();
+        let sealed = Secret([7; 32]).sealed(&key);
+        assert_eq!(Secret::open(&sealed, &key).unwrap().0, [7; 32]);
+        assert!(Secret::open(&sealed, &Key::new([2; 32]).unwrap()).is_none());
+        let unsigned = URL_SAFE_NO_PAD.encode([7; 32]);
+        assert!(Secret::open(&unsigned, &key).is_none());
+    }
+}

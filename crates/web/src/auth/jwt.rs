@@ -1,0 +1,191 @@
+//! Tokens that say themselves whose they are, signed by who gave them out (RFC 7519, RFC 8725).
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use apus_http::{Answer, Request};
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
+use serde::de::DeserializeOwned;
+
+use super::bearer::{NO_TOKEN, WRONG_TOKEN};
+use super::{credentials, unauthorized};
+use crate::error::Error;
+use crate::extract::{FromRequestHead, Matched};
+use crate::middleware::{Middleware, Next};
+use crate::respond::AtOnce;
+use crate::session::KeyError;
+
+/// A layer that asks for a JSON Web Token and lets nobody through without a valid one. Handlers
+/// take what it says as [`Claims`].
+///
+/// The algorithm is what the layer says, never what the token does. `exp` has to be there and in
+/// the future, `nbf`, if there, in the past; both with a minute's leeway unless told otherwise. A
+/// token that names an audience is taken only if that is [`JwtAuth::audience`].
+///
+/// ```
+/// use apus::App;
+/// use apus::auth::{Claims, JwtAuth};
+/// use serde::Deserialize;
+///
+/// #[derive(Clone, Deserialize)]
+/// struct User {
+///     sub: String,
+/// }
+///
+/// # let secret = [7; 32];
+/// let auth = JwtAuth::<User>::hs256(&secret)?
+///     .issuer("https://id.example")
+///     .audience("shop");
+/// let app = App::new()
+///     .layer(auth)
+///     .get("/me", async |Claims(user): Claims<User>| user.sub);
+/// # app.check().unwrap();
+/// # Ok::<(), apus::session::KeyError>(())
+/// ```
+pub struct JwtAuth<T> {
+    keys: Arc<[DecodingKey]>,
+    validation: Arc<Validation>,
+    is_optional: bool,
+    claims: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned + Clone + Send + Sync + 'static> JwtAuth<T> {
+    /// For tokens that are signed with a secret which both sides know (HMAC with SHA-256).
+    ///
+    /// # Errors
+    /// The secret is shorter than 32 bytes (RFC 7518 section 3.2).
+    pub fn hs256(secret: &[u8]) -> Result<Self, KeyError> {
+        if secret.len() < 32 {
+            return Err(KeyError::TooShort {
+                bytes: secret.len(),
+            });
+        }
+        Ok(Self::new(Algorithm::HS256, DecodingKey::from_secret(secret)))
+    }
+
+    /// For tokens that are signed with this algorithm; with a public key, only who has the private
+    /// one can give out any.
+    pub fn new(algorithm: Algorithm, key: DecodingKey) -> Self {
+        let mut validation = Validation::new(algorithm);
+        validation.validate_nbf = true;
+        Self {
+            keys: Arc::new([key]),
+            validation: Arc::new(validation),
+            is_optional: false,
+            claims: PhantomData,
+        }
+    }
+
+    /// Takes tokens of this key as well, of the same algorithm, as while keys are replaced.
+    #[must_use]
+    pub fn accept(mut self, key: DecodingKey) -> Self {
+        self.keys = self.keys.iter().cloned().chain([key]).collect();
+        self
+    }
+
+    /// Who has to have given out a token (`iss`).
+    #[must_use]
+    pub fn issuer(self, issuer: &str) -> Self {
+        self.with(|validation| {
+            validation.set_issuer(&[issuer]);
+            validation.required_spec_claims.insert("iss".to_owned());
+        })
+    }
+
+    /// Whom a token has to be for (`aud`).
+    #[must_use]
+    pub fn audience(self, audience: &str) -> Self {
+        self.with(|validation| {
+            validation.set_audience(&[audience]);
+            validation.required_spec_claims.insert("aud".to_owned());
+        })
+    }
+
+    /// By how much clocks may differ, in whole seconds.
+    #[must_use]
+    pub fn leeway(self, leeway: Duration) -> Self {
+        self.with(|validation| validation.leeway = leeway.as_secs())
+    }
+
+    /// Lets requests through that have no token; handlers take `Option<Claims<T>>`. One that is not
+    /// valid is refused still.
+    #[must_use]
+    pub fn optional(mut self) -> Self {
+        self.is_optional = true;
+        self
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Validation)) -> Self {
+        change(Arc::make_mut(&mut self.validation));
+        self
+    }
+
+    fn claims(&self, token: &str) -> Result<T, jsonwebtoken::errors::Error> {
+        let mut last = jsonwebtoken::errors::ErrorKind::InvalidSignature.into();
+        for key in &*self.keys {
+            match decode::<T>(token, key, &self.validation) {
+                Ok(token) => return Ok(token.claims),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+}
+
+impl<T: DeserializeOwned + Clone + Send + Sync + 'static> Middleware<AtOnce> for JwtAuth<T> {
+    fn call(&self, mut request: Request, next: Next) -> Answer {
+        let Some(token) = credentials(&request, "Bearer") else {
+            if self.is_optional {
+                return next.call(request);
+            }
+            return unauthorized(&next.rendering(&request), NO_TOKEN).into();
+        };
+        match self.claims(token) {
+            Ok(claims) => {
+                request.extensions_mut().insert(Claims(claims));
+                next.call(request)
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a token is refused");
+                unauthorized(&next.rendering(&request), WRONG_TOKEN).into()
+            }
+        }
+    }
+}
+
+impl<T> Clone for JwtAuth<T> {
+    fn clone(&self) -> Self {
+        Self {
+            keys: self.keys.clone(),
+            validation: self.validation.clone(),
+            is_optional: self.is_optional,
+            claims: PhantomData,
+        }
+    }
+}
+
+impl<T> fmt::Debug for JwtAuth<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JwtAuth")
+            .field("algorithms", &self.validation.algorithms)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a valid token says; an extractor behind [`JwtAuth`].
+#[derive(Clone, Copy, Debug)]
+pub struct Claims<T>(pub T);
+
+/// Without a token, 401.
+impl<T: Clone + Send + Sync + 'static> FromRequestHead for Claims<T> {
+    type Rejection = Error;
+
+    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, Error> {
+        request.extensions().get::<Self>().cloned().ok_or_else(|| {
+            let error = Error::new(apus_http::StatusCode::UNAUTHORIZED, "a token is missing");
+            error.header(apus_http::header::WWW_AUTHENTICATE, NO_TOKEN)
+        })
+    }
+}
