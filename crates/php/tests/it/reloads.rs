@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::os::unix::fs::symlink;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use apus_php::Pool;
 use apus_php::plan::{Mode, PoolPlan, Recycle};
@@ -66,6 +66,7 @@ fn a_reload_that_does_not_boot_leaves_the_old_workers() {
     let application = Application::new(&script("old"));
     let plan = PoolPlan {
         mode: Mode::Worker,
+        min: 1,
         ..application.plan()
     };
     let pool = Pool::start(plan).unwrap();
@@ -75,6 +76,11 @@ fn a_reload_that_does_not_boot_leaves_the_old_workers() {
         let message = pool.reload().await.unwrap_err();
         assert!(message.contains("not today"), "{message}");
         assert_eq!(get(&pool, "/").await.unwrap().text, "old");
+        // That the old ones work does not make it tried more often: 200, 400 and 800 ms later.
+        let since = Instant::now();
+        let failures = pool.status().totals.boot_failures;
+        until(&pool, |status| status.totals.boot_failures >= failures + 3).await;
+        assert!(since.elapsed() > Duration::from_millis(1200));
         application.write("index.php", &script("new"));
         pool.reload().await.unwrap();
         assert_eq!(get(&pool, "/").await.unwrap().text, "new");
