@@ -1,6 +1,8 @@
 //! A request as a service sees it.
 
+use std::cell::Cell;
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
 
 use http::{Extensions, Method, Version};
@@ -17,6 +19,7 @@ pub struct Request {
     connection: Rc<ConnectionInfo>,
     interim: Interim,
     extensions: Extensions,
+    id: u64,
 }
 
 /// The head of a request. A codec makes it where it stays, in a box of its own.
@@ -83,6 +86,7 @@ impl Request {
             connection,
             interim: Interim::default(),
             extensions: Extensions::new(),
+            id: next_id(),
         }
     }
 
@@ -103,6 +107,17 @@ impl Request {
             connection: self.connection,
             extensions: self.extensions,
         }
+    }
+
+    /// What tells it apart in logs: a number that hardly any other request has, of this process or
+    /// another. Who asks for another answer to the same request gives that the same.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Makes it count as the request that had this [number](Self::id).
+    pub fn set_id(&mut self, id: u64) {
+        self.id = id;
     }
 
     /// The method.
@@ -248,6 +263,14 @@ impl Request {
     pub fn extensions_mut(&mut self) -> &mut Extensions {
         &mut self.extensions
     }
+}
+
+/// The numbers of a thread follow one another from one at random.
+fn next_id() -> u64 {
+    thread_local! {
+        static NEXT: Cell<u64> = Cell::new(RandomState::new().hash_one(0));
+    }
+    NEXT.with(|next| next.replace(next.get().wrapping_add(1)))
 }
 
 impl fmt::Debug for Request {

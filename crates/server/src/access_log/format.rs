@@ -45,6 +45,7 @@ pub(super) enum Early {
     ServerAddr,
     ServerPort,
     Connection,
+    RequestId,
     SslProtocol,
     SslCipher,
     SslServerName,
@@ -88,6 +89,7 @@ const VARIABLES: &[(&str, Part)] = &[
     ("server_addr", Part::Early(Early::ServerAddr)),
     ("server_port", Part::Early(Early::ServerPort)),
     ("connection", Part::Early(Early::Connection)),
+    ("request_id", Part::Early(Early::RequestId)),
     ("ssl_protocol", Part::Early(Early::SslProtocol)),
     ("ssl_cipher", Part::Early(Early::SslCipher)),
     ("ssl_server_name", Part::Early(Early::SslServerName)),
@@ -128,6 +130,7 @@ impl Format {
     pub fn json() -> Self {
         const MEMBERS: &[(&str, Part)] = &[
             ("time", Part::Late(Late::TimeIso)),
+            ("request_id", Part::Early(Early::RequestId)),
             ("remote_addr", Part::Early(Early::RemoteAddr)),
             ("site", Part::Early(Early::ServerName)),
             ("scheme", Part::Early(Early::Scheme)),

@@ -91,6 +91,9 @@ fn write_early(
         Early::ServerAddr => escape.address(&connection.local, out),
         Early::ServerPort => escape.port(&connection.local, out),
         Early::Connection => write(out, format_args!("{}", connection.id)),
+        Early::RequestId => escape.quoted(out, |out| {
+            write(out, format_args!("{:016x}", request.id()));
+        }),
         Early::Request => escape.quoted(out, |out| {
             escape.bytes(request.method().as_str().as_bytes(), out);
             out.push(b' ');

@@ -212,7 +212,7 @@ impl Inner {
             scheme: request.scheme(),
             authority: request.authority().unwrap_or("").into(),
             target: request.original_target().path_and_query().into(),
-            headers: Headers::new(),
+            headers: identity(&request),
             upgrade: None,
             te_trailers: false,
             expects_continue: false,
@@ -260,6 +260,16 @@ impl Inner {
     }
 }
 
+/// The name of the field that a request is told apart by in logs. Nobody is sent it: FastCGI has parameters.
+const REQUEST_ID: &str = "x-request-id";
+
+fn identity(request: &Request) -> Headers {
+    let mut headers = Headers::with_capacity(64);
+    // Such a name and such a value are valid.
+    let _ = headers.try_insert(REQUEST_ID, format!("{:016x}", request.id()));
+    headers
+}
+
 /// Logs what programs write to their standard error, with the request that they write it for.
 fn stderr(group: &Arc<str>) -> Stderr {
     let (group, rate) = (Arc::clone(group), LogRate::default());
@@ -279,6 +289,7 @@ fn stderr(group: &Arc<str>) -> Stderr {
                 host = &*head.authority,
                 path = &*head.target,
                 client = &*String::from_utf8_lossy(client(head)),
+                request_id = head.headers.get_str(REQUEST_ID).unwrap_or_default(),
                 withheld,
                 "{}",
                 String::from_utf8_lossy(line).escape_debug()

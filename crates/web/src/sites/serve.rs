@@ -103,6 +103,7 @@ struct Exchange {
 
 /// What is kept of a request for another answer of the site in the place of the one it gets.
 struct Client {
+    id: u64,
     method: Method,
     /// The one that the client sent.
     target: Target,

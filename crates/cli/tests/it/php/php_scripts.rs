@@ -174,20 +174,39 @@ fn a_program_has_the_site_send_a_file_and_has_its_own_status() {
 
 #[test]
 fn what_a_program_complains_of_is_logged_with_its_request() {
-    let (_home, apus) = serve(
+    let (home, apus) = serve(
         "complains",
-        "",
+        "access_log = { path = \"access.log\", format = \"$request_id $request_uri\" }",
         &[(
             "c.php",
             "<?php file_put_contents('php://stderr', \"alas\\n\"); error_log('oh'); echo 1;",
         )],
     );
     assert_eq!(get(&apus, "/c.php?a=b").text(), "1");
-    wait_until("the complaint is logged", || {
-        let log = apus.log();
-        let mut lines = log.lines().filter(|line| line.contains("/c.php?a=b"));
-        lines.any(|line| line.contains("127.0.0.1") && line.contains("GET"))
+    assert_eq!(get(&apus, "/c.php?a=b").text(), "1");
+    let identities = || -> Vec<String> {
+        let log = std::fs::read_to_string(home.path("access.log")).unwrap_or_default();
+        let lines = log.lines().filter_map(|line| line.split_once(' '));
+        lines.map(|(identity, _)| identity.to_owned()).collect()
+    };
+    wait_until("both requests are in the access log", || {
+        identities().len() == 2
     });
+    let identities = identities();
+    assert_ne!(identities[0], identities[1]);
+    for identity in identities {
+        assert_eq!(identity.len(), 16, "{identity}");
+        wait_until(
+            "the complaint is logged with the identity of its request",
+            || {
+                let log = apus.log();
+                let mut lines = log.lines().filter(|line| line.contains("/c.php?a=b"));
+                lines.any(|line| {
+                    line.contains("127.0.0.1") && line.contains("GET") && line.contains(&identity)
+                })
+            },
+        );
+    }
 }
 
 #[test]

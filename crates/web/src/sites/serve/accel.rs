@@ -118,6 +118,7 @@ impl Client {
         let mut headers = Headers::with_capacity(request.headers().wire().len());
         headers.append_from(request.headers(), |name, _| is_kept(name));
         Self {
+            id: request.id(),
             method: request.method().clone(),
             target: request.original_target().clone(),
             version: request.version(),
@@ -156,7 +157,7 @@ impl Client {
         if !path.starts_with('/') {
             return None;
         }
-        Some(Request::new(RequestParts {
+        let mut request = Request::new(RequestParts {
             target: self.target,
             method: self.method,
             version: self.version,
@@ -164,6 +165,8 @@ impl Client {
             body: Body::Empty,
             connection: self.connection,
             extensions: self.extensions,
-        }))
+        });
+        request.set_id(self.id);
+        Some(request)
     }
 }
