@@ -1038,9 +1038,9 @@ namespace Apus\Runtime {
         public static array $temporary = [];
 
         /** Whether a file is an upload of this request. */
-        public static function isUpload(string $path): bool
+        public static function isUpload(string $filename): bool
         {
-            return \in_array($path, Request::$temporary, true) && \is_file($path);
+            return \in_array($filename, Request::$temporary, true) && \is_file($filename);
         }
 
         public static function moveUpload(string $from, string $to): bool
@@ -2013,8 +2013,7 @@ namespace Apus\Runtime {
             }
         }
 
-        /** @param array<mixed> $arguments */
-        public static function registerShutdown(callable $function, array $arguments): void
+        public static function registerShutdown(callable $function, mixed ...$arguments): void
         {
             // What is registered while the application is loaded is meant for the process.
             Worker::$phase === self::BOOTING ? \register_shutdown_function($function, ...$arguments) : Worker::atEnd($function, $arguments);
@@ -2244,11 +2243,50 @@ namespace Apus\Runtime {
         }
     }
 
-    /** Functions of PHP that do not work in a resident worker, where the pool's `disable_functions` let us replace them. */
+    /**
+     * Functions of PHP that a resident worker has to do differently. Those that are called by their global names can only be
+     * replaced where the pool's `disable_functions` takes PHP's away; see the end of this file and README.md.
+     */
     final class Functions
     {
         public static bool $levelIsReplaced = false;
         public static bool $uploadsAreReplaced = false;
+
+        /** What stands in for them. */
+        private const OURS = [
+            'apache_request_headers' => [Request::class, 'headers'],
+            'fastcgi_finish_request' => [Worker::class, 'finishEarly'],
+            'getallheaders' => [Request::class, 'headers'],
+            'is_uploaded_file' => [Request::class, 'isUpload'],
+            'move_uploaded_file' => [Request::class, 'moveUpload'],
+            'register_shutdown_function' => [Worker::class, 'registerShutdown'],
+        ];
+
+        /** Libraries that call them without saying that the global ones are meant: PHP looks in their namespace first. */
+        private const LIBRARIES = [
+            'Symfony\Component\HttpFoundation' => ['fastcgi_finish_request'],
+            'Symfony\Component\HttpFoundation\File' => ['is_uploaded_file', 'move_uploaded_file'],
+            'GuzzleHttp\Psr7' => ['getallheaders', 'move_uploaded_file'],
+            'Slim\Http' => ['getallheaders', 'is_uploaded_file', 'move_uploaded_file'],
+            'Slim\Psr7' => ['getallheaders', 'is_uploaded_file', 'move_uploaded_file'],
+            'Laminas\Diactoros' => ['apache_request_headers', 'move_uploaded_file'],
+            'Illuminate\Foundation\Bootstrap' => ['register_shutdown_function'],
+        ];
+
+        /** Declares ours for the libraries. Code that is made is the only way to a function in a namespace of a list. */
+        public static function declareForLibraries(): void
+        {
+            $code = '';
+            foreach (self::LIBRARIES as $namespace => $functions) {
+                $code .= "namespace $namespace {\n";
+                foreach ($functions as $function) {
+                    $ours = '\\' . \implode('::', self::OURS[$function]);
+                    $code .= "function $function(mixed ...\$arguments): mixed { return $ours(...\$arguments); }\n";
+                }
+                $code .= "}\n";
+            }
+            eval($code);
+        }
     }
 }
 
@@ -3654,144 +3692,12 @@ namespace Apus {
 }
 
 
-// Functions of PHP that a resident worker has to do differently, for libraries that call them from a namespace. Those that
-// are called by their global names can only be replaced with the pool's `disable_functions`; see below and README.md.
-
 namespace {
 
     use Apus\Runtime\Worker;
 
     if (!Worker::isAsked(__FILE__)) {
         return;
-    }
-}
-
-namespace Symfony\Component\HttpFoundation {
-
-    use Apus\Runtime\Worker;
-
-    if (Worker::$resident) {
-        /** PHP-FPM's own would end the worker's FastCGI request. */
-        function fastcgi_finish_request(): bool
-        {
-            return Worker::finishEarly();
-        }
-    }
-}
-
-namespace Symfony\Component\HttpFoundation\File {
-
-    use Apus\Runtime\Request;
-    use Apus\Runtime\Worker;
-
-    if (Worker::$resident) {
-        function is_uploaded_file(string $filename): bool
-        {
-            return Request::isUpload($filename);
-        }
-
-        function move_uploaded_file(string $from, string $to): bool
-        {
-            return Request::moveUpload($from, $to);
-        }
-    }
-}
-
-namespace GuzzleHttp\Psr7 {
-
-    use Apus\Runtime\Request;
-    use Apus\Runtime\Worker;
-
-    if (Worker::$resident) {
-        /** @return array<string, string> */
-        function getallheaders(): array
-        {
-            return Request::headers();
-        }
-
-        function move_uploaded_file(string $from, string $to): bool
-        {
-            return Request::moveUpload($from, $to);
-        }
-    }
-}
-
-namespace Slim\Http {
-
-    use Apus\Runtime\Request;
-    use Apus\Runtime\Worker;
-
-    if (Worker::$resident) {
-        /** @return array<string, string> */
-        function getallheaders(): array
-        {
-            return Request::headers();
-        }
-
-        function is_uploaded_file(string $filename): bool
-        {
-            return Request::isUpload($filename);
-        }
-
-        function move_uploaded_file(string $from, string $to): bool
-        {
-            return Request::moveUpload($from, $to);
-        }
-    }
-}
-
-namespace Slim\Psr7 {
-
-    use Apus\Runtime\Request;
-    use Apus\Runtime\Worker;
-
-    if (Worker::$resident) {
-        /** @return array<string, string> */
-        function getallheaders(): array
-        {
-            return Request::headers();
-        }
-
-        function is_uploaded_file(string $filename): bool
-        {
-            return Request::isUpload($filename);
-        }
-
-        function move_uploaded_file(string $from, string $to): bool
-        {
-            return Request::moveUpload($from, $to);
-        }
-    }
-}
-
-namespace Laminas\Diactoros {
-
-    use Apus\Runtime\Request;
-    use Apus\Runtime\Worker;
-
-    if (Worker::$resident) {
-        /** @return array<string, string> */
-        function apache_request_headers(): array
-        {
-            return Request::headers();
-        }
-
-        function move_uploaded_file(string $from, string $to): bool
-        {
-            return Request::moveUpload($from, $to);
-        }
-    }
-}
-
-namespace Illuminate\Foundation\Bootstrap {
-
-    use Apus\Runtime\Worker;
-
-    if (Worker::$resident) {
-        function register_shutdown_function(callable $function, mixed ...$arguments): void
-        {
-            Worker::registerShutdown($function, $arguments);
-        }
     }
 }
 
@@ -3902,6 +3808,7 @@ namespace {
         }
     }
 
+    Functions::declareForLibraries();
     if (!Worker::boot()) {
         return;
     }
