@@ -1,1 +1,55 @@
-//! The attributes of `apus`.
+//! The attributes of `apus`, which documents and re-exports them.
+
+#![forbid(unsafe_code)]
+
+mod attribute;
+mod embed;
+mod path;
+mod route;
+mod signature;
+
+use proc_macro::TokenStream;
+
+use attribute::Kind;
+
+macro_rules! by_method {
+    ($($(#[$doc:meta])* $name:ident: $method:literal;)*) => {$(
+        $(#[$doc])*
+        #[proc_macro_attribute]
+        pub fn $name(arguments: TokenStream, function: TokenStream) -> TokenStream {
+            route::expand(Kind::Methods(&[$method]), arguments.into(), function.into()).into()
+        }
+    )*};
+}
+
+by_method! {
+    /// A route for GET, and HEAD: `#[get("/users/{id}")]`, `#[get("/users/{id}", name = "user")]`.
+    get: "GET";
+    /// A route for POST: `#[post("/users")]`.
+    post: "POST";
+    /// A route for PUT: `#[put("/users/{id}")]`.
+    put: "PUT";
+    /// A route for PATCH: `#[patch("/users/{id}")]`.
+    patch: "PATCH";
+    /// A route for DELETE: `#[delete("/users/{id}")]`.
+    delete: "DELETE";
+}
+
+/// A route for several methods: `#[route("/users", methods = [GET, POST])]`.
+#[proc_macro_attribute]
+pub fn route(arguments: TokenStream, function: TokenStream) -> TokenStream {
+    route::expand(Kind::Named, arguments.into(), function.into()).into()
+}
+
+/// A WebSocket at a path: `#[ws("/chat")]`, on an `async fn` whose first argument is the `WebSocket`.
+#[proc_macro_attribute]
+pub fn ws(arguments: TokenStream, function: TokenStream) -> TokenStream {
+    route::expand(Kind::WebSocket, arguments.into(), function.into()).into()
+}
+
+/// The files below a folder as part of the program, by their paths from there: `embedded!("templates")`
+/// is a `[(&str, &[u8]); N]`. The folder is named from that of `Cargo.toml`; hidden files are none.
+#[proc_macro]
+pub fn embedded(folder: TokenStream) -> TokenStream {
+    embed::expand(folder.into()).into()
+}

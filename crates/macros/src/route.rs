@@ -1,0 +1,166 @@
+//! A function as a route: the function stays as it is, and beside it stands a type of the same name that
+//! knows the route.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{Error, Expr, ItemFn, Lit, Meta, parse2};
+
+use crate::attribute::{Attribute, Kind};
+use crate::signature;
+
+/// Names of attributes that make routes.
+const ATTRIBUTES: &[&str] = &["get", "post", "put", "patch", "delete", "route", "ws"];
+
+/// What an attribute makes of a function. If it cannot be a route, the function stays, so that nobody
+/// has to read what is missing because of that, too.
+pub(crate) fn expand(kind: Kind, arguments: TokenStream, function: TokenStream) -> TokenStream {
+    let made = parse2::<ItemFn>(function.clone())
+        .map_err(|error| Error::new(error.span(), "a route is a function"))
+        .and_then(|item| declare(kind, arguments, &item));
+    let declared = made.unwrap_or_else(Error::into_compile_error);
+    quote!(#function #declared)
+}
+
+fn declare(kind: Kind, arguments: TokenStream, function: &ItemFn) -> syn::Result<TokenStream> {
+    let attribute: Attribute = parse2(arguments)?;
+    for other in &function.attrs {
+        let name = other
+            .path()
+            .segments
+            .last()
+            .map(|last| last.ident.to_string());
+        if name.is_some_and(|name| ATTRIBUTES.contains(&name.as_str())) {
+            let message = "a function has one route; for several methods there is \
+                           `#[route(\"/path\", methods = [GET, POST])]`";
+            return Err(Error::new(other.span(), message));
+        }
+    }
+    let methods = kind.methods(&attribute)?;
+    let types = signature::arguments(function)?;
+    signature::check_path(&types, &attribute.path)?;
+
+    let ident = &function.sig.ident;
+    let visibility = &function.vis;
+    let path = &attribute.path.literal;
+    let (handler, checks, described) = match kind {
+        Kind::WebSocket => socket(function, &types)?,
+        _ => {
+            let mut checks = signature::checks(&types);
+            checks.extend(signature::check_answer(function));
+            (quote!(#ident), checks, types)
+        }
+    };
+    // Where the call stands is what the router names, should two routes be in each other's way.
+    let mut add = quote_spanned!(path.span()=> app);
+    for (index, method) in methods.iter().enumerate() {
+        add = quote_spanned!(path.span()=> #add.route(::apus::Method::#method, #path, #handler));
+        if let (0, Some(name)) = (index, &attribute.name) {
+            add = quote_spanned!(path.span()=> #add.name(#name));
+        }
+    }
+    let names = methods.iter().map(ToString::to_string);
+    let describe = describe(function, &described);
+    Ok(quote! {
+        #[doc(hidden)]
+        #[allow(non_camel_case_types, dead_code)]
+        #visibility struct #ident {}
+
+        const _: () = {
+            #[allow(dead_code)]
+            fn check() {
+                #checks
+            }
+
+            impl ::apus::attributes::Declared for #ident {
+                const ROUTE: ::apus::attributes::DeclaredRoute =
+                    ::apus::attributes::DeclaredRoute::new(::apus::attributes::Declaration {
+                        methods: &[#(#names),*],
+                        path: #path,
+                        function: ::core::stringify!(#ident),
+                        module: ::core::module_path!(),
+                        file: ::core::file!(),
+                        line: ::core::line!(),
+                        add: |app| #add,
+                        #describe
+                    });
+            }
+
+            ::apus::attributes::inventory::submit! {
+                <#ident as ::apus::attributes::Declared>::ROUTE
+            }
+        };
+    })
+}
+
+/// The handler that opens a socket and runs the function with it.
+fn socket<'a>(
+    function: &ItemFn,
+    types: &[&'a syn::Type],
+) -> syn::Result<(TokenStream, TokenStream, Vec<&'a syn::Type>)> {
+    let ident = &function.sig.ident;
+    if function.sig.asyncness.is_none() {
+        let message = "what runs a WebSocket is an `async fn`";
+        return Err(Error::new(function.sig.fn_token.span(), message));
+    }
+    let Some((first, rest)) = types.split_first() else {
+        let message = "what runs a WebSocket takes it: `socket: WebSocket`";
+        return Err(Error::new(ident.span(), message));
+    };
+    let mut checks = quote_spanned!(first.span()=> ::apus::attributes::check::socket::<#first>(););
+    let names: Vec<_> = (0..rest.len())
+        .map(|index| format_ident!("argument_{index}"))
+        .collect();
+    for argument in rest {
+        let span = argument.span();
+        checks.extend(quote_spanned!(span=> ::apus::attributes::check::head::<#argument>();));
+    }
+    let handler = quote! {
+        |upgrade: ::apus::WebSocketUpgrade, #(#names: #rest),*| {
+            upgrade.run(move |socket| #ident(socket, #(#names),*))
+        }
+    };
+    Ok((handler, checks, rest.to_vec()))
+}
+
+/// What OpenAPI tells of a handler.
+fn describe(function: &ItemFn, types: &[&syn::Type]) -> TokenStream {
+    if !cfg!(feature = "openapi") {
+        return TokenStream::new();
+    }
+    let text = documentation(function);
+    let returned = match (&function.sig.output, signature::returned(function)) {
+        (syn::ReturnType::Default, _) => quote!(()),
+        (_, Some(returned)) => quote!(#returned),
+        (_, None) => quote!(::apus::openapi::Unknown),
+    };
+    quote! {
+        describe: |operation| {
+            #[allow(unused_imports)]
+            use ::apus::openapi::probe::{Described as _, DescribedResponse as _, Probe, Undescribed as _};
+            operation.documentation(#text);
+            #((&Probe::<#types>::new()).argument(operation);)*
+            (&Probe::<#returned>::new()).response(operation);
+        },
+    }
+}
+
+/// The documentation of a function, its lines without the space before them.
+fn documentation(function: &ItemFn) -> String {
+    let lines = function.attrs.iter().filter_map(|attribute| {
+        let Meta::NameValue(pair) = &attribute.meta else {
+            return None;
+        };
+        match &pair.value {
+            Expr::Lit(literal) if pair.path.is_ident("doc") => match &literal.lit {
+                Lit::Str(text) => Some(text.value()),
+                _ => None,
+            },
+            _ => None,
+        }
+    });
+    let lines: Vec<String> = lines
+        .map(|line| line.strip_prefix(' ').unwrap_or(&line).to_owned())
+        .collect();
+    lines.join("\n")
+}

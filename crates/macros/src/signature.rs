@@ -1,0 +1,210 @@
+//! The signature of a handler, judged by its words: what is wrong is told at the argument.
+
+use proc_macro2::TokenStream;
+use quote::quote_spanned;
+use syn::spanned::Spanned;
+use syn::{Error, FnArg, GenericArgument, ItemFn, PathArguments, ReturnType, Type};
+
+use crate::path::RoutePath;
+
+/// Arguments that a handler may have.
+const MAX_ARGUMENTS: usize = 8;
+
+/// Extractors that read the content of a request.
+const CONTENT: &[&str] = &[
+    "Body",
+    "Bytes",
+    "Form",
+    "Json",
+    "Multipart",
+    "Request",
+    "String",
+    "Vec",
+];
+
+/// Extractors that read its head.
+const HEAD: &[&str] = &[
+    "Extension",
+    "HeaderMap",
+    "Headers",
+    "Method",
+    "Path",
+    "Peer",
+    "Query",
+    "State",
+    "Target",
+    "Urls",
+];
+
+/// The types of the arguments.
+///
+/// # Errors
+/// The function cannot be a handler.
+pub(crate) fn arguments(function: &ItemFn) -> syn::Result<Vec<&Type>> {
+    let signature = &function.sig;
+    if let Some(parameter) = signature.generics.params.first() {
+        let message = "a handler has no type parameters: a route is one function";
+        return Err(Error::new(parameter.span(), message));
+    }
+    let mut types = Vec::new();
+    for argument in &signature.inputs {
+        match argument {
+            FnArg::Receiver(receiver) => {
+                let message =
+                    "a handler is a function, no method; take what it needs as `State<T>`";
+                return Err(Error::new(receiver.span(), message));
+            }
+            FnArg::Typed(typed) => types.push(&*typed.ty),
+        }
+    }
+    if let Some(argument) = types.get(MAX_ARGUMENTS) {
+        let message = "a handler takes up to eight arguments; put values into one struct for \
+                       `Path<T>`, `Query<T>` or `State<T>`";
+        return Err(Error::new(argument.span(), message));
+    }
+    for (index, argument) in types.iter().enumerate() {
+        let is_last = index + 1 == types.len();
+        match argument {
+            Type::Reference(reference) => {
+                let owned = match name(&reference.elem) {
+                    Some(name) if name == "str" => "String".to_owned(),
+                    Some(name) => name,
+                    None => "the type itself".to_owned(),
+                };
+                let message = format!("a handler owns what it takes: `{owned}`, no reference");
+                return Err(Error::new(argument.span(), message));
+            }
+            Type::ImplTrait(_) => {
+                let message = "name the type of this argument: `Path<u32>`, `State<Database>`";
+                return Err(Error::new(argument.span(), message));
+            }
+            _ => {}
+        }
+        if let Some(name) = name(argument)
+            && CONTENT.contains(&name.as_str())
+            && !is_last
+        {
+            let message = format!(
+                "`{name}` reads the content of the request, and so has to be the last argument"
+            );
+            return Err(Error::new(argument.span(), message));
+        }
+    }
+    Ok(types)
+}
+
+/// Compares `Path<T>` with the path of the route.
+///
+/// # Errors
+/// There are more or fewer parameters than it takes.
+pub(crate) fn check_path(arguments: &[&Type], path: &RoutePath) -> syn::Result<()> {
+    for argument in arguments {
+        let Some(inner) = (name(argument).as_deref() == Some("Path"))
+            .then(|| only_parameter(argument))
+            .flatten()
+        else {
+            continue;
+        };
+        let takes = match inner {
+            Type::Tuple(tuple) => tuple.elems.len(),
+            inner if name(inner).is_some_and(|name| is_single(&name)) => 1,
+            // A struct, by the names of its fields.
+            _ => continue,
+        };
+        let has = path.parameters.len();
+        if takes != has {
+            let names = path.parameters.join("`, `");
+            let message = match has {
+                0 => "the path of this route has no parameter: write `{id}` where it stands".into(),
+                _ => format!("the path has {has} parameters (`{names}`), and this takes {takes}"),
+            };
+            return Err(Error::new(argument.span(), message));
+        }
+    }
+    Ok(())
+}
+
+fn is_single(name: &str) -> bool {
+    matches!(
+        name,
+        "String"
+            | "bool"
+            | "char"
+            | "f32"
+            | "f64"
+            | "i8"
+            | "i16"
+            | "i32"
+            | "i64"
+            | "i128"
+            | "u8"
+            | "u16"
+            | "u32"
+            | "u64"
+            | "u128"
+    )
+}
+
+/// Code that the compiler refuses, at the argument, if it is no extractor.
+pub(crate) fn checks(arguments: &[&Type]) -> TokenStream {
+    let last = arguments.len().saturating_sub(1);
+    let checks = arguments.iter().enumerate().map(|(index, argument)| {
+        let span = argument.span();
+        let name = name(argument).unwrap_or_default();
+        let is_content = CONTENT.contains(&name.as_str());
+        if index < last || HEAD.contains(&name.as_str()) {
+            quote_spanned!(span=> ::apus::attributes::check::head::<#argument>();)
+        } else if is_content {
+            quote_spanned!(span=> ::apus::attributes::check::content::<#argument>();)
+        } else {
+            quote_spanned!(span=> ::apus::attributes::check::last::<#argument, _>();)
+        }
+    });
+    checks.collect()
+}
+
+/// Code that the compiler refuses, at the type, if it is no response.
+pub(crate) fn check_answer(function: &ItemFn) -> TokenStream {
+    match returned(function) {
+        Some(returned) => {
+            let span = returned.span();
+            match function.sig.asyncness {
+                Some(_) => {
+                    quote_spanned!(span=> ::apus::attributes::check::response::<#returned>();)
+                }
+                None => quote_spanned!(span=> ::apus::attributes::check::answer::<#returned, _>();),
+            }
+        }
+        None => TokenStream::new(),
+    }
+}
+
+/// The type that a function returns, if it has a name.
+pub(crate) fn returned(function: &ItemFn) -> Option<&Type> {
+    match &function.sig.output {
+        ReturnType::Type(_, returned) if !matches!(**returned, Type::ImplTrait(_)) => {
+            Some(returned)
+        }
+        _ => None,
+    }
+}
+
+/// The last word of a type's path.
+pub(crate) fn name(of: &Type) -> Option<String> {
+    match of {
+        Type::Path(path) => Some(path.path.segments.last()?.ident.to_string()),
+        _ => None,
+    }
+}
+
+/// `T` of `Path<T>`.
+fn only_parameter(of: &Type) -> Option<&Type> {
+    let Type::Path(path) = of else { return None };
+    match &path.path.segments.last()?.arguments {
+        PathArguments::AngleBracketed(arguments) => match arguments.args.first()? {
+            GenericArgument::Type(inner) => Some(inner),
+            _ => None,
+        },
+        _ => None,
+    }
+}

@@ -1,0 +1,51 @@
+//! What attributes have the compiler check, at each argument of a handler.
+
+use crate::extract::{FromRequest, FromRequestHead};
+use crate::handler::ReadsContent;
+use crate::respond::{IntoAnswer, IntoResponse};
+use crate::websocket::WebSocket;
+
+/// An argument that is not the last one.
+pub fn head<T: FromRequestHead>() {}
+
+/// An argument that reads the content.
+pub fn content<T: FromRequest>() {}
+
+/// The last argument, of either kind.
+pub fn last<T: Argument<Marker>, Marker>() {}
+
+/// What an `async` handler returns.
+pub fn response<T: IntoResponse>() {}
+
+/// What a handler that is not `async` returns.
+pub fn answer<T: IntoAnswer<Marker>, Marker>() {}
+
+/// The first argument of what runs a WebSocket.
+pub fn socket<T: Socket>() {}
+
+/// What a handler can take as its last argument.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an argument of a handler",
+    label = "a handler cannot take this",
+    note = "a handler takes `Path`, `Query`, `State`, `Method`, `HeaderMap`, `Peer` and the like in \
+            any order, and last, if at all, what reads the content: `Json`, `Form`, `String`, \
+            `Bytes` or `Request`; a type of your own can implement `FromRequestHead` or `FromRequest`"
+)]
+pub trait Argument<Marker> {}
+
+/// Marks what is taken from the head.
+#[derive(Debug)]
+pub enum ReadsHead {}
+
+impl<T: FromRequestHead> Argument<ReadsHead> for T {}
+
+impl<T: FromRequest> Argument<ReadsContent> for T {}
+
+/// The socket that a `#[ws]` function runs.
+#[diagnostic::on_unimplemented(
+    message = "the first argument of what runs a WebSocket is the `WebSocket`, not `{Self}`",
+    label = "write `socket: WebSocket` before this"
+)]
+pub trait Socket {}
+
+impl Socket for WebSocket {}

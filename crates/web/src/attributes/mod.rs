@@ -1,0 +1,174 @@
+//! Routes that stand where their handlers are.
+//!
+//! ```
+//! use apus::{App, Json, Path, StatusCode, get, post, routes};
+//!
+//! #[get("/users/{id}")]
+//! async fn show(Path(id): Path<u32>) -> String {
+//!     format!("user {id}")
+//! }
+//!
+//! #[post("/users")]
+//! async fn create(Json(name): Json<String>) -> (StatusCode, String) {
+//!     (StatusCode::CREATED, name)
+//! }
+//!
+//! let app = App::new().register(routes![show, create]);
+//! # app.check().unwrap();
+//! # let client = apus::testing::TestClient::new(app);
+//! # client.get("/users/7").send().assert_ok().assert_text("user 7");
+//! # client.post("/users").json("Ada").send().assert_status(201);
+//! ```
+//!
+//! The function stays as it is. Beside it stands a type of the same name, which [`routes!`](crate::routes)
+//! takes the route from: `routes![users::show]` works wherever the function can be named.
+//!
+//! [`App::collect`] adds all routes of the program, wherever they are written, in an order that does not
+//! depend on where that is. Two routes that are in each other's way are an error at start, which names the
+//! file and line of both.
+//!
+//! | attribute | |
+//! | --- | --- |
+//! | `#[get("/users/{id}")]` | and `post`, `put`, `patch`, `delete` |
+//! | `#[route("/users", methods = [GET, POST])]` | for several methods |
+//! | `#[ws("/chat")]` | an `async fn` whose first argument is a [`WebSocket`](crate::WebSocket) |
+//!
+//! What cannot be a handler is told at the argument: one that is no extractor, one that reads the content and
+//! is not the last, a `Path<T>` that does not fit the path.
+
+pub mod check;
+
+use std::fmt;
+
+use crate::app::App;
+#[cfg(feature = "openapi")]
+use crate::openapi::Operation;
+
+pub use apus_macros::{delete, embedded, get, patch, post, put, route, ws};
+
+#[doc(hidden)]
+pub use inventory;
+
+/// A function with an attribute that makes it a route.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no route",
+    label = "this has no attribute of a route",
+    note = "write `#[get(\"/path\")]` above the function, or add it by `App::get` instead"
+)]
+pub trait Declared {
+    /// The route.
+    const ROUTE: DeclaredRoute;
+}
+
+/// A route as an attribute says it.
+#[derive(Clone, Copy)]
+pub struct DeclaredRoute {
+    declaration: Declaration,
+}
+
+/// What attributes write down.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct Declaration {
+    pub methods: &'static [&'static str],
+    pub path: &'static str,
+    pub function: &'static str,
+    pub module: &'static str,
+    pub file: &'static str,
+    pub line: u32,
+    pub add: fn(App) -> App,
+    #[cfg(feature = "openapi")]
+    pub describe: fn(&mut Operation<'_>),
+}
+
+inventory::collect!(DeclaredRoute);
+
+impl DeclaredRoute {
+    #[doc(hidden)]
+    pub const fn new(declaration: Declaration) -> Self {
+        Self { declaration }
+    }
+
+    /// The methods, at least one.
+    pub fn methods(&self) -> &'static [&'static str] {
+        self.declaration.methods
+    }
+
+    /// The path, as it is written.
+    pub fn path(&self) -> &'static str {
+        self.declaration.path
+    }
+
+    /// The name of the function.
+    pub fn function(&self) -> &'static str {
+        self.declaration.function
+    }
+
+    /// The module of the function.
+    pub fn module(&self) -> &'static str {
+        self.declaration.module
+    }
+
+    /// Where it is written: the file as the compiler was told it, and the line.
+    pub fn place(&self) -> (&'static str, u32) {
+        (self.declaration.file, self.declaration.line)
+    }
+
+    #[cfg(feature = "openapi")]
+    pub(crate) fn describe(&self, operation: &mut Operation<'_>) {
+        (self.declaration.describe)(operation);
+    }
+}
+
+/// All routes that attributes of the program declare, by path, method and place.
+pub fn collected() -> Vec<DeclaredRoute> {
+    let mut routes: Vec<DeclaredRoute> = inventory::iter::<DeclaredRoute>
+        .into_iter()
+        .copied()
+        .collect();
+    routes.sort_by_key(|route| (route.path(), route.methods(), route.place()));
+    routes
+}
+
+impl App {
+    /// Adds routes that attributes declare: `app.register(routes![list, show])`.
+    #[must_use]
+    pub fn register(self, routes: impl IntoIterator<Item = DeclaredRoute>) -> Self {
+        let routes = routes.into_iter();
+        routes.fold(self, |app, route| (route.declaration.add)(app))
+    }
+
+    /// Adds all routes that attributes of the program declare, those of the libraries that it uses
+    /// included. Their order depends on paths, methods and places only.
+    #[must_use]
+    pub fn collect(self) -> Self {
+        self.register(collected())
+    }
+
+    /// An application of all routes that attributes of the program declare.
+    pub fn collected() -> Self {
+        Self::new().collect()
+    }
+}
+
+/// The routes of functions with attributes, for [`App::register`]: `routes![show, users::list]`.
+#[macro_export]
+macro_rules! routes {
+    ($($function:ty),* $(,)?) => {
+        [$(<$function as $crate::attributes::Declared>::ROUTE),*] as [$crate::attributes::DeclaredRoute; _]
+    };
+}
+
+impl fmt::Debug for DeclaredRoute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let methods = self.methods().join(", ");
+        let (file, line) = self.place();
+        write!(
+            f,
+            "{methods} {} {}::{} {file}:{line}",
+            self.path(),
+            self.module(),
+            self.function()
+        )
+    }
+}

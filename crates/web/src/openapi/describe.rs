@@ -1,0 +1,138 @@
+//! What the arguments of handlers, and what they return, say of themselves.
+
+use std::borrow::Cow;
+
+use apus_http::StatusCode;
+use bytes::Bytes;
+use schemars::JsonSchema;
+use serde_json::json;
+
+use super::Operation;
+use crate::extract::{Form, Path, Query};
+use crate::respond::{Html, Json, Redirect};
+
+/// An argument of a handler that says what it takes of a request.
+pub trait DescribeArgument {
+    /// Says it.
+    fn describe(operation: &mut Operation<'_>);
+}
+
+/// What a handler returns, if it says what it is.
+pub trait DescribeResponse {
+    /// Says it.
+    fn describe(operation: &mut Operation<'_>);
+}
+
+impl<T: JsonSchema> DescribeArgument for Path<T> {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.path_parameters::<T>();
+    }
+}
+
+impl<T: JsonSchema> DescribeArgument for Query<T> {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.query_parameters::<T>();
+    }
+}
+
+impl<T: JsonSchema> DescribeArgument for Json<T> {
+    fn describe(operation: &mut Operation<'_>) {
+        let schema = operation.schema::<T>();
+        operation.request_body("application/json", schema);
+    }
+}
+
+impl<T: JsonSchema> DescribeArgument for Form<T> {
+    fn describe(operation: &mut Operation<'_>) {
+        let schema = operation.schema::<T>();
+        operation.request_body("application/x-www-form-urlencoded", schema);
+    }
+}
+
+impl DescribeArgument for String {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.request_body("text/plain", json!({ "type": "string" }));
+    }
+}
+
+impl DescribeArgument for Bytes {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.request_body("application/octet-stream", json!({}));
+    }
+}
+
+impl<T: JsonSchema> DescribeResponse for Json<T> {
+    fn describe(operation: &mut Operation<'_>) {
+        let schema = operation.schema::<T>();
+        operation.response("200", "OK", Some(("application/json", schema)));
+    }
+}
+
+/// Content of one type.
+macro_rules! content {
+    ($($type:ty: $media_type:literal;)*) => {$(
+        impl DescribeResponse for $type {
+            fn describe(operation: &mut Operation<'_>) {
+                let schema = json!({ "type": "string" });
+                operation.response("200", "OK", Some(($media_type, schema)));
+            }
+        }
+    )*};
+}
+
+content! {
+    String: "text/plain";
+    &'static str: "text/plain";
+    Cow<'static, str>: "text/plain";
+    Bytes: "application/octet-stream";
+    Vec<u8>: "application/octet-stream";
+}
+
+impl<T> DescribeResponse for Html<T> {
+    fn describe(operation: &mut Operation<'_>) {
+        let schema = json!({ "type": "string" });
+        operation.response("200", "OK", Some(("text/html", schema)));
+    }
+}
+
+#[cfg(feature = "templates")]
+content! {
+    crate::template::Page: "text/html";
+}
+
+impl DescribeResponse for () {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.response("204", "No Content", None);
+    }
+}
+
+impl DescribeResponse for Redirect {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.response("3XX", "a redirect", None);
+    }
+}
+
+/// With a status that is chosen when it is made.
+impl<T: DescribeResponse> DescribeResponse for (StatusCode, T) {
+    fn describe(operation: &mut Operation<'_>) {
+        T::describe(operation);
+    }
+}
+
+impl<T: DescribeResponse> DescribeResponse for Option<T> {
+    fn describe(operation: &mut Operation<'_>) {
+        T::describe(operation);
+        operation.response("404", "Not Found", None);
+    }
+}
+
+impl<T: DescribeResponse, E> DescribeResponse for Result<T, E> {
+    fn describe(operation: &mut Operation<'_>) {
+        T::describe(operation);
+        operation.response("default", "an error", None);
+    }
+}
+
+/// Stands for what a function returns without naming it.
+#[derive(Debug)]
+pub enum Unknown {}

@@ -1,0 +1,177 @@
+//! A description of an application's routes (OpenAPI 3.1), made of its handlers, and a page to read it.
+//!
+//! ```
+//! use apus::openapi::{JsonSchema, OpenApi};
+//! use apus::testing::TestClient;
+//! use apus::{App, Json, Path, get, routes};
+//! use serde::Serialize;
+//!
+//! #[derive(Serialize, JsonSchema)]
+//! # #[schemars(crate = "apus::openapi::schemars")]
+//! struct User {
+//!     id: u32,
+//!     name: String,
+//! }
+//!
+//! /// One user.
+//! #[get("/users/{id}")]
+//! async fn show(Path(id): Path<u32>) -> Json<User> {
+//!     Json(User { id, name: "Ada".into() })
+//! }
+//!
+//! let api = OpenApi::new("Users", "1.0.0").describe(routes![show]);
+//! let app = App::new().register(routes![show]).openapi(api);
+//!
+//! let client = TestClient::new(app);
+//! let api: serde_json::Value = client.get("/openapi.json").send().assert_ok().json();
+//! assert_eq!(api["paths"]["/users/{id}"]["get"]["summary"], "One user.");
+//! client.get("/openapi").send().assert_ok().assert_contains("One user.");
+//! ```
+//!
+//! What a route takes and gives is known from the types of its handler, where they implement
+//! [`JsonSchema`]; derive it beside serde's traits, whose attributes it follows. `Path<T>`, `Query<T>`, `Json<T>`,
+//! `Form<T>`, texts and bytes are described, as arguments and as responses; a `Result` adds that there are
+//! errors. The comment above a handler is its summary (the first paragraph) and description, its module the group it
+//! is listed in. Types that do not implement [`JsonSchema`] are left out.
+
+mod describe;
+mod operation;
+mod page;
+pub mod probe;
+
+use apus_http::{HeaderValue, Response, StatusCode, header};
+use bytes::Bytes;
+use schemars::SchemaGenerator;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+pub use self::describe::{DescribeArgument, DescribeResponse, Unknown};
+pub use self::operation::Operation;
+pub use schemars::{self, JsonSchema};
+
+use crate::app::App;
+use crate::attributes::{self, DeclaredRoute};
+
+/// A description of routes; see [`crate::openapi`].
+#[derive(Debug)]
+#[must_use]
+pub struct OpenApi {
+    info: Map<String, Value>,
+    servers: Vec<Value>,
+    paths: Map<String, Value>,
+    generator: SchemaGenerator,
+    page: String,
+    document: String,
+}
+
+impl OpenApi {
+    /// A description of nothing yet, with a title and the version of what it describes.
+    pub fn new(title: &str, version: &str) -> Self {
+        let settings = SchemaSettings::draft2020_12().with(|settings| {
+            settings.definitions_path = "/components/schemas".into();
+            settings.meta_schema = None;
+        });
+        let mut info = Map::new();
+        info.insert("title".into(), title.into());
+        info.insert("version".into(), version.into());
+        Self {
+            info,
+            servers: Vec::new(),
+            paths: Map::new(),
+            generator: settings.into_generator(),
+            page: "/openapi".into(),
+            document: "/openapi.json".into(),
+        }
+    }
+
+    /// Says what it is about, in some sentences.
+    pub fn description(mut self, text: &str) -> Self {
+        self.info.insert("description".into(), text.into());
+        self
+    }
+
+    /// Says where the application is reached, as `https://api.example.com`; where the description is,
+    /// unless this is called.
+    pub fn server(mut self, url: &str) -> Self {
+        self.servers.push(json!({ "url": url }));
+        self
+    }
+
+    /// Where [`App::openapi`] puts the page. Default: `/openapi`.
+    pub fn page_at(mut self, path: &str) -> Self {
+        self.page = path.into();
+        self
+    }
+
+    /// Where [`App::openapi`] puts the description. Default: `/openapi.json`.
+    pub fn document_at(mut self, path: &str) -> Self {
+        self.document = path.into();
+        self
+    }
+
+    /// Describes routes that attributes declare: `routes![list, show]`.
+    pub fn describe(mut self, routes: impl IntoIterator<Item = DeclaredRoute>) -> Self {
+        for route in routes {
+            let (path, parameters) = operation::path_of(route.path());
+            let item = self.paths.entry(path).or_insert_with(|| json!({}));
+            for method in route.methods() {
+                let mut operation =
+                    Operation::new(&route, method, &parameters, &mut self.generator);
+                route.describe(&mut operation);
+                let described = operation.into_value();
+                if let Some(item) = item.as_object_mut() {
+                    item.insert(method.to_ascii_lowercase(), described);
+                }
+            }
+        }
+        self
+    }
+
+    /// Describes all routes that attributes of the program declare, as [`App::collect`] adds them.
+    pub fn describe_collected(self) -> Self {
+        self.describe(attributes::collected())
+    }
+
+    /// The description as JSON.
+    pub fn to_value(&self) -> Value {
+        let mut generator = self.generator.clone();
+        let mut document = json!({
+            "openapi": "3.1.0",
+            "info": self.info,
+            "paths": self.paths,
+            "components": { "schemas": generator.take_definitions(true) },
+        });
+        if let Some(document) = document.as_object_mut()
+            && !self.servers.is_empty()
+        {
+            document.insert("servers".into(), self.servers.clone().into());
+        }
+        document
+    }
+}
+
+impl App {
+    /// Adds a description of routes, and a page to read it: `/openapi.json` and `/openapi` unless it says
+    /// otherwise. The page needs no script and nothing from elsewhere.
+    #[must_use]
+    pub fn openapi(self, api: OpenApi) -> Self {
+        let document = api.to_value();
+        let page = Bytes::from(page::html(&document, &api.document));
+        let document = Bytes::from(document.to_string());
+        self.get(&api.document, move || {
+            sent("application/json", document.clone())
+        })
+        .get(&api.page, move || {
+            sent("text/html; charset=utf-8", page.clone())
+        })
+    }
+}
+
+fn sent(content_type: &'static str, content: Bytes) -> Response {
+    Response::new(StatusCode::OK)
+        .with_header(
+            &header::CONTENT_TYPE,
+            &HeaderValue::from_static(content_type),
+        )
+        .with_body(content)
+}
