@@ -44,6 +44,11 @@ impl Id {
 pub struct SessionKey([u8; 32]);
 
 impl SessionKey {
+    /// A key by its digest, as tests of a store need one.
+    pub fn from_digest(digest: [u8; 32]) -> Self {
+        Self(digest)
+    }
+
     /// The digest.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0

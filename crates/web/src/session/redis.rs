@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{Client, FromRedisValue, Pipeline, RedisError, Script};
@@ -74,7 +75,10 @@ impl RedisStore {
     /// This worker's connection.
     fn connection(&self) -> Result<ConnectionManager, StoreError> {
         let made = per_worker::of_this(&self.shared, || {
-            let config = ConnectionManagerConfig::new();
+            // Who waits for his page is told soon that there is no Redis.
+            let config = ConnectionManagerConfig::new()
+                .set_number_of_retries(1)
+                .set_max_delay(Duration::from_millis(100));
             let made = self.shared.client.get_connection_manager_lazy(config);
             made.map_err(|error| error.to_string())
         });

@@ -1,0 +1,271 @@
+//! Requests that another site makes a browser send.
+
+use apus::App;
+use apus::auth::{Csrf, CsrfToken};
+use apus::session::{Key, MemoryStore, Session, Sessions};
+use apus::testing::{TestClient, TestRequest};
+
+use crate::support::Pieces;
+
+fn app(csrf: Csrf) -> App {
+    App::new()
+        .layer(Sessions::new(MemoryStore::new()))
+        .layer(csrf)
+        .get("/token", async |token: CsrfToken| -> apus::Result<_> {
+            Ok(token.token().await?)
+        })
+        .get("/field", async |token: CsrfToken| -> apus::Result<_> {
+            Ok(token.field().await?)
+        })
+        .get("/plain", async || "plain")
+        .get("/renew", async |session: Session| session.renew())
+        .post("/", async |content: String| content)
+        .delete("/", async || "deleted")
+}
+
+fn both() -> [TestClient; 2] {
+    let key = Key::new([1; 32]).unwrap();
+    [Csrf::new(), Csrf::with_cookie(key)].map(|csrf| TestClient::new(app(csrf)))
+}
+
+fn token(client: &TestClient) -> String {
+    client.get("/token").send().assert_ok().text()
+}
+
+const FORM: &str = "application/x-www-form-urlencoded";
+
+fn form(client: &TestClient, content: impl Into<String>) -> TestRequest {
+    client
+        .post("/")
+        .header("content-type", FORM)
+        .body(content.into())
+}
+
+#[test]
+fn a_form_of_this_site_is_taken_and_its_content_reaches_the_handler() {
+    for client in both() {
+        let token = token(&client);
+        let content = format!("a=b&csrf_token={token}&c=d");
+        form(&client, content.clone()).send().assert_text(&content);
+        let head = "--B\r\nContent-Disposition: form-data; name=";
+        let content = format!(
+            "{head}\"csrf_token\"\r\n\r\n{token}\r\n\
+             {head}\"file\"; filename=\"a\"\r\n\r\n{}\r\n--B--\r\n",
+            "x".repeat(100_000)
+        );
+        client
+            .post("/")
+            .header("content-type", "multipart/form-data; boundary=\"B\"")
+            .body(content.clone())
+            .send()
+            .assert_text(&content);
+    }
+}
+
+#[test]
+fn a_form_that_comes_in_pieces_is_put_together_again() {
+    for client in both() {
+        let token = token(&client);
+        let (start, end) = token.split_at(10);
+        let content = ["a=b&csrf_", "token=", start, end, "&c=", "d"];
+        client
+            .post("/")
+            .header("content-type", FORM)
+            .body(apus::Body::stream(Pieces::of(&content)))
+            .send()
+            .assert_text(&content.concat());
+    }
+}
+
+#[test]
+fn a_script_of_this_site_is_taken_by_its_field() {
+    for client in both() {
+        let token = token(&client);
+        client
+            .delete("/")
+            .header("x-csrf-token", &token)
+            .send()
+            .assert_text("deleted");
+        client
+            .post("/")
+            .header("x-csrf-token", &token)
+            .header("content-type", "application/json")
+            .body("{}")
+            .send()
+            .assert_text("{}");
+    }
+}
+
+#[test]
+fn without_the_visitors_own_token_nothing_is_changed() {
+    for (client, stranger) in both().into_iter().zip(both()) {
+        form(&client, "a=b").send().assert_status(403);
+        client.delete("/").send().assert_status(403);
+        let own = token(&client);
+        let others = token(&stranger);
+        for wrong in ["", "x", &others, &own[1..], &own.to_lowercase()] {
+            form(&client, format!("csrf_token={wrong}"))
+                .send()
+                .assert_status(403);
+            client
+                .delete("/")
+                .header("x-csrf-token", wrong)
+                .send()
+                .assert_status(403);
+        }
+        // What is no form is not searched.
+        client
+            .post("/")
+            .header("content-type", "text/plain")
+            .body(format!("csrf_token={own}"))
+            .send()
+            .assert_status(403);
+        client.clear_cookies();
+        form(&client, format!("csrf_token={own}"))
+            .send()
+            .assert_status(403);
+    }
+}
+
+#[test]
+fn pages_of_other_sites_are_refused_whatever_they_bring() {
+    for client in both() {
+        let token = token(&client);
+        let from = |fields: &[(&str, &str)]| {
+            let mut request = client.delete("/").header("x-csrf-token", &token);
+            for (name, value) in fields {
+                request = request.header(name, value);
+            }
+            request
+                .header("host", "shop.example:8080")
+                .send()
+                .status()
+                .as_u16()
+        };
+        for (fields, status) in [
+            (&[("sec-fetch-site", "same-origin")][..], 200),
+            (&[("sec-fetch-site", "none")], 200),
+            (&[("sec-fetch-site", "cross-site")], 403),
+            (&[("sec-fetch-site", "same-site")], 403),
+            (&[("sec-fetch-site", "new-word")], 403),
+            (&[("origin", "http://shop.example:8080")], 200),
+            (&[("origin", "https://SHOP.example:8080")], 200),
+            (&[("origin", "http://shop.example")], 403),
+            (&[("origin", "http://evil.example")], 403),
+            (&[("origin", "http://shop.example:8080.evil.example")], 403),
+            (&[("origin", "null")], 403),
+            (
+                &[
+                    ("sec-fetch-site", "cross-site"),
+                    ("origin", "http://shop.example:8080"),
+                ],
+                403,
+            ),
+        ] {
+            assert_eq!(from(fields), status, "{fields:?}");
+        }
+    }
+}
+
+#[test]
+fn an_origin_that_is_trusted_needs_the_token_as_well() {
+    let client = TestClient::new(app(Csrf::new().trust_origin("https://admin.example")));
+    let token = token(&client);
+    let cross = || {
+        let request = client.delete("/").header("sec-fetch-site", "cross-site");
+        request.header("origin", "https://admin.example")
+    };
+    cross().send().assert_status(403);
+    cross().header("x-csrf-token", &token).send().assert_ok();
+    let other = cross().header("origin", "https://other.example");
+    other
+        .header("x-csrf-token", &token)
+        .send()
+        .assert_status(403);
+}
+
+#[test]
+fn what_no_browser_sends_can_be_exempt() {
+    let csrf = Csrf::new().exempt(|request| request.headers().contains("authorization"));
+    let client = TestClient::new(app(csrf));
+    client.delete("/").bearer("token").send().assert_ok();
+    client.delete("/").send().assert_status(403);
+}
+
+#[test]
+fn tokens_are_another_text_each_time_and_stay_valid_until_log_in() {
+    let client = TestClient::new(app(Csrf::new()));
+    let (one, other) = (token(&client), token(&client));
+    assert_ne!(one, other);
+    for token in [&one, &other] {
+        client
+            .delete("/")
+            .header("x-csrf-token", token)
+            .send()
+            .assert_ok();
+    }
+    client.get("/renew").send();
+    client
+        .delete("/")
+        .header("x-csrf-token", &one)
+        .send()
+        .assert_status(403);
+    let new = token(&client);
+    client
+        .delete("/")
+        .header("x-csrf-token", &new)
+        .send()
+        .assert_ok();
+}
+
+#[test]
+fn a_page_without_a_form_costs_no_cookie() {
+    for client in both() {
+        client.get("/plain").send().assert_no_header("set-cookie");
+        let mut page = client.get("/field").send();
+        assert!(page.headers().contains("set-cookie"));
+        let text = page.text();
+        let start = "<input type=\"hidden\" name=\"csrf_token\" value=\"";
+        assert!(text.starts_with(start) && text.ends_with("\">"), "{text}");
+        client.get("/field").send().assert_no_header("set-cookie");
+    }
+}
+
+#[test]
+fn a_cookie_that_another_site_planted_is_not_taken() {
+    let client = TestClient::new(app(Csrf::with_cookie(Key::new([1; 32]).unwrap())));
+    let attacker = TestClient::new(app(Csrf::with_cookie(Key::new([2; 32]).unwrap())));
+    let token = token(&attacker);
+    client.set_cookie("csrf", &attacker.cookie("csrf").unwrap());
+    client
+        .delete("/")
+        .header("x-csrf-token", &token)
+        .send()
+        .assert_status(403);
+}
+
+#[test]
+fn a_form_is_searched_up_to_a_limit() {
+    let client = TestClient::new(app(Csrf::new().form_limit(1000)));
+    let token = token(&client);
+    let pieces = |before: usize| {
+        let content = ["x=", &"y".repeat(before), "&csrf_token=", &token, "&", "z"];
+        let body = apus::Body::stream(Pieces::of(&content));
+        client.post("/").header("content-type", FORM).body(body)
+    };
+    pieces(500).send().assert_ok();
+    pieces(2000).send().assert_status(403);
+}
+
+#[test]
+fn without_the_layers_it_is_an_error_of_the_server_and_nothing_is_let_through() {
+    let app = App::new().get("/", async |_: CsrfToken| "never");
+    TestClient::new(app).get("/").send().assert_status(500);
+    let app = App::new().layer(Csrf::new()).post("/", async || "done");
+    let client = TestClient::new(app);
+    client
+        .post("/")
+        .header("x-csrf-token", "x")
+        .send()
+        .assert_status(403);
+}

@@ -1,0 +1,176 @@
+//! JSON Web Tokens, valid and not (RFC 8725).
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use apus::App;
+use apus::auth::jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, encode};
+use apus::auth::{Claims, JwtAuth};
+use apus::testing::TestClient;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+const SECRET: &[u8] = b"a secret of at least thirty-two bytes";
+
+#[derive(Clone, Deserialize)]
+struct User {
+    sub: String,
+}
+
+fn client(auth: JwtAuth<User>) -> TestClient {
+    TestClient::new(
+        App::new()
+            .layer(auth)
+            .get("/", async |Claims(user): Claims<User>| user.sub)
+            .get("/open", async |claims: Option<Claims<User>>| {
+                claims.map_or("nobody".to_owned(), |Claims(user)| user.sub)
+            }),
+    )
+}
+
+fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs()
+}
+
+fn token_of(claims: &Value, algorithm: Algorithm, secret: &[u8]) -> String {
+    encode(
+        &Header::new(algorithm),
+        claims,
+        &EncodingKey::from_secret(secret),
+    )
+    .unwrap()
+}
+
+fn token(claims: Value) -> String {
+    token_of(&claims, Algorithm::HS256, SECRET)
+}
+
+#[test]
+fn a_valid_token_lets_in_and_says_who_it_is() {
+    let client = client(JwtAuth::hs256(SECRET).unwrap());
+    let valid = token(json!({"sub": "ann", "exp": now() + 60}));
+    client.get("/").bearer(&valid).send().assert_text("ann");
+    client
+        .get("/")
+        .send()
+        .assert_status(401)
+        .assert_header("www-authenticate", "Bearer");
+}
+
+#[test]
+fn tokens_out_of_time_or_for_others_are_refused() {
+    let auth = JwtAuth::hs256(SECRET)
+        .unwrap()
+        .issuer("id")
+        .audience("shop");
+    let client = client(auth);
+    let exp = now() + 600;
+    let good = json!({"sub": "ann", "exp": exp, "iss": "id", "aud": "shop", "nbf": now()});
+    client
+        .get("/")
+        .bearer(&token(good.clone()))
+        .send()
+        .assert_ok();
+    for (name, value) in [
+        ("exp", json!(now() - 120)),
+        ("exp", Value::Null),
+        ("nbf", json!(now() + 120)),
+        ("iss", json!("another")),
+        ("iss", Value::Null),
+        ("aud", json!("another")),
+        ("aud", Value::Null),
+        ("sub", json!(7)),
+    ] {
+        let mut claims = good.clone();
+        claims[name] = value.clone();
+        if value.is_null() {
+            claims.as_object_mut().unwrap().remove(name);
+        }
+        client
+            .get("/")
+            .bearer(&token(claims))
+            .send()
+            .assert_status(401)
+            .assert_header("www-authenticate", "Bearer error=\"invalid_token\"");
+    }
+}
+
+#[test]
+fn a_token_for_somebody_is_refused_where_nobody_is_named() {
+    let client = client(JwtAuth::hs256(SECRET).unwrap());
+    let claims = json!({"sub": "ann", "exp": now() + 60, "aud": "another service"});
+    client
+        .get("/")
+        .bearer(&token(claims))
+        .send()
+        .assert_status(401);
+}
+
+#[test]
+fn the_algorithm_is_ours_and_not_the_tokens() {
+    let client = client(JwtAuth::hs256(SECRET).unwrap());
+    let claims = json!({"sub": "ann", "exp": now() + 60});
+    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let valid = token(claims.clone());
+    let signature = valid.rsplit('.').next().unwrap();
+    for algorithm in ["none", "None", "HS384", "RS256"] {
+        let head = part(&json!({"alg": algorithm, "typ": "JWT"}));
+        for end in ["", signature] {
+            let forged = format!("{head}.{}.{end}", part(&claims));
+            client.get("/").bearer(&forged).send().assert_status(401);
+        }
+    }
+    let other = token_of(&claims, Algorithm::HS512, SECRET);
+    client.get("/").bearer(&other).send().assert_status(401);
+    let other = token_of(
+        &claims,
+        Algorithm::HS256,
+        b"another secret, which is long enough too",
+    );
+    client.get("/").bearer(&other).send().assert_status(401);
+    for nonsense in ["", "a", "a.b", "a.b.c", "..", &valid[..valid.len() - 2]] {
+        let field = format!("Bearer {nonsense}");
+        client
+            .get("/")
+            .header("authorization", &field)
+            .send()
+            .assert_status(401);
+    }
+}
+
+#[test]
+fn keys_are_replaced_while_tokens_of_the_old_one_are_out() {
+    let new = b"the new secret has thirty-two bytes";
+    let auth = JwtAuth::hs256(new)
+        .unwrap()
+        .accept(DecodingKey::from_secret(SECRET));
+    let client = client(auth);
+    let claims = json!({"sub": "ann", "exp": now() + 60});
+    for secret in [SECRET, new] {
+        let token = token_of(&claims, Algorithm::HS256, secret);
+        client.get("/").bearer(&token).send().assert_text("ann");
+    }
+}
+
+#[test]
+fn where_a_token_may_be_missing_a_wrong_one_is_refused_still() {
+    let client = client(JwtAuth::hs256(SECRET).unwrap().optional());
+    client.get("/open").send().assert_text("nobody");
+    client.get("/").send().assert_status(401);
+    client
+        .get("/open")
+        .bearer("a.b.c")
+        .send()
+        .assert_status(401);
+    let valid = token(json!({"sub": "ann", "exp": now() + 60}));
+    client.get("/open").bearer(&valid).send().assert_text("ann");
+}
+
+#[test]
+fn a_secret_that_could_be_guessed_is_none() {
+    assert!(JwtAuth::<User>::hs256(b"secret").is_err());
+}

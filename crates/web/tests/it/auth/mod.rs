@@ -1,0 +1,163 @@
+//! Who asks: HTTP authentication, and requests that another site makes a browser send.
+
+mod csrf;
+mod jwt;
+
+use apus::auth::{BasicAuth, BasicUser, BearerAuth, Credentials, password};
+use apus::testing::TestClient;
+use apus::{App, Extension};
+
+use crate::support::block_on;
+
+fn members(auth: BasicAuth) -> TestClient {
+    TestClient::new(
+        App::new()
+            .layer(auth)
+            .get("/", async |BasicUser(name): BasicUser| {
+                format!("hello {name}")
+            }),
+    )
+}
+
+#[test]
+fn a_name_and_its_password_are_let_in_and_nothing_else_is() {
+    let client = members(BasicAuth::user("a \"realm\"", "änne", "pass:word"));
+    client.get("/").send().assert_status(401).assert_header(
+        "www-authenticate",
+        "Basic realm=\"a realm\", charset=\"UTF-8\"",
+    );
+    client
+        .get("/")
+        .basic("änne", "pass:word")
+        .send()
+        .assert_text("hello änne");
+    for (name, password) in [
+        ("änne", "pass"),
+        ("", "pass:word"),
+        ("Änne", "pass:word"),
+        ("", ""),
+    ] {
+        client
+            .get("/")
+            .basic(name, password)
+            .send()
+            .assert_status(401);
+    }
+    for field in [
+        "Basic",
+        "Basic ",
+        "Basic !!",
+        "Basic YQ==",
+        "Bearer YTpi",
+        "YTpi",
+    ] {
+        client
+            .get("/")
+            .header("authorization", field)
+            .send()
+            .assert_status(401);
+    }
+    // "änne:pass:word"; names of schemes have no case (RFC 9110 section 11.1).
+    let field = "bASIC  w6RubmU6cGFzczp3b3Jk";
+    client
+        .get("/")
+        .header("authorization", field)
+        .send()
+        .assert_ok();
+}
+
+#[test]
+fn a_function_may_say_who_comes_in() {
+    let client = members(BasicAuth::new("x", async |given: Credentials| {
+        tokio::task::yield_now().await;
+        given.name == given.password
+    }));
+    client
+        .get("/")
+        .basic("a", "a")
+        .send()
+        .assert_text("hello a");
+    client.get("/").basic("a", "b").send().assert_status(401);
+}
+
+#[test]
+fn stored_passwords_are_compared() {
+    let hash = block_on(password::hash("correct horse")).unwrap();
+    assert!(
+        hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"),
+        "{hash}"
+    );
+    let client = members(BasicAuth::users(
+        "x",
+        [("ann", hash.as_str()), ("bob", "nonsense")],
+    ));
+    // The second time it is known to be right.
+    for _ in 0..2 {
+        client
+            .get("/")
+            .basic("ann", "correct horse")
+            .send()
+            .assert_text("hello ann");
+        client
+            .get("/")
+            .basic("ann", "correct house")
+            .send()
+            .assert_status(401);
+    }
+    client
+        .get("/")
+        .basic("bob", "nonsense")
+        .send()
+        .assert_status(401);
+    client
+        .get("/")
+        .basic("nobody", "correct horse")
+        .send()
+        .assert_status(401);
+}
+
+#[test]
+fn the_same_password_is_stored_in_another_way_each_time() {
+    block_on(async {
+        let one = password::hash("a").await.unwrap();
+        let other = password::hash("a").await.unwrap();
+        assert_ne!(one, other);
+        for stored in [one, other] {
+            assert!(password::verify("a", Some(stored.clone())).await.unwrap());
+            assert!(!password::verify("b", Some(stored)).await.unwrap());
+        }
+        assert!(!password::verify("a", None).await.unwrap());
+        assert!(password::verify("a", Some("a".to_owned())).await.is_err());
+    });
+}
+
+#[test]
+fn a_token_lets_in_whose_it_is() {
+    #[derive(Clone)]
+    struct Client(&'static str);
+    let known = BearerAuth::digest("token of the shop");
+    let auth = BearerAuth::new(move |token: String| {
+        let is_it = BearerAuth::digest(&token) == known;
+        async move { is_it.then_some(Client("shop")) }
+    });
+    let app = App::new()
+        .layer(auth)
+        .get("/", async |Extension(client): Extension<Client>| client.0);
+    let client = TestClient::new(app);
+    client
+        .get("/")
+        .bearer("token of the shop")
+        .send()
+        .assert_text("shop");
+    client
+        .get("/")
+        .bearer("another")
+        .send()
+        .assert_status(401)
+        .assert_header("www-authenticate", "Bearer error=\"invalid_token\"");
+    client
+        .get("/")
+        .send()
+        .assert_status(401)
+        .assert_header("www-authenticate", "Bearer");
+}

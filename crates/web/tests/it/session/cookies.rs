@@ -1,0 +1,139 @@
+//! Sessions that visitors keep themselves, in a cookie.
+
+use std::time::Duration;
+
+use apus::session::{EncryptedCookie, Key, SessionPlace, Sessions, SignedCookie};
+use apus::testing::TestClient;
+
+use super::{Clock, app};
+
+fn key(byte: u8) -> Key {
+    Key::new([byte; 32]).unwrap()
+}
+
+/// Both kinds, with these keys: the first is in use, the others are of the past.
+fn both(keys: &[u8]) -> [SessionPlace; 2] {
+    let (first, past) = keys.split_first().unwrap();
+    let encrypted = EncryptedCookie::new(&key(*first));
+    let signed = SignedCookie::new(&key(*first));
+    [
+        past.iter()
+            .fold(encrypted, |cookie, one| cookie.accept(&key(*one)))
+            .into(),
+        past.iter()
+            .fold(signed, |cookie, one| cookie.accept(&key(*one)))
+            .into(),
+    ]
+}
+
+fn visitor(place: impl Into<SessionPlace>) -> TestClient {
+    TestClient::new(app(Sessions::new(place)))
+}
+
+#[test]
+fn values_come_back_and_change_and_go() {
+    for place in both(&[1]) {
+        let visitor = visitor(place);
+        visitor
+            .get("/get?name=a")
+            .send()
+            .assert_text("")
+            .assert_no_header("set-cookie");
+        visitor
+            .get("/set?name=a&value=%C3%BC")
+            .send()
+            .assert_status(204);
+        visitor.get("/set?name=b&value=2").send();
+        visitor
+            .get("/get?name=a")
+            .send()
+            .assert_text("ü")
+            .assert_no_header("set-cookie");
+        visitor
+            .get("/set?name=a&value=%C3%BC")
+            .send()
+            .assert_no_header("set-cookie");
+        visitor.get("/renew").send();
+        visitor.get("/get?name=b").send().assert_text("2");
+        visitor.get("/switch").send().assert_text("");
+        visitor.get("/get?name=b").send().assert_text("");
+        visitor.get("/destroy").send();
+        assert_eq!(visitor.cookie("session"), None);
+    }
+}
+
+#[test]
+fn only_what_is_signed_can_be_read_and_nothing_can_be_changed() {
+    let is_readable = both(&[1]).map(|place| {
+        let visitor = visitor(place);
+        visitor.get("/set?name=secret&value=hidden").send();
+        let cookie = visitor.cookie("session").unwrap();
+        for at in 0..cookie.len() {
+            let mut changed = cookie.clone().into_bytes();
+            changed[at] = if changed[at] == b'x' { b'y' } else { b'x' };
+            visitor.set_cookie("session", &String::from_utf8(changed).unwrap());
+            visitor.get("/get?name=secret").send().assert_text("");
+        }
+        let text = cookie.split('.').next().unwrap();
+        let decode =
+            base64::Engine::decode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, text);
+        String::from_utf8_lossy(&decode.unwrap()).contains("hidden")
+    });
+    assert_eq!(is_readable, [false, true]);
+}
+
+#[test]
+fn keys_are_replaced_without_ending_a_session() {
+    for ((old, both), new) in both(&[1]).into_iter().zip(both(&[2, 1])).zip(both(&[2])) {
+        let visitor_of_old = visitor(old);
+        visitor_of_old.get("/set?name=a&value=1").send();
+        let cookie = visitor_of_old.cookie("session").unwrap();
+        let visitor_of_both = visitor(both);
+        visitor_of_both.set_cookie("session", &cookie);
+        visitor_of_both.get("/get?name=a").send().assert_text("1");
+        visitor_of_both.get("/set?name=b&value=2").send();
+        let renewed = visitor_of_both.cookie("session").unwrap();
+        let visitor_of_new = visitor(new);
+        visitor_of_new.set_cookie("session", &renewed);
+        visitor_of_new.get("/get?name=a").send().assert_text("1");
+        visitor_of_new.set_cookie("session", &cookie);
+        visitor_of_new.get("/get?name=a").send().assert_text("");
+    }
+}
+
+#[test]
+fn a_session_in_a_cookie_ends_in_time() {
+    for place in both(&[1]) {
+        let clock = Clock::new();
+        let sessions = Sessions::new(place)
+            .idle(Duration::from_secs(100))
+            .absolute(Duration::from_secs(150));
+        let visitor = TestClient::new(app(clock.of(sessions)));
+        visitor.get("/set?name=a&value=1").send();
+        let first = visitor.cookie("session").unwrap();
+        clock.forward(99);
+        visitor.get("/get?name=a").send().assert_text("1");
+        let used = visitor.cookie("session").unwrap();
+        assert_ne!(first, used, "it says when it was used");
+        clock.forward(1);
+        visitor.set_cookie("session", &first);
+        visitor.get("/get?name=a").send().assert_text("");
+        visitor.set_cookie("session", &used);
+        visitor.get("/get?name=a").send().assert_text("1");
+        clock.forward(50);
+        visitor.get("/get?name=a").send().assert_text("");
+    }
+}
+
+#[test]
+fn more_than_a_browser_keeps_is_refused() {
+    for place in both(&[1]) {
+        let visitor = visitor(place);
+        let long = "x".repeat(4000);
+        visitor
+            .get(&format!("/set?name=a&value={long}"))
+            .send()
+            .assert_status(500)
+            .assert_no_header("set-cookie");
+    }
+}

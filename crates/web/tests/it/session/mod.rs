@@ -1,0 +1,550 @@
+//! Sessions: what visitors and stores get to see, in process; `stores` has real ones.
+
+mod cookies;
+mod stores;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, UNIX_EPOCH};
+
+use apus::session::{
+    MemoryStore, Save, Session, SessionKey, SessionStore, Sessions, StoreError, StoreFuture, Stored,
+};
+use apus::testing::TestClient;
+use apus::{App, Next, Query, Request, Response, ServiceFactory};
+use serde::Deserialize;
+
+use crate::support::{Reply, block_on, get};
+
+/// Memory that writes down what it is asked for.
+#[derive(Clone, Default)]
+struct Watched {
+    memory: Arc<MemoryStore>,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Watched {
+    /// What it was asked for since the last time.
+    fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut *self.asked.lock().unwrap())
+    }
+
+    fn note(&self, what: impl Into<String>) {
+        self.asked.lock().unwrap().push(what.into());
+    }
+}
+
+impl SessionStore for Watched {
+    fn load<'a>(&'a self, key: &'a SessionKey, now: u64) -> StoreFuture<'a, Option<Stored>> {
+        self.note("load");
+        self.memory.load(key, now)
+    }
+
+    fn save<'a>(&'a self, save: Save<'a>) -> StoreFuture<'a, bool> {
+        self.note(format!("save {} {}", save.key, save.content));
+        self.memory.save(save)
+    }
+
+    fn touch<'a>(&'a self, key: &'a SessionKey, expires: u64) -> StoreFuture<'a, ()> {
+        self.note("touch");
+        self.memory.touch(key, expires)
+    }
+
+    fn remove<'a>(&'a self, key: &'a SessionKey, version: Option<u64>) -> StoreFuture<'a, bool> {
+        self.note("remove");
+        self.memory.remove(key, version)
+    }
+}
+
+/// A clock that stands still until it is set forward.
+#[derive(Clone)]
+struct Clock(Arc<AtomicU64>);
+
+impl Clock {
+    fn new() -> Self {
+        Self(Arc::new(AtomicU64::new(1_000_000)))
+    }
+
+    fn forward(&self, seconds: u64) {
+        self.0.fetch_add(seconds, Ordering::Relaxed);
+    }
+
+    fn of(&self, sessions: Sessions) -> Sessions {
+        let clock = self.0.clone();
+        sessions.clock(move || UNIX_EPOCH + Duration::from_secs(clock.load(Ordering::Relaxed)))
+    }
+}
+
+#[derive(Deserialize)]
+struct Pair {
+    name: String,
+    value: Option<String>,
+}
+
+/// An application that does with its session what it is told.
+fn app(sessions: Sessions) -> App {
+    App::new()
+        .layer(sessions)
+        .get("/plain", async || "plain")
+        .get("/idle", async |_: Session| "nothing read")
+        .get(
+            "/get",
+            async |session: Session, Query(pair): Query<Pair>| -> apus::Result<_> {
+                Ok(session.get::<String>(&pair.name).await?.unwrap_or_default())
+            },
+        )
+        .get(
+            "/set",
+            async |session: Session, Query(pair): Query<Pair>| -> apus::Result<_> {
+                Ok(session.insert(&pair.name, pair.value)?)
+            },
+        )
+        .get(
+            "/remove",
+            async |session: Session, Query(pair): Query<Pair>| {
+                session.remove(&pair.name);
+            },
+        )
+        .get("/number", async |session: Session| -> apus::Result<_> {
+            Ok(session.get::<u32>("a").await?.unwrap_or(0).to_string())
+        })
+        .get("/flash", async |session: Session| {
+            session.flash("notice", "saved").unwrap()
+        })
+        .get("/flashed", async |session: Session| -> apus::Result<_> {
+            Ok(session
+                .take_flash::<String>("notice")
+                .await?
+                .unwrap_or_default())
+        })
+        .get("/renew", async |session: Session| session.renew())
+        .get("/destroy", async |session: Session| session.destroy())
+        .get("/switch", async |session: Session| -> apus::Result<_> {
+            session.destroy();
+            session.insert("a", "of the new one")?;
+            Ok(session.get::<String>("b").await?.unwrap_or_default())
+        })
+}
+
+fn visitor(store: impl SessionStore) -> TestClient {
+    TestClient::new(app(Sessions::new(store)))
+}
+
+#[test]
+fn a_session_begins_with_its_first_value_and_ends_with_its_last() {
+    let store = Watched::default();
+    let visitor = visitor(store.clone());
+    visitor
+        .get("/get?name=a")
+        .send()
+        .assert_text("")
+        .assert_no_header("set-cookie");
+    visitor.get("/set?name=a&value=1").send().assert_status(204);
+    visitor
+        .get("/set?name=b&value=2")
+        .send()
+        .assert_no_header("set-cookie");
+    visitor.get("/get?name=a").send().assert_text("1");
+    visitor.get("/get?name=b").send().assert_text("2");
+    visitor.get("/remove?name=a").send();
+    visitor.get("/get?name=a").send().assert_text("");
+    visitor.get("/remove?name=b").send();
+    assert_eq!(visitor.cookie("session"), None);
+    assert!(store.memory.is_empty());
+}
+
+#[test]
+fn the_cookie_is_out_of_reach_of_scripts_and_over_tls_of_other_hosts() {
+    let app = app(Sessions::new(MemoryStore::new()));
+    let service = app.service();
+    let reply = get("/set?name=a&value=1").of(&service);
+    let line = reply.field("set-cookie").unwrap();
+    let (id, attributes) = line.split_once(';').unwrap();
+    assert_eq!(id.len(), "session=".len() + 43, "{id}");
+    assert_eq!(attributes, " Path=/; HttpOnly; SameSite=Lax");
+    let reply = get("/set?name=a&value=1")
+        .tls(&["example.com"])
+        .of(&service);
+    let line = reply.field("set-cookie").unwrap();
+    let (id, attributes) = line.split_once(';').unwrap();
+    assert_eq!(attributes, " Path=/; HttpOnly; SameSite=Lax; Secure");
+    let (name, id) = id.split_once('=').unwrap();
+    assert_eq!(name, "__Host-session");
+    // Over TLS a cookie without the prefix may be anybody's.
+    for (cookie, found) in [
+        (format!("session={id}"), ""),
+        (format!("__Host-session={id}"), "1"),
+    ] {
+        let request = get("/get?name=a")
+            .tls(&["example.com"])
+            .with("cookie", &cookie);
+        assert_eq!(request.of(&service).text(), found, "{cookie}");
+    }
+}
+
+#[test]
+fn the_cookie_is_as_the_layer_was_told() {
+    let sessions = Sessions::new(MemoryStore::new())
+        .cookie_name("shop")
+        .strict()
+        .persistent()
+        .absolute(Duration::from_secs(600))
+        .always_secure();
+    let reply = get("/set?name=a&value=1").to(&app(sessions));
+    let line = reply.field("set-cookie").unwrap();
+    assert!(line.starts_with("__Host-shop="), "{line}");
+    assert!(
+        line.ends_with("; SameSite=Strict; Secure; Max-Age=600"),
+        "{line}"
+    );
+}
+
+#[test]
+fn no_store_is_asked_where_no_session_is_read() {
+    let store = Watched::default();
+    let visitor = visitor(store.clone());
+    for path in [
+        "/plain",
+        "/idle",
+        "/get?name=a",
+        "/remove?name=a",
+        "/renew",
+        "/destroy",
+    ] {
+        visitor.get(path).send();
+        assert!(store.asked().is_empty(), "{path} without a session");
+    }
+    visitor.get("/set?name=a&value=1").send();
+    store.asked();
+    for path in ["/plain", "/idle"] {
+        visitor.get(path).send();
+        assert!(store.asked().is_empty(), "{path} with a session");
+    }
+}
+
+#[test]
+fn nothing_is_written_where_nothing_changed() {
+    let store = Watched::default();
+    let visitor = visitor(store.clone());
+    visitor.get("/set?name=a&value=1").send();
+    store.asked();
+    for path in ["/get?name=a", "/set?name=a&value=1", "/remove?name=b"] {
+        visitor.get(path).send().assert_no_header("set-cookie");
+        assert_eq!(store.asked(), ["load"], "{path}");
+    }
+}
+
+#[test]
+fn a_handler_that_is_not_async_is_answered_at_once_unless_something_has_to_be_written() {
+    let app = App::new()
+        .layer(Sessions::new(MemoryStore::new()))
+        .get("/read", |_: Session| "read")
+        .get("/write", |session: Session| session.insert("a", 1).unwrap());
+    let service = app.service();
+    let now = service.call(get("/read").request());
+    assert!(matches!(now, apus::Answer::Now(_)), "{now:?}");
+    let later = service.call(get("/write").request());
+    assert!(matches!(later, apus::Answer::Later(_)), "{later:?}");
+}
+
+#[test]
+fn stores_get_to_see_a_digest_and_never_the_id() {
+    let store = Watched::default();
+    let visitor = visitor(store.clone());
+    visitor.get("/set?name=a&value=1").send();
+    let id = visitor.cookie("session").unwrap();
+    let asked = store.asked().join("\n");
+    assert!(!asked.contains(&id), "{asked}");
+    // What a store has is worth nothing as a cookie.
+    let key = asked.split(' ').nth(1).unwrap();
+    visitor.set_cookie("session", key);
+    visitor.get("/get?name=a").send().assert_text("");
+}
+
+#[test]
+fn an_id_that_was_not_given_out_is_never_taken() {
+    let visitor = visitor(MemoryStore::new());
+    let planted = "A".repeat(43);
+    visitor.set_cookie("session", &planted);
+    visitor.get("/set?name=a&value=1").send();
+    assert_ne!(visitor.cookie("session").unwrap(), planted);
+    for nonsense in [planted.as_str(), "x", "", "%00", &"A".repeat(5000)] {
+        visitor.set_cookie("session", nonsense);
+        visitor.get("/get?name=a").send().assert_text("");
+        assert_eq!(visitor.cookie("session"), None, "{nonsense:?} is forgotten");
+    }
+}
+
+#[test]
+fn at_log_in_the_id_changes_and_the_old_one_is_worth_nothing() {
+    let store = Watched::default();
+    let visitor = visitor(store.clone());
+    visitor.get("/set?name=a&value=1").send();
+    let old = visitor.cookie("session").unwrap();
+    visitor.get("/renew").send();
+    assert_ne!(visitor.cookie("session").unwrap(), old);
+    visitor.get("/get?name=a").send().assert_text("1");
+    assert_eq!(store.memory.len(), 1);
+    visitor.set_cookie("session", &old);
+    visitor.get("/get?name=a").send().assert_text("");
+}
+
+#[test]
+fn who_logs_out_leaves_nothing_behind() {
+    let store = Watched::default();
+    let visitor = visitor(store.clone());
+    visitor.get("/set?name=a&value=1").send();
+    let old = visitor.cookie("session").unwrap();
+    visitor.get("/destroy").send();
+    assert_eq!(visitor.cookie("session"), None);
+    assert!(store.memory.is_empty());
+    visitor.set_cookie("session", &old);
+    visitor.get("/get?name=a").send().assert_text("");
+    // What is put in afterwards is of another session.
+    visitor.get("/set?name=b&value=2").send();
+    let old = visitor.cookie("session").unwrap();
+    visitor.get("/switch").send().assert_text("");
+    assert_ne!(visitor.cookie("session").unwrap(), old);
+    visitor
+        .get("/get?name=a")
+        .send()
+        .assert_text("of the new one");
+    visitor.get("/get?name=b").send().assert_text("");
+}
+
+#[test]
+fn a_flash_is_there_once() {
+    let visitor = visitor(MemoryStore::new());
+    visitor.get("/flash").send();
+    visitor.get("/flashed").send().assert_text("saved");
+    visitor.get("/flashed").send().assert_text("");
+}
+
+#[test]
+fn a_session_ends_when_it_is_not_used_and_when_it_is_old() {
+    let clock = Clock::new();
+    let store = Watched::default();
+    let sessions = Sessions::new(store.clone())
+        .idle(Duration::from_secs(100))
+        .absolute(Duration::from_secs(250));
+    let visitor = TestClient::new(app(clock.of(sessions)));
+    visitor.get("/set?name=a&value=1").send();
+    clock.forward(9);
+    store.asked();
+    visitor.get("/get?name=a").send().assert_text("1");
+    assert_eq!(store.asked(), ["load"], "too early to be worth a write");
+    clock.forward(90);
+    visitor.get("/get?name=a").send().assert_text("1");
+    assert_eq!(store.asked(), ["load", "touch"]);
+    clock.forward(99);
+    visitor.get("/get?name=a").send().assert_text("1");
+    clock.forward(51);
+    visitor.get("/get?name=a").send().assert_text("1");
+    // 249 seconds old, and used just now.
+    clock.forward(1);
+    visitor.get("/get?name=a").send().assert_text("");
+    visitor.get("/set?name=a&value=2").send();
+    clock.forward(100);
+    visitor.get("/get?name=a").send().assert_text("");
+}
+
+#[test]
+fn who_logs_in_begins_anew() {
+    let clock = Clock::new();
+    let sessions = Sessions::new(MemoryStore::new())
+        .idle(Duration::from_secs(1000))
+        .absolute(Duration::from_secs(100));
+    let visitor = TestClient::new(app(clock.of(sessions)));
+    visitor.get("/set?name=a&value=1").send();
+    clock.forward(99);
+    visitor.get("/renew").send();
+    clock.forward(99);
+    visitor.get("/get?name=a").send().assert_text("1");
+    clock.forward(1);
+    visitor.get("/get?name=a").send().assert_text("");
+}
+
+#[test]
+fn what_depends_on_a_visitor_is_not_for_shared_caches() {
+    let visitor = visitor(MemoryStore::new());
+    visitor
+        .get("/plain")
+        .send()
+        .assert_no_header("cache-control");
+    let own = "no-cache, private";
+    visitor
+        .get("/get?name=a")
+        .send()
+        .assert_header("cache-control", own);
+    visitor
+        .get("/set?name=a&value=1")
+        .send()
+        .assert_header("cache-control", own);
+}
+
+#[test]
+fn a_value_of_another_type_is_an_error_and_too_many_are_refused() {
+    let sessions = Sessions::new(MemoryStore::new()).max_bytes(200);
+    let visitor = TestClient::new(app(sessions));
+    visitor.get("/set?name=a&value=text").send();
+    visitor.get("/number").send().assert_status(500);
+    let long = "x".repeat(200);
+    visitor
+        .get(&format!("/set?name=b&value={long}"))
+        .send()
+        .assert_status(500);
+    visitor.get("/get?name=a").send().assert_text("text");
+    visitor.get("/get?name=b").send().assert_text("");
+}
+
+/// A store that has gone away.
+struct Broken;
+
+fn gone<'a, T: 'a>() -> StoreFuture<'a, T> {
+    Box::pin(std::future::ready(Err(StoreError::new("gone"))))
+}
+
+impl SessionStore for Broken {
+    fn load<'a>(&'a self, _: &'a SessionKey, _: u64) -> StoreFuture<'a, Option<Stored>> {
+        gone()
+    }
+
+    fn save<'a>(&'a self, _: Save<'a>) -> StoreFuture<'a, bool> {
+        gone()
+    }
+
+    fn touch<'a>(&'a self, _: &'a SessionKey, _: u64) -> StoreFuture<'a, ()> {
+        gone()
+    }
+
+    fn remove<'a>(&'a self, _: &'a SessionKey, _: Option<u64>) -> StoreFuture<'a, bool> {
+        gone()
+    }
+}
+
+#[test]
+fn what_could_not_be_written_is_not_said_to_be_done() {
+    let visitor = visitor(Broken);
+    visitor.get("/plain").send().assert_text("plain");
+    visitor
+        .get("/set?name=a&value=1")
+        .send()
+        .assert_status(500)
+        .assert_no_header("set-cookie");
+    visitor.set_cookie("session", &"A".repeat(43));
+    visitor.get("/plain").send().assert_text("plain");
+    visitor.get("/get?name=a").send().assert_status(500);
+    visitor.get("/destroy").send().assert_status(500);
+}
+
+/// Two requests of one session, of which the first reads, waits until the other was answered, and
+/// then sets `c`.
+fn meanwhile(other: &str) -> (MemoryStoreOf, String) {
+    let store = Arc::new(MemoryStore::new());
+    let gate = Arc::new(tokio::sync::Notify::new());
+    let waits = gate.clone();
+    let app = app(Sessions::new(store.clone())).get("/slow", move |session: Session| {
+        let waits = waits.clone();
+        async move {
+            let _: Option<String> = session.get("a").await.unwrap();
+            waits.notified().await;
+            session.insert("c", "slow").unwrap();
+        }
+    });
+    let service = app.service();
+    let cookie = |reply: &Reply| {
+        let line = reply.field("set-cookie").unwrap();
+        line.split(';').next().unwrap().to_owned()
+    };
+    let id = cookie(&get("/set?name=a&value=1").of(&service));
+    let first = Rc::new(RefCell::new(None));
+    block_on(async {
+        let slow = service.call(get("/slow").with("cookie", &id).request());
+        let result = first.clone();
+        let slow = tokio::task::spawn_local(async move {
+            *result.borrow_mut() = Some(Reply::read(slow.wait().await).await);
+        });
+        // It has read by the time that it waits.
+        tokio::task::yield_now().await;
+        let fast = service.call(get(other).with("cookie", &id).request());
+        Reply::read(fast.wait().await).await;
+        gate.notify_one();
+        slow.await.unwrap();
+    });
+    assert_eq!(first.borrow().as_ref().unwrap().status, 204);
+    let show = |name: &str| {
+        let request = get(&format!("/get?name={name}")).with("cookie", &id);
+        request.of(&service).text().to_owned()
+    };
+    let text = ["a", "b", "c"].map(show).join(",");
+    (store, text)
+}
+
+type MemoryStoreOf = Arc<MemoryStore>;
+
+#[test]
+fn requests_at_the_same_time_keep_each_others_changes() {
+    let (_, text) = meanwhile("/set?name=b&value=fast");
+    assert_eq!(text, "1,fast,slow");
+    let (_, text) = meanwhile("/set?name=a&value=fast");
+    assert_eq!(text, "fast,,slow");
+    let (_, text) = meanwhile("/set?name=c&value=fast");
+    assert_eq!(text, "1,,slow", "the later write of one value stays");
+}
+
+#[test]
+fn a_session_that_was_ended_meanwhile_stays_ended() {
+    for other in ["/destroy", "/renew"] {
+        let (store, text) = meanwhile(other);
+        assert_eq!(text, ",,", "{other}");
+        assert_eq!(store.len(), usize::from(other == "/renew"));
+    }
+}
+
+#[test]
+fn many_requests_of_one_session_lose_nothing() {
+    let store = Arc::new(MemoryStore::new());
+    let service = app(Sessions::new(store)).service();
+    let reply = get("/set?name=a&value=1").of(&service);
+    let line = reply.field("set-cookie").unwrap();
+    let id = line.split(';').next().unwrap().to_owned();
+    block_on(async {
+        let mut running = Vec::new();
+        for number in 0..10 {
+            let target = format!("/set?name=n{number}&value={number}");
+            let answer = service.call(get(&target).with("cookie", &id).request());
+            running.push(tokio::task::spawn_local(answer.wait()));
+        }
+        for one in running {
+            assert_eq!(one.await.unwrap().status(), 204);
+        }
+    });
+    for number in 0..10 {
+        let request = get(&format!("/get?name=n{number}")).with("cookie", &id);
+        assert_eq!(request.of(&service).text(), number.to_string());
+    }
+}
+
+#[test]
+fn middleware_has_the_session_as_well() {
+    async fn members(request: Request, next: Next) -> apus::Result<Response> {
+        let session = Session::of(&request).unwrap();
+        if session.get::<String>("a").await?.is_none() {
+            return Err(apus::Error::of(apus::StatusCode::FORBIDDEN));
+        }
+        Ok(next.run(request).await)
+    }
+    let inner = App::new().layer(members).get("/", async || "members only");
+    let visitor = TestClient::new(app(Sessions::new(MemoryStore::new())).nest("/members", inner));
+    visitor.get("/members").send().assert_status(403);
+    visitor.get("/set?name=a&value=1").send();
+    visitor.get("/members").send().assert_text("members only");
+}
+
+#[test]
+fn without_the_layer_a_session_is_an_error_of_the_server() {
+    let app = App::new().get("/", async |_: Session| "never");
+    TestClient::new(app).get("/").send().assert_status(500);
+}

@@ -1,0 +1,298 @@
+//! Databases: SQLite, PostgreSQL and MariaDB, as they really are.
+
+mod servers;
+
+use std::collections::HashSet;
+use std::fs;
+
+use apus::sql::sqlx::{self, Row};
+use apus::sql::{Db, DbError, MySql, Postgres, Sqlite, System};
+use apus::testing::TestServer;
+use apus::{App, Json, Path, State, StatusCode};
+use serde::{Deserialize, Serialize};
+
+pub(crate) use servers::{Fresh, Running, redis};
+
+use crate::support::block_on;
+
+#[derive(Debug, PartialEq, Serialize, Deserialize, sqlx::FromRow)]
+struct User {
+    id: i64,
+    name: String,
+}
+
+/// What a view of users needs: the SQL is in one place.
+#[derive(Clone)]
+struct Users(Db);
+
+impl Users {
+    async fn find(&self, id: i64) -> sqlx::Result<Option<User>> {
+        sqlx::query_as(self.0.sql("SELECT id, name FROM users WHERE id = ?"))
+            .bind(id)
+            .fetch_optional(&self.0.pool())
+            .await
+    }
+
+    async fn add(&self, name: &str) -> sqlx::Result<i64> {
+        sqlx::query_scalar(
+            self.0
+                .sql("INSERT INTO users (name) VALUES (?) RETURNING id"),
+        )
+        .bind(name)
+        .fetch_one(&self.0.pool())
+        .await
+    }
+}
+
+fn app(db: Db) -> App {
+    App::new()
+        .state(Users(db))
+        .get(
+            "/users/{id}",
+            async |State(users): State<Users>, Path(id): Path<i64>| -> apus::Result<_> {
+                Ok(users.find(id).await?.map(Json))
+            },
+        )
+        .post(
+            "/users",
+            async |State(users): State<Users>, name: String| -> apus::Result<_> {
+                let id = users.add(&name).await?;
+                Ok((StatusCode::CREATED, id.to_string()))
+            },
+        )
+}
+
+/// Migrations that all three understand, but for the table.
+fn migrations() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (system, id) in [
+        ("sqlite", "INTEGER PRIMARY KEY AUTOINCREMENT"),
+        (
+            "postgres",
+            "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+        ),
+        ("mysql", "BIGINT AUTO_INCREMENT PRIMARY KEY"),
+    ] {
+        let folder = folder.path().join(system);
+        fs::create_dir(&folder).unwrap();
+        let table = format!("CREATE TABLE users (id {id}, name VARCHAR(80) NOT NULL);");
+        fs::write(folder.join("0001_users.sql"), table).unwrap();
+        let names = "INSERT INTO users (name) VALUES ('Apus apus');";
+        fs::write(folder.join("0002_names.sql"), names).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn an_application_runs_on_each_database_by_its_address() {
+    let migrations = migrations();
+    for fresh in Fresh::of_each() {
+        let db = fresh.db();
+        db.migrate(migrations.path()).unwrap();
+        let server = TestServer::with_workers(app(db), 2);
+        let client = server.client();
+        client.get("/users/1").send().assert_json(User {
+            id: 1,
+            name: "Apus apus".to_owned(),
+        });
+        let id = client
+            .post("/users")
+            .body("Łukasz's ?")
+            .send()
+            .assert_status(201)
+            .text();
+        for _ in 0..4 {
+            // Connections of their own reach both workers sooner or later.
+            let mut reply = server.client().get(&format!("/users/{id}")).send();
+            assert_eq!(reply.json::<User>().name, "Łukasz's ?", "{}", fresh.address);
+        }
+        client.get("/users/99").send().assert_status(404);
+    }
+}
+
+#[test]
+fn migrations_run_once_and_new_ones_after_those_that_ran() {
+    let migrations = migrations();
+    for fresh in Fresh::of_each() {
+        let db = fresh.db();
+        db.migrate(migrations.path()).unwrap();
+        db.migrate(migrations.path()).unwrap();
+        let later = migrations.path().join(match db.system() {
+            System::Sqlite => "sqlite/0003_more.sql",
+            System::Postgres => "postgres/0003_more.sql",
+            System::MySql => "mysql/0003_more.sql",
+        });
+        fs::write(&later, "INSERT INTO users (name) VALUES ('Apus pallidus');").unwrap();
+        db.migrate(migrations.path()).unwrap();
+        let count: i64 = block_on(async {
+            sqlx::query_scalar("SELECT COUNT(*) FROM users")
+                .fetch_one(&db.pool())
+                .await
+                .unwrap()
+        });
+        assert_eq!(count, 2, "{}", fresh.address);
+    }
+}
+
+#[test]
+fn a_migration_that_cannot_run_is_told_with_its_place_and_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let fresh = Fresh::of(System::Sqlite);
+    fs::write(
+        folder.path().join("0001_good.sql"),
+        "CREATE TABLE a (x INTEGER);",
+    )
+    .unwrap();
+    fs::write(
+        folder.path().join("0002_bad.sql"),
+        "CREATE TABLE b (x INTEGER); CREATE TABEL c (x INTEGER);",
+    )
+    .unwrap();
+    let error = fresh.db().migrate(folder.path()).unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, DbError::Migration { .. }), "{error:?}");
+    for part in [
+        folder.path().to_str().unwrap(),
+        "test.db",
+        "migration 2",
+        "TABEL",
+    ] {
+        assert!(text.contains(part), "{text:?} lacks {part:?}");
+    }
+    let tables: HashSet<String> = block_on(async {
+        let rows = sqlx::query("SELECT name FROM sqlite_master WHERE type = 'table'")
+            .fetch_all(&fresh.db().pool())
+            .await
+            .unwrap();
+        rows.iter().map(|row| row.get::<String, _>(0)).collect()
+    });
+    assert!(tables.contains("a") && !tables.contains("b"), "{tables:?}");
+}
+
+#[test]
+fn a_migration_that_changed_after_it_ran_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let fresh = Fresh::of(System::Sqlite);
+    let file = folder.path().join("0001_a.sql");
+    fs::write(&file, "CREATE TABLE a (x INTEGER);").unwrap();
+    fresh.db().migrate(folder.path()).unwrap();
+    fs::write(&file, "CREATE TABLE a (y INTEGER);").unwrap();
+    let error = fresh.db().migrate(folder.path()).unwrap_err();
+    assert!(error.to_string().contains("has been modified"), "{error}");
+    let missing = fresh.db().migrate("/nowhere/at/all").unwrap_err();
+    assert!(missing.to_string().contains("/nowhere/at/all"), "{missing}");
+}
+
+#[test]
+fn addresses_that_lead_nowhere_are_told_without_their_password() {
+    for address in ["shop.db", "oracle://a", "sqlite::memory:"] {
+        let error = Db::<sqlx::Any>::open(address).unwrap_err();
+        assert!(matches!(error, DbError::Address { .. }), "{error:?}");
+        assert!(error.to_string().contains(address), "{error}");
+    }
+    let db: Db = Db::open("postgres://me:secret@127.0.0.1:1/none").unwrap();
+    let error = db.migrate(migrations().path()).unwrap_err();
+    assert!(matches!(error, DbError::Unreachable { .. }), "{error:?}");
+    for text in [error.to_string(), format!("{error:?}"), format!("{db:?}")] {
+        assert!(
+            text.contains("127.0.0.1:1") && !text.contains("secret"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn an_application_can_be_written_for_one_database() {
+    block_on(async {
+        let fresh = Fresh::of(System::Sqlite);
+        let db: Db<Sqlite> = Db::open(&fresh.address).unwrap();
+        let journal: String = sqlx::query_scalar("PRAGMA journal_mode")
+            .fetch_one(&db.pool())
+            .await
+            .unwrap();
+        assert_eq!(journal, "wal");
+        let journal: String = sqlx::query_scalar("PRAGMA journal_mode")
+            .fetch_one(&fresh.db().pool())
+            .await
+            .unwrap();
+        assert_eq!(journal, "wal");
+    });
+    let fresh = Fresh::of(System::Postgres);
+    let db: Db<Postgres> = Db::open(&fresh.address).unwrap();
+    let list: Vec<i32> = block_on(async {
+        sqlx::query_scalar(db.sql("SELECT ARRAY[?::int, 2]"))
+            .bind(1)
+            .fetch_one(&db.pool())
+            .await
+            .unwrap()
+    });
+    assert_eq!(list, [1, 2]);
+    let fresh = Fresh::of(System::MySql);
+    let db: Db<MySql> = Db::open(&fresh.address).unwrap();
+    let number: u64 = block_on(async {
+        sqlx::query_scalar(db.sql("SELECT CAST(? AS UNSIGNED)"))
+            .bind(u64::MAX)
+            .fetch_one(&db.pool())
+            .await
+            .unwrap()
+    });
+    assert_eq!(number, u64::MAX);
+}
+
+#[test]
+fn a_transaction_is_all_or_nothing() {
+    let migrations = migrations();
+    for fresh in Fresh::of_each() {
+        let db = fresh.db();
+        db.migrate(migrations.path()).unwrap();
+        let count = block_on(async {
+            let insert = "INSERT INTO users (name) VALUES (?)";
+            let mut one = db.pool().begin().await.unwrap();
+            sqlx::query(db.sql(insert))
+                .bind("kept")
+                .execute(&mut *one)
+                .await
+                .unwrap();
+            one.commit().await.unwrap();
+            let mut other = db.pool().begin().await.unwrap();
+            sqlx::query(db.sql(insert))
+                .bind("lost")
+                .execute(&mut *other)
+                .await
+                .unwrap();
+            drop(other);
+            sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM users")
+                .fetch_one(&db.pool())
+                .await
+                .unwrap()
+        });
+        assert_eq!(count, 2, "{}", fresh.address);
+    }
+}
+
+#[test]
+fn each_worker_has_a_pool_of_its_own_within_its_bounds() {
+    let fresh = Fresh::of(System::Postgres);
+    let db = fresh.db().max_connections(1);
+    let in_use = async |State(db): State<Db>| -> apus::Result<String> {
+        let mut connection = db.pool().acquire().await?;
+        let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()")
+            .fetch_one(&mut *connection)
+            .await?;
+        let size = db.pool().size();
+        Ok(format!("{pid} {size}"))
+    };
+    let server = TestServer::with_workers(App::new().state(db).get("/", in_use), 2);
+    let mut seen = HashSet::new();
+    // The kernel says which worker gets a connection; both get one before long.
+    for _ in 0..1000 {
+        let text = server.client().get("/").send().assert_ok().text();
+        let (pid, size) = text.split_once(' ').unwrap();
+        assert_eq!(size, "1");
+        seen.insert(pid.to_owned());
+        if seen.len() == 2 {
+            break;
+        }
+    }
+    assert_eq!(seen.len(), 2, "one connection for each of two workers");
+}

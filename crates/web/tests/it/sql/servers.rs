@@ -1,0 +1,130 @@
+//! PostgreSQL, MariaDB and Redis of Debian's packages, each in a folder of its own and no longer
+//! than the process of the tests.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use apus::sql::sqlx::{self, AssertSqlSafe};
+use apus::sql::{Db, System};
+
+use crate::support::block_on;
+
+/// A server that runs as long as this lives.
+pub(crate) struct Running {
+    child: Child,
+    folder: PathBuf,
+}
+
+impl Running {
+    /// One that a test has for itself.
+    pub(crate) fn start(kind: &str) -> Self {
+        // The script removes it, since nothing that all tests share is ever dropped.
+        let folder = tempfile::Builder::new().prefix("apus-db-").tempdir();
+        let folder = folder.unwrap().keep();
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/sql/serve");
+        let mut child = Command::new(script)
+            .arg(kind)
+            .arg(&folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        if line.trim() != "ready" {
+            let mut errors = String::new();
+            let _ = child.stderr.take().unwrap().read_to_string(&mut errors);
+            panic!("run `make tools`; {kind} does not start:\n{errors}");
+        }
+        Self { child, folder }
+    }
+
+    pub(crate) fn redis_address(&self) -> String {
+        format!("redis+unix://{}/redis.sock", self.folder.display())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+/// The one that all tests share.
+pub(crate) fn redis() -> &'static Running {
+    static REDIS: OnceLock<Running> = OnceLock::new();
+    REDIS.get_or_init(|| Running::start("redis"))
+}
+
+fn postgres() -> &'static Running {
+    static POSTGRES: OnceLock<Running> = OnceLock::new();
+    POSTGRES.get_or_init(|| Running::start("postgres"))
+}
+
+fn mariadb() -> &'static Running {
+    static MARIADB: OnceLock<Running> = OnceLock::new();
+    MARIADB.get_or_init(|| Running::start("mariadb"))
+}
+
+/// A database that nothing is in yet.
+pub(crate) struct Fresh {
+    pub(crate) address: String,
+    /// Where it is, if it is a file.
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl Fresh {
+    pub(crate) fn of(system: System) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("fresh{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        let address = |name: &str| match system {
+            System::Postgres => {
+                let folder = postgres().folder.display();
+                format!("postgres://apus@localhost/{name}?host={folder}")
+            }
+            _ => {
+                let folder = mariadb().folder.display();
+                format!("mysql://root@localhost/{name}?socket={folder}/db.sock")
+            }
+        };
+        if system == System::Sqlite {
+            let folder = tempfile::tempdir().unwrap();
+            let address = format!("sqlite:{}", folder.path().join("test.db").display());
+            return Self {
+                address,
+                _folder: Some(folder),
+            };
+        }
+        let (home, charset) = match system {
+            System::Postgres => ("postgres", ""),
+            _ => ("mysql", "CHARACTER SET utf8mb4"),
+        };
+        let db: Db = Db::open(&address(home)).unwrap();
+        block_on(async {
+            sqlx::raw_sql(AssertSqlSafe(format!("CREATE DATABASE {name} {charset}")))
+                .execute(&db.pool())
+                .await
+                .unwrap();
+            db.pool().close().await;
+        });
+        Self {
+            address: address(&name),
+            _folder: None,
+        }
+    }
+
+    /// One of each system.
+    pub(crate) fn of_each() -> [Self; 3] {
+        [System::Sqlite, System::Postgres, System::MySql].map(Self::of)
+    }
+
+    pub(crate) fn db(&self) -> Db {
+        Db::open(&self.address).unwrap()
+    }
+}
