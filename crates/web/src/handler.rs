@@ -7,6 +7,7 @@ use std::sync::Arc;
 use apus_http::{Answer, Request};
 
 use crate::extract::{FromRequest, FromRequestHead, Matched};
+use crate::layers::BodyLimit;
 use crate::middleware::{self, AnyMiddleware, Middleware};
 use crate::respond::{IntoAnswer, IntoResponse};
 
@@ -142,7 +143,8 @@ macro_rules! handlers {
                     };
                 )*
                 let function = self.clone();
-                let last = $last::from_request(request, matched.body_limit());
+                let limit = BodyLimit::of(&request).unwrap_or(matched.body_limit());
+                let last = $last::from_request(request, limit);
                 Answer::later(async move {
                     rendering.apply(match last.await {
                         Ok(last) => function($($head,)* last).into_future().await,

@@ -17,15 +17,17 @@
 
 mod app;
 pub mod assets;
+pub mod auth;
 #[cfg(feature = "macros")]
 pub mod attributes;
 pub mod cached;
 mod compress;
 mod error;
 mod error_pages;
-mod extract;
+pub mod extract;
 pub mod files;
 mod handler;
+pub mod layers;
 mod media_type;
 mod middleware;
 #[cfg(feature = "openapi")]

@@ -1,6 +1,9 @@
 //! Extractors: what handlers take, and how it is found in a request.
 
 mod content;
+mod cookies;
+mod identity;
+mod multipart;
 mod values;
 
 use std::fmt;
@@ -14,7 +17,11 @@ use apus_http::{
 use http::HeaderMap;
 use serde::de::DeserializeOwned;
 
+pub use ::cookie;
 pub use content::Form;
+pub use cookies::Cookies;
+pub use identity::Identity;
+pub use multipart::{Multipart, MultipartForm, Part, Upload, UploadLimits, Uploads};
 
 use crate::app::Scope;
 use crate::error::{Error, Rendering};
@@ -129,7 +136,13 @@ impl Rejection {
 
 impl IntoResponse for Rejection {
     fn into_response(self) -> Response {
-        Error::new(self.status, self.reason).into_response()
+        Error::from(self).into_response()
+    }
+}
+
+impl From<Rejection> for Error {
+    fn from(rejection: Rejection) -> Self {
+        Self::new(rejection.status, rejection.reason)
     }
 }
 

@@ -221,9 +221,27 @@ pub(super) struct Fields<'a>(Vec<(Cow<'a, str>, Texts<'a>)>);
 const MAX_FIELDS: usize = 1024;
 
 impl<'a> Fields<'a> {
+    /// Of names and values that were read already, in order.
+    pub(super) fn from_texts(
+        texts: impl IntoIterator<Item = (Cow<'a, str>, Cow<'a, str>)>,
+    ) -> Self {
+        let mut fields = Self(Vec::new());
+        for (name, value) in texts {
+            fields.add(name, value);
+        }
+        fields
+    }
+
+    fn add(&mut self, name: Cow<'a, str>, value: Cow<'a, str>) {
+        match self.0.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, texts)) => texts.0.push(value),
+            None => self.0.push((name, Texts::one(value))),
+        }
+    }
+
     /// Reads `name=value&...` (WHATWG URL, application/x-www-form-urlencoded).
     pub(super) fn parse(encoded: &'a [u8]) -> Result<Self, Error> {
-        let mut fields: Vec<(Cow<'a, str>, Texts<'a>)> = Vec::new();
+        let mut fields = Self(Vec::new());
         for (count, field) in encoded
             .split(|byte| *byte == b'&')
             .filter(|field| !field.is_empty())
@@ -236,12 +254,9 @@ impl<'a> Fields<'a> {
             let (name, value) = field.split_at(split);
             let name = decode(name)?;
             let value = decode(value.strip_prefix(b"=").unwrap_or(value))?;
-            match fields.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, texts)) => texts.0.push(value),
-                None => fields.push((name, Texts::one(value))),
-            }
+            fields.add(name, value);
         }
-        Ok(Self(fields))
+        Ok(fields)
     }
 }
 

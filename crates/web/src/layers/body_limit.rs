@@ -27,7 +27,14 @@ impl BodyLimit {
     /// The limit that layers set for a request.
     pub(crate) fn of(request: &Request) -> Option<u64> {
         let limit = request.extensions().get::<Arc<Limit>>()?;
-        Some(limit.bytes.load(Ordering::Relaxed))
+        Some(limit.in_memory.load(Ordering::Relaxed))
+    }
+
+    /// Lets a request bring so much, but extractors keep no more of it than before.
+    pub(crate) fn replace_bytes(request: &Request, bytes: u64) {
+        if let Some(limit) = request.extensions().get::<Arc<Limit>>() {
+            limit.bytes.store(bytes, Ordering::Relaxed);
+        }
     }
 }
 
@@ -35,6 +42,8 @@ impl BodyLimit {
 #[derive(Debug)]
 struct Limit {
     bytes: AtomicU64,
+    /// What extractors may keep.
+    in_memory: AtomicU64,
     is_exceeded: AtomicBool,
 }
 
@@ -45,10 +54,12 @@ impl Middleware<()> for BodyLimit {
         }
         if let Some(limit) = request.extensions().get::<Arc<Limit>>() {
             limit.bytes.store(self.bytes, Ordering::Relaxed);
+            limit.in_memory.store(self.bytes, Ordering::Relaxed);
             return next.call(request);
         }
         let limit = Arc::new(Limit {
             bytes: AtomicU64::new(self.bytes),
+            in_memory: AtomicU64::new(self.bytes),
             is_exceeded: AtomicBool::new(false),
         });
         *request.body_mut() = Body::stream(Limited {

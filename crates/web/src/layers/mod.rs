@@ -26,6 +26,7 @@
 //! A layer costs nothing where it has nothing to do, and no future where the answer is there at once.
 
 mod body_limit;
+mod catch_panic;
 mod compress;
 mod cors;
 mod etag;
@@ -38,6 +39,7 @@ mod timeout;
 mod trusted_proxies;
 
 pub use self::body_limit::BodyLimit;
+pub use self::catch_panic::CatchPanic;
 pub use self::cors::{AllowedOrigins, AnyOrigin, Cors, ListedOrigins};
 pub use self::etag::Etag;
 pub use self::log::Logged;

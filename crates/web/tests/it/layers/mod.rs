@@ -1,15 +1,19 @@
 //! Layers and the extractors that go with them, over real connections.
 
 mod bodies;
+mod certificates;
 mod client;
+mod cookies;
 mod cors;
 mod etags;
 mod limits;
 mod logs;
 mod metrics;
+mod panics;
 mod proxies;
 mod security;
 mod statics;
+mod uploads;
 
 use apus::App;
 

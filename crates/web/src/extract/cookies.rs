@@ -1,0 +1,186 @@
+//! Cookies: what a request brings, and what a response sets (RFC 6265).
+
+use std::convert::Infallible;
+
+use apus_http::{Request, Response};
+use cookie::{Cookie, SameSite};
+
+use super::{FromRequestHead, Matched};
+use crate::layers::ClientInfo;
+use crate::respond::IntoResponse;
+
+/// The longest cookie that browsers keep, in bytes.
+const MAX_LEN: usize = 4096;
+
+/// The cookies of a request, and those that the response is to set.
+///
+/// ```
+/// use apus::extract::Cookies;
+/// use apus::{App, Redirect};
+///
+/// async fn choose(mut cookies: Cookies) -> (Cookies, Redirect) {
+///     cookies.add(("theme", "dark"));
+///     (cookies, Redirect::to("/"))
+/// }
+///
+/// async fn page(cookies: Cookies) -> String {
+///     format!("in {}\n", cookies.get("theme").unwrap_or("light"))
+/// }
+///
+/// let app = App::new().post("/theme", choose).get("/", page);
+/// # app.check().unwrap();
+/// ```
+///
+/// A cookie that is added is for the whole site (`Path=/`), kept from scripts (`HttpOnly`), not sent
+/// with requests that other sites make (`SameSite=Lax`), and sent over TLS only if it was set there
+/// (`Secure`), unless it says otherwise itself. Values are percent-encoded, so that they can be any text.
+///
+/// Who it comes from can change a cookie. What must not be changed belongs into a session.
+#[derive(Clone, Debug, Default)]
+pub struct Cookies {
+    /// Each name once.
+    received: Vec<Cookie<'static>>,
+    changes: Vec<Cookie<'static>>,
+    is_secure: bool,
+}
+
+impl Cookies {
+    /// Those of a request. What is no cookie is left out; of several with one name the first counts,
+    /// which is the one for the most specific path.
+    pub fn of(request: &Request) -> Self {
+        let mut cookies = Self {
+            received: Vec::new(),
+            changes: Vec::new(),
+            is_secure: ClientInfo::of(request).is_secure,
+        };
+        // HTTP/2 may split the field (RFC 9113 section 8.2.3).
+        for line in request.headers().get_all("cookie") {
+            let Ok(line) = std::str::from_utf8(line) else {
+                continue;
+            };
+            for pair in line.split(';') {
+                if let Some(read) = parse(pair)
+                    && !cookies
+                        .received
+                        .iter()
+                        .any(|known| known.name() == read.name())
+                {
+                    cookies.received.push(read);
+                }
+            }
+        }
+        cookies
+    }
+
+    /// The value of a cookie, as the client will have it after this response.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let changed = self.changes.iter().rev().find(|known| known.name() == name);
+        match changed {
+            Some(removed) if is_removal(removed) => None,
+            Some(added) => Some(added.value()),
+            None => {
+                let mut received = self.received.iter();
+                let found = received.find(|known| known.name() == name)?;
+                Some(found.value())
+            }
+        }
+    }
+
+    /// Names and values that the request brought.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let received = self.received.iter();
+        received.map(|cookie| (cookie.name(), cookie.value()))
+    }
+
+    /// Has the response set a cookie: a name and a value, or one with attributes from
+    /// [`Cookie::build`].
+    pub fn add(&mut self, cookie: impl Into<Cookie<'static>>) {
+        let mut cookie = cookie.into();
+        let needs_tls = ["__Secure-", "__Host-"]
+            .iter()
+            .any(|prefix| cookie.name().starts_with(prefix));
+        if cookie.path().is_none() {
+            cookie.set_path("/");
+        }
+        if cookie.http_only().is_none() {
+            cookie.set_http_only(true);
+        }
+        if cookie.same_site().is_none() {
+            cookie.set_same_site(SameSite::Lax);
+        }
+        let is_none = cookie.same_site() == Some(SameSite::None);
+        if cookie.secure().is_none() && (self.is_secure || needs_tls || is_none) {
+            // Browsers refuse the latter two without it.
+            cookie.set_secure(true);
+        }
+        self.changes.retain(|other| {
+            (other.name(), other.path(), other.domain())
+                != (cookie.name(), cookie.path(), cookie.domain())
+        });
+        self.changes.push(cookie);
+    }
+
+    /// Has the response remove a cookie: a name, or a cookie with the path and domain that it was set
+    /// with.
+    pub fn remove(&mut self, cookie: impl Into<Cookie<'static>>) {
+        let mut cookie = cookie.into();
+        cookie.set_value("");
+        cookie.make_removal();
+        self.add(cookie);
+    }
+
+    /// Sets what was added and removed.
+    pub fn apply(&self, response: &mut Response) {
+        for cookie in &self.changes {
+            let attributes = [cookie.path(), cookie.domain()];
+            let is_plain =
+                |text: &str| !text.contains(|each: char| each == ';' || each.is_control());
+            let text = cookie.encoded().to_string();
+            let headers = response.headers_mut();
+            if cookie.name().is_empty()
+                || !attributes.into_iter().flatten().all(is_plain)
+                || headers.try_append("set-cookie", &text).is_err()
+            {
+                tracing::error!(
+                    name = cookie.name(),
+                    "a cookie cannot be set; it is left out"
+                );
+            } else if text.len() > MAX_LEN {
+                tracing::warn!(name = cookie.name(), "a cookie is too long for browsers");
+            }
+        }
+    }
+}
+
+/// A cookie as it stands in the field. Quotes around a value are not part of it.
+fn parse(pair: &str) -> Option<Cookie<'static>> {
+    let (name, value) = pair.split_once('=')?;
+    let value = value.trim();
+    let unquoted = value
+        .strip_prefix('"')
+        .and_then(|value| value.strip_suffix('"'));
+    let pair = format!("{name}={}", unquoted.unwrap_or(value));
+    let decoded = Cookie::parse_encoded(pair.clone());
+    decoded.or_else(|_| Cookie::parse(pair)).ok()
+}
+
+fn is_removal(cookie: &Cookie<'_>) -> bool {
+    cookie.max_age().is_some_and(|age| age.is_zero())
+}
+
+impl FromRequestHead for Cookies {
+    type Rejection = Infallible;
+
+    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, Infallible> {
+        Ok(Self::of(request))
+    }
+}
+
+/// Sets cookies.
+impl<T: IntoResponse> IntoResponse for (Cookies, T) {
+    fn into_response(self) -> Response {
+        let mut response = self.1.into_response();
+        self.0.apply(&mut response);
+        response
+    }
+}

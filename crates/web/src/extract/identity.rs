@@ -1,0 +1,35 @@
+//! Who the client is by its certificate.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use apus_http::{ClientCertificate, Request, StatusCode};
+
+use super::{FromRequestHead, Matched, Rejection};
+
+/// The certificate that the client showed, whose chain was verified; 403 without one.
+///
+/// `Option<Identity>` is for where it may be left out. Which authorities are asked for is a matter of
+/// the listener's TLS.
+#[derive(Clone, Debug)]
+pub struct Identity(Arc<ClientCertificate>);
+
+impl Deref for Identity {
+    type Target = ClientCertificate;
+
+    fn deref(&self) -> &ClientCertificate {
+        &self.0
+    }
+}
+
+impl FromRequestHead for Identity {
+    type Rejection = Rejection;
+
+    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, Rejection> {
+        let tls = request.connection().tls.as_ref();
+        let certificate = tls.and_then(|tls| tls.client_certificate.clone());
+        certificate
+            .map(Self)
+            .ok_or_else(|| Rejection::new(StatusCode::FORBIDDEN, "this needs a client certificate"))
+    }
+}

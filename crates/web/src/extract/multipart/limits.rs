@@ -1,0 +1,101 @@
+//! What a form with files may cost.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use apus_http::{Answer, Request};
+
+use crate::layers::BodyLimit;
+use crate::middleware::{Middleware, Next};
+
+/// What [`super::Multipart`] takes. A layer, for the routes that take uploads:
+///
+/// ```
+/// use apus::extract::{Multipart, UploadLimits};
+/// use apus::{App, HandlerExt, Result};
+///
+/// async fn upload(mut form: Multipart) -> Result<String> {
+///     let mut names = String::new();
+///     while let Some(part) = form.next().await? {
+///         names += part.name();
+///     }
+///     Ok(names)
+/// }
+///
+/// let app = App::new().post("/", upload.with(UploadLimits::new().total(1 << 30)));
+/// # app.check().unwrap();
+/// ```
+///
+/// Within such a layer, the total takes the place of [`BodyLimit`]s further out.
+#[derive(Clone, Debug)]
+pub struct UploadLimits {
+    pub(super) total: u64,
+    pub(super) file: u64,
+    pub(super) parts: usize,
+    pub(super) in_memory: usize,
+    pub(super) folder: Option<PathBuf>,
+}
+
+impl Default for UploadLimits {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl UploadLimits {
+    /// 32 MiB in all, for one file or several, in up to 100 parts, of which files past 64 KiB each are
+    /// written to the system's folder for temporary files.
+    pub fn new() -> Self {
+        Self {
+            total: 32 * 1024 * 1024,
+            file: u64::MAX,
+            parts: 100,
+            in_memory: 64 * 1024,
+            folder: None,
+        }
+    }
+
+    /// The longest content in all, in bytes.
+    #[must_use]
+    pub fn total(mut self, bytes: u64) -> Self {
+        self.total = bytes;
+        self
+    }
+
+    /// The longest file, in bytes.
+    #[must_use]
+    pub fn file(mut self, bytes: u64) -> Self {
+        self.file = bytes;
+        self
+    }
+
+    /// How many parts there may be, files and other fields.
+    #[must_use]
+    pub fn parts(mut self, count: usize) -> Self {
+        self.parts = count;
+        self
+    }
+
+    /// How long a file may be that is kept in memory, in bytes.
+    #[must_use]
+    pub fn in_memory(mut self, bytes: usize) -> Self {
+        self.in_memory = bytes;
+        self
+    }
+
+    /// The folder for longer files. They have no name there, and are gone when they are dropped or this
+    /// process ends, however it does. Best one on the file system that they are saved to.
+    #[must_use]
+    pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.folder = Some(folder.into());
+        self
+    }
+}
+
+impl Middleware<()> for UploadLimits {
+    fn call(&self, mut request: Request, next: Next) -> Answer {
+        BodyLimit::replace_bytes(&request, self.total);
+        request.extensions_mut().insert(Arc::new(self.clone()));
+        next.call(request)
+    }
+}

@@ -1,0 +1,289 @@
+//! Forms with files: `multipart/form-data` (RFC 7578).
+
+mod form;
+mod limits;
+mod parser;
+mod upload;
+
+use std::io;
+use std::sync::Arc;
+
+use apus_http::{Body, BodyError, Frame, Request, StatusCode};
+use bytes::{Bytes, BytesMut};
+
+pub use self::form::{MultipartForm, Uploads};
+pub use self::limits::UploadLimits;
+use self::parser::{Event, Head, Parser};
+pub use self::upload::Upload;
+
+use super::{FromRequest, Rejection};
+
+/// The parts of a form, one after the other as they come; see [`MultipartForm`] for all at once.
+///
+/// What it takes is bounded by [`UploadLimits`], and what its parts keep in memory together by the
+/// application's limit of content.
+pub struct Multipart {
+    body: Body,
+    parser: Parser,
+    limits: Arc<UploadLimits>,
+    /// Bytes that came.
+    total: u64,
+    parts: usize,
+    /// Bytes that may still be kept in memory.
+    in_memory: u64,
+    is_in_part: bool,
+}
+
+impl Multipart {
+    /// These limits in place of those of a layer. To be set before the first part is read.
+    #[must_use]
+    pub fn limits(mut self, limits: UploadLimits) -> Self {
+        self.limits = Arc::new(limits);
+        self
+    }
+
+    /// The next part; what was not read of the one before is skipped. `None` after the last.
+    ///
+    /// # Errors
+    /// 400 if the content is not a form or breaks off, 408 if it comes too slowly, and 413 if there is
+    /// too much of it.
+    pub async fn next(&mut self) -> Result<Option<Part<'_>>, Rejection> {
+        loop {
+            match self.event().await? {
+                Event::Part(head) => {
+                    self.parts = self.parts.saturating_add(1);
+                    if self.parts > self.limits.parts {
+                        return Err(too_large(format_args!(
+                            "the form must not have more than {} parts",
+                            self.limits.parts
+                        )));
+                    }
+                    self.is_in_part = true;
+                    return Ok(Some(Part { head, form: self }));
+                }
+                Event::Content(_) => {}
+                Event::PartEnd => self.is_in_part = false,
+                Event::End => return Ok(None),
+            }
+        }
+    }
+
+    /// What the parser says next, with as much content as it wants.
+    async fn event(&mut self) -> Result<Event, Rejection> {
+        loop {
+            let event = self.parser.next().map_err(|why| {
+                Rejection::new(
+                    StatusCode::BAD_REQUEST,
+                    format_args!("the form is broken: {why}"),
+                )
+            })?;
+            if let Some(event) = event {
+                return Ok(event);
+            }
+            let piece = match self.body.frame().await {
+                Some(Ok(Frame::Data(piece))) => piece,
+                Some(Ok(Frame::File(_) | Frame::Trailers(_))) => continue,
+                Some(Err(BodyError::TooLarge)) => {
+                    return Err(too_large("there is too much content"));
+                }
+                Some(Err(BodyError::TimedOut)) => {
+                    return Err(Rejection::new(
+                        StatusCode::REQUEST_TIMEOUT,
+                        "the content came too slowly",
+                    ));
+                }
+                Some(Err(error)) => return Err(Rejection::new(StatusCode::BAD_REQUEST, error)),
+                None => {
+                    return Err(Rejection::new(
+                        StatusCode::BAD_REQUEST,
+                        "the form ends without its last boundary",
+                    ));
+                }
+            };
+            self.total = self.total.saturating_add(piece.len() as u64);
+            self.check_total(self.total)?;
+            self.parser.push(piece);
+        }
+    }
+
+    fn check_total(&self, total: u64) -> Result<(), Rejection> {
+        match total > self.limits.total {
+            true => Err(too_large(format_args!(
+                "the form must not be longer than {} bytes",
+                self.limits.total
+            ))),
+            false => Ok(()),
+        }
+    }
+}
+
+impl FromRequest for Multipart {
+    type Rejection = Rejection;
+
+    async fn from_request(mut request: Request, body_limit: u64) -> Result<Self, Rejection> {
+        let content_type = request.headers().get_str("content-type").unwrap_or("");
+        let (media_type, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
+        if !media_type
+            .trim()
+            .eq_ignore_ascii_case("multipart/form-data")
+        {
+            return Err(Rejection::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "the content type must be multipart/form-data",
+            ));
+        }
+        let parser = boundary(parameters).and_then(Parser::new).ok_or_else(|| {
+            Rejection::new(
+                StatusCode::BAD_REQUEST,
+                "the content type has no valid boundary",
+            )
+        })?;
+        let limits = request.extensions().get::<Arc<UploadLimits>>().cloned();
+        let form = Self {
+            body: request.take_body(),
+            parser,
+            limits: limits.unwrap_or_default(),
+            total: 0,
+            parts: 0,
+            in_memory: body_limit,
+            is_in_part: false,
+        };
+        // Before a client that asks is told to send it.
+        form.check_total(form.body.len().unwrap_or(0))?;
+        Ok(form)
+    }
+}
+
+impl std::fmt::Debug for Multipart {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Multipart")
+            .field("limits", &self.limits)
+            .field("parts", &self.parts)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A part of a form: a field, or a file.
+#[derive(Debug)]
+pub struct Part<'a> {
+    head: Head,
+    form: &'a mut Multipart,
+}
+
+impl Part<'_> {
+    /// The name of the form's field.
+    pub fn name(&self) -> &str {
+        &self.head.name
+    }
+
+    /// The name of the file, if it is one; as [`Upload::file_name`].
+    pub fn file_name(&self) -> Option<&str> {
+        self.head.file_name.as_deref()
+    }
+
+    /// What the client says that it is.
+    pub fn content_type(&self) -> Option<&str> {
+        self.head.content_type.as_deref()
+    }
+
+    /// The next piece of its content, as it comes; `None` after the last.
+    ///
+    /// # Errors
+    /// As [`Multipart::next`].
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, Rejection> {
+        if !self.form.is_in_part {
+            return Ok(None);
+        }
+        match self.form.event().await? {
+            Event::Content(bytes) => Ok(Some(bytes)),
+            _ => {
+                self.form.is_in_part = false;
+                Ok(None)
+            }
+        }
+    }
+
+    /// All of it, in memory.
+    ///
+    /// # Errors
+    /// As [`Multipart::next`], and 413 if the parts that were read into memory are longer than the
+    /// application allows for content.
+    pub async fn bytes(mut self) -> Result<Bytes, Rejection> {
+        let mut first = Bytes::new();
+        let mut content = BytesMut::new();
+        while let Some(piece) = self.chunk().await? {
+            let left = self.form.in_memory.checked_sub(piece.len() as u64);
+            self.form.in_memory =
+                left.ok_or_else(|| too_large("the fields of the form are too long"))?;
+            if first.is_empty() && content.is_empty() {
+                first = piece;
+            } else {
+                content.extend_from_slice(&std::mem::take(&mut first));
+                content.extend_from_slice(&piece);
+            }
+        }
+        Ok(match content.is_empty() {
+            true => first,
+            false => content.freeze(),
+        })
+    }
+
+    /// All of it, as text.
+    ///
+    /// # Errors
+    /// As [`Part::bytes`], and 400 if it is not UTF-8.
+    pub async fn text(self) -> Result<String, Rejection> {
+        String::from_utf8(self.bytes().await?.into())
+            .map_err(|_| Rejection::new(StatusCode::BAD_REQUEST, "a field is not UTF-8"))
+    }
+
+    /// All of it, in memory or in a temporary file.
+    ///
+    /// # Errors
+    /// As [`Multipart::next`], 413 if the file is too long, and 507 or 500 if it cannot be stored.
+    pub async fn store(mut self) -> Result<Upload, Rejection> {
+        let limits = self.form.limits.clone();
+        let mut incoming = upload::Incoming::new();
+        let mut length: u64 = 0;
+        while let Some(piece) = self.chunk().await? {
+            length = length.saturating_add(piece.len() as u64);
+            if length > limits.file {
+                return Err(too_large(format_args!(
+                    "a file must not be longer than {} bytes",
+                    limits.file
+                )));
+            }
+            incoming.push(piece, &limits).await.map_err(not_stored)?;
+        }
+        let upload = incoming.finish(self.head, &limits).await;
+        upload.map_err(not_stored)
+    }
+}
+
+/// The boundary among the parameters of the content type.
+fn boundary(parameters: &str) -> Option<&str> {
+    parameters.split(';').find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        let is_boundary = name.trim().eq_ignore_ascii_case("boundary");
+        let value = value.trim();
+        let unquoted = value
+            .strip_prefix('"')
+            .and_then(|text| text.strip_suffix('"'));
+        is_boundary.then_some(unquoted.unwrap_or(value))
+    })
+}
+
+fn too_large(reason: impl std::fmt::Display) -> Rejection {
+    Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, reason)
+}
+
+fn not_stored(error: io::Error) -> Rejection {
+    tracing::error!(%error, "an upload could not be stored");
+    let status = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            StatusCode::INSUFFICIENT_STORAGE
+        }
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    Rejection::new(status, "the file could not be stored")
+}

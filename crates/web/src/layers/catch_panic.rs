@@ -1,0 +1,74 @@
+//! A panic as an answer, for the layers around it.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Poll;
+
+use apus_http::{Answer, Request, Response, StatusCode};
+
+use super::RequestId;
+use crate::middleware::{Middleware, Next};
+
+/// Turns a panic further in into a 500.
+///
+/// Without it, a panic costs one request too: the engine answers 500, and connection and worker go on.
+/// But it passes by all layers on its way there, so that this answer lacks the fields that they set.
+/// With it, they see a response, which [`CatchPanic::answer`] can make.
+#[derive(Clone, Default)]
+pub struct CatchPanic {
+    answer: Option<Arc<MakeAnswer>>,
+}
+
+type MakeAnswer = dyn Fn(&str) -> Response + Send + Sync;
+
+impl CatchPanic {
+    /// Answers with an empty 500.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Answers with what a function makes of the message that the code panicked with. It is meant for
+    /// the log, and for development; it is nothing to be shown to clients.
+    #[must_use]
+    pub fn answer(mut self, make: impl Fn(&str) -> Response + Send + Sync + 'static) -> Self {
+        self.answer = Some(Arc::new(make));
+        self
+    }
+
+    fn response(&self, panic: &(dyn Any + Send), id: Option<&RequestId>) -> Response {
+        let text = panic.downcast_ref::<&'static str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let text = text.unwrap_or("a value that is no text");
+        let id = id.map(RequestId::as_str);
+        tracing::error!(panic = text, request_id = id, "a handler panicked");
+        match &self.answer {
+            Some(make) => make(text),
+            None => Response::new(StatusCode::INTERNAL_SERVER_ERROR),
+        }
+    }
+}
+
+impl Middleware<()> for CatchPanic {
+    fn call(&self, request: Request, next: Next) -> Answer {
+        let id = RequestId::of(&request).cloned();
+        match catch_unwind(AssertUnwindSafe(|| next.call(request))) {
+            Ok(Answer::Now(response)) => Answer::Now(response),
+            Ok(Answer::Later(mut future)) => {
+                let this = self.clone();
+                Answer::later(std::future::poll_fn(move |cx| {
+                    let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
+                    polled.unwrap_or_else(|panic| Poll::Ready(this.response(&*panic, id.as_ref())))
+                }))
+            }
+            Err(panic) => self.response(&*panic, id.as_ref()).into(),
+        }
+    }
+}
+
+impl fmt::Debug for CatchPanic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CatchPanic").finish_non_exhaustive()
+    }
+}

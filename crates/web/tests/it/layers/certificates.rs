@@ -1,0 +1,62 @@
+//! The identity that a client's certificate gives. That it comes from the handshake is tested where
+//! that is.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use apus::extract::Identity;
+use apus::{App, ConnectionInfo, Request, Service, ServiceFactory, Target};
+use apus_http::{ClientCertificate, RequestParts, TlsInfo, TlsVersion};
+
+use crate::support::{Reply, block_on, get};
+
+async fn who(identity: Identity) -> String {
+    format!("{} {}", identity.subject, identity.serial)
+}
+
+async fn maybe(identity: Option<Identity>) -> &'static str {
+    match identity {
+        Some(_) => "known",
+        None => "stranger",
+    }
+}
+
+/// The answer to a client with this certificate.
+fn ask(service: &Rc<dyn Service>, path: &str, subject: Option<&str>) -> Reply {
+    let parts = get(path).request().into_parts();
+    let certificate = subject.map(|subject| {
+        Arc::new(ClientCertificate {
+            der: Box::new([]),
+            subject: subject.to_owned(),
+            serial: "0a".to_owned(),
+        })
+    });
+    let connection = Rc::new(ConnectionInfo {
+        tls: Some(TlsInfo {
+            version: TlsVersion::Tls13,
+            cipher: "TLS13_AES_128_GCM_SHA256",
+            server_name: None,
+            certificate_names: [].into(),
+            client_certificate: certificate,
+        }),
+        ..(*parts.connection).clone()
+    });
+    let target = Target::parse(&parts.method, path).unwrap();
+    let request = Request::new(RequestParts {
+        connection,
+        target,
+        ..parts
+    });
+    block_on(async { Reply::read(service.call(request).wait().await).await })
+}
+
+#[test]
+fn a_verified_certificate_names_the_client() {
+    let service = App::new().get("/", who).get("/maybe", maybe).service();
+    let alice = Some("CN=alice");
+    assert_eq!(ask(&service, "/", alice).text(), "CN=alice 0a");
+    assert_eq!(ask(&service, "/", None).status, 403);
+    assert_eq!(ask(&service, "/maybe", alice).text(), "known");
+    assert_eq!(ask(&service, "/maybe", None).text(), "stranger");
+    assert_eq!(get("/").of(&service).status, 403, "without TLS");
+}

@@ -1,0 +1,61 @@
+//! A panic of a handler: one answer, with the fields of the layers around it.
+
+use apus::layers::{CatchPanic, Cors, RequestIds};
+use apus::{App, Response, StatusCode};
+
+use super::{Client, head};
+use crate::websocket::Server;
+
+fn app(catch: CatchPanic) -> App {
+    App::new()
+        .layer(RequestIds::new())
+        .layer(Cors::any_origin())
+        .layer(catch)
+        .get("/call", || -> &'static str { panic!("in the call") })
+        .get("/future", async || -> &'static str {
+            tokio::task::yield_now().await;
+            panic!("in the future, {}", 1)
+        })
+        .get("/well", async || "well")
+}
+
+#[test]
+fn layers_further_out_see_an_answer_and_the_connection_goes_on() {
+    let server = Server::start(app(CatchPanic::new()));
+    let mut client = Client::connect(server.address());
+    for path in ["/call", "/future"] {
+        let reply = client.ask(&head("GET", path, &[]));
+        assert_eq!(reply.status, 500);
+        assert_eq!(reply.field("access-control-allow-origin"), Some("*"));
+        assert!(reply.field("x-request-id").is_some());
+        assert!(!reply.text().contains("in the"));
+        assert_eq!(client.ask(&head("GET", "/well", &[])).text(), "well");
+    }
+}
+
+#[test]
+fn a_function_may_make_the_answer_from_the_message() {
+    let catch = CatchPanic::new().answer(|message| {
+        Response::text(StatusCode::NOT_IMPLEMENTED, format!("panicked {message}"))
+    });
+    let server = Server::start(app(catch));
+    let mut client = Client::connect(server.address());
+    for (path, text) in [
+        ("/call", "panicked in the call"),
+        ("/future", "panicked in the future, 1"),
+    ] {
+        let reply = client.ask(&head("GET", path, &[]));
+        assert_eq!((reply.status, reply.text()), (501, text));
+    }
+}
+
+#[test]
+fn without_the_layer_it_costs_one_answer_too() {
+    let app = App::new()
+        .get("/call", || -> &'static str { panic!("in the call") })
+        .get("/well", async || "well");
+    let server = Server::start(app);
+    let mut client = Client::connect(server.address());
+    assert_eq!(client.ask(&head("GET", "/call", &[])).status, 500);
+    assert_eq!(client.ask(&head("GET", "/well", &[])).text(), "well");
+}
