@@ -5,6 +5,7 @@ mod configuration;
 mod connection;
 mod fastcgi;
 mod fields;
+mod forms;
 mod http1;
 mod http1_client;
 mod http2;
@@ -20,6 +21,7 @@ pub use cache::{cache_fields, cache_record};
 pub use configuration::configuration;
 pub use fastcgi::{cgi_head, fastcgi_client};
 pub use fields::{accept_encoding, range};
+pub use forms::{cookies, multipart, query};
 pub use http1::{chunked, request_head, response_head};
 pub use http1_client::http1_client;
 pub use http2::hpack;
@@ -40,15 +42,18 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("cgi_head", cgi_head),
     ("chunked", chunked),
     ("configuration", configuration),
+    ("cookies", cookies),
     ("fastcgi_client", fastcgi_client),
     ("http1_client", http1_client),
     ("http2_client", http2_client),
     ("http2_connection", http2_connection),
     ("http2_frames", http2_frames),
     ("hpack", hpack),
+    ("multipart", multipart),
     ("path_resolution", path_resolution),
     ("php_wire", php_wire),
     ("proxy_protocol", proxy_protocol),
+    ("query", query),
     ("range", range),
     ("request_head", request_head),
     ("response_head", response_head),

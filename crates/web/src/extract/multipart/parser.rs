@@ -312,10 +312,11 @@ fn unquoted(quoted: &[u8]) -> Option<(Vec<u8>, &[u8])> {
 
 /// The name of a file without the folders that some clients send along.
 fn last_segment(name: &str) -> String {
-    let segment = name.rsplit(['/', '\\']).next().unwrap_or("");
-    match segment {
+    let name = name.rsplit(['/', '\\']).next().unwrap_or("");
+    let name: String = name.chars().filter(|each| !each.is_control()).collect();
+    match name.as_str() {
         "." | ".." => String::new(),
-        segment => segment.chars().filter(|each| !each.is_control()).collect(),
+        _ => name,
     }
 }
 
@@ -421,6 +422,7 @@ mod tests {
                 Some("passwd"),
             ),
             (r#"form-data; name=a; filename="..""#, "a", Some("")),
+            ("form-data; name=a; filename=\".\r.\"", "a", Some("")),
             ("form-data; name=a; filename=\"\"", "a", Some("")),
             ("form-data; name=\"\"", "", None),
             ("form-data; name=\"é你\"; filename=好", "é你", Some("好")),
