@@ -1,0 +1,129 @@
+//! `Server`: listeners, background tasks, and its end.
+
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use apus::{App, Server};
+
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+
+#[expect(clippy::disallowed_methods, reason = "a test may block")]
+fn connect(address: SocketAddr) -> std::io::Result<std::net::TcpStream> {
+    std::net::TcpStream::connect(address)
+}
+
+fn ask(mut stream: impl Read + Write) -> String {
+    stream.write_all(REQUEST).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn hello() -> Server {
+    Server::new(App::new().get("/", async || "hello")).workers(NonZeroUsize::MIN)
+}
+
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        assert!(Instant::now() < end, "waited in vain until {what}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn one_application_answers_on_several_listeners_until_it_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("app.sock");
+    let running = hello()
+        .listen("127.0.0.1:0")
+        .unwrap()
+        .listen("127.0.0.2:0")
+        .unwrap()
+        .listen_unix(&socket)
+        .start()
+        .unwrap();
+    let addresses = running.addresses();
+    assert_eq!(addresses.len(), 2);
+    for address in &addresses {
+        assert!(ask(connect(*address).unwrap()).ends_with("\r\n\r\nhello"));
+    }
+    assert!(ask(UnixStream::connect(&socket).unwrap()).ends_with("\r\n\r\nhello"));
+    let handle = running.handle();
+    std::thread::spawn(move || handle.stop());
+    running.wait();
+    for address in addresses {
+        assert!(connect(address).is_err());
+    }
+    assert!(UnixStream::connect(&socket).is_err());
+}
+
+#[test]
+fn what_has_connected_is_answered_before_the_end() {
+    let (entered, go) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (entered_now, go_now) = (entered.clone(), go.clone());
+    let app = App::new().get("/", move || {
+        let (entered, go) = (entered_now.clone(), go_now.clone());
+        async move {
+            entered.fetch_add(1, Ordering::SeqCst);
+            while go.load(Ordering::SeqCst) == 0 {
+                tokio::task::yield_now().await;
+            }
+            "finished"
+        }
+    });
+    let server = Server::new(app).workers(NonZeroUsize::MIN);
+    let running = server.listen("127.0.0.1:0").unwrap().start().unwrap();
+    let address = running.addresses()[0];
+    let client = std::thread::spawn(move || ask(connect(address).unwrap()));
+    wait_until("the request is there", || {
+        entered.load(Ordering::SeqCst) == 1
+    });
+    let stopping = std::thread::spawn(move || running.stop());
+    wait_until("no more is taken", || connect(address).is_err());
+    go.store(1, Ordering::SeqCst);
+    assert!(client.join().unwrap().ends_with("\r\n\r\nfinished"));
+    stopping.join().unwrap();
+}
+
+#[test]
+fn tasks_run_beside_the_workers_and_end_with_the_server() {
+    let (turns, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (turns_now, ended_now) = (turns.clone(), ended.clone());
+    let running = hello()
+        .listen("127.0.0.1:0")
+        .unwrap()
+        .every("counting", Duration::from_millis(1), move || {
+            let turn = turns_now.fetch_add(1, Ordering::SeqCst);
+            async move { assert!(turn != 1, "one turn fails") }
+        })
+        .task("waiting", async move |mut stopping: apus::Stopping| {
+            stopping.wait().await;
+            ended_now.fetch_add(1, Ordering::SeqCst);
+        })
+        .start()
+        .unwrap();
+    wait_until("turns are made", || turns.load(Ordering::SeqCst) > 3);
+    assert_eq!(ended.load(Ordering::SeqCst), 0);
+    running.stop();
+    assert_eq!(ended.load(Ordering::SeqCst), 1);
+    let after = turns.load(Ordering::SeqCst);
+    assert_eq!(turns.load(Ordering::SeqCst), after);
+}
+
+#[test]
+fn an_address_that_is_taken_and_none_at_all_are_errors() {
+    let running = hello().listen("127.0.0.1:0").unwrap().start().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let error = hello().listen(address).unwrap().start().unwrap_err();
+    assert!(error.to_string().contains(&address.to_string()), "{error}");
+    assert!(hello().start().is_err());
+    assert!(hello().listen("no address").is_err());
+    running.stop();
+}
