@@ -220,7 +220,7 @@ mod tests {
         let mut response = Response::new(StatusCode::METHOD_NOT_ALLOWED)
             .with_header(&header::ALLOW, &HeaderValue::from_static("GET"))
             .with_header(&header::CONTENT_LENGTH, &HeaderValue::from_static("0"));
-        fill(&mut response, ErrorFormat::Json);
+        fill(&mut response, ErrorFormat::Json, Details::default());
         assert_eq!(response.headers().get_str("allow"), Some("GET"));
         assert_eq!(response.headers().get("content-length"), None);
         assert_eq!(response.headers().get("cache-control"), None);
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn a_passing_error_is_not_stored() {
         let mut response = Response::new(StatusCode::BAD_GATEWAY);
-        fill(&mut response, ErrorFormat::Html);
+        fill(&mut response, ErrorFormat::Html, Details::default());
         assert_eq!(
             response.headers().get_str("cache-control"),
             Some("no-store")

@@ -17,9 +17,9 @@
 
 mod app;
 pub mod assets;
-pub mod auth;
 #[cfg(feature = "macros")]
 pub mod attributes;
+pub mod auth;
 pub mod cached;
 mod compress;
 mod error;
@@ -62,7 +62,9 @@ pub use extract::{
 pub use files::Files;
 pub use handler::{Handler, HandlerExt, ReadsContent, Surrounded, With};
 pub use middleware::{Middleware, Next};
-pub use respond::{AtOnce, Awaited, Html, IntoAnswer, IntoResponse, Json, Redirect, Streaming};
+pub use respond::{
+    AtOnce, Awaited, Html, IntoAnswer, IntoResponse, Json, PassedOn, Redirect, Streaming,
+};
 pub use router::{RouteError, RouteErrors};
 pub use server::{Running, Server, StopHandle, Stopping};
 pub use websocket::{Rooms, WebSocket, WebSocketUpgrade};

@@ -72,6 +72,23 @@ where
     }
 }
 
+/// Marks handlers and layers that return an [`Answer`], as those do that pass on what they are given.
+#[derive(Debug)]
+pub enum PassedOn {}
+
+impl IntoAnswer<PassedOn> for Answer {
+    fn into_answer(self, rendering: Rendering) -> Answer {
+        match self {
+            Answer::Now(response) => Answer::Now(rendering.apply(response)),
+            later @ Answer::Later(_) => later,
+        }
+    }
+
+    async fn into_future(self) -> Response {
+        self.wait().await
+    }
+}
+
 impl IntoResponse for Response {
     fn into_response(self) -> Response {
         self

@@ -35,11 +35,13 @@ impl NamedRoutes {
 /// ```
 /// use apus::{App, Redirect, Urls};
 ///
+/// async fn create(urls: Urls) -> apus::Result<Redirect> {
+///     Ok(Redirect::to(urls.path("user", [("id", "7"), ("tab", "posts")])?))
+/// }
+///
 /// let app = App::new()
 ///     .get("/users/{id}", async || "a user").name("user")
-///     .post("/users", async |urls: Urls| {
-///         apus::Result::Ok(Redirect::to(urls.path("user", [("id", "7"), ("tab", "posts")])?))
-///     });
+///     .post("/users", create);
 /// # app.check().unwrap();
 /// ```
 #[derive(Clone)]

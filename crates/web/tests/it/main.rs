@@ -8,6 +8,8 @@ mod app;
 #[cfg(test)]
 mod assets;
 #[cfg(test)]
+mod auth;
+#[cfg(test)]
 mod cached;
 #[cfg(test)]
 mod cached_forms;
@@ -19,6 +21,8 @@ mod compress;
 mod error_pages;
 #[cfg(test)]
 mod files;
+#[cfg(test)]
+mod layers;
 #[cfg(test)]
 mod macros;
 #[cfg(test)]
@@ -33,9 +37,16 @@ mod proxy_mirror;
 mod rewrite;
 #[cfg(test)]
 mod routing;
+#[cfg(test)]
 mod serve;
 #[cfg(test)]
+mod server;
+#[cfg(test)]
+mod session;
+#[cfg(test)]
 mod sites;
+#[cfg(test)]
+mod sql;
 #[cfg(test)]
 mod support;
 #[cfg(test)]

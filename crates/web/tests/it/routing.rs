@@ -156,7 +156,7 @@ fn named_routes_have_addresses() {
                 .name("file")
         })
         .get("/links", async |urls: Urls| {
-            apus::Result::Ok(Json([
+            apus::Result::<_>::Ok(Json([
                 urls.path("user", [("id", 7)])?,
                 urls.path("user", [("id", "a b"), ("tab", "x&y z")])?,
                 urls.path("file", [("id", "1"), ("path", "a/b c")])?,
@@ -164,7 +164,7 @@ fn named_routes_have_addresses() {
             ]))
         })
         .get("/wrong", async |urls: Urls| {
-            apus::Result::Ok(urls.path("nobody", [("id", 7)])?)
+            apus::Result::<_>::Ok(urls.path("nobody", [("id", 7)])?)
         });
     let text = |app: &App, path: &str| get(path).to(app).text().to_owned();
     assert_eq!(
