@@ -106,8 +106,9 @@ fn challenge(realm: &str) -> HeaderValue {
         .chars()
         .filter(|c| matches!(c, ' '..='~') && !matches!(c, '"' | '\\'))
         .collect();
-    HeaderValue::from_str(&format!("Basic realm=\"{plain}\", charset=\"UTF-8\""))
-        .unwrap_or(HeaderValue::from_static("Basic realm=\"\", charset=\"UTF-8\""))
+    HeaderValue::from_str(&format!("Basic realm=\"{plain}\", charset=\"UTF-8\"")).unwrap_or(
+        HeaderValue::from_static("Basic realm=\"\", charset=\"UTF-8\""),
+    )
 }
 
 /// The name and password of a request (RFC 7617 section 2).

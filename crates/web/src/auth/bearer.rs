@@ -58,7 +58,11 @@ impl BearerAuth<()> {
     /// Tokens have to be random, of 128 bits at least.
     pub fn digest(token: &str) -> String {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, token.as_bytes());
-        digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+        digest
+            .as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
     }
 }
 

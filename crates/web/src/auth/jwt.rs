@@ -62,7 +62,10 @@ impl<T: DeserializeOwned + Clone + Send + Sync + 'static> JwtAuth<T> {
                 bytes: secret.len(),
             });
         }
-        Ok(Self::new(Algorithm::HS256, DecodingKey::from_secret(secret)))
+        Ok(Self::new(
+            Algorithm::HS256,
+            DecodingKey::from_secret(secret),
+        ))
     }
 
     /// For tokens that are signed with this algorithm; with a public key, only who has the private

@@ -54,7 +54,7 @@ fn prefix(is_secure: bool) -> &'static str {
 
 /// The first value of the cookie `prefix` + `name`. HTTP/2 may send cookies in several lines (RFC
 /// 9113 section 8.2.3).
-pub(crate) fn value_of<'h>(headers: &'h Headers, prefix: &str, name: &str) -> Option<&'h str> {
+fn value_of<'h>(headers: &'h Headers, prefix: &str, name: &str) -> Option<&'h str> {
     headers.get_all("cookie").find_map(|line| {
         let mut pairs = std::str::from_utf8(line).ok()?.split(';');
         pairs.find_map(|pair| {

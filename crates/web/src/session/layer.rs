@@ -4,14 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use apus_http::{Answer, Request, Response, StatusCode};
+use apus_http::{Answer, Request, Response};
 
 use super::cookie::CookieText;
 use super::handle::{CookieChange, Session};
 use super::state::Lifetime;
 use super::store::SessionPlace;
+use crate::error::{Error, Rendering};
 use crate::middleware::{Middleware, Next};
-use crate::respond::AtOnce;
+use crate::respond::{AtOnce, IntoResponse};
 
 /// The layer of sessions; see [the module](super).
 ///
@@ -66,8 +67,8 @@ impl Sessions {
         self.with(|settings| settings.cookie.name = name)
     }
 
-    /// Also for requests that came without TLS the cookie is for TLS only: behind a proxy that
-    /// does TLS.
+    /// Also for requests that came without TLS the cookie is for TLS only: behind a proxy that does
+    /// TLS and is not known to [`crate::layers::TrustedProxies`].
     #[must_use]
     pub fn always_secure(self) -> Self {
         self.with(|settings| settings.is_always_secure = true)
@@ -125,24 +126,23 @@ impl Middleware<AtOnce> for Sessions {
     fn call(&self, mut request: Request, next: Next) -> Answer {
         let session = Session::of_cookie(&self.0, &request);
         request.extensions_mut().insert(session.clone());
+        let rendering = next.rendering(&request);
         match next.call(request) {
             Answer::Now(response) if session.is_settled() => session.tell(response).into(),
-            Answer::Now(response) => Answer::later(finish(session, response)),
-            Answer::Later(response) => {
-                Answer::later(async move { finish(session, response.await).await })
-            }
+            Answer::Now(response) => Answer::later(finish(session, response, rendering)),
+            Answer::Later(response) => Answer::later(async move {
+                let response = response.await;
+                finish(session, response, rendering).await
+            }),
         }
     }
 }
 
 /// Writes what was changed, before any of the response is sent.
-async fn finish(session: Session, response: Response) -> Response {
+async fn finish(session: Session, response: Response, rendering: Rendering) -> Response {
     match session.write().await {
         Ok(()) => session.tell(response),
-        Err(error) => {
-            tracing::error!(%error, "the session could not be written");
-            Response::new(StatusCode::INTERNAL_SERVER_ERROR)
-        }
+        Err(error) => rendering.apply(Error::from(error).into_response()),
     }
 }
 

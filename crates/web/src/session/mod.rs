@@ -69,5 +69,7 @@ pub use sealed::{EncryptedCookie, Key, KeyError, SignedCookie};
 pub use sql::SqlStore;
 pub use store::{Save, SessionPlace, SessionStore, StoreError, StoreFuture, Stored};
 
+pub(crate) use cookie::CookieText;
+
 /// The name of the value that forged requests are told by.
 pub(crate) const TOKEN: &str = "~csrf";

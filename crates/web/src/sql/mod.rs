@@ -23,6 +23,9 @@
 //! }
 //! ```
 //!
+//! sqlx is [`sqlx`] here. Its macros, as `#[derive(sqlx::FromRow)]`, look for it among the dependencies of
+//! the application, which has to name it then, in the same version.
+//!
 //! # Which database
 //!
 //! `Db` alone is `Db<Any>`: the address says at run time which of the three it is, and what is read

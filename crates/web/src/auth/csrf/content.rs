@@ -141,7 +141,9 @@ impl Pieces {
     fn joined(&mut self) -> Bytes {
         if self.pieces.len() > 1 {
             let mut joined = BytesMut::with_capacity(self.len);
-            self.pieces.drain(..).for_each(|piece| joined.extend_from_slice(&piece));
+            self.pieces
+                .drain(..)
+                .for_each(|piece| joined.extend_from_slice(&piece));
             self.pieces.push_back(joined.freeze());
         }
         self.pieces.front().cloned().unwrap_or_default()

@@ -96,10 +96,7 @@ impl Csrf {
     /// Takes requests of which this function says so without a look: those that no browser sends,
     /// as of machines that bring a bearer token.
     #[must_use]
-    pub fn exempt(
-        mut self,
-        is_exempt: impl Fn(&Request) -> bool + Send + Sync + 'static,
-    ) -> Self {
+    pub fn exempt(mut self, is_exempt: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Self {
         self.is_exempt = Some(Arc::new(is_exempt));
         self
     }

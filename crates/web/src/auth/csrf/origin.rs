@@ -8,9 +8,8 @@ use apus_http::Request;
 pub(super) fn check(request: &Request, trusted: &[Box<str>]) -> Result<(), &'static str> {
     let headers = request.headers();
     let origin = headers.get_str("origin");
-    let is_trusted = || {
-        origin.is_some_and(|origin| trusted.iter().any(|one| one.eq_ignore_ascii_case(origin)))
-    };
+    let is_trusted =
+        || origin.is_some_and(|origin| trusted.iter().any(|one| one.eq_ignore_ascii_case(origin)));
     let is_own = match (headers.get_str("sec-fetch-site"), origin) {
         (Some(site), _) => matches!(site, "same-origin" | "none"),
         // A proxy in front can have changed the scheme, but not the host that the browser wanted.

@@ -1,0 +1,14 @@
+//! Serves the example on 127.0.0.1:8080, with its database in the file `login.db` unless `DATABASE`
+//! names another: `DATABASE=postgres://user:password@host/name`.
+
+use std::error::Error;
+
+use apus::sql::Db;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let address = std::env::var("DATABASE").unwrap_or_else(|_| "sqlite:login.db".to_owned());
+    let app = login::app(Db::open(&address)?)?;
+    println!("http://127.0.0.1:8080");
+    app.serve("127.0.0.1:8080")?;
+    Ok(())
+}
