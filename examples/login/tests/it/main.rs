@@ -1,0 +1,4 @@
+//! Tests of the example.
+
+#[cfg(test)]
+mod login;
