@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
-use apus_http::{Answer, Body, BodyError, BodyStream, Frame, Request, Response, StatusCode};
+use apus_http::{Answer, Body, BodyError, BodyStream, Frame, Request, StatusCode};
 
+use crate::error::Error;
 use crate::middleware::{Middleware, Next};
+use crate::respond::IntoResponse;
 
 /// The longest content that requests may bring, whoever reads it and however.
 ///
@@ -68,18 +70,16 @@ impl Middleware<()> for BodyLimit {
             limit: limit.clone(),
         });
         request.extensions_mut().insert(limit.clone());
+        let rendering = next.rendering(&request);
         next.call(request).map(move |response| {
             // Whatever a handler made of the error that it got.
-            match limit.is_exceeded.load(Ordering::Relaxed) && response.status().is_server_error() {
-                true => Response::text(
-                    StatusCode::PAYLOAD_TOO_LARGE,
-                    format!(
-                        "the content must not be longer than {} bytes\n",
-                        limit.bytes.load(Ordering::Relaxed)
-                    ),
-                ),
-                false => response,
+            if !limit.is_exceeded.load(Ordering::Relaxed) || !response.status().is_server_error() {
+                return response;
             }
+            let bytes = limit.bytes.load(Ordering::Relaxed);
+            let detail = format_args!("the content must not be longer than {bytes} bytes");
+            let error = Error::new(StatusCode::PAYLOAD_TOO_LARGE, detail);
+            rendering.apply(error.into_response())
         })
     }
 }

@@ -9,7 +9,9 @@ use std::task::Poll;
 use apus_http::{Answer, Request, Response, StatusCode};
 
 use super::RequestId;
+use crate::error::{Error, Rendering};
 use crate::middleware::{Middleware, Next};
+use crate::respond::IntoResponse;
 
 /// Turns a panic further in into a 500.
 ///
@@ -24,7 +26,7 @@ pub struct CatchPanic {
 type MakeAnswer = dyn Fn(&str) -> Response + Send + Sync;
 
 impl CatchPanic {
-    /// Answers with an empty 500.
+    /// Answers as an error with status 500 is, which hooks for errors see.
     pub fn new() -> Self {
         Self::default()
     }
@@ -37,7 +39,12 @@ impl CatchPanic {
         self
     }
 
-    fn response(&self, panic: &(dyn Any + Send), id: Option<&RequestId>) -> Response {
+    fn response(
+        &self,
+        panic: &(dyn Any + Send),
+        id: Option<&RequestId>,
+        rendering: &Rendering,
+    ) -> Response {
         let text = panic.downcast_ref::<&'static str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         let text = text.unwrap_or("a value that is no text");
@@ -45,7 +52,7 @@ impl CatchPanic {
         tracing::error!(panic = text, request_id = id, "a handler panicked");
         match &self.answer {
             Some(make) => make(text),
-            None => Response::new(StatusCode::INTERNAL_SERVER_ERROR),
+            None => rendering.apply(Error::of(StatusCode::INTERNAL_SERVER_ERROR).into_response()),
         }
     }
 }
@@ -53,16 +60,19 @@ impl CatchPanic {
 impl Middleware<()> for CatchPanic {
     fn call(&self, request: Request, next: Next) -> Answer {
         let id = RequestId::of(&request).cloned();
+        let rendering = next.rendering(&request);
         match catch_unwind(AssertUnwindSafe(|| next.call(request))) {
             Ok(Answer::Now(response)) => Answer::Now(response),
             Ok(Answer::Later(mut future)) => {
                 let this = self.clone();
                 Answer::later(std::future::poll_fn(move |cx| {
                     let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
-                    polled.unwrap_or_else(|panic| Poll::Ready(this.response(&*panic, id.as_ref())))
+                    polled.unwrap_or_else(|panic| {
+                        Poll::Ready(this.response(&*panic, id.as_ref(), &rendering))
+                    })
                 }))
             }
-            Err(panic) => self.response(&*panic, id.as_ref()).into(),
+            Err(panic) => self.response(&*panic, id.as_ref(), &rendering).into(),
         }
     }
 }

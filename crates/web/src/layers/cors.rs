@@ -25,7 +25,7 @@ pub struct Cors<Origins = ListedOrigins> {
     allow_credentials: bool,
     methods: Vec<Method>,
     request_headers: RequestHeaders,
-    exposed: Vec<HeaderName>,
+    exposed: Option<HeaderValue>,
     max_age: Option<Duration>,
 }
 
@@ -103,7 +103,7 @@ impl<Origins> Cors<Origins> {
             allow_credentials: false,
             methods: vec![Method::GET, Method::HEAD, Method::POST],
             request_headers: RequestHeaders::Listed(Vec::new()),
-            exposed: Vec::new(),
+            exposed: None,
             max_age: None,
         }
     }
@@ -133,7 +133,9 @@ impl<Origins> Cors<Origins> {
     /// `Content-Type`.
     #[must_use]
     pub fn exposed_headers(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
-        self.exposed = names.into_iter().collect();
+        let names: Vec<HeaderName> = names.into_iter().collect();
+        // Names with commas between them are a field value.
+        self.exposed = HeaderValue::from_str(&joined(&names)).ok();
         self
     }
 
@@ -189,7 +191,7 @@ impl<Origins: AllowedOrigins> Middleware<()> for Cors<Origins> {
             return self.preflight(&request).into();
         }
         let allowed = self.origins.allowed(asked.get("origin"));
-        let (allow_credentials, exposed) = (self.allow_credentials, joined(&self.exposed));
+        let (allow_credentials, exposed) = (self.allow_credentials, self.exposed.clone());
         next.call(request).map(move |mut response| {
             let headers = response.headers_mut();
             if Origins::VARIES {
@@ -198,7 +200,9 @@ impl<Origins: AllowedOrigins> Middleware<()> for Cors<Origins> {
             }
             if let Some(allowed) = allowed {
                 grant(headers, &allowed, allow_credentials);
-                set(headers, "access-control-expose-headers", exposed);
+                if let Some(exposed) = exposed {
+                    headers.insert(&header::ACCESS_CONTROL_EXPOSE_HEADERS, &exposed);
+                }
             }
             response
         })

@@ -23,7 +23,8 @@
 //! # app.check().unwrap();
 //! ```
 //!
-//! A layer costs nothing where it has nothing to do, and no future where the answer is there at once.
+//! What a layer refuses is answered as an [`crate::Error`] of a handler would be: as text, a page or
+//! problem details, by what the client accepts. A layer costs nothing where it has nothing to do, and no future where the answer is there at once.
 
 mod body_limit;
 mod catch_panic;

@@ -9,7 +9,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_http::{Answer, HeaderName, Headers, Request, Response, StatusCode};
+use apus_http::{Answer, HeaderName, Headers, Request, Response, StatusCode, header};
 use governor::clock::{Clock, MonotonicClock};
 use governor::middleware::StateInformationMiddleware;
 use governor::nanos::Nanos;
@@ -18,7 +18,9 @@ use governor::{Quota, RateLimiter};
 use quick_cache::sync::Cache;
 
 use super::ClientInfo;
+use crate::error::{Error, Rendering};
 use crate::middleware::{Middleware, Next};
+use crate::respond::IntoResponse;
 
 /// How many clients are known at a time unless told otherwise.
 const CLIENTS: usize = 100_000;
@@ -37,11 +39,17 @@ const CLIENTS: usize = 100_000;
 /// socket, are not limited.
 #[derive(Clone)]
 pub struct RateLimit {
-    name: Arc<str>,
-    quota: Quota,
+    policy: Policy,
     clients: usize,
     by: By,
     state: Arc<State>,
+}
+
+/// What clients are told.
+#[derive(Clone, Debug)]
+struct Policy {
+    name: Arc<str>,
+    quota: Quota,
 }
 
 /// By what clients are told apart.
@@ -73,8 +81,10 @@ impl RateLimit {
             .unwrap_or(Quota::per_second(requests))
             .allow_burst(requests);
         Self {
-            name: "default".into(),
-            quota,
+            policy: Policy {
+                name: "default".into(),
+                quota,
+            },
             clients: CLIENTS,
             by: By::Address,
             state: State::new(quota, CLIENTS),
@@ -100,8 +110,8 @@ impl RateLimit {
     #[must_use]
     pub fn burst(mut self, requests: u32) -> Self {
         let requests = NonZeroU32::new(requests).unwrap_or(NonZeroU32::MIN);
-        self.quota = self.quota.allow_burst(requests);
-        self.state = State::new(self.quota, self.clients);
+        self.policy.quota = self.policy.quota.allow_burst(requests);
+        self.state = State::new(self.policy.quota, self.clients);
         self
     }
 
@@ -110,7 +120,7 @@ impl RateLimit {
     #[must_use]
     pub fn remembered_clients(mut self, count: usize) -> Self {
         self.clients = count.max(1);
-        self.state = State::new(self.quota, self.clients);
+        self.state = State::new(self.policy.quota, self.clients);
         self
     }
 
@@ -120,7 +130,7 @@ impl RateLimit {
     pub fn name(mut self, name: &str) -> Self {
         let is_plain = |byte: char| byte.is_ascii_alphanumeric() || matches!(byte, '-' | '_');
         let plain: String = name.chars().filter(|byte| is_plain(*byte)).collect();
-        self.name = plain.into();
+        self.policy.name = plain.into();
         self
     }
 
@@ -152,27 +162,12 @@ impl RateLimit {
         }
     }
 
-    /// Tells what is left of the quota.
-    fn tell(&self, headers: &mut Headers, left: u32) {
-        let (name, burst) = (&self.name, self.quota.burst_size().get());
-        let each = self.quota.replenish_interval();
-        let until_full = each.saturating_mul(burst.saturating_sub(left));
-        let window = each.saturating_mul(burst);
-        let state = format!("\"{name}\";r={left};t={}", seconds(until_full));
-        let policy = format!("\"{name}\";q={burst};w={}", seconds(window));
-        // Letters, digits and what stands above are field values.
-        let _ = headers.try_append("ratelimit", state);
-        let _ = headers.try_append("ratelimit-policy", policy);
-    }
-
-    fn refusal(&self, wait: Duration) -> Response {
-        let mut response = Response::text(
-            StatusCode::TOO_MANY_REQUESTS,
-            "There were too many requests. Please wait a moment.\n",
-        );
-        let headers = response.headers_mut();
-        let _ = headers.try_insert("retry-after", seconds(wait).max(1).to_string());
-        self.tell(headers, 0);
+    fn refusal(&self, wait: Duration, rendering: &Rendering) -> Response {
+        let detail = "there were too many requests; please wait a moment";
+        let error = Error::new(StatusCode::TOO_MANY_REQUESTS, detail)
+            .header(header::RETRY_AFTER, seconds(wait).max(1).into());
+        let mut response = rendering.apply(error.into_response());
+        self.policy.tell(response.headers_mut(), 0);
         response
     }
 }
@@ -185,15 +180,15 @@ impl Middleware<()> for RateLimit {
         let limiter = &self.state.limiter;
         match limiter.check_key(&key) {
             Ok(state) => {
-                let (limit, left) = (self.clone(), state.remaining_burst_capacity());
+                let (policy, left) = (self.policy.clone(), state.remaining_burst_capacity());
                 next.call(request).map(move |mut response| {
-                    limit.tell(response.headers_mut(), left);
+                    policy.tell(response.headers_mut(), left);
                     response
                 })
             }
             Err(until) => {
                 let wait = until.wait_time_from(limiter.clock().now());
-                self.refusal(wait).into()
+                self.refusal(wait, &next.rendering(&request)).into()
             }
         }
     }
@@ -202,9 +197,23 @@ impl Middleware<()> for RateLimit {
 impl fmt::Debug for RateLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimit")
-            .field("name", &self.name)
-            .field("quota", &self.quota)
+            .field("policy", &self.policy)
             .finish_non_exhaustive()
+    }
+}
+
+impl Policy {
+    /// Tells what is left of the quota.
+    fn tell(&self, headers: &mut Headers, left: u32) {
+        let (name, burst) = (&self.name, self.quota.burst_size().get());
+        let each = self.quota.replenish_interval();
+        let until_full = each.saturating_mul(burst.saturating_sub(left));
+        let window = each.saturating_mul(burst);
+        let state = format!("\"{name}\";r={left};t={}", seconds(until_full));
+        let policy = format!("\"{name}\";q={burst};w={}", seconds(window));
+        // Letters, digits and what stands above are field values.
+        let _ = headers.try_append("ratelimit", state);
+        let _ = headers.try_append("ratelimit-policy", policy);
     }
 }
 

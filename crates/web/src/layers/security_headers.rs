@@ -29,7 +29,7 @@ const NONCE: &str = "{nonce}";
 pub struct SecurityHeaders {
     policy: Policy,
     hsts: Option<HeaderValue>,
-    others: Vec<(HeaderName, HeaderValue)>,
+    others: Arc<Vec<(HeaderName, HeaderValue)>>,
 }
 
 #[derive(Clone, Debug)]
@@ -61,9 +61,11 @@ impl SecurityHeaders {
         Self {
             policy: Policy::None,
             hsts: None,
-            others: others
-                .map(|(name, value)| (name, HeaderValue::from_static(value)))
-                .into(),
+            others: Arc::new(
+                others
+                    .map(|(name, value)| (name, HeaderValue::from_static(value)))
+                    .into(),
+            ),
         }
         .content_security_policy("base-uri 'self'; frame-ancestors 'self'; object-src 'none'")
     }
@@ -127,7 +129,7 @@ impl SecurityHeaders {
     #[must_use]
     pub fn set(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self = self.without(&name);
-        self.others.push((name, value));
+        Arc::make_mut(&mut self.others).push((name, value));
         self
     }
 
@@ -138,7 +140,7 @@ impl SecurityHeaders {
             Policy::Fixed(known, _) | Policy::WithNonce(known, _) if known == name => {
                 self.policy = Policy::None;
             }
-            _ => self.others.retain(|(known, _)| known != name),
+            _ => Arc::make_mut(&mut self.others).retain(|(known, _)| known != name),
         }
         self
     }
@@ -200,9 +202,10 @@ impl Middleware<()> for SecurityHeaders {
         let others = self.others.clone();
         next.call(request).map(move |mut response| {
             let hsts = hsts.map(|value| (header::STRICT_TRANSPORT_SECURITY, value));
-            for (name, value) in policy.into_iter().chain(hsts).chain(others) {
-                if !response.headers().contains(&name) {
-                    response.headers_mut().insert(&name, &value);
+            let one_by_one = policy.iter().chain(&hsts).chain(&*others);
+            for (name, value) in one_by_one {
+                if !response.headers().contains(name) {
+                    response.headers_mut().insert(name, value);
                 }
             }
             response

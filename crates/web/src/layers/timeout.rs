@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use apus_http::{Answer, Request, Response, StatusCode};
+use apus_http::{Answer, Request, StatusCode, header};
 
+use crate::error::Error;
 use crate::middleware::{Middleware, Next};
+use crate::respond::IntoResponse;
 
 /// Gives up on an answer that takes too long, and drops what was working on it.
 ///
@@ -42,19 +44,18 @@ impl Timeout {
         self
     }
 
-    fn response(self) -> Response {
-        let mut response = Response::text(self.status, "The answer took too long.\n");
-        if let Some(after) = self.retry_after {
-            let seconds = after.as_secs().to_string();
-            // Digits are always a field value.
-            let _ = response.headers_mut().try_insert("retry-after", seconds);
+    fn error(self) -> Error {
+        let error = Error::new(self.status, "the answer took too long");
+        match self.retry_after {
+            Some(after) => error.header(header::RETRY_AFTER, after.as_secs().into()),
+            None => error,
         }
-        response
     }
 }
 
 impl Middleware<()> for Timeout {
     fn call(&self, request: Request, next: Next) -> Answer {
+        let rendering = next.rendering(&request);
         match next.call(request) {
             Answer::Now(response) => Answer::Now(response),
             Answer::Later(future) => {
@@ -62,10 +63,7 @@ impl Middleware<()> for Timeout {
                 Answer::later(async move {
                     match tokio::time::timeout(timeout.after, future).await {
                         Ok(response) => response,
-                        Err(_) => {
-                            tracing::warn!(after = ?timeout.after, "an answer took too long");
-                            timeout.response()
-                        }
+                        Err(_) => rendering.apply(timeout.error().into_response()),
                     }
                 })
             }

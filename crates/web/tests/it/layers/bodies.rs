@@ -1,7 +1,7 @@
 //! The limit of content.
 
 use apus::layers::BodyLimit;
-use apus::{App, Body, BodyError, Frame, Request, Response, StatusCode};
+use apus::{App, Body, BodyError, Frame, HandlerExt, Request, Response, StatusCode};
 
 use super::{Client, Reply};
 use crate::websocket::Server;
@@ -128,4 +128,23 @@ fn an_answer_that_is_no_error_of_the_server_stays() {
     let server = Server::start(app);
     let mut client = Client::connect(server.address());
     assert_eq!(post(&mut client, "/", 4).text(), "as far as it came");
+}
+
+#[test]
+fn a_group_or_a_route_may_have_its_own() {
+    let app = App::new()
+        .layer(BodyLimit::new(10))
+        .group("/group", |group| {
+            group.layer(BodyLimit::new(20)).post("/count", count)
+        })
+        .post("/route", count.with(BodyLimit::new(5)))
+        .post("/count", count);
+    let server = Server::start(app);
+    for (path, limit) in [("/group/count", 20), ("/route", 5), ("/count", 10)] {
+        for (length, status) in [(limit, 200), (limit + 1, 413)] {
+            let mut client = Client::connect(server.address());
+            let reply = post(&mut client, path, length);
+            assert_eq!(reply.status, status, "{path} {length}");
+        }
+    }
 }

@@ -185,6 +185,37 @@ fn an_answer_that_takes_too_long_is_given_up() {
 }
 
 #[test]
+fn refusals_are_errors_in_the_form_that_the_client_accepts() {
+    let app = App::new()
+        .layer(Timeout::new(Duration::from_millis(20)))
+        .get("/slow", async || std::future::pending::<()>().await)
+        .nest(
+            "/limited",
+            App::new()
+                .layer(RateLimit::per_hour(1))
+                .get("/", async || "well"),
+        );
+    let server = Server::start(app);
+    let mut client = Client::connect(server.address());
+    assert_eq!(client.ask(&head("GET", "/limited", &[])).status, 200);
+    for (path, status, detail) in [
+        ("/slow", 503, "the answer took too long"),
+        ("/limited", 429, "there were too many requests"),
+    ] {
+        let reply = client.ask(&head("GET", path, &["Accept: application/json"]));
+        let content_type = reply.field("content-type");
+        assert_eq!(content_type, Some("application/problem+json"));
+        let problem: serde_json::Value = serde_json::from_str(reply.text()).unwrap();
+        assert_eq!(problem["status"], status);
+        assert!(problem["detail"].as_str().unwrap().starts_with(detail));
+        let reply = client.ask(&head("GET", path, &["Accept: text/html"]));
+        let content_type = reply.field("content-type");
+        assert_eq!(content_type, Some("text/html; charset=utf-8"));
+        assert_eq!(reply.status, status);
+    }
+}
+
+#[test]
 fn content_that_does_not_come_counts_too() {
     let server = Server::start(slow(Timeout::new(Duration::from_millis(20))));
     let mut client = Client::connect(server.address());
