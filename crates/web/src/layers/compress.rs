@@ -1,8 +1,9 @@
 //! Compression as a layer: what [`crate::Compressed`] does around a service.
 
-use apus_http::{Answer, Request};
+use apus_http::fields::Vary;
+use apus_http::{Answer, Request, StatusCode};
 
-use crate::compress::Wish;
+use crate::compress::{Wish, vary};
 use crate::files::Compression;
 use crate::middleware::{Middleware, Next};
 
@@ -11,7 +12,20 @@ impl Middleware<()> for Compression {
     fn call(&self, request: Request, next: Next) -> Answer {
         let wish = Wish::of(&request, *self);
         next.call(request).map(move |mut response| {
-            wish.apply(&mut response);
+            let is_not_modified = response.status() == StatusCode::NOT_MODIFIED;
+            if is_not_modified && !response.is_coding_chosen() {
+                // As the response would have, had it content (RFC 9110 section 15.4.5).
+                let headers = response.headers_mut();
+                let is_told = match Vary::of(headers) {
+                    Vary::Any => true,
+                    Vary::Fields(names) => names.iter().any(|name| **name == *"accept-encoding"),
+                };
+                if !is_told {
+                    vary(headers);
+                }
+            } else {
+                wish.apply(&mut response);
+            }
             response
         })
     }

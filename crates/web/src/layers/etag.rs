@@ -3,7 +3,7 @@
 
 use std::time::SystemTime;
 
-use apus_http::fields::{EntityTag, Precondition, Validators};
+use apus_http::fields::{EntityTag, EntityTags, Precondition, Validators};
 use apus_http::{
     Answer, Body, HeaderValue, Headers, Method, Request, Response, StatusCode, header,
 };
@@ -132,6 +132,17 @@ impl Conditions {
         })
     }
 
+    /// Whether the client has a version of the same meaning only, as what was compressed further out:
+    /// it is to find it by the tag in the answer (RFC 9111 section 4.3.4).
+    fn has_weakened(&self, own: &EntityTag<'_>) -> bool {
+        let mut lines = self.headers.get_all("if-none-match");
+        !own.weak
+            && lines.any(|line| match EntityTags::parse(line) {
+                EntityTags::Any => false,
+                EntityTags::List(mut list) => list.any(|tag| tag.weak && tag.weak_eq(own)),
+            })
+    }
+
     /// The response, or what the conditions want in its place.
     fn decide(&self, mut response: Response) -> Response {
         let headers = response.headers();
@@ -144,9 +155,16 @@ impl Conditions {
             Precondition::NotModified => StatusCode::NOT_MODIFIED,
             Precondition::Failed => StatusCode::PRECONDITION_FAILED,
         };
+        let is_weakened = validators
+            .entity_tag
+            .is_some_and(|own| self.has_weakened(&own));
         response.set_status(status);
         response.take_body();
         let headers = response.headers_mut();
+        if is_weakened && let Some(tag) = headers.get("etag").map(|tag| [b"W/", tag].concat()) {
+            // What was a field value stays one.
+            let _ = headers.try_insert("etag", tag);
+        }
         // They are about content that is not sent (RFC 9110 section 15.4.5).
         for name in [
             "content-type",
