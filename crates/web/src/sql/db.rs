@@ -36,8 +36,8 @@ struct Shared<D: Driver> {
 }
 
 impl<D: Driver> Db<D> {
-    /// The database of an address, as `sqlite:shop.db`: at most ten connections for each worker,
-    /// and five seconds to wait for one.
+    /// The database of an address, as `sqlite:shop.db`: at most ten connections for each worker, four
+    /// of SQLite, each of which has a thread; and five seconds to wait for one.
     ///
     /// # Errors
     /// The address is not one of a database that `D` stands for.
@@ -64,7 +64,7 @@ impl<D: Driver> Db<D> {
                 system,
                 shown,
                 options,
-                max_connections: 10,
+                max_connections: if system == System::Sqlite { 4 } else { 10 },
                 acquire_timeout: Duration::from_secs(5),
             }),
         })

@@ -21,11 +21,17 @@ pub(super) async fn token(request: &mut Request, limit: usize) -> Result<Option<
     };
     let mut body = request.take_body();
     let mut read = Pieces::default();
+    let mut search_at = 0;
     let token = loop {
-        if let Some(token) = form.find(&read.joined(), read.is_whole) {
-            break Some(token);
+        let is_last = read.is_whole || read.len > limit;
+        // Searched anew only when there is twice as much: crumbs cost no more than pieces.
+        if is_last || read.len >= search_at {
+            if let Some(token) = form.find(&read.joined(), read.is_whole) {
+                break Some(token);
+            }
+            search_at = read.len.saturating_mul(2);
         }
-        if read.is_whole || read.len > limit {
+        if is_last {
             break None;
         }
         match body.frame().await {

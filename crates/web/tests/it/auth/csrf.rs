@@ -78,6 +78,20 @@ fn a_form_that_comes_in_pieces_is_put_together_again() {
 }
 
 #[test]
+fn a_form_that_comes_in_crumbs_costs_no_more_than_one_that_does_not() {
+    let client = TestClient::new(app(Csrf::new()));
+    let token = token(&client);
+    let content = format!("x={}&csrf_token={token}", "y".repeat(60_000));
+    let crumbs: Vec<&str> = content.split_inclusive(|_| true).collect();
+    client
+        .post("/")
+        .header("content-type", FORM)
+        .body(apus::Body::stream(Pieces::of(&crumbs)))
+        .send()
+        .assert_text(&content);
+}
+
+#[test]
 fn a_script_of_this_site_is_taken_by_its_field() {
     for client in both() {
         let token = token(&client);
