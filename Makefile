@@ -40,8 +40,9 @@ fuzz: ## every fuzz target for FUZZ_SECONDS each (nightly Rust, cargo-fuzz)
 		CARGO_PROFILE_RELEASE_LTO=off cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
 
-conformance: tools ## HTTP/2 by h2spec; HTTP/1.1 by the tables of its RFCs, beside hyper, by class of attack, with real clients
+conformance: tools ## HTTP/2 by h2spec; WebSocket by the Autobahn suite, which it fetches; HTTP/1.1 by the tables of its RFCs, beside hyper, by class of attack, with real clients
 	conformance/h2spec
+	conformance/autobahn
 	$(CARGO) test --locked -p apus-http --test it
 	$(CARGO) test --locked -p apus-net --test it -- framing h2 limits persistence proxy_protocol
 	$(CARGO) test --locked -p apus-cli --test it -- attacks clients under_load

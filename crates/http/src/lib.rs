@@ -10,6 +10,7 @@
 mod body;
 mod connection;
 mod duplex;
+mod event_stream;
 pub mod fastcgi;
 pub mod fields;
 mod grammar;
@@ -28,6 +29,7 @@ pub mod websocket;
 pub use body::{Body, BodyError, BodyStream, FileRange, Frame};
 pub use connection::{ClientCertificate, ConnectionInfo, Peer, TlsInfo, TlsVersion};
 pub use duplex::{Duplex, Tunnel};
+pub use event_stream::EventLines;
 pub use headers::{Headers, InvalidField};
 pub use interim::{Interim, InterimQueue};
 pub use request::{Head, Request, RequestParts};

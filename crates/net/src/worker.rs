@@ -57,6 +57,7 @@ impl Worker {
     /// Has connections end once no request is open.
     pub(crate) fn stop(&self) {
         self.stopping.set(true);
+        crate::stopping::announce();
     }
 
     /// The limits in force.

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-use apus_http::{BodyError, BodyStream, Frame};
-use bytes::{Bytes, BytesMut};
+use apus_http::{BodyError, BodyStream, EventLines, Frame};
+use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use crate::wire::Form;
@@ -69,23 +69,12 @@ impl Hub {
     }
 }
 
-/// An event with this text: a `data` line for each of its lines.
+/// An event with this text: a `data` line for each of its lines. An event stream is UTF-8; what is not is
+/// replaced.
 fn as_event(text: &[u8]) -> Bytes {
-    let mut event = BytesMut::with_capacity(text.len().saturating_add(16));
-    for line in text.split(|byte| *byte == b'\n') {
-        event.extend_from_slice(b"data: ");
-        // A lone carriage return would end the line, too.
-        for part in line
-            .strip_suffix(b"\r")
-            .unwrap_or(line)
-            .split(|byte| *byte == b'\r')
-        {
-            event.extend_from_slice(part);
-        }
-        event.extend_from_slice(b"\n");
-    }
-    event.extend_from_slice(b"\n");
-    event.freeze()
+    let mut event = EventLines::default();
+    event.data(&String::from_utf8_lossy(text));
+    event.finish()
 }
 
 /// What somebody who listens gets. It ends with the application.
@@ -135,7 +124,10 @@ mod tests {
 
     #[test]
     fn a_message_cannot_end_its_event() {
-        assert_eq!(as_event(b"a\r\rdata: b"), "data: adata: b\n\n");
+        assert_eq!(
+            as_event(b"a\r\rdata: b\xff"),
+            "data: a\ndata: \ndata: data: b\u{fffd}\n\n"
+        );
         assert_eq!(as_event(b""), "data: \n\n");
     }
 

@@ -44,6 +44,7 @@ pub mod session;
 pub mod sites;
 #[cfg(feature = "sql")]
 pub mod sql;
+pub mod sse;
 #[cfg(feature = "templates")]
 pub mod template;
 pub mod testing;
@@ -67,6 +68,7 @@ pub use respond::{
 };
 pub use router::{RouteError, RouteErrors};
 pub use server::{Running, Server, StopHandle, Stopping};
+pub use sse::Sse;
 pub use websocket::{Rooms, WebSocket, WebSocketUpgrade};
 
 pub use apus_http::{

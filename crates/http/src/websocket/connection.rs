@@ -36,8 +36,8 @@ pub struct Connection {
     said_close: bool,
     /// Whether the peer said all that we listen to.
     heard_end: bool,
-    /// The code of the peer's close.
-    heard_code: Option<CloseCode>,
+    /// What answers the peer's last word.
+    answer: Option<Close>,
 }
 
 /// What a connection is bound by.
@@ -74,7 +74,8 @@ pub enum Event {
     /// The peer closes the connection, and this is the last event. What came before it can still be
     /// answered; then [`Connection::answer_close`] is due.
     Close(Option<Close>),
-    /// The peer broke the protocol, and this is the last event. A close frame tells it.
+    /// The peer broke the protocol, and this is the last event. What came before it was right and can
+    /// still be answered; then [`Connection::answer_close`] is due, and tells the peer.
     Failed(ProtocolError),
 }
 
@@ -116,7 +117,7 @@ impl Connection {
             pong: None,
             said_close: false,
             heard_end: false,
-            heard_code: None,
+            answer: None,
         }
     }
 
@@ -133,7 +134,7 @@ impl Connection {
             Ok(item) => item.map(|item| self.handle(item)),
             Err(error) => {
                 self.heard_end = true;
-                let _ = self.close(Some(Close::new(error.code(), error.reason())));
+                self.answer = Some(Close::new(error.code(), error.reason()));
                 Some(Event::Failed(error))
             }
         }
@@ -156,7 +157,7 @@ impl Connection {
             }
             Item::Close(close) => {
                 self.heard_end = true;
-                self.heard_code = close.as_ref().map(Close::code);
+                self.answer = close.as_ref().map(|close| Close::new(close.code(), ""));
                 Event::Close(close)
             }
         }
@@ -227,11 +228,11 @@ impl Connection {
         self.close(Some(Close::new(code, "")))
     }
 
-    /// Gives the peer back the code of its [`Event::Close`] (RFC 6455 section 5.5.1). Does nothing
-    /// before that, or after a close of our own.
+    /// Gives the peer back the code of its [`Event::Close`] (RFC 6455 section 5.5.1), or tells it how it
+    /// [broke the protocol](Event::Failed). Does nothing before that, or after a close of our own.
     pub fn answer_close(&mut self) {
         if self.heard_end {
-            let answer = self.heard_code.map(|code| Close::new(code, ""));
+            let answer = self.answer.take();
             // It may be closed already.
             let _ = self.close(answer);
         }

@@ -73,6 +73,8 @@ struct Driver {
     has_pinged: bool,
     /// When the close was sent.
     closing_at: Option<Instant>,
+    /// Until the worker stops.
+    stopping: Option<Task>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +102,7 @@ impl Driver {
             heard_at: now,
             has_pinged: false,
             closing_at: None,
+            stopping: Some(Box::pin(apus_net::stopping())),
         }
     }
 
@@ -112,6 +115,13 @@ impl Driver {
         let state = &mut *shared.state.borrow_mut();
         state.driver = None;
         state.is_dirty = false;
+        if let Some(stopping) = &mut self.stopping
+            && stopping.as_mut().poll(cx).is_ready()
+        {
+            self.stopping = None;
+            // It may be closed already.
+            let _ = state.connection.close_with(CloseCode::GOING_AWAY);
+        }
         let moved = self.exchange(state, cx);
         let timed = moved.and_then(|()| self.look_at_time(state, cx));
         if let Err(ended) = timed {

@@ -1,12 +1,16 @@
 //! Rooms: a message for all sockets that are in one, on whatever worker they live.
 //!
 //! Each worker knows its own sockets. A message is encoded once, and what crosses threads is a
-//! reference to its bytes.
+//! reference to its bytes. With the feature `redis` they are also those of other machines.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
+#[cfg(feature = "redis")]
+use std::io;
 use std::rc::{Rc, Weak};
+#[cfg(feature = "redis")]
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -14,6 +18,8 @@ use apus_http::websocket::{Compression, Message, Prepared};
 use tokio::sync::mpsc;
 
 use super::Sender;
+#[cfg(feature = "redis")]
+use super::redis::Bridge;
 use super::state::{Refused, Shared};
 
 /// Rooms by name, shared by all workers: clones are the same rooms.
@@ -32,13 +38,16 @@ pub enum SlowReceivers {
     Close,
 }
 
-struct Inner {
+pub(super) struct Inner {
     /// Unlike that of other rooms.
     id: u64,
     slow: SlowReceivers,
     compression: Option<Compression>,
     /// Where workers with sockets get their messages. Replaced as a whole, which is rare.
     mailboxes: RwLock<Arc<[Mailbox]>>,
+    /// The way to other machines.
+    #[cfg(feature = "redis")]
+    bridge: OnceLock<Bridge>,
 }
 
 /// The way to one worker.
@@ -93,7 +102,37 @@ impl Rooms {
             slow,
             compression,
             mailboxes: RwLock::new(Arc::new([])),
+            #[cfg(feature = "redis")]
+            bridge: OnceLock::new(),
         }))
+    }
+
+    /// Makes these the rooms of all machines that have rooms with this name through the same Redis, by its
+    /// pub/sub. `url` is as `redis://[user][:password@]host[:port]`, `rediss://` with TLS, or
+    /// `redis+unix:///path`.
+    ///
+    /// Sockets of this process get their messages as ever, whatever becomes of Redis. Those of other machines
+    /// get each at most once: what is published while there is no connection waits for it, up to some thousand
+    /// messages, and what was under way when it broke is lost. Lost connections are made again, at ever longer
+    /// intervals up to five seconds.
+    ///
+    /// # Errors
+    /// The address is none, or the rooms are shared already.
+    #[cfg(feature = "redis")]
+    pub fn through_redis(self, url: &str, name: &str) -> io::Result<Self> {
+        let bridge = Bridge::open(url, name, Arc::downgrade(&self.0))?;
+        match self.0.bridge.set(bridge) {
+            Ok(()) => Ok(self),
+            Err(_) => Err(io::Error::other(
+                "the rooms are shared through Redis already",
+            )),
+        }
+    }
+
+    /// Whether there is a connection through which messages reach other machines.
+    #[cfg(feature = "redis")]
+    pub fn is_shared(&self) -> bool {
+        self.0.bridge.get().is_some_and(Bridge::is_connected)
     }
 
     /// Puts a socket of this worker into a room. In it already, it stays there once.
@@ -126,7 +165,16 @@ impl Rooms {
     }
 
     async fn send(&self, room: &str, message: Message, except: Option<u64>) {
+        #[cfg(feature = "redis")]
+        if let Some(bridge) = self.0.bridge.get() {
+            bridge.publish(room, &message);
+        }
         let message = Prepared::new(&message, self.0.compression.as_ref());
+        self.spread(room, message, except).await;
+    }
+
+    /// Sends a message to the sockets of this process.
+    pub(super) async fn spread(&self, room: &str, message: Prepared, except: Option<u64>) {
         let local = self.local();
         if let Some(local) = &local {
             local.deliver(room, &message, except);
@@ -150,6 +198,16 @@ impl Rooms {
                 self.forget(mailbox.worker);
             }
         }
+    }
+
+    #[cfg(feature = "redis")]
+    pub(super) fn of(inner: Arc<Inner>) -> Self {
+        Self(inner)
+    }
+
+    #[cfg(feature = "redis")]
+    pub(super) fn compression(&self) -> Option<&Compression> {
+        self.0.compression.as_ref()
     }
 
     /// How many sockets of this worker are in a room.

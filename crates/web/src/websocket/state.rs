@@ -187,9 +187,11 @@ impl State {
         self.notify();
     }
 
-    /// Answers a close once the handler has taken all that came before it: its answers go first.
+    /// Answers a close once the handler has taken all that came before it, and nobody waits to send: answers
+    /// go first.
     pub(super) fn answer_close(&mut self) {
-        if self.received.is_empty() && !self.connection.is_closing() {
+        let is_answered = self.received.is_empty() && self.senders.is_empty();
+        if is_answered && !self.connection.is_closing() {
             self.connection.answer_close();
         }
     }

@@ -1,5 +1,5 @@
-//! Tests of the framework and the services of the server; without sockets, but for `serve` and
-//! `websocket`.
+//! Tests of the framework and the services of the server; without sockets, but for `serve`, `sse`
+//! and `websocket`.
 
 #[cfg(test)]
 mod accel;
@@ -47,6 +47,8 @@ mod session;
 mod sites;
 #[cfg(test)]
 mod sql;
+#[cfg(test)]
+mod sse;
 #[cfg(test)]
 mod support;
 #[cfg(test)]

@@ -7,4 +7,5 @@ mod handshake;
 mod oracle;
 mod peer;
 mod properties;
+mod table;
 mod text;

@@ -145,7 +145,7 @@ impl Echo {
             if let Event::Message(message) = &event {
                 let _ = self.connection.send(message.clone());
             }
-            if let Event::Close(_) = &event {
+            if let Event::Close(_) | Event::Failed(_) = &event {
                 self.connection.answer_close();
             }
             self.events.push(event);

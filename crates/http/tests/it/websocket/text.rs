@@ -3,73 +3,7 @@
 use apus_http::websocket::{Event, ProtocolError, Settings};
 
 use super::peer::{CONTINUATION, Echo, FIN, TEXT, frame, text};
-
-/// Texts by the numbers of their cases, whether they are UTF-8 or not.
-fn texts() -> Vec<(&'static str, Vec<u8>)> {
-    let mut texts: Vec<(&str, Vec<u8>)> = vec![
-        ("6.2", "Hello-µ@ßöäüàá-UTF-8!!".into()),
-        (
-            "6.3",
-            b"\xce\xba\xe1\xbd\xb9\xcf\x83\xce\xbc\xce\xb5\xed\xa0\x80edited".to_vec(),
-        ),
-        (
-            "6.5",
-            b"\xce\xba\xe1\xbd\xb9\xcf\x83\xce\xbc\xce\xb5".to_vec(),
-        ),
-        ("6.6", b"\xce\xba\xe1\xbd\xb9\xcf\x83\xce\xbc\xce".to_vec()),
-        ("6.7", b"\0".to_vec()),
-        ("6.7", b"\xc2\x80".to_vec()),
-        ("6.7", b"\xe0\xa0\x80".to_vec()),
-        ("6.7", b"\xf0\x90\x80\x80".to_vec()),
-        ("6.8", b"\xf8\x88\x80\x80\x80".to_vec()),
-        ("6.8", b"\xfc\x84\x80\x80\x80\x80".to_vec()),
-        ("6.9", b"\x7f".to_vec()),
-        ("6.9", b"\xdf\xbf".to_vec()),
-        ("6.9", b"\xef\xbf\xbf".to_vec()),
-        ("6.9", b"\xf4\x8f\xbf\xbf".to_vec()),
-        ("6.10", b"\xf7\xbf\xbf\xbf".to_vec()),
-        ("6.10", b"\xfb\xbf\xbf\xbf\xbf".to_vec()),
-        ("6.10", b"\xfd\xbf\xbf\xbf\xbf\xbf".to_vec()),
-        ("6.11", b"\xed\x9f\xbf".to_vec()),
-        ("6.11", b"\xee\x80\x80".to_vec()),
-        ("6.11", b"\xef\xbf\xbd".to_vec()),
-        ("6.11", b"\xf4\x8f\xbf\xbf".to_vec()),
-        ("6.11", b"\xf4\x90\x80\x80".to_vec()),
-        ("6.12", b"\x80".to_vec()),
-        ("6.12", b"\xbf".to_vec()),
-        ("6.12", b"\x80\xbf\x80\xbf\x80\xbf".to_vec()),
-        ("6.14", b"\xc0".to_vec()),
-        ("6.14", b"\xe0\x80".to_vec()),
-        ("6.14", b"\xf0\x80\x80".to_vec()),
-        ("6.14", b"\xdf".to_vec()),
-        ("6.14", b"\xef\xbf".to_vec()),
-        ("6.14", b"\xf7\xbf\xbf".to_vec()),
-        ("6.16", b"\xfe".to_vec()),
-        ("6.16", b"\xff".to_vec()),
-        ("6.17", b"\xc0\xaf".to_vec()),
-        ("6.17", b"\xe0\x80\xaf".to_vec()),
-        ("6.17", b"\xf0\x80\x80\xaf".to_vec()),
-        ("6.18", b"\xc1\xbf".to_vec()),
-        ("6.18", b"\xe0\x9f\xbf".to_vec()),
-        ("6.18", b"\xf0\x8f\xbf\xbf".to_vec()),
-        ("6.19", b"\xc0\x80".to_vec()),
-        ("6.20", b"\xed\xa0\x80".to_vec()),
-        ("6.20", b"\xed\xaf\xbf".to_vec()),
-        ("6.20", b"\xed\xbf\xbf".to_vec()),
-        ("6.21", b"\xed\xa0\x80\xed\xb0\x80".to_vec()),
-        ("6.21", b"\xed\xaf\xbf\xed\xbf\xbf".to_vec()),
-    ];
-    for last in [b"\xbe", b"\xbf"] {
-        for plane in ["\u{ffff}", "\u{1ffff}", "\u{7ffff}", "\u{fffff}"] {
-            let mut text = plane.as_bytes().to_vec();
-            *text.last_mut().unwrap() = last[0];
-            texts.push(("6.22", text));
-        }
-    }
-    // Lead bytes before what continues nothing.
-    texts.extend((0x80..=0xff).map(|byte| ("6.13, 6.15", vec![byte, b' '])));
-    texts
-}
+use super::table::texts;
 
 #[test]
 fn text_comes_back_if_it_is_utf_8_and_else_ends_the_connection() {

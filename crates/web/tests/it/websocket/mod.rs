@@ -1,9 +1,11 @@
 //! WebSocket over real connections.
 
-mod client;
+mod cases;
+pub(crate) mod client;
 mod handshake;
 mod http2;
 mod rooms;
+mod rooms_redis;
 mod sockets;
 
 use std::net::SocketAddr;
@@ -23,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// An application that is served.
 pub(crate) struct Server {
-    engine: Engine,
+    pub(crate) engine: Engine,
 }
 
 impl Server {

@@ -34,7 +34,7 @@ async fn chat(
     }
 }
 
-fn serve(workers: usize, rooms: &Rooms) -> Server {
+pub(super) fn serve(workers: usize, rooms: &Rooms) -> Server {
     let rooms = rooms.clone();
     let app = app(
         WebSocketSettings::default(),
@@ -45,7 +45,7 @@ fn serve(workers: usize, rooms: &Rooms) -> Server {
     Server::with_workers(workers, app)
 }
 
-fn join(server: &Server, room: &str, compression: Option<Compression>) -> Client {
+pub(super) fn join(server: &Server, room: &str, compression: Option<Compression>) -> Client {
     let mut client = Client::open_with(server.address(), compression);
     client.send(room.to_owned());
     assert_eq!(client.message(), "joined".into());

@@ -112,6 +112,19 @@ fn the_end_of_a_handler_closes_its_socket() {
 }
 
 #[test]
+fn sockets_are_closed_when_the_server_stops() {
+    let server = Server::start(echoing(WebSocketSettings::default()));
+    let mut client = Client::open(server.address());
+    client.send("before");
+    assert_eq!(client.message(), "before".into());
+    let stopping = std::thread::spawn(move || {
+        block_on(server.engine.stop(Duration::from_secs(600)));
+    });
+    assert_eq!(client.closed().unwrap().code(), CloseCode::GOING_AWAY);
+    stopping.join().unwrap();
+}
+
+#[test]
 fn a_handler_learns_how_its_socket_ended() {
     let (told, ends) = mpsc::channel();
     let server = Server::start(app(

@@ -1,0 +1,32 @@
+//! Where a client that comes back was (HTML Living Standard section 9.2.4).
+
+use std::convert::Infallible;
+
+use apus_http::Request;
+
+use crate::extract::{FromRequestHead, Matched};
+
+/// The id of the last event that a client had before it lost its connection: `Last-Event-ID`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LastEventId(Option<Box<str>>);
+
+impl LastEventId {
+    /// That of a client that has this id; `None` for one that had no event.
+    pub fn new(id: Option<&str>) -> Self {
+        Self(id.map(Box::from))
+    }
+
+    /// The id; `None` if the client had no event with one.
+    pub fn get(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
+}
+
+impl FromRequestHead for LastEventId {
+    type Rejection = Infallible;
+
+    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, Infallible> {
+        let id = request.headers().get_str("last-event-id");
+        Ok(Self::new(id.filter(|id| !id.is_empty())))
+    }
+}

@@ -1,0 +1,229 @@
+//! Server-Sent Events over real connections.
+
+mod broadcast;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use apus::files::Compression;
+use apus::sse::{Event, LastEventId};
+use apus::{App, Compressed, Sse};
+use tokio::sync::mpsc;
+
+use crate::support::{block_on, get};
+use crate::websocket::client::connect;
+use crate::websocket::{Server, eventually};
+
+/// A page's `EventSource`.
+pub(crate) struct Source {
+    stream: TcpStream,
+    pub(crate) head: String,
+    read: String,
+}
+
+impl Source {
+    /// Asks for `/`; HTTP/1.0 has no framing around the content.
+    pub(crate) fn open(address: SocketAddr, last_event_id: Option<&str>) -> Self {
+        let last = last_event_id.map(|id| format!("Last-Event-ID: {id}\r\n"));
+        let mut source = Self {
+            stream: connect(address),
+            head: String::new(),
+            read: String::new(),
+        };
+        let request = format!(
+            "GET / HTTP/1.0\r\nHost: example.com\r\nAccept-Encoding: gzip, br\r\n{}\r\n",
+            last.unwrap_or_default()
+        );
+        source.stream.write_all(request.as_bytes()).unwrap();
+        source.head = source.until("\r\n\r\n").to_lowercase();
+        source
+    }
+
+    /// What comes up to this, and with it.
+    fn until(&mut self, end: &str) -> String {
+        loop {
+            if let Some(at) = self.read.find(end) {
+                let rest = self.read.split_off(at + end.len());
+                return std::mem::replace(&mut self.read, rest);
+            }
+            let mut buffer = [0; 4096];
+            let read = self.stream.read(&mut buffer).unwrap();
+            assert_ne!(read, 0, "the stream ends behind {:?}", self.read);
+            self.read
+                .push_str(std::str::from_utf8(&buffer[..read]).unwrap());
+        }
+    }
+
+    /// The next event, without comments.
+    pub(crate) fn event(&mut self) -> String {
+        loop {
+            let event = self.until("\n\n");
+            if !event.starts_with(':') {
+                return event;
+            }
+        }
+    }
+
+    /// The id and the data of the next event.
+    pub(crate) fn id_and_data(&mut self) -> (String, String) {
+        let event = self.event();
+        let field = |name| event.lines().find_map(|line| line.strip_prefix(name));
+        let found = (field("id: "), field("data: "));
+        (
+            found.0.unwrap_or_default().to_owned(),
+            found.1.unwrap_or_default().to_owned(),
+        )
+    }
+
+    /// What comes until the stream ends.
+    pub(crate) fn rest(mut self) -> String {
+        self.stream.read_to_string(&mut self.read).unwrap();
+        self.read
+    }
+}
+
+/// An application that tells what it is given here.
+fn told() -> (App, mpsc::UnboundedSender<Event>) {
+    let (teller, heard) = mpsc::unbounded_channel::<Event>();
+    let heard = Arc::new(Mutex::new(Some(heard)));
+    let app = App::new().get("/", move || {
+        let heard = heard.lock().unwrap().take();
+        std::future::ready(Sse::run(async |mut events| {
+            let mut heard = heard.unwrap();
+            while let Some(event) = heard.recv().await {
+                events.send(event).await;
+            }
+        }))
+    });
+    (app, teller)
+}
+
+#[test]
+fn each_event_comes_when_it_is_told() {
+    let (app, teller) = told();
+    let server = Server::start(app);
+    let mut source = Source::open(server.address(), None);
+    for line in [
+        "content-type: text/event-stream\r\n",
+        "cache-control: no-store\r\n",
+        "x-accel-buffering: no\r\n",
+    ] {
+        assert!(source.head.contains(line), "{}", source.head);
+    }
+    for coding in ["content-encoding", "content-length", "transfer-encoding"] {
+        assert!(!source.head.contains(coding), "{}", source.head);
+    }
+    for n in 0..3 {
+        teller
+            .send(Event::new().event("tick").data(format!("{n}\nth")))
+            .unwrap();
+        assert_eq!(
+            source.event(),
+            format!("event: tick\ndata: {n}\ndata: th\n\n")
+        );
+    }
+    // Told together, they come in order.
+    for n in 0..2000 {
+        teller.send(format!("{n}").into()).unwrap();
+    }
+    drop(teller);
+    let all: String = (0..2000).map(|n| format!("data: {n}\n\n")).collect();
+    assert_eq!(source.rest(), all);
+}
+
+#[test]
+fn a_quiet_stream_has_heartbeats() {
+    let server = Server::start(App::new().get("/", async || {
+        Sse::run(async |_events| std::future::pending().await)
+            .heartbeat(Some(Duration::from_millis(5)))
+    }));
+    let mut source = Source::open(server.address(), None);
+    for _ in 0..3 {
+        assert_eq!(source.until("\n\n"), ":\n\n");
+    }
+}
+
+#[test]
+fn what_tells_events_ends_when_the_client_is_gone() {
+    struct Flag(Arc<AtomicBool>);
+    impl Drop for Flag {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let is_gone = Arc::new(AtomicBool::new(false));
+    let told = is_gone.clone();
+    let server = Server::start(App::new().get("/", move || {
+        let flag = Flag(told.clone());
+        std::future::ready(Sse::run(async move |mut events| {
+            let _flag = flag;
+            events.send("hello").await;
+            std::future::pending().await
+        }))
+    }));
+    let mut source = Source::open(server.address(), None);
+    assert_eq!(source.event(), "data: hello\n\n");
+    assert!(!is_gone.load(Ordering::Relaxed));
+    drop(source);
+    eventually("the end", || is_gone.load(Ordering::Relaxed));
+}
+
+#[test]
+fn events_are_not_compressed_as_that_would_hold_them_back() {
+    let app = App::new().get("/", async |last: LastEventId| {
+        assert_eq!(last.get(), Some("a b"));
+        let long = "x".repeat(10_000);
+        Sse::run(async move |mut events| events.send(long).await)
+    });
+    let reply = get("/")
+        .with("accept-encoding", "gzip, br")
+        .with("last-event-id", "a b")
+        .to(&Compressed::new(Compression::default(), app));
+    assert_eq!(reply.field("content-encoding"), None);
+    assert_eq!(reply.content.len(), "data: \n\n".len() + 10_000);
+}
+
+#[test]
+fn a_stream_ends_between_events_when_the_server_stops() {
+    let (app, teller) = told();
+    let server = Server::start(app);
+    let mut source = Source::open(server.address(), None);
+    teller.send("last".into()).unwrap();
+    assert_eq!(source.event(), "data: last\n\n");
+    let stopping = std::thread::spawn(move || {
+        block_on(server.engine.stop(Duration::from_secs(600)));
+    });
+    assert_eq!(source.rest(), "");
+    stopping.join().unwrap();
+    drop(teller);
+}
+
+#[test]
+fn events_come_over_http_2() {
+    let (app, teller) = told();
+    let server = Server::start(app);
+    let address = server.address();
+    block_on(async move {
+        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        let request = http::Request::get("http://example.com/").body(()).unwrap();
+        let (answer, _) = client.send_request(request, true).unwrap();
+        let mut content = answer.await.unwrap().into_body();
+        for n in 0..3 {
+            teller.send(format!("{n}").into()).unwrap();
+            let data = content.data().await.unwrap().unwrap();
+            assert_eq!(data, format!("data: {n}\n\n"));
+        }
+        drop(teller);
+        // The end may be a frame of its own.
+        while let Some(data) = content.data().await {
+            assert_eq!(data.unwrap(), "");
+        }
+    });
+    let _kept = Rc::new(server);
+}

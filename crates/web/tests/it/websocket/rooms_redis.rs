@@ -1,0 +1,141 @@
+//! Rooms of two servers that share them through Redis.
+
+use std::process::{Child, Command, Stdio};
+
+use apus::websocket::Rooms;
+use apus_http::websocket::Event;
+
+use super::client::Client;
+use super::rooms::{join, serve};
+use super::{Server, eventually};
+
+/// A Redis that listens on a Unix socket in a folder of its own.
+struct Redis {
+    folder: tempfile::TempDir,
+    process: Child,
+}
+
+impl Redis {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let process = Self::run(&folder);
+        Self { folder, process }
+    }
+
+    fn run(folder: &tempfile::TempDir) -> Child {
+        Command::new("redis-server")
+            .args(["--port", "0", "--unixsocket", "redis.sock"])
+            .args(["--save", "", "--appendonly", "no"])
+            .current_dir(folder)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server, which `make tools` installs")
+    }
+
+    fn url(&self) -> String {
+        let folder = self.folder.path().display();
+        format!("redis+unix://{folder}/redis.sock")
+    }
+
+    fn stop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A server with rooms of this name.
+fn machine(redis: &Redis, name: &str) -> (Server, Rooms) {
+    let rooms = Rooms::default().through_redis(&redis.url(), name).unwrap();
+    eventually("a connection", || rooms.is_shared());
+    (serve(2, &rooms), rooms)
+}
+
+/// Asserts that everybody hears all of this and nothing else before it.
+fn all_hear(clients: &mut [Client], what: &[&str]) {
+    for client in clients {
+        for text in what {
+            assert_eq!(client.message().as_text(), Some(*text));
+        }
+    }
+}
+
+#[test]
+fn messages_reach_the_sockets_of_all_machines_once() {
+    let redis = Redis::start();
+    let (one, _) = machine(&redis, "chat");
+    let (two, rooms) = machine(&redis, "chat");
+    let (other, _) = machine(&redis, "another chat");
+    let mut here: Vec<_> = (0..6).map(|_| join(&one, "Zürich", None)).collect();
+    let mut there: Vec<_> = (0..6).map(|_| join(&two, "Zürich", None)).collect();
+    let mut bern = join(&two, "Bern", None);
+    let mut stranger = join(&other, "Zürich", None);
+    // A client does not hear itself, and everybody else once: what is next is the next.
+    here[0].send("from one");
+    all_hear(&mut here[1..], &["from one"]);
+    all_hear(&mut there, &["from one"]);
+    there[0].send("from two");
+    all_hear(&mut here, &["from two"]);
+    all_hear(&mut there[1..], &["from two"]);
+    // Content of any kind, and in order.
+    let bytes = vec![0xff; 200_000];
+    here[0].send(bytes.clone());
+    for n in 0..500 {
+        here[0].send(format!("{n}"));
+    }
+    for client in there.iter_mut().chain(&mut here[1..]) {
+        assert_eq!(client.message().as_bytes(), bytes);
+        for n in 0..500 {
+            assert_eq!(client.message().as_text(), Some(&*n.to_string()));
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    runtime.block_on(rooms.publish("Bern", "for Bern"));
+    all_hear(std::slice::from_mut(&mut bern), &["for Bern"]);
+    // Rooms of another name: the answer to its own ping is all that comes.
+    stranger.connection.ping(b"alone?").unwrap();
+    stranger.flush();
+    let event = stranger.event();
+    assert_eq!(event, Some(Event::Pong(b"alone?".as_slice().into())));
+}
+
+#[test]
+fn sockets_here_are_served_without_redis_and_those_elsewhere_again_after_it_is_back() {
+    let mut redis = Redis::start();
+    let (one, one_rooms) = machine(&redis, "chat");
+    let (two, two_rooms) = machine(&redis, "chat");
+    let mut here: Vec<_> = (0..4).map(|_| join(&one, "room", None)).collect();
+    let mut there: Vec<_> = (0..4).map(|_| join(&two, "room", None)).collect();
+    redis.stop();
+    eventually("no connection", || {
+        !one_rooms.is_shared() && !two_rooms.is_shared()
+    });
+    here[0].send("local");
+    all_hear(&mut here[1..], &["local"]);
+    redis.process = Redis::run(&redis.folder);
+    eventually("connections", || {
+        one_rooms.is_shared() && two_rooms.is_shared()
+    });
+    // What was said in between may come, or not: Redis keeps nothing for those who are not there.
+    there[0].send("again");
+    all_hear(&mut here, &["again"]);
+}
+
+#[test]
+fn an_address_that_is_none_and_a_second_one_are_errors() {
+    let error = Rooms::default().through_redis("http://example.com", "chat");
+    assert_eq!(error.unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
+    let redis = Redis::start();
+    let rooms = Rooms::default()
+        .through_redis(&redis.url(), "chat")
+        .unwrap();
+    assert!(rooms.through_redis(&redis.url(), "chat").is_err());
+}
