@@ -1,7 +1,7 @@
 //! Routes: which handler a method and a path belong to (RFC 9110 section 9).
 //!
-//! A tree finds the path by its literal parts; what a constraint then refuses is looked for among
-//! the other patterns one by one, which is slow and rare.
+//! A tree finds the path by its literal parts. What a constraint then refuses, and what the tree cannot
+//! hold beside another, is looked for among all patterns one by one, which is slow and rare.
 
 mod error;
 mod pattern;
@@ -28,7 +28,8 @@ pub(crate) struct Router {
     /// The routes of each shape, which are several if their constraints differ.
     shapes: Vec<Vec<usize>>,
     routes: Vec<Route>,
-    is_constrained: bool,
+    /// Whether the tree does not know all.
+    is_searched: bool,
 }
 
 /// A path and its handlers.
@@ -73,9 +74,18 @@ impl Router {
             Some(shape) => *shape,
             None => {
                 let shape = self.shapes.len();
-                if let Err(error) = self.tree.insert(&text, shape) {
-                    let why = Why::Tree(error.to_string());
-                    return Err(RouteError::new(pattern.as_str(), endpoint.at, why));
+                match self.tree.insert(&text, shape) {
+                    Ok(()) => {}
+                    // Not the same path, but one that the tree cannot tell from it.
+                    Err(matchit::InsertError::Conflict { .. }) => self.is_searched = true,
+                    Err(error) => {
+                        let why = Why::Tree(error.to_string());
+                        return Err(RouteError::new(pattern.as_str(), endpoint.at, why));
+                    }
+                }
+                if pattern.is_root() {
+                    // Another route may be for that path alone.
+                    let _ = self.tree.insert(format!("{text}/"), shape);
                 }
                 self.shapes.push(Vec::new());
                 self.by_shape.insert(text, shape);
@@ -107,7 +117,7 @@ impl Router {
             true => places.insert(0, index),
             false => places.push(index),
         }
-        self.is_constrained |= pattern.is_constrained();
+        self.is_searched |= pattern.is_constrained();
         self.routes.push(Route {
             pattern,
             methods: vec![endpoint],
@@ -137,7 +147,7 @@ impl Router {
                 no_method.get_or_insert(*place);
             }
         }
-        if self.is_constrained && no_method.is_none() {
+        if self.is_searched && no_method.is_none() {
             for (place, route) in self.routes.iter().enumerate() {
                 let Some(ranges) = route.pattern.find(path) else {
                     continue;

@@ -20,6 +20,8 @@ pub(crate) struct Pattern {
     names: Box<[Box<str>]>,
     /// The whole path with its constraints, if it has any.
     constraint: Option<Regex>,
+    /// Whether it is the root of a group, which a slash at its end is no other path for.
+    is_root: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,6 +117,7 @@ impl Pattern {
             constraint: constraint
                 .map_err(|error| InvalidPattern::Constraint(text.to_owned(), error.to_string()))?,
             names: names.into(),
+            is_root: false,
         })
     }
 
@@ -123,7 +126,10 @@ impl Pattern {
         let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
         match (prefix, &*self.text) {
             ("", _) => Ok(self.clone()),
-            (prefix, "/") => Self::parse(prefix),
+            (prefix, "/") => Ok(Self {
+                is_root: true,
+                ..Self::parse(prefix)?
+            }),
             (prefix, text) => Self::parse(&format!("{prefix}{text}")),
         }
     }
@@ -136,6 +142,10 @@ impl Pattern {
     /// The names of its parameters, in order.
     pub(crate) fn names(&self) -> &[Box<str>] {
         &self.names
+    }
+
+    pub(crate) fn is_root(&self) -> bool {
+        self.is_root
     }
 
     pub(crate) fn is_constrained(&self) -> bool {
