@@ -17,6 +17,7 @@ use apus_http::{Method, Request, Response, Service, ServiceFactory};
 
 use crate::error::{Error, ErrorFormat};
 use crate::handler::{self, AnyHandler, Handler};
+use crate::layers::CatchPanic;
 use crate::middleware::{self, AnyMiddleware, Middleware};
 use crate::router::RouteErrors;
 use crate::server::Server;
@@ -272,6 +273,14 @@ impl App {
     ) -> Self {
         self.on_error = Some(Arc::new(hook));
         self
+    }
+
+    /// Answers panics of what was and will be added, as a layer that catches them: it is given the message,
+    /// which is meant for the log. Without it, or [`CatchPanic`], the engine answers 500, and connection and
+    /// worker go on.
+    #[must_use]
+    pub fn on_panic(self, hook: impl Fn(&str) -> Response + Send + Sync + 'static) -> Self {
+        self.layer(CatchPanic::new().answer(hook))
     }
 
     /// Gives handlers a value to take as [`crate::State`], one of each type. Each request that takes

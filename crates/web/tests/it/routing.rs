@@ -220,6 +220,20 @@ fn hooks_look_one_way() {
     ));
 }
 
+#[test]
+fn a_hook_answers_panics() {
+    let app = App::new()
+        .on_panic(|message| {
+            (StatusCode::INTERNAL_SERVER_ERROR, format!("oh: {message}")).into_response()
+        })
+        .get("/now", || -> &'static str { panic!("at once") })
+        .get("/later", async || -> &'static str { panic!("later") });
+    let service = app.service();
+    assert_eq!(get("/now").of(&service).text(), "oh: at once");
+    assert_eq!(get("/later").of(&service).text(), "oh: later");
+    assert_eq!(get("/none").of(&service).status, 404);
+}
+
 fn failing() -> App {
     App::new()
         .get("/taken", async || {
