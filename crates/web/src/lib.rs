@@ -48,6 +48,8 @@ pub mod sse;
 #[cfg(feature = "templates")]
 pub mod template;
 pub mod testing;
+#[cfg(feature = "tower")]
+pub mod tower;
 pub mod trace;
 pub mod websocket;
 

@@ -11,7 +11,7 @@ pub(super) fn html(document: &Value, address: &str) -> String {
     let mut groups: BTreeMap<&str, String> = BTreeMap::new();
     for (path, item) in members(&document["paths"]) {
         for (method, operation) in members(item) {
-            let group = operation["tags"][0].as_str().unwrap_or("");
+            let group = at(operation, "/tags/0").as_str().unwrap_or("");
             show(groups.entry(group).or_default(), method, path, operation);
         }
     }
@@ -23,7 +23,7 @@ pub(super) fn html(document: &Value, address: &str) -> String {
         routes.push_str(&operations);
     }
     let mut schemas = String::new();
-    for (name, schema) in members(&document["components"]["schemas"]) {
+    for (name, schema) in members(at(document, "/components/schemas")) {
         let _ = write!(
             schemas,
             "<details id=\"{0}\"><summary><b>{0}</b></summary><pre>{1}</pre></details>",
@@ -74,7 +74,7 @@ fn show(page: &mut String, method: &str, path: &str, operation: &Value) {
         page.push_str("</table>");
     }
     page.push_str("<table><tr><th>content<th>media type<th>type");
-    for (media_type, content) in members(&operation["requestBody"]["content"]) {
+    for (media_type, content) in members(at(operation, "/requestBody/content")) {
         row(page, "request", media_type, &content["schema"]);
     }
     for (status, response) in members(&operation["responses"]) {
@@ -138,6 +138,11 @@ fn members(of: &Value) -> impl Iterator<Item = (&str, &Value)> {
         .into_iter()
         .flatten()
         .map(|(name, value)| (&**name, value))
+}
+
+/// What a JSON pointer (RFC 6901) leads to.
+fn at<'a>(value: &'a Value, pointer: &str) -> &'a Value {
+    value.pointer(pointer).unwrap_or(&Value::Null)
 }
 
 fn text(of: &Value) -> &str {

@@ -27,12 +27,15 @@
 //! Templates have the functions of minijinja and these:
 //!
 //! - `asset("app.css")`: the address of a file among [`TemplatesBuilder::assets`], by its hashed name.
+//! - `url("user", id=1)`: the path of a route that [`App::name`](crate::App::name) named, as [`Urls`](crate::Urls)
+//!   makes it: what it has no parameter for becomes a query.
 
 mod context;
 mod error;
 mod page;
 mod renderer;
 mod source;
+mod urls;
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -117,6 +120,7 @@ impl Templates {
         for change in &self.shared.change {
             change(&mut environment);
         }
+        urls::add_to(&mut environment);
         self.shared.source.give_to(&mut environment)?;
         Ok(environment)
     }

@@ -9,7 +9,8 @@ use minijinja::Environment;
 use minijinja::value::Serde;
 use serde::Serialize;
 
-use super::{Page, Shared, TemplateError, Templates};
+use super::{Page, Shared, TemplateError, Templates, urls};
+use crate::app::Urls;
 use crate::extract::{FromRequestHead, Matched};
 use crate::media_type;
 
@@ -24,6 +25,8 @@ thread_local! {
 pub struct Renderer {
     environment: Rc<Environment<'static>>,
     reloads: bool,
+    /// Those of the request, if there is one.
+    urls: Option<Urls>,
 }
 
 impl Templates {
@@ -54,6 +57,7 @@ impl Templates {
         Ok(Renderer {
             environment,
             reloads,
+            urls: None,
         })
     }
 }
@@ -74,7 +78,8 @@ impl Renderer {
     /// There is no such template, or something in it went wrong.
     pub fn text(&self, name: &str, context: impl Serialize) -> Result<String, TemplateError> {
         let template = self.environment.get_template(name)?;
-        Ok(template.render(Serde(context))?)
+        let made = urls::with(self.urls.as_ref(), || template.render(Serde(context)));
+        Ok(made?)
     }
 }
 
@@ -95,16 +100,21 @@ fn content_type(name: &str) -> String {
 impl FromRequestHead for Renderer {
     type Rejection = StatusCode;
 
-    fn from_head(_: &Request, matched: &Matched<'_>) -> Result<Self, StatusCode> {
+    fn from_head(request: &Request, matched: &Matched<'_>) -> Result<Self, StatusCode> {
         let Some(templates) = matched.state::<Templates>() else {
             tracing::error!(
                 "a handler takes a Renderer, but the App was given no Templates as state"
             );
             return Err(StatusCode::INTERNAL_SERVER_ERROR);
         };
-        templates.renderer().map_err(|error| {
+        let renderer = templates.renderer().map_err(|error| {
             error.log();
             StatusCode::INTERNAL_SERVER_ERROR
+        })?;
+        let Ok(urls) = Urls::from_head(request, matched);
+        Ok(Self {
+            urls: Some(urls),
+            ..renderer
         })
     }
 }

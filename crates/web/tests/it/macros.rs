@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::{env, fs};
 
-use apus::attributes::{self, DeclaredRoute};
+use apus::attributes::{self, Declared, DeclaredRoute};
 use apus::testing::TestClient;
 use apus::{
-    App, IntoResponse, Json, Method, Path, Query, Request, Response, State, StatusCode, WebSocket,
-    delete, embedded, get, patch, post, put, route, routes, ws,
+    App, IntoResponse, Json, Method, Path, Query, Request, Response, State, StatusCode, Urls,
+    WebSocket, delete, embedded, get, patch, post, put, route, routes, ws,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -29,7 +29,7 @@ async fn create(Json(name): Json<String>) -> (StatusCode, String) {
     (StatusCode::CREATED, name)
 }
 
-#[put("/macros/users/{id}")]
+#[put("/macros/users/{id}", name = "macros-user")]
 fn replace(Path(id): Path<u32>) -> String {
     format!("replaced {id}")
 }
@@ -115,7 +115,7 @@ fn a_handler_can_still_be_called_and_added_by_hand() {
 fn routes_are_collected_from_everywhere_in_an_order_of_their_own() {
     let collected: Vec<DeclaredRoute> = attributes::collected()
         .into_iter()
-        .filter(|route| route.path().starts_with("/macros/"))
+        .filter(|route| route.path().starts_with("/macros/") && route.module().ends_with("macros"))
         .collect();
     let found: Vec<_> = collected
         .iter()
@@ -124,9 +124,9 @@ fn routes_are_collected_from_everywhere_in_an_order_of_their_own() {
     assert_eq!(
         found,
         [
-            ("/macros/both", &["GET", "POST"][..], "both"),
+            ("/macros/address", &["GET"][..], "address"),
+            ("/macros/both", &["GET", "POST"], "both"),
             ("/macros/chat/{name}", &["GET"], "chat"),
-            ("/macros/inner", &["GET"], "show"),
             ("/macros/users", &["GET"], "list"),
             ("/macros/users", &["POST"], "create"),
             ("/macros/users/{id}", &["DELETE"], "remove"),
@@ -137,7 +137,37 @@ fn routes_are_collected_from_everywhere_in_an_order_of_their_own() {
     let (file, line) = collected[0].place();
     assert!(file.ends_with("macros.rs") && line > 1, "{file}:{line}");
     let client = TestClient::new(App::new().state("page").register(collected));
-    client.get("/macros/inner").send().assert_text("inner");
+    client.get("/macros/both").send().assert_text("GET");
+}
+
+#[test]
+fn routes_that_are_in_each_others_way_are_named_with_their_places() {
+    mod other {
+        #[apus::get("/macros/inner")]
+        pub(super) async fn twin() {}
+    }
+    let app = App::new().register(routes![inner::show, other::twin]);
+    let error = app.check().unwrap_err().to_string();
+    let places = [
+        <inner::show as Declared>::ROUTE.place(),
+        <other::twin as Declared>::ROUTE.place(),
+    ];
+    for (file, line) in places {
+        assert!(error.contains(&format!("{file}:{line}:")), "{error}");
+    }
+}
+
+#[test]
+fn routes_can_be_named() {
+    #[get("/macros/address")]
+    async fn address(urls: Urls) -> apus::Result<String> {
+        Ok(urls.path("macros-user", [("id", 7)])?)
+    }
+    let client = TestClient::new(App::new().register(routes![replace, address]));
+    client
+        .get("/macros/address")
+        .send()
+        .assert_text("/macros/users/7");
 }
 
 #[test]

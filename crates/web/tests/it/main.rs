@@ -56,4 +56,6 @@ mod template;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
+mod tower;
+#[cfg(test)]
 mod websocket;

@@ -183,6 +183,30 @@ fn templates_name_assets_by_their_hash() {
 }
 
 #[test]
+fn templates_name_routes() {
+    let templates = Templates::embedded([
+        ("a.html", "{{ url('user', id=7, tab='a b', x=1) }}"),
+        ("a.txt", "{{ url('user', id='a/b', x=1, y=2) }}"),
+        ("b.html", "\n{{ url('nobody') }}"),
+    ])
+    .reload(true)
+    .load()
+    .unwrap();
+    let renderer = templates.renderer().unwrap();
+    assert!(renderer.text("a.html", context! {}).is_err());
+    let inner = App::new()
+        .state(templates)
+        .get("/pages/{*name}", any)
+        .get("/users/{id}", async || "")
+        .name("user");
+    let client = TestClient::new(App::new().mount("/app", inner));
+    let shown = |name: &str| client.get(&format!("/app/pages/{name}")).send().text();
+    assert_eq!(shown("a.html"), "/app/users/7?tab=a+b&amp;x=1");
+    assert_eq!(shown("a.txt"), "/app/users/a%2Fb?x=1&y=2");
+    assert!(shown("b.html").contains("b.html:2"));
+}
+
+#[test]
 fn every_worker_renders_and_filters_can_be_added() {
     let templates = Templates::embedded([("a.html", "{{ name|shout }}")])
         .environment(|environment| {

@@ -1,0 +1,51 @@
+//! The function `url` of templates: addresses of named routes.
+
+use std::cell::RefCell;
+
+use minijinja::value::Kwargs;
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value};
+
+use crate::app::Urls;
+
+thread_local! {
+    /// Those of the request that a page is made for, as long as it is being made.
+    static CURRENT: RefCell<Option<Urls>> = const { RefCell::new(None) };
+}
+
+/// Gives templates the function.
+pub(super) fn add_to(environment: &mut Environment<'static>) {
+    environment.add_function("url", |state: &State, name: &str, values: Kwargs| {
+        let path = path(name, &values)?;
+        values.assert_all_used()?;
+        Ok::<_, Error>(match state.auto_escape() {
+            AutoEscape::Html => Value::from_safe_string(path.replace('&', "&amp;")),
+            _ => Value::from(path),
+        })
+    });
+}
+
+/// Runs `make` with these addresses.
+pub(super) fn with<T>(urls: Option<&Urls>, make: impl FnOnce() -> T) -> T {
+    let outer = CURRENT.replace(urls.cloned());
+    let made = make();
+    CURRENT.set(outer);
+    made
+}
+
+fn path(name: &str, values: &Kwargs) -> Result<String, Error> {
+    let mut texts = Vec::new();
+    for name in values.args() {
+        texts.push((name, values.get::<Value>(name)?));
+    }
+    // They come in no order.
+    texts.sort_by_key(|(name, _)| *name);
+    let refuse = |why: String| Error::new(ErrorKind::InvalidOperation, why);
+    CURRENT.with_borrow(|urls| match urls {
+        Some(urls) => urls
+            .path(name, texts)
+            .map_err(|error| refuse(error.to_string())),
+        None => Err(refuse(
+            "routes have addresses only in a page that is made for a request".into(),
+        )),
+    })
+}

@@ -1,0 +1,94 @@
+//! An application as a service that stays on its thread.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use apus_http::{Request, Response, Service, ServiceFactory};
+
+use super::body::LocalBody;
+use super::{BoxError, message};
+use crate::app::App;
+
+/// An application as a `tower::Service` of `http` messages, on one thread.
+///
+/// It and its futures are not `Send`. Handlers that start tasks of their own need a
+/// [`LocalSet`](tokio::task::LocalSet) around the future, as on a worker of Apus. It cannot hand a
+/// connection over: upgrades are answered 501.
+#[derive(Clone)]
+pub struct TowerApp {
+    service: Rc<dyn Service>,
+}
+
+/// A response that is waited for.
+type Waiting<B> = Pin<Box<dyn Future<Output = Result<http::Response<B>, Infallible>>>>;
+
+impl App {
+    /// This application as a `tower::Service` for the thread that calls.
+    pub fn into_tower(self) -> TowerApp {
+        TowerApp {
+            service: self.service(),
+        }
+    }
+}
+
+impl<B> tower_service::Service<http::Request<B>> for TowerApp
+where
+    B: http_body::Body<Error: Into<BoxError>> + 'static,
+{
+    type Response = http::Response<LocalBody>;
+    type Error = Infallible;
+    type Future = Waiting<LocalBody>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let service = self.service.clone();
+        Box::pin(async move {
+            let response = match message::request_from(request) {
+                Ok(request) => answer(&*service, request).await,
+                Err(status) => Response::new(status),
+            };
+            Ok(message::response_to(response, LocalBody::new))
+        })
+    }
+}
+
+/// One call, for which the routes are laid out: for `ServiceExt::oneshot`. What is called again and again
+/// is [`App::into_tower`].
+impl<B> tower_service::Service<http::Request<B>> for App
+where
+    B: http_body::Body<Error: Into<BoxError>> + 'static,
+{
+    type Response = http::Response<LocalBody>;
+    type Error = Infallible;
+    type Future = Waiting<LocalBody>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        self.clone().into_tower().call(request)
+    }
+}
+
+/// The answer of a service, which cannot take the connection over here.
+pub(super) async fn answer(service: &dyn Service, request: Request) -> Response {
+    let mut response = service.call(request).wait().await;
+    if response.take_tunnel().is_some() {
+        tracing::warn!("a connection cannot be handed over by a service of tower");
+        return Response::new(apus_http::StatusCode::NOT_IMPLEMENTED);
+    }
+    response
+}
+
+impl std::fmt::Debug for TowerApp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TowerApp").finish_non_exhaustive()
+    }
+}

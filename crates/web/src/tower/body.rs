@@ -1,0 +1,246 @@
+//! Content between Apus and `http-body`, frame by frame, with back-pressure.
+
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use apus_http::{Body, BodyError, BodyStream, FileRange, Frame, Headers};
+use bytes::{Buf, Bytes};
+use http_body::SizeHint;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::BoxError;
+use super::message;
+
+/// Frames that wait for whoever reads them.
+const WAITING: usize = 1;
+
+/// What is read of a file at once, in bytes.
+const PIECE: u64 = 64 * 1024;
+
+/// Content that may change threads: what services of tower get as the content of a request, and what
+/// [`SendApp`](super::SendApp) answers with.
+#[derive(Debug)]
+pub struct SendBody(Content);
+
+#[derive(Debug)]
+enum Content {
+    Whole(Bytes),
+    Pieces {
+        frames: mpsc::Receiver<Result<http_body::Frame<Bytes>, BodyError>>,
+        remaining: Option<u64>,
+    },
+}
+
+impl SendBody {
+    /// No content.
+    pub(super) fn empty() -> Self {
+        Self(Content::Whole(Bytes::new()))
+    }
+
+    /// The content of a message. What does not lie in memory is read on this thread, by a task of it.
+    pub(super) fn of(body: Body) -> Self {
+        match body {
+            Body::Empty => Self::empty(),
+            Body::Bytes(bytes) => Self(Content::Whole(bytes)),
+            body => {
+                let remaining = body.len();
+                let (sender, frames) = mpsc::channel(WAITING);
+                tokio::task::spawn_local(pump(LocalBody::new(body), sender));
+                Self(Content::Pieces { frames, remaining })
+            }
+        }
+    }
+}
+
+/// Reads content as fast as it is taken, and until nobody takes it.
+async fn pump(
+    mut body: LocalBody,
+    sender: mpsc::Sender<Result<http_body::Frame<Bytes>, BodyError>>,
+) {
+    while let Ok(place) = sender.reserve().await {
+        let next = std::future::poll_fn(|cx| {
+            let body = Pin::new(&mut body);
+            http_body::Body::poll_frame(body, cx)
+        });
+        let frame = tokio::select! {
+            frame = next => frame,
+            () = sender.closed() => return,
+        };
+        match frame {
+            Some(frame) => place.send(frame),
+            None => return,
+        }
+    }
+}
+
+impl http_body::Body for SendBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, BodyError>>> {
+        match &mut self.0 {
+            Content::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Content::Whole(bytes) => {
+                let bytes = std::mem::take(bytes);
+                Poll::Ready(Some(Ok(http_body::Frame::data(bytes))))
+            }
+            Content::Pieces { frames, remaining } => {
+                let frame = ready!(frames.poll_recv(cx));
+                if let (Some(remaining), Some(Ok(frame))) = (remaining, &frame) {
+                    let len = frame.data_ref().map_or(0, |data| data.len() as u64);
+                    *remaining = remaining.saturating_sub(len);
+                }
+                Poll::Ready(frame)
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(&self.0, Content::Whole(bytes) if bytes.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Content::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Content::Pieces { remaining, .. } => {
+                remaining.map_or_else(SizeHint::new, SizeHint::with_exact)
+            }
+        }
+    }
+}
+
+/// Content that stays on its thread: what [`TowerApp`](super::TowerApp) answers with.
+#[derive(Debug)]
+pub struct LocalBody {
+    body: Body,
+    /// What is left of a file that is being sent, and the piece of it that is being read.
+    file: Option<FileRange>,
+    reading: Option<JoinHandle<io::Result<Bytes>>>,
+}
+
+impl LocalBody {
+    pub(super) fn new(body: Body) -> Self {
+        Self {
+            body,
+            file: None,
+            reading: None,
+        }
+    }
+
+    /// The next piece of the file, read on a thread that may block.
+    fn poll_file(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        if self.reading.is_none() {
+            let Some(range) = self.file.as_mut().filter(|range| range.len > 0) else {
+                self.file = None;
+                return Poll::Ready(None);
+            };
+            let (file, offset) = (range.file.clone(), range.offset);
+            let len = range.len.min(PIECE);
+            range.offset = range.offset.saturating_add(len);
+            range.len = range.len.saturating_sub(len);
+            self.reading = Some(tokio::task::spawn_blocking(move || {
+                let mut piece = vec![0; usize::try_from(len).map_err(io::Error::other)?];
+                file.read_exact_at(&mut piece, offset)?;
+                Ok(Bytes::from(piece))
+            }));
+        }
+        let Some(reading) = &mut self.reading else {
+            return Poll::Ready(None);
+        };
+        let read = ready!(Pin::new(reading).poll(cx));
+        self.reading = None;
+        Poll::Ready(Some(
+            read.unwrap_or_else(|error| Err(io::Error::other(error))),
+        ))
+    }
+}
+
+impl http_body::Body for LocalBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, BodyError>>> {
+        loop {
+            if self.file.is_some() {
+                match ready!(self.poll_file(cx)) {
+                    Some(Ok(piece)) => {
+                        return Poll::Ready(Some(Ok(http_body::Frame::data(piece))));
+                    }
+                    Some(Err(error)) => {
+                        self.file = None;
+                        self.body = Body::Empty;
+                        return Poll::Ready(Some(Err(error.into())));
+                    }
+                    None => {}
+                }
+            }
+            return Poll::Ready(match ready!(self.body.poll_frame(cx)) {
+                Some(Ok(Frame::Data(bytes))) => Some(Ok(http_body::Frame::data(bytes))),
+                Some(Ok(Frame::Trailers(trailers))) => {
+                    Some(Ok(http_body::Frame::trailers(trailers.to_header_map())))
+                }
+                Some(Ok(Frame::File(range))) => {
+                    self.file = Some(range);
+                    continue;
+                }
+                Some(Err(error)) => Some(Err(error)),
+                None => None,
+            });
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.file.is_none() && matches!(self.body, Body::Empty)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let in_file = self.file.as_ref().map_or(0, |range| range.len);
+        match (self.body.len(), &self.reading) {
+            (Some(len), None) => SizeHint::with_exact(len.saturating_add(in_file)),
+            _ => SizeHint::new(),
+        }
+    }
+}
+
+/// Content of the `http-body` kind as Apus sends and reads it.
+pub(super) struct Foreign<B>(pub(super) Pin<Box<B>>);
+
+impl<B> BodyStream for Foreign<B>
+where
+    B: http_body::Body<Error: Into<BoxError>>,
+{
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        Poll::Ready(match ready!(self.0.as_mut().poll_frame(cx)) {
+            Some(Ok(frame)) => Some(frame_of(frame)),
+            Some(Err(error)) => Some(Err(BodyError::Source(error.into()))),
+            None => None,
+        })
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        self.0.size_hint().exact()
+    }
+}
+
+fn frame_of<D: Buf>(frame: http_body::Frame<D>) -> Result<Frame, BodyError> {
+    match frame.into_data() {
+        // Of `Bytes`, this is no copy.
+        Ok(mut data) => Ok(Frame::Data(data.copy_to_bytes(data.remaining()))),
+        Err(frame) => {
+            let mut trailers = Headers::new();
+            if let Ok(map) = frame.into_trailers() {
+                message::append(&mut trailers, &map);
+            }
+            Ok(Frame::Trailers(trailers))
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The heads of messages, between Apus and the `http` crate.
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::Poll;
+
+use apus_http::{
+    Body, ConnectionInfo, Frame, Headers, Peer, Request, RequestParts, Response, StatusCode, Target,
+};
+use http::{HeaderMap, Uri, header};
+
+use super::BoxError;
+use super::body::Foreign;
+
+/// Content that is asked for at once whether it is all there, so that most of it takes one write with
+/// its head, in bytes.
+const SMALL: u64 = 64 * 1024;
+
+/// A request as services of tower take it. Peer and what layers attached are among its extensions.
+///
+/// # Errors
+/// Its target is none that the `http` crate knows.
+pub(super) fn request_to<B>(
+    request: Request,
+    content: impl FnOnce(Body) -> B,
+) -> Result<http::Request<B>, http::Error> {
+    let authority = request.authority().map(str::to_owned);
+    let RequestParts {
+        method,
+        target,
+        version,
+        headers,
+        body,
+        connection,
+        extensions,
+    } = request.into_parts();
+    let mut made = http::Request::builder()
+        .method(method)
+        .uri(target.path_and_query().parse::<Uri>()?)
+        .version(version)
+        .body(content(body))?;
+    *made.headers_mut() = headers.to_header_map();
+    if let (false, Some(authority)) = (made.headers().contains_key(header::HOST), authority)
+        && let Ok(authority) = authority.parse()
+    {
+        made.headers_mut().insert(header::HOST, authority);
+    }
+    *made.extensions_mut() = extensions;
+    made.extensions_mut().insert(connection.peer);
+    Ok(made)
+}
+
+/// A request that a server of the tower ecosystem got.
+///
+/// # Errors
+/// Its target is none that Apus knows.
+pub(super) fn request_from<B>(request: http::Request<B>) -> Result<Request, StatusCode>
+where
+    B: http_body::Body<Error: Into<BoxError>> + 'static,
+{
+    let (parts, body) = request.into_parts();
+    let target = Target::parse(&parts.method, &parts.uri.to_string())
+        .map_err(|_| StatusCode::BAD_REQUEST)?;
+    let mut headers = Headers::new();
+    append(&mut headers, &parts.headers);
+    let peer = parts.extensions.get::<Peer>().copied();
+    let peer = peer.or_else(|| parts.extensions.get::<SocketAddr>().copied().map(Peer::Ip));
+    let body = match body.is_end_stream() {
+        true => Body::Empty,
+        false => Body::stream(Foreign(Box::pin(body))),
+    };
+    Ok(Request::new(RequestParts {
+        method: parts.method,
+        target,
+        version: parts.version,
+        headers,
+        body,
+        connection: Rc::new(ConnectionInfo {
+            id: 0,
+            peer: peer.unwrap_or(Peer::Unix),
+            local: Peer::Unix,
+            tls: None,
+        }),
+        extensions: parts.extensions,
+    }))
+}
+
+/// A response as services of tower give it.
+pub(super) fn response_to<B>(
+    mut response: Response,
+    content: impl FnOnce(Body) -> B,
+) -> http::Response<B> {
+    let body = content(response.take_body());
+    let mut made = http::Response::new(body);
+    *made.status_mut() = response.status();
+    *made.headers_mut() = response.headers().to_header_map();
+    made
+}
+
+/// A response that a service of tower gave.
+pub(super) async fn response_from<B>(response: http::Response<B>) -> Response
+where
+    B: http_body::Body<Error: Into<BoxError>> + 'static,
+{
+    let (parts, body) = response.into_parts();
+    let mut made = Response::new(parts.status);
+    append(made.headers_mut(), &parts.headers);
+    for name in CONNECTION {
+        made.headers_mut().remove(name);
+    }
+    made.with_body(gathered(Foreign(Box::pin(body))).await)
+}
+
+/// Fields that are about the connection, which Apus writes itself.
+const CONNECTION: [&str; 3] = ["connection", "keep-alive", "transfer-encoding"];
+
+/// Content in memory, if it is short and all there; else the stream.
+async fn gathered<B>(mut stream: Foreign<B>) -> Body
+where
+    B: http_body::Body<Error: Into<BoxError>> + 'static,
+{
+    use apus_http::BodyStream as _;
+    match stream.remaining() {
+        Some(0) => return Body::Empty,
+        Some(len) if len <= SMALL => {}
+        _ => return Body::stream(stream),
+    }
+    let first = poll_fn(|cx| match stream.poll_frame(cx) {
+        Poll::Ready(frame) => Poll::Ready(frame),
+        Poll::Pending => Poll::Ready(None),
+    });
+    match first.await {
+        Some(Ok(Frame::Data(bytes))) if stream.remaining() == Some(0) => bytes.into(),
+        Some(first) => Body::stream(Behind {
+            first: Some(first),
+            stream,
+        }),
+        None => Body::stream(stream),
+    }
+}
+
+/// A stream whose first frame was taken.
+struct Behind<B> {
+    first: Option<Result<Frame, apus_http::BodyError>>,
+    stream: Foreign<B>,
+}
+
+impl<B> apus_http::BodyStream for Behind<B>
+where
+    B: http_body::Body<Error: Into<BoxError>>,
+{
+    fn poll_frame(
+        &mut self,
+        cx: &mut std::task::Context<'_>,
+    ) -> Poll<Option<Result<Frame, apus_http::BodyError>>> {
+        match self.first.take() {
+            Some(first) => Poll::Ready(Some(first)),
+            None => self.stream.poll_frame(cx),
+        }
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        let first = match &self.first {
+            Some(Ok(Frame::Data(bytes))) => bytes.len() as u64,
+            _ => 0,
+        };
+        Some(self.stream.remaining()?.saturating_add(first))
+    }
+}
+
+/// Adds the fields of a map.
+pub(super) fn append(headers: &mut Headers, map: &HeaderMap) {
+    for (name, value) in map {
+        headers.append(name, value);
+    }
+}

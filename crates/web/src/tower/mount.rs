@@ -1,0 +1,110 @@
+//! A service of the tower ecosystem as a service of Apus.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::{Mutex, PoisonError};
+
+use apus_http::{Answer, Request, Response, Service, ServiceFactory, StatusCode};
+
+use super::body::SendBody;
+use super::{BoxError, message, upgrade};
+
+/// A `tower::Service` under a path: `app.mount("/axum", TowerMount::new(router))`.
+///
+/// Its requests are `http::Request<SendBody>`. Among their extensions are what layers of the application
+/// attached, and the client's [`Peer`](crate::Peer).
+pub struct TowerMount<S> {
+    /// Cloned once for each worker.
+    service: Mutex<S>,
+}
+
+/// What can be mounted: a service of `http` messages.
+pub trait TowerService:
+    tower_service::Service<
+        http::Request<SendBody>,
+        Response = http::Response<Self::Content>,
+        Error: Into<BoxError>,
+        Future: 'static,
+    > + Clone
+    + 'static
+{
+    /// The content of its responses.
+    type Content: http_body::Body<Data: Send, Error: Into<BoxError>> + 'static;
+}
+
+impl<S, B> TowerService for S
+where
+    S: tower_service::Service<
+            http::Request<SendBody>,
+            Response = http::Response<B>,
+            Error: Into<BoxError>,
+            Future: 'static,
+        > + Clone
+        + 'static,
+    B: http_body::Body<Data: Send, Error: Into<BoxError>> + 'static,
+{
+    type Content = B;
+}
+
+impl<S: TowerService + Send> TowerMount<S> {
+    /// A service to be mounted. Each worker clones it once, and each request that clone.
+    pub fn new(service: S) -> Self {
+        Self {
+            service: Mutex::new(service),
+        }
+    }
+}
+
+impl<S: TowerService + Send> ServiceFactory for TowerMount<S> {
+    fn service(&self) -> Rc<dyn Service> {
+        let service = self.service.lock().unwrap_or_else(PoisonError::into_inner);
+        Rc::new(Mounted(service.clone()))
+    }
+}
+
+/// The service on one worker.
+struct Mounted<S>(S);
+
+impl<S: TowerService> Service for Mounted<S> {
+    fn call(&self, request: Request) -> Answer {
+        let service = self.0.clone();
+        Answer::later(async move {
+            if upgrade::is_asked_for(&request) {
+                return upgrade::answer(service, request).await;
+            }
+            let Ok(request) = message::request_to(request, SendBody::of) else {
+                return Response::new(StatusCode::BAD_REQUEST);
+            };
+            match ask(service, request).await {
+                Ok(response) => message::response_from(response).await,
+                Err(error) => failed(error),
+            }
+        })
+    }
+}
+
+/// Calls a service once it is ready.
+///
+/// # Errors
+/// Those of the service.
+pub(super) async fn ask<S: TowerService>(
+    mut service: S,
+    request: http::Request<SendBody>,
+) -> Result<http::Response<S::Content>, BoxError> {
+    poll_fn(|cx| service.poll_ready(cx))
+        .await
+        .map_err(Into::into)?;
+    service.call(request).await.map_err(Into::into)
+}
+
+/// The client is not told what went wrong, the log is.
+pub(super) fn failed(error: BoxError) -> Response {
+    tracing::error!(%error, "a mounted service failed");
+    Response::new(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+impl<S> std::fmt::Debug for TowerMount<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TowerMount").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,108 @@
+//! An application as a service that others may call from any thread.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use apus_http::{Request, Response, ServiceFactory, StatusCode};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::LocalSet;
+
+use super::body::SendBody;
+use super::{BoxError, app, message};
+use crate::app::App;
+
+/// An application on a thread of its own, as a `tower::Service` that is `Clone + Send + Sync`.
+///
+/// The thread ends when all clones are gone and what they asked for is answered. Upgrades are answered 501.
+#[derive(Clone, Debug)]
+pub struct SendApp {
+    calls: mpsc::UnboundedSender<Call>,
+}
+
+/// What the thread is asked to do: makes the request there, where it may be one that does not move.
+struct Call {
+    request: Box<dyn FnOnce() -> Result<Request, StatusCode> + Send>,
+    answer: oneshot::Sender<http::Response<SendBody>>,
+}
+
+impl App {
+    /// This application as a `tower::Service` for any thread, which starts one for it.
+    ///
+    /// # Errors
+    /// A route is not possible, or the thread cannot be started.
+    pub fn into_send_tower(self) -> io::Result<SendApp> {
+        self.check()
+            .map_err(|errors| io::Error::new(io::ErrorKind::InvalidInput, errors))?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let (calls, received) = mpsc::unbounded_channel();
+        std::thread::Builder::new()
+            .name("apus-tower".into())
+            .spawn(move || {
+                let tasks = LocalSet::new();
+                tasks.block_on(&runtime, run(self, received));
+                // What is still being answered.
+                runtime.block_on(tasks);
+            })?;
+        Ok(SendApp { calls })
+    }
+}
+
+async fn run(app: App, mut calls: mpsc::UnboundedReceiver<Call>) {
+    let service = app.service();
+    while let Some(Call { request, answer }) = calls.recv().await {
+        let service = service.clone();
+        tokio::task::spawn_local(async move {
+            let mut answer = answer;
+            let response = async {
+                match request() {
+                    Ok(request) => app::answer(&*service, request).await,
+                    Err(status) => Response::new(status),
+                }
+            };
+            let response = tokio::select! {
+                response = response => response,
+                () = answer.closed() => return,
+            };
+            // Whoever asked may have gone.
+            let _ = answer.send(message::response_to(response, SendBody::of));
+        });
+    }
+}
+
+impl<B> tower_service::Service<http::Request<B>> for SendApp
+where
+    B: http_body::Body<Error: Into<BoxError>> + Send + 'static,
+{
+    type Response = http::Response<SendBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let (answer, answered) = oneshot::channel();
+        let request = Box::new(move || message::request_from(request));
+        // If the thread is gone, so is the answer.
+        let _ = self.calls.send(Call { request, answer });
+        Box::pin(async move {
+            Ok(answered.await.unwrap_or_else(|_| {
+                tracing::error!("the handler of a request failed");
+                let failed = Response::new(StatusCode::INTERNAL_SERVER_ERROR);
+                message::response_to(failed, |_| SendBody::empty())
+            }))
+        })
+    }
+}
+
+impl std::fmt::Debug for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Call").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,299 @@
+//! Upgrades of a mounted service (RFC 9110 section 7.8).
+//!
+//! Only hyper can make a `hyper::upgrade::OnUpgrade`, which services take a connection from. So hyper serves
+//! such a request over a connection in memory, asks it over the other end, and what becomes of both is
+//! joined with the client's connection.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use apus_http::{Duplex, Request, Response, StatusCode, Version};
+use hyper::rt::ReadBufCursor;
+use hyper::service::service_fn;
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+
+use super::body::SendBody;
+use super::mount::{TowerService, ask, failed};
+use super::{BoxError, message};
+
+/// What is written and not read, in bytes, before a writer has to wait.
+const BUFFER: usize = 64 * 1024;
+
+/// Whether a request asks for another protocol.
+pub(super) fn is_asked_for(request: &Request) -> bool {
+    request.headers().contains("upgrade")
+}
+
+/// Answers a request that asks for another protocol.
+pub(super) async fn answer<S: TowerService>(service: S, request: Request) -> Response {
+    match exchange(service, request).await {
+        Ok(response) => response,
+        Err(error) => failed(error),
+    }
+}
+
+async fn exchange<S: TowerService>(service: S, mut request: Request) -> Result<Response, BoxError> {
+    // Over HTTP/2 there is neither, but the same is asked for (RFC 8441 section 5).
+    let is_http1 = request.version() == Version::HTTP_11;
+    request.headers_mut().try_insert("connection", "upgrade")?;
+    if !is_http1 && !request.headers().contains("sec-websocket-key") {
+        let key = "dGhlIHNhbXBsZSBub25jZQ==";
+        request.headers_mut().try_insert("sec-websocket-key", key)?;
+    }
+    let mut request = message::request_to(request, |_| SendBody::empty())?;
+    *request.version_mut() = Version::HTTP_11;
+    // These do not go over a connection.
+    let extensions = std::mem::take(request.extensions_mut());
+
+    let (ours, theirs) = tokio::io::duplex(BUFFER);
+    let serve = service_fn(move |request: http::Request<hyper::body::Incoming>| {
+        let mut request = request.map(|_| SendBody::empty());
+        request.extensions_mut().extend(extensions.clone());
+        let service = service.clone();
+        async move {
+            let response = ask(service, request).await?;
+            Ok::<_, BoxError>(response.map(Pinned::new))
+        }
+    });
+    tokio::task::spawn_local(async move {
+        let connection = hyper::server::conn::http1::Builder::new()
+            .serve_connection(Io(theirs), serve)
+            .with_upgrades();
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "an upgrade of a mounted service failed");
+        }
+    });
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(Io(ours)).await?;
+    tokio::task::spawn_local(async move {
+        // What goes wrong here, the request is told.
+        let _ = connection.with_upgrades().await;
+    });
+    let mut response = sender.send_request(request).await?;
+    let is_upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+    let upgraded = is_upgraded.then(|| hyper::upgrade::on(&mut response));
+    let mut response = message::response_from(response).await;
+    if let Some(upgraded) = upgraded {
+        if !is_http1 {
+            response.headers_mut().remove("sec-websocket-accept");
+        }
+        response.set_tunnel(Box::new(move |client| {
+            Box::pin(async move {
+                match upgraded.await {
+                    Ok(upgraded) => join(client, upgraded).await,
+                    Err(error) => tracing::debug!(%error, "an upgrade was not carried out"),
+                }
+            })
+        }));
+    }
+    Ok(response)
+}
+
+/// Carries bytes both ways until both ends are done, or one is lost.
+async fn join(mut client: Box<dyn Duplex>, mut service: hyper::upgrade::Upgraded) {
+    let mut inward = Flow::default();
+    let mut outward = Flow::default();
+    // A connection that is lost ends both ways.
+    let _: io::Result<()> = poll_fn(|cx| {
+        let to_service = inward.poll(
+            cx,
+            |cx, buffer| client.poll_read(cx, buffer),
+            &mut ServiceEnd(&mut service),
+        );
+        if let Poll::Ready(Err(error)) = to_service {
+            return Poll::Ready(Err(error));
+        }
+        let to_client = outward.poll(
+            cx,
+            |cx, buffer| read(&mut service, cx, buffer),
+            &mut ClientEnd(&mut *client),
+        );
+        match (to_service, to_client) {
+            (_, Poll::Ready(Err(error))) => Poll::Ready(Err(error)),
+            // What the service has to say is said.
+            (_, Poll::Ready(Ok(()))) => Poll::Ready(Ok(())),
+            _ => Poll::Pending,
+        }
+    })
+    .await;
+}
+
+fn read(
+    service: &mut hyper::upgrade::Upgraded,
+    cx: &mut Context<'_>,
+    buffer: &mut [u8],
+) -> Poll<io::Result<usize>> {
+    let mut buffer = hyper::rt::ReadBuf::new(buffer);
+    ready!(hyper::rt::Read::poll_read(
+        Pin::new(service),
+        cx,
+        buffer.unfilled()
+    ))?;
+    Poll::Ready(Ok(buffer.filled().len()))
+}
+
+/// Where bytes go.
+trait End {
+    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+}
+
+struct ServiceEnd<'a>(&'a mut hyper::upgrade::Upgraded);
+
+impl End for ServiceEnd<'_> {
+    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        hyper::rt::Write::poll_write(Pin::new(&mut *self.0), cx, bytes)
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        hyper::rt::Write::poll_flush(Pin::new(&mut *self.0), cx)
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        hyper::rt::Write::poll_shutdown(Pin::new(&mut *self.0), cx)
+    }
+}
+
+struct ClientEnd<'a>(&'a mut dyn Duplex);
+
+impl End for ClientEnd<'_> {
+    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.0.poll_write(cx, bytes)
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.poll_flush(cx)
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.poll_shutdown(cx)
+    }
+}
+
+/// One way of a joined connection.
+struct Flow {
+    buffer: Vec<u8>,
+    /// What of the buffer was read and not written yet.
+    waiting: std::ops::Range<usize>,
+    is_unflushed: bool,
+    has_ended: bool,
+}
+
+impl Default for Flow {
+    fn default() -> Self {
+        Self {
+            buffer: vec![0; 8 * 1024],
+            waiting: 0..0,
+            is_unflushed: false,
+            has_ended: false,
+        }
+    }
+}
+
+impl Flow {
+    /// Carries what can be carried; ready once the end was passed on.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut read: impl FnMut(&mut Context<'_>, &mut [u8]) -> Poll<io::Result<usize>>,
+        to: &mut dyn End,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            while let Some(bytes) = self
+                .buffer
+                .get(self.waiting.clone())
+                .filter(|b| !b.is_empty())
+            {
+                let written = ready!(to.poll_write(cx, bytes))?;
+                if written == 0 {
+                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+                }
+                self.waiting.start = self.waiting.start.saturating_add(written);
+                self.is_unflushed = true;
+            }
+            if self.has_ended {
+                return to.poll_shutdown(cx);
+            }
+            match read(cx, &mut self.buffer) {
+                Poll::Ready(read) => {
+                    let read = read?;
+                    self.waiting = 0..read;
+                    self.has_ended = read == 0;
+                }
+                Poll::Pending => {
+                    if self.is_unflushed && to.poll_flush(cx)?.is_ready() {
+                        self.is_unflushed = false;
+                    }
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+}
+
+/// Content that does not care where it lies.
+struct Pinned<B>(Pin<Box<B>>);
+
+impl<B> Pinned<B> {
+    fn new(body: B) -> Self {
+        Self(Box::pin(body))
+    }
+}
+
+impl<B: http_body::Body> http_body::Body for Pinned<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<B::Data>, B::Error>>> {
+        self.0.as_mut().poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.0.size_hint()
+    }
+}
+
+/// A connection in memory, as hyper has connections.
+struct Io(DuplexStream);
+
+impl hyper::rt::Read for Io {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut cursor: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        // No more than there is room for, and what is there is put behind.
+        let mut bytes = vec![0; cursor.remaining().min(8 * 1024)];
+        let mut buffer = ReadBuf::new(&mut bytes);
+        ready!(Pin::new(&mut self.0).poll_read(cx, &mut buffer))?;
+        cursor.put_slice(buffer.filled());
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl hyper::rt::Write for Io {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
