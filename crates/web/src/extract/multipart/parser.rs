@@ -244,7 +244,8 @@ impl Head {
             let value = value.get(1..).unwrap_or_default().trim_ascii();
             let is_token =
                 |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
-            if name.is_empty() || !name.iter().all(is_token) || value.contains(&b'\n') {
+            let is_text = |byte: &u8| !byte.is_ascii_control() || *byte == b'\t';
+            if name.is_empty() || !name.iter().all(is_token) || !value.iter().all(is_text) {
                 return Err(Malformed::Head);
             }
             if name.eq_ignore_ascii_case(b"content-disposition") {
@@ -422,7 +423,7 @@ mod tests {
                 Some("passwd"),
             ),
             (r#"form-data; name=a; filename="..""#, "a", Some("")),
-            ("form-data; name=a; filename=\".\r.\"", "a", Some("")),
+            ("form-data; name=a; filename=\".%0D.\"", "a", Some("")),
             ("form-data; name=a; filename=\"\"", "a", Some("")),
             ("form-data; name=\"\"", "", None),
             ("form-data; name=\"é你\"; filename=好", "é你", Some("好")),
@@ -457,6 +458,10 @@ mod tests {
             ),
             (
                 "Content-Disposition: form-data; name=a\r\nX: a\nb",
+                Malformed::Head,
+            ),
+            (
+                "Content-Disposition: form-data; name=\"a\rb\"",
                 Malformed::Head,
             ),
             (
