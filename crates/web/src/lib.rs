@@ -51,6 +51,7 @@ pub mod testing;
 #[cfg(feature = "tower")]
 pub mod tower;
 pub mod trace;
+pub mod upstream;
 pub mod websocket;
 
 pub use app::{App, RouteInfo, UrlError, Urls};

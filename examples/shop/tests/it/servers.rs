@@ -1,0 +1,145 @@
+//! A shop on a database that nothing is in yet; PostgreSQL and MariaDB are of Debian's packages, and run
+//! no longer than the tests.
+
+use std::future::Future;
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use apus::sql::sqlx::{self, AssertSqlSafe};
+use apus::sql::{Db, System};
+use apus::testing::{TestClient, TestServer};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A shop that is served by two workers.
+pub(crate) struct Shop {
+    pub(crate) db: Db,
+    pub(crate) server: TestServer,
+    /// Where the database is, if it is a file.
+    _folder: Option<TempDir>,
+}
+
+impl Shop {
+    /// One on each database.
+    pub(crate) fn on_each() -> [Self; 3] {
+        [System::Sqlite, System::Postgres, System::MySql].map(Self::on)
+    }
+
+    fn on(system: System) -> Self {
+        let folder = (system == System::Sqlite).then(|| tempfile::tempdir().unwrap());
+        let address = match &folder {
+            Some(folder) => format!("sqlite:{}", folder.path().join("shop.db").display()),
+            None => fresh(system),
+        };
+        let db = Db::open(&address).unwrap();
+        let app = apus_example_shop::app(db.clone()).unwrap();
+        Self {
+            db,
+            server: TestServer::with_workers(app, 2),
+            _folder: folder,
+        }
+    }
+
+    pub(crate) fn client(&self) -> TestClient {
+        self.server.client()
+    }
+
+    /// Adds something and gives its number.
+    pub(crate) fn add(&self, path: &str, value: Value) -> i64 {
+        let mut reply = self.client().post(path).json(&value).send();
+        reply.assert_status(201);
+        reply.json::<Value>()["id"].as_i64().unwrap()
+    }
+
+    pub(crate) fn add_product(&self, name: &str, price_cents: i64, stock: i64) -> i64 {
+        let product = json!({ "name": name, "price_cents": price_cents, "stock": stock });
+        self.add("/products", product)
+    }
+
+    pub(crate) fn stock(&self, product: i64) -> i64 {
+        let mut reply = self.client().get(&format!("/products/{product}")).send();
+        reply.assert_ok().json::<Value>()["stock"].as_i64().unwrap()
+    }
+}
+
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(future)
+}
+
+/// A database of a server, by its address.
+fn fresh(system: System) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    static POSTGRES: OnceLock<Server> = OnceLock::new();
+    static MARIADB: OnceLock<Server> = OnceLock::new();
+    let address = |name: &str| match system {
+        System::Postgres => {
+            let folder = &POSTGRES.get_or_init(|| Server::start("postgres")).folder;
+            format!("postgres://apus@localhost/{name}?host={}", folder.display())
+        }
+        _ => {
+            let folder = &MARIADB.get_or_init(|| Server::start("mariadb")).folder;
+            let socket = folder.join("db.sock");
+            format!("mysql://root@localhost/{name}?socket={}", socket.display())
+        }
+    };
+    let home = if system == System::Postgres {
+        "postgres"
+    } else {
+        "mysql"
+    };
+    let name = format!("shop{}", COUNT.fetch_add(1, Ordering::Relaxed));
+    let db: Db = Db::open(&address(home)).unwrap();
+    block_on(async {
+        sqlx::raw_sql(AssertSqlSafe(format!("CREATE DATABASE {name}")))
+            .execute(&db.pool())
+            .await
+            .unwrap();
+        db.pool().close().await;
+    });
+    address(&name)
+}
+
+/// A server that ends with this process, which holds its standard input.
+struct Server {
+    folder: PathBuf,
+    _child: Child,
+}
+
+impl Server {
+    fn start(kind: &str) -> Self {
+        // The script removes it, since what all tests share is never dropped.
+        let folder = tempfile::Builder::new().prefix("apus-shop-").tempdir();
+        let folder = folder.unwrap().keep();
+        let script = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../crates/web/tests/it/sql/serve"
+        );
+        let mut child = Command::new(script)
+            .arg(kind)
+            .arg(&folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        if line.trim() != "ready" {
+            let mut errors = String::new();
+            let _ = child.stderr.take().unwrap().read_to_string(&mut errors);
+            panic!("run `make tools`; {kind} does not start:\n{errors}");
+        }
+        Self {
+            folder,
+            _child: child,
+        }
+    }
+}

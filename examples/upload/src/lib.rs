@@ -1,0 +1,111 @@
+//! An example: files are taken from a form, kept in a folder, and given back.
+
+#![forbid(unsafe_code)]
+
+mod page;
+mod store;
+
+use apus::extract::{Multipart, UploadLimits};
+use apus::layers::{Logged, SecurityHeaders};
+use apus::{
+    App, Error, Files, HandlerExt, HeaderMap, HeaderValue, Html, IntoResponse, Json, Next,
+    Redirect, Request, Response, Result, State, StatusCode, header,
+};
+
+pub use store::{Store, Stored};
+
+/// The application, with what it takes at once bounded by `limits`.
+pub fn app(store: Store, limits: UploadLimits) -> App {
+    // What others sent is never shown as a page of this site: it is saved, whatever it claims to be.
+    let downloads = App::new().after(as_download).mount(
+        "/",
+        Files::new(store.folder())
+            .index(Vec::<String>::new())
+            .source_extensions(Vec::<String>::new()),
+    );
+    App::new()
+        .layer(Logged::new())
+        .layer(SecurityHeaders::new())
+        .state(store)
+        .get("/", page)
+        .get("/files", list)
+        .post("/files", upload.with(from_this_site).with(limits))
+        .mount("/files", downloads)
+}
+
+/// The page for people.
+async fn page(State(store): State<Store>) -> Result<Html<String>> {
+    Ok(Html(page::of(&store.list().await?)))
+}
+
+/// The list for programs.
+async fn list(State(store): State<Store>) -> Result<Json<Vec<Stored>>> {
+    Ok(Json(store.list().await?))
+}
+
+/// Keeps all files of a form. Either all of them are there afterwards, or none.
+async fn upload(
+    State(store): State<Store>,
+    headers: HeaderMap,
+    mut form: Multipart,
+) -> Result<Response> {
+    let mut new = Vec::new();
+    while let Some(part) = form.next().await? {
+        let Some(name) = part.file_name() else {
+            continue;
+        };
+        let name = store::clean(name).map(str::to_owned);
+        // It goes to disk while it comes, without a name: what is not whole in the end is gone.
+        let file = part.store().await?;
+        match name {
+            Some(name) => new.push((name, file)),
+            // A form in which no file was chosen has one without name and content.
+            None if file.is_empty() && file.file_name().is_empty() => {}
+            None => {
+                return Err(Error::new(
+                    StatusCode::UNPROCESSABLE_ENTITY,
+                    format_args!("{:?} cannot be the name of a file here", file.file_name()),
+                ));
+            }
+        }
+    }
+    if new.is_empty() {
+        return Err(Error::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "there is no file in the form",
+        ));
+    }
+    let stored = store.keep(new).await?;
+    let accept = headers
+        .get("accept")
+        .and_then(|accept| accept.to_str().ok());
+    Ok(match accept {
+        Some(accept) if accept.contains("text/html") => Redirect::to("/").into_response(),
+        _ => (StatusCode::CREATED, Json(stored)).into_response(),
+    })
+}
+
+/// Refuses forms that a page of another site has a browser send.
+async fn from_this_site(request: Request, next: Next) -> Result<Response> {
+    match request.headers().get_str("sec-fetch-site") {
+        None | Some("same-origin" | "none") => Ok(next.run(request).await),
+        Some(_) => Err(Error::new(
+            StatusCode::FORBIDDEN,
+            "files are taken from the page of this site only",
+        )),
+    }
+}
+
+fn as_download(response: &mut Response) {
+    if response.status().is_success() {
+        let headers = response.headers_mut();
+        headers.insert(
+            &header::CONTENT_DISPOSITION,
+            &HeaderValue::from_static("attachment"),
+        );
+        headers.insert(
+            &header::CONTENT_SECURITY_POLICY,
+            &HeaderValue::from_static("sandbox; default-src 'none'"),
+        );
+    }
+}

@@ -1,0 +1,4 @@
+//! The example, over real sockets.
+
+#[cfg(test)]
+mod files;
