@@ -1,0 +1,112 @@
+//! Chat rooms: a page, a WebSocket for each visitor, and what was said last for those who come in.
+
+mod history;
+
+use apus::websocket::{Receiver, Sender, WebSocketSettings};
+use apus::{
+    App, Html, IntoResponse, Path, Query, Response, Rooms, State, StatusCode, WebSocketUpgrade,
+};
+use serde::{Deserialize, Serialize};
+
+use history::History;
+
+/// What all visitors share.
+#[derive(Clone, Default)]
+struct Chat {
+    rooms: Rooms,
+    history: History,
+}
+
+/// Who comes in.
+#[derive(Deserialize)]
+struct Visitor {
+    name: String,
+}
+
+/// What visitors are told.
+#[derive(Clone, Debug, Serialize)]
+struct Line {
+    /// Counts the lines of a room. One that was said while somebody came in may reach him twice: in what was
+    /// said before, and as it is said.
+    number: u64,
+    name: String,
+    #[serde(flatten)]
+    what: What,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "what", content = "text", rename_all = "lowercase")]
+enum What {
+    Joined,
+    Said(String),
+    Left,
+}
+
+/// Characters of the name of a visitor or a room.
+const LONGEST_NAME: usize = 32;
+/// Bytes of what is said at once.
+const LONGEST_TEXT: usize = 4000;
+
+/// The application.
+pub fn app() -> App {
+    App::new()
+        .get("/", async || Html(include_str!("page.html")))
+        .get("/rooms/{room}", enter)
+        .state(Chat::default())
+}
+
+async fn enter(
+    State(chat): State<Chat>,
+    Path(room): Path<String>,
+    Query(visitor): Query<Visitor>,
+    upgrade: WebSocketUpgrade,
+) -> Response {
+    let name = visitor.name.trim().to_owned();
+    for text in [&room, &name] {
+        if text.is_empty() || text.chars().count() > LONGEST_NAME {
+            return (
+                StatusCode::BAD_REQUEST,
+                "rooms and visitors have names of 1 to 32 characters\n",
+            )
+                .into_response();
+        }
+    }
+    let settings = WebSocketSettings {
+        max_message: LONGEST_TEXT,
+        ..WebSocketSettings::default()
+    };
+    upgrade.settings(settings).run(async move |socket| {
+        let (receiver, sender) = socket.split();
+        chat.visit(&room, name, receiver, sender).await;
+    })
+}
+
+impl Chat {
+    /// A visit: from coming in until the connection ends.
+    async fn visit(&self, room: &str, name: String, mut receiver: Receiver, sender: Sender) {
+        // First in, then the lines before: nothing is missed between.
+        self.rooms.join(room, &sender);
+        for line in self.history.of(room) {
+            if sender.send(json(&line)).await.is_err() {
+                return;
+            }
+        }
+        self.tell(room, &name, What::Joined).await;
+        while let Some(message) = receiver.recv().await {
+            match message.as_text().map(str::trim) {
+                Some("") | None => {}
+                Some(text) => self.tell(room, &name, What::Said(text.to_owned())).await,
+            }
+        }
+        self.tell(room, &name, What::Left).await;
+    }
+
+    async fn tell(&self, room: &str, name: &str, what: What) {
+        let line = self.history.add(room, name, what);
+        self.rooms.publish(room, json(&line)).await;
+    }
+}
+
+fn json(line: &Line) -> String {
+    serde_json::to_string(line).unwrap_or_default()
+}

@@ -1,0 +1,23 @@
+//! Serves the dashboard, with figures of every second.
+//!
+//! ```sh
+//! cargo run -p apus-example-dashboard -- 127.0.0.1:8080
+//! ```
+
+use std::time::Duration;
+
+use apus::Server;
+
+fn main() -> std::io::Result<()> {
+    let address = std::env::args().nth(1);
+    let address = address.as_deref().unwrap_or("127.0.0.1:8080");
+    println!("http://{address}/");
+    let figures = apus_example_dashboard::figures();
+    Server::new(apus_example_dashboard::app(figures.clone()))
+        .listen(address)?
+        .every("figures", Duration::from_secs(1), move || {
+            apus_example_dashboard::measure(&figures);
+            std::future::ready(())
+        })
+        .run()
+}
