@@ -7,10 +7,13 @@ mod users;
 use std::error::Error;
 
 use apus::auth::{Csrf, CsrfToken, password};
+use apus::layers::RateLimit;
 use apus::session::{Session, Sessions, SqlStore};
 use apus::sql::Db;
 use apus::template::{Page, Renderer, Templates, context};
-use apus::{App, Extension, Form, IntoResponse, Next, Redirect, Request, Response, State};
+use apus::{
+    App, Extension, Form, HandlerExt, IntoResponse, Next, Redirect, Request, Response, State,
+};
 use apus::{Result, StatusCode};
 use serde::Deserialize;
 
@@ -31,6 +34,8 @@ pub fn app(db: Db) -> std::result::Result<App, Box<dyn Error>> {
         ("enter.html", include_str!("../templates/enter.html")),
         ("note.html", include_str!("../templates/note.html")),
     ]);
+    // Of one address; passwords cost time, and guessing them is to be no use.
+    let guesses = RateLimit::per_minute(20);
     Ok(App::new()
         .layer(Sessions::new(SqlStore::new(db.clone())).persistent())
         .layer(Csrf::new())
@@ -38,9 +43,9 @@ pub fn app(db: Db) -> std::result::Result<App, Box<dyn Error>> {
         .state(templates.load()?)
         .get("/", home)
         .get("/register", register_form)
-        .post("/register", register)
+        .post("/register", register.with(guesses.clone()))
         .get("/login", log_in_form)
-        .post("/login", log_in)
+        .post("/login", log_in.with(guesses))
         .post("/logout", log_out)
         .group("/note", |members| {
             members.layer(members_only).get("/", note).post("/", write)

@@ -80,6 +80,20 @@ fn a_member_logs_in_by_the_right_password_only() {
 }
 
 #[test]
+fn who_guesses_passwords_has_to_wait() {
+    let (_folder, server) = started();
+    let browser = server.client();
+    let mut guesses = (0..100).map(|guess| enter(&browser, "/login", "ann", &guess.to_string()));
+    let refused = guesses.position(|mut reply| {
+        let status = reply.status().as_u16();
+        assert!([422, 429].contains(&status), "{:?}", reply.text());
+        status == 429
+    });
+    // While it lasts, some more become free again.
+    assert!(refused.is_some_and(|at| at >= 20), "{refused:?}");
+}
+
+#[test]
 fn a_name_is_taken_once_and_passwords_are_not_too_short() {
     let (_folder, server) = started();
     enter(&server.client(), "/register", "ann", "correct horse").assert_redirect("/");
