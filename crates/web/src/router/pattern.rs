@@ -232,10 +232,7 @@ impl Pattern {
     }
 
     /// The path with these values, percent-encoded; the names that it does not use are left.
-    pub(crate) fn fill<'v>(
-        &self,
-        values: &mut Vec<(&'v str, String)>,
-    ) -> Result<String, UnfitValue> {
+    pub(crate) fn fill(&self, values: &mut Vec<(&str, String)>) -> Result<String, UnfitValue> {
         let mut filled = String::new();
         for part in &self.parts {
             match part {
