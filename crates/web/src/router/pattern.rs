@@ -231,7 +231,7 @@ impl Pattern {
         (at == path.len()).then_some(ranges)
     }
 
-    /// The path with these values, percent-encoded; the names that it does not use are left.
+    /// The path with these values, percent-encoded; the names that it does not use are left, in order.
     pub(crate) fn fill(&self, values: &mut Vec<(&str, String)>) -> Result<String, UnfitValue> {
         let mut filled = String::new();
         for part in &self.parts {
@@ -240,7 +240,7 @@ impl Pattern {
                 Part::Parameter(name) | Part::Rest(name) => {
                     let at = values.iter().position(|(given, _)| *given == &**name);
                     let at = at.ok_or_else(|| UnfitValue::Missing(name.to_string()))?;
-                    let (_, value) = values.swap_remove(at);
+                    let (_, value) = values.remove(at);
                     let unfit = || UnfitValue::Unfit(name.to_string(), value.clone());
                     let is_segment = matches!(part, Part::Parameter(_));
                     if value.is_empty()

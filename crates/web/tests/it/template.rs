@@ -186,7 +186,7 @@ fn templates_name_assets_by_their_hash() {
 fn templates_name_routes() {
     let templates = Templates::embedded([
         ("a.html", "{{ url('user', id=7, tab='a b', x=1) }}"),
-        ("a.txt", "{{ url('user', id='a/b', x=1, y=2) }}"),
+        ("a.txt", "{{ url('user', id='a b', x=1, y=2) }}"),
         ("b.html", "\n{{ url('nobody') }}"),
     ])
     .reload(true)
@@ -202,7 +202,7 @@ fn templates_name_routes() {
     let client = TestClient::new(App::new().mount("/app", inner));
     let shown = |name: &str| client.get(&format!("/app/pages/{name}")).send().text();
     assert_eq!(shown("a.html"), "/app/users/7?tab=a+b&amp;x=1");
-    assert_eq!(shown("a.txt"), "/app/users/a%2Fb?x=1&y=2");
+    assert_eq!(shown("a.txt"), "/app/users/a%20b?x=1&y=2");
     assert!(shown("b.html").contains("b.html:2"));
 }
 

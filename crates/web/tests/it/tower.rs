@@ -7,12 +7,13 @@ use std::task::{Context, Poll};
 
 use apus::testing::{TestClient, TestServer};
 use apus::tower::TowerMount;
-use apus::websocket::Message;
+use apus::websocket::{CloseCode, Message};
 use apus::{App, Body, Files, Json, Next, Peer, Request, State, StatusCode};
+use apus_http::websocket::{Connection, Event, Settings};
 use axum::extract::ws::WebSocketUpgrade;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use tempfile::TempDir;
 use tower::{Service, ServiceExt};
 
@@ -140,6 +141,50 @@ fn sockets_of_axum_are_opened_through_apus() {
         assert_eq!(socket.recv().unwrap(), Message::binary(vec![1, 2]));
         socket.close();
         client.get("/axum/chat").send().assert_status(400);
+    });
+}
+
+#[test]
+fn sockets_of_axum_are_opened_over_http2_too() {
+    let server = TestServer::start(mounted());
+    let address = server.address();
+    block_on(async move {
+        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let (client, connection) = h2::client::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        let mut client = client.ready().await.unwrap();
+        while !client.is_extended_connect_protocol_enabled() {
+            tokio::task::yield_now().await;
+        }
+        // RFC 8441 section 5.
+        let mut request = http::Request::builder()
+            .method(http::Method::CONNECT)
+            .uri("https://example.com/axum/chat")
+            .header("sec-websocket-version", "13")
+            .body(())
+            .unwrap();
+        let protocol = h2::ext::Protocol::from_static("websocket");
+        request.extensions_mut().insert(protocol);
+        let (answer, mut sending) = client.send_request(request, false).unwrap();
+        let answer = answer.await.unwrap();
+        assert_eq!(answer.status(), 200);
+        assert!(!answer.headers().contains_key("sec-websocket-accept"));
+        let mut receiving = answer.into_body();
+        let mut ours = Connection::client(&Settings::default(), || [4, 3, 2, 1]);
+        ours.send("over HTTP/2".into()).unwrap();
+        ours.close_with(CloseCode::NORMAL).unwrap();
+        let said = ours.output().to_vec();
+        sending.send_data(said.into(), false).unwrap();
+        let mut input = BytesMut::new();
+        let mut events = Vec::new();
+        while let Some(data) = receiving.data().await {
+            input.extend_from_slice(&data.unwrap());
+            while let Some(event) = ours.handle_input(&mut input) {
+                events.push(event);
+            }
+        }
+        assert_eq!(events.remove(0), Event::Message("over HTTP/2".into()));
+        assert!(matches!(events[..], [Event::Close(Some(_))]), "{events:?}");
     });
 }
 
