@@ -48,6 +48,8 @@ pub(crate) struct Exchange {
 pub(crate) struct Asked {
     pub(crate) message: Message,
     pub(crate) method: Method,
+    /// What logs tell it apart by, if a client sent it.
+    pub(crate) id: Option<u64>,
     /// The WebSocket that it is about.
     pub(crate) socket: Option<Bytes>,
 }
@@ -143,6 +145,7 @@ impl Exchange {
         let request = Asked {
             message: std::mem::take(&mut self.request.message),
             method: std::mem::take(&mut self.request.method),
+            id: self.request.id,
             socket: self.request.socket.take(),
         };
         Box::new(Broken {
@@ -314,7 +317,7 @@ impl Exchange {
         let line = Line {
             pool: &self.shared.plan.name,
             pid: connection.record.pid_number(),
-            request: Some((&self.request.method, self.request.message.target())),
+            request: Some(&self.request),
         };
         line.write(level, text);
     }
@@ -440,24 +443,26 @@ fn read_at(file: &File, at: u64, len: u64) -> io::Result<Vec<u8>> {
 pub(crate) struct Line<'a> {
     pub(crate) pool: &'a str,
     pub(crate) pid: i32,
-    /// The method and target of what it is about.
-    pub(crate) request: Option<(&'a Method, &'a [u8])>,
+    /// What it is about.
+    pub(crate) request: Option<&'a Asked>,
 }
 
 impl Line<'_> {
     pub(crate) fn write(&self, level: wire::Level, text: &[u8]) {
         let (pool, pid) = (self.pool, self.pid);
         let (method, target) = match self.request {
-            Some((method, target)) => (method.as_str(), target),
+            Some(asked) => (asked.method.as_str(), asked.message.target()),
             None => ("", &b""[..]),
         };
+        let request_id = self.request.and_then(|asked| asked.id);
+        let request_id = request_id.map(|id| format!("{id:016x}"));
         let text = text.trim_ascii_end().escape_ascii_but_lines();
         let path = target.escape_ascii();
         match level {
-            wire::Level::Error => tracing::error!(pool, pid, method, %path, "{text}"),
-            wire::Level::Warning => tracing::warn!(pool, pid, method, %path, "{text}"),
-            wire::Level::Info => tracing::info!(pool, pid, method, %path, "{text}"),
-            wire::Level::Debug => tracing::debug!(pool, pid, method, %path, "{text}"),
+            wire::Level::Error => tracing::error!(pool, pid, method, %path, request_id, "{text}"),
+            wire::Level::Warning => tracing::warn!(pool, pid, method, %path, request_id, "{text}"),
+            wire::Level::Info => tracing::info!(pool, pid, method, %path, request_id, "{text}"),
+            wire::Level::Debug => tracing::debug!(pool, pid, method, %path, request_id, "{text}"),
         }
     }
 }

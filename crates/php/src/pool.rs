@@ -95,6 +95,7 @@ impl Pool {
         let WorkerRequest {
             message,
             method,
+            id,
             body,
         } = request;
         let is_head = method == Method::HEAD;
@@ -102,6 +103,7 @@ impl Pool {
         let asked = Asked {
             message,
             method,
+            id: Some(id),
             socket: None,
         };
         let (exchange, answer) = self.ask(asked, upload).await?;

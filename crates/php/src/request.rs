@@ -15,6 +15,8 @@ pub struct WorkerRequest {
     pub message: Message,
     /// The method: HEAD has no content in its answer, and what is idempotent may be sent again.
     pub method: Method,
+    /// What logs tell it apart by.
+    pub id: u64,
     /// The content.
     pub body: Body,
 }

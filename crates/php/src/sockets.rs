@@ -79,6 +79,7 @@ impl Pool {
         let asked = Asked {
             message,
             method: Method::GET,
+            id: None,
             socket: Some(id),
         };
         let (exchange, answer) = self.ask(asked, Upload::Inline(Default::default())).await?;
@@ -136,6 +137,7 @@ impl SocketEvents {
         let asked = Asked {
             message,
             method: Method::POST,
+            id: None,
             socket: Some(self.id.clone()),
         };
         let upload = Upload::Inline([bytes].into_iter().collect());

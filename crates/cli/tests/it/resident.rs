@@ -21,6 +21,9 @@ switch (strtok($_SERVER['REQUEST_URI'], '?')) {
     case '/upload':
         echo strlen(file_get_contents('php://input'));
         break;
+    case '/complain':
+        Apus\Log::warning('oh');
+        break;
     default:
         header('X-Pid: ' . getmypid());
         echo 'VERSION ', $_SERVER['REQUEST_METHOD'], ' ', $_SERVER['REQUEST_URI'];
@@ -35,6 +38,7 @@ fn home(version: &str) -> Home {
         "apus.toml",
         "[[sites]]\nname = \"app\"\nlisten = [\"127.0.0.1:0\"]\nroot = \"site\"\n\
          php_fastcgi = \"/usr/bin/php-cgi8.2\"\n\
+         access_log = { path = \"access.log\", format = \"$request_id $request_uri\" }\n\
          [sites.fastcgi.workers]\nfolder = \"run\"\nmax = 2\n",
     );
     home
@@ -83,6 +87,26 @@ fn an_application_is_served_from_memory_reloaded_and_shown() {
             .iter()
             .any(|one| one["memory_bytes"].as_u64() > Some(0))
     );
+}
+
+#[test]
+fn what_an_application_complains_of_is_logged_with_its_request() {
+    let home = home("one");
+    let apus = home.serve(&[]);
+    assert_eq!(apus.get("/complain").status, 200);
+    let identity = || {
+        let log = home.read("access.log");
+        let line = log.lines().find_map(|line| line.strip_suffix(" /complain"));
+        line.map(str::to_owned)
+    };
+    wait_until("the request is in the access log", || identity().is_some());
+    let identity = identity().unwrap();
+    assert_eq!(identity.len(), 16, "{identity}");
+    wait_until("the complaint is logged with its request", || {
+        let log = apus.log();
+        let mut lines = log.lines().filter(|line| line.contains("oh"));
+        lines.any(|line| line.contains("/complain") && line.contains(&identity))
+    });
 }
 
 #[test]

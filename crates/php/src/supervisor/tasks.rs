@@ -221,6 +221,7 @@ async fn perform(shared: &Arc<Shared>, task: &Task) -> bool {
     let asked = Asked {
         message,
         method: Method::POST,
+        id: None,
         socket: None,
     };
     let exchange = Exchange::new(Arc::clone(shared), connection, asked, upload);

@@ -109,6 +109,7 @@ pub(crate) fn request(method: Method, target: &str, body: impl Into<Body>) -> Wo
     }
     message.push(b"CONTENT_TYPE", b"application/octet-stream");
     WorkerRequest {
+        id: 7,
         message,
         method,
         body,

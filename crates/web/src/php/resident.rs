@@ -65,6 +65,7 @@ impl Resident {
         let asked = WorkerRequest {
             message,
             method: request.method().clone(),
+            id: request.id(),
             body,
         };
         let answer = match self.pool.send(asked).await {
@@ -94,6 +95,7 @@ impl Resident {
                 pool = &*self.pool.plan().name,
                 method = request.method().as_str(),
                 path = request.path(),
+                request_id = format_args!("{:016x}", request.id()),
                 status = status.as_u16(),
                 cause = %cause(failure),
                 withheld,

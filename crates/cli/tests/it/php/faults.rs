@@ -231,7 +231,10 @@ fn a_hundred_clients_of_two_workers_all_get_their_turn() {
     assert_eq!(stack.answered().lines().count(), CLIENTS * TURNS);
     // Who asks again stands behind all who wait: nobody sees each of the others answered twice.
     let longest = longest.into_inner();
-    assert!(longest < 2 * CLIENTS, "somebody waited for {longest} answers");
+    assert!(
+        longest < 2 * CLIENTS,
+        "somebody waited for {longest} answers"
+    );
 }
 
 #[test]
