@@ -18,9 +18,9 @@
 //!
 //! A socket lives on the worker of its connection. What comes is read as fast as the handler takes it,
 //! and [`Sender::send`] waits for a client that reads slowly. Pings go out and are answered beside the
-//! handler; when it ends, the connection is closed. When the server stops, it is closed with 1001, and a page can
-//! open another. [`Rooms`] reach the sockets of all workers, and [through Redis](Rooms::through_redis) those of
-//! other machines.
+//! handler; when it ends, the connection is closed. When the server stops, it is closed with 1001, and
+//! a page can open another. [`Rooms`] reach the sockets of all workers; with the feature `redis`, by
+//! `Rooms::through_redis`, those of other machines.
 
 mod driver;
 mod origin;
