@@ -11,9 +11,11 @@ use axum::routing::get;
 fn router() -> Router {
     Router::new().route(
         "/hello/{name}",
-        get(async |axum::extract::Path(name): axum::extract::Path<String>| {
-            format!("Hello from axum, {name}!\n")
-        }),
+        get(
+            async |axum::extract::Path(name): axum::extract::Path<String>| {
+                format!("Hello from axum, {name}!\n")
+            },
+        ),
     )
 }
 

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde_json::json;
 
 use super::Operation;
-use crate::extract::{Form, Path, Query};
+use crate::extract::{Form, Multipart, Path, Query};
 use crate::respond::{Html, Json, Redirect};
 
 /// An argument of a handler that says what it takes of a request.
@@ -58,6 +58,12 @@ impl DescribeArgument for String {
 impl DescribeArgument for Bytes {
     fn describe(operation: &mut Operation<'_>) {
         operation.request_body("application/octet-stream", json!({}));
+    }
+}
+
+impl DescribeArgument for Multipart {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.request_body("multipart/form-data", json!({ "type": "object" }));
     }
 }
 

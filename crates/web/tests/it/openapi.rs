@@ -1,5 +1,6 @@
 //! The description of routes, and its page.
 
+use apus::extract::Multipart;
 use apus::openapi::{JsonSchema, OpenApi};
 use apus::testing::TestClient;
 use apus::{App, Json, Path, Query, StatusCode, delete, get, post, routes};
@@ -66,10 +67,15 @@ async fn opaque() -> Opaque {
     Opaque
 }
 
+#[post("/openapi/files")]
+async fn upload(form: Multipart) {
+    drop(form);
+}
+
 fn api() -> OpenApi {
     OpenApi::new("Users & more", "1.2.0")
         .description("All about them.")
-        .describe(routes![find, show, create, untag, opaque])
+        .describe(routes![find, show, create, untag, opaque, upload])
 }
 
 #[test]
@@ -110,6 +116,8 @@ fn operations_are_described_by_the_types_of_their_handlers() {
         untag["responses"],
         json!({"204": {"description": "No Content"}})
     );
+    let upload = &api["paths"]["/openapi/files"]["post"]["requestBody"]["content"];
+    assert!(upload["multipart/form-data"].is_object());
     let opaque = &api["paths"]["/openapi/opaque"]["get"];
     assert_eq!(opaque["responses"]["default"]["description"], "a response");
 
