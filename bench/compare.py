@@ -56,6 +56,8 @@ def main():
                     if case.resident:
                         running.append(started(php.start_resident(case, cores[0], pool, binary.resolve())))
                 running.append(started(php.start_nginx(case, cores[0], pool)))
+                if case.has_floor:
+                    running.append(started(servers.start_floor(cores[0], php.length_of(running[-1], case.path))))
             elif isinstance(case, (cases.ProxyCase, cases.DownloadCase, cases.QueueCase)):
                 def origin():
                     return started(proxies.start_origin(case, cores[1])).clear

@@ -258,7 +258,11 @@ class PhpCase:
     # How the application takes requests if it stays in memory, as `mode` of its workers; nothing: it does not.
     resident: str = ""
     rivals = ("nginx",)
-    tls = close = percentiles = has_floor = is_http2 = False
+    tls = close = percentiles = is_http2 = False
+
+    @property
+    def has_floor(self):
+        return self.cached
 
 
 PHP_CASES = (

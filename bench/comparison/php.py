@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import urllib.request
 
 from . import host
 from .servers import BENCH, RUN, Server, run_nginx
@@ -151,6 +152,12 @@ def start_resident(case, core, stack, binary):
     workers = f'{{ mode = "{case.resident}", min = {stack.CHILDREN}, max = {stack.CHILDREN} }}'
     lines = [f'fastcgi = {{ front_controller = "{script}", workers = {workers} }}']
     return _start_apus(RESIDENT, case, core, stack, binary, lines, stack.start_fpm(RESIDENT, stack.CHILDREN + 1))
+
+
+def length_of(server, path):
+    """Bytes of a page."""
+    with urllib.request.urlopen(server.url(path)) as answer:
+        return len(answer.read())
 
 
 def _start_apus(name, case, core, stack, binary, lines, fpm):
