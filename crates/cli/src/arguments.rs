@@ -8,6 +8,8 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
+use crate::new::ProjectName;
+
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
     .usage(AnsiColor::Green.on_default().bold())
@@ -111,6 +113,24 @@ Examples:
   apus explain GET https://example.com/docs
   apus explain GET http://localhost/a.css --header 'Accept-Encoding: br' --config site.toml")]
     Explain(Explain),
+    /// Make a project with the framework
+    ///
+    /// Makes the folder NAME in the current one: an application with pages, a JSON handler and tests,
+    /// a Dockerfile and a unit for systemd. Nothing is made if the folder exists.
+    #[command(after_long_help = "\
+Examples:
+  apus new my-shop && cd my-shop && cargo run
+  apus new my-shop --path ~/apus/crates/web     on another source of the crate `apus`")]
+    New {
+        /// The name of the project, its package and its folder
+        name: ProjectName,
+        /// Where the crate `apus` is [default: crates/web of the source that this apus was built from]
+        ///
+        /// It is not published, so Cargo.toml names its source by this path. A checkout of Apus does
+        /// as well as its crates/web.
+        #[arg(long, value_name = "PATH", value_hint = ValueHint::DirPath)]
+        path: Option<PathBuf>,
+    },
     /// Print completions for a shell
     #[command(after_long_help = "\
 Examples:

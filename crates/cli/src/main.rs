@@ -4,6 +4,7 @@
 
 mod arguments;
 mod manual;
+mod new;
 mod output;
 mod tally;
 
@@ -60,6 +61,10 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<Result<(), Failed>, Refused> {
     match command {
+        Command::New { name, path } => {
+            print(new::create(&name, path.as_deref())?.as_bytes());
+            Ok(Ok(()))
+        }
         Command::Serve(arguments) => run_serve(arguments),
         Command::Check { file, tls, json } => run_check(file, tls, json),
         Command::Reload(running) => run_ask(&running, &control::Request::Reload),

@@ -21,6 +21,8 @@ mod h2_client;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]
+mod new;
+#[cfg(test)]
 mod pages;
 #[cfg(test)]
 mod php;

@@ -1,0 +1,82 @@
+//! `apus new`: a project to begin with.
+
+mod name;
+mod source;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::Refused;
+
+pub(crate) use name::ProjectName;
+use source::Source;
+
+/// The files of a project, by their paths in it. In both, `@name@` stands for its name.
+const FILES: [(&str, &str); 12] = [
+    ("Cargo.toml", include_str!("project/Cargo.toml.in")),
+    ("src/main.rs", include_str!("project/src/main.rs.in")),
+    ("src/lib.rs", include_str!("project/src/lib.rs.in")),
+    (
+        "templates/base.html",
+        include_str!("project/templates/base.html.in"),
+    ),
+    (
+        "templates/home.html",
+        include_str!("project/templates/home.html.in"),
+    ),
+    (
+        "templates/hello.html",
+        include_str!("project/templates/hello.html.in"),
+    ),
+    ("tests/app.rs", include_str!("project/tests/app.rs.in")),
+    ("Dockerfile", include_str!("project/Dockerfile.in")),
+    (".dockerignore", include_str!("project/dockerignore.in")),
+    ("@name@.service", include_str!("project/service.in")),
+    (".gitignore", include_str!("project/gitignore.in")),
+    ("README.md", include_str!("project/README.md.in")),
+];
+
+/// Makes a project of this name in the current folder, on the crate `apus` at `path`. What goes wrong
+/// leaves nothing behind. Gives what is told of it.
+pub(crate) fn create(name: &ProjectName, path: Option<&Path>) -> Result<String, Refused> {
+    let source = Source::find(path)?;
+    let folder = PathBuf::from(name.as_str());
+    fs::create_dir(&folder).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            Refused::Failed(format!("{} exists already", folder.display()))
+        }
+        _ => failed(&folder, &error),
+    })?;
+    if let Err(refused) = write(&folder, name, &source) {
+        // What went wrong is told; if this does too, it is for the same reason.
+        let _ = fs::remove_dir_all(&folder);
+        return Err(refused);
+    }
+    Ok(format!(
+        "{name}: made, on apus in {source}\n\n  cd {name}\n  cargo run     # http://127.0.0.1:8080/\n  \
+         cargo test\n",
+        source = source.package(),
+    ))
+}
+
+fn write(folder: &Path, name: &ProjectName, source: &Source) -> Result<(), Refused> {
+    let fill = |text: &str| {
+        text.replace("@name@", name.as_str())
+            .replace("@crate@", &name.as_crate())
+            .replace("@apus@", source.package())
+            .replace("@checkout@", source.workspace())
+    };
+    for (path, text) in FILES {
+        let path = folder.join(fill(path));
+        let parent = path.parent().unwrap_or(folder);
+        fs::create_dir_all(parent)
+            .and_then(|()| fs::write(&path, fill(text)))
+            .map_err(|error| failed(&path, &error))?;
+    }
+    Ok(())
+}
+
+fn failed(path: &Path, error: &io::Error) -> Refused {
+    Refused::Failed(format!("{} cannot be made: {error}", path.display()))
+}

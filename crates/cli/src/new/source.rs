@@ -1,0 +1,77 @@
+//! Where the source of the crate `apus` is, which is not published.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::Refused;
+
+/// The crate, where this program was built.
+const BUILT_FROM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../web");
+
+/// The crate, and the workspace that it is part of: absolute paths that stand in quotes as they are.
+pub(super) struct Source {
+    package: String,
+    workspace: String,
+}
+
+impl Source {
+    /// The crate at a path, which may be that of its workspace; by default, the one that this program was
+    /// built with, if it is still there.
+    pub(super) fn find(path: Option<&Path>) -> Result<Self, Refused> {
+        let Some(path) = path else {
+            return Self::at(Path::new(BUILT_FROM)).unwrap_or_else(|| {
+                Err(Refused::Misused(
+                    "the source that this apus was built from is gone; say with --path where the crate \
+                     `apus` is, such as crates/web of a checkout"
+                        .to_owned(),
+                ))
+            });
+        };
+        let found = Self::at(path).or_else(|| Self::at(&path.join("crates/web")));
+        found.unwrap_or_else(|| {
+            Err(Refused::Misused(format!(
+                "the crate `apus` is not at {}; it is crates/web of a checkout",
+                path.display()
+            )))
+        })
+    }
+
+    /// `None` if it is not there.
+    fn at(path: &Path) -> Option<Result<Self, Refused>> {
+        let manifest = fs::read_to_string(path.join("Cargo.toml")).ok()?;
+        manifest
+            .lines()
+            .any(|line| line.trim() == "name = \"apus\"")
+            .then(|| Self::of(&path.canonicalize().unwrap_or_else(|_| path.to_owned())))
+    }
+
+    fn of(package: &Path) -> Result<Self, Refused> {
+        let workspace = package.ancestors().nth(2).unwrap_or(package);
+        Ok(Self {
+            package: text(package)?,
+            workspace: text(workspace)?,
+        })
+    }
+
+    /// The folder of the crate.
+    pub(super) fn package(&self) -> &str {
+        &self.package
+    }
+
+    /// The folder of its workspace.
+    pub(super) fn workspace(&self) -> &str {
+        &self.workspace
+    }
+}
+
+/// The path as it can stand in quotes in TOML and in a Dockerfile.
+fn text(path: &Path) -> Result<String, Refused> {
+    let is_plain = |c: char| !c.is_control() && !matches!(c, '"' | '\\' | '$' | '@');
+    let text = path.to_str().filter(|text| text.chars().all(is_plain));
+    text.map(str::to_owned).ok_or_else(|| {
+        Refused::Misused(format!(
+            "{} cannot be written into a Cargo.toml; have the source of `apus` at another place",
+            PathBuf::from(path).display()
+        ))
+    })
+}

@@ -1,0 +1,151 @@
+//! `apus new`: the project that it makes, and what it refuses.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::harness::Home;
+
+/// The root of this workspace.
+fn workspace() -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.ancestors().nth(2).unwrap().to_owned()
+}
+
+/// What Cargo says of a project, which is built offline from what this workspace is built from and beside
+/// it, so that the dependencies are there already.
+fn cargo(project: &Path, arguments: &[&str]) {
+    let target = Path::new(env!("CARGO_BIN_EXE_apus")).ancestors().nth(2);
+    let output = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
+        .args(arguments)
+        .current_dir(project)
+        .env("CARGO_TARGET_DIR", target.unwrap())
+        // As the profile of this workspace has it.
+        .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{arguments:?}\n{}\n{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+fn a_new_project_builds_and_passes_its_tests() {
+    let home = Home::new();
+    // Always at the same place, so that what Cargo makes of it takes the place of what it made before.
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("new");
+    fs::create_dir_all(&folder).unwrap();
+    let lock = File::create(folder.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let project = folder.join("my-shop");
+    if project.exists() {
+        fs::remove_dir_all(&project).unwrap();
+    }
+    let output = home
+        .command(&["new", "my-shop"])
+        .current_dir(&folder)
+        .output()
+        .unwrap();
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert!(out.contains("cd my-shop"), "{out}");
+    fs::copy(workspace().join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
+    cargo(&project, &["test", "--offline", "--quiet"]);
+    cargo(&project, &["fmt", "--check"]);
+}
+
+#[test]
+fn a_new_project_is_named_throughout() {
+    let home = Home::new();
+    home.expect(&["new", "my-shop"], 0);
+    let crates = workspace().join("crates/web");
+    for (file, text) in [
+        ("Cargo.toml", "name = \"my-shop\""),
+        ("Cargo.toml", &*format!("path = \"{}\"", crates.display())),
+        ("src/main.rs", "my_shop::app()"),
+        ("templates/home.html", "<h1>my-shop</h1>"),
+        ("tests/app.rs", "my_shop::app()"),
+        ("Dockerfile", "/usr/local/bin/my-shop"),
+        ("my-shop.service", "ExecStart=/usr/local/bin/my-shop"),
+        ("my-shop.service", "ProtectSystem=strict"),
+        (".gitignore", "/target"),
+        ("README.md", "# my-shop"),
+    ] {
+        let content = home.read(&format!("my-shop/{file}"));
+        assert!(content.contains(text), "{file} lacks {text}:\n{content}");
+        for left in ["@name@", "@crate@", "@apus@", "@checkout@"] {
+            assert!(!content.contains(left), "{file} has {left}");
+        }
+    }
+}
+
+#[test]
+fn a_source_of_the_crate_can_be_named() {
+    let home = Home::new();
+    let workspace = workspace();
+    for (name, path) in [
+        ("one", workspace.clone()),
+        ("two", workspace.join("crates/web")),
+    ] {
+        home.expect(&["new", name, "--path", path.to_str().unwrap()], 0);
+        let manifest = home.read(&format!("{name}/Cargo.toml"));
+        let path = format!("path = \"{}/crates/web\"", workspace.display());
+        assert!(manifest.contains(&path), "{manifest}");
+    }
+    let (_, error) = home.expect(&["new", "three", "--path", "site"], 2);
+    assert!(error.contains("not at site"), "{error}");
+    assert!(!home.path("three").exists());
+}
+
+#[test]
+fn what_is_there_already_stays() {
+    let home = Home::new();
+    let (_, error) = home.expect(&["new", "site"], 1);
+    assert!(error.contains("site exists already"), "{error}");
+    assert_eq!(home.read("site/index.html"), "<h1>hello</h1>");
+    assert!(!home.path("site/Cargo.toml").exists());
+    home.write("file", "");
+    home.expect(&["new", "file"], 1);
+}
+
+#[test]
+fn a_name_that_no_package_can_have_is_refused() {
+    let home = Home::new();
+    for name in ["9lives", "../up", "a b", "fn", "test", "Über", ""] {
+        let (_, error) = home.expect(&["new", name], 2);
+        assert!(error.contains("NAME"), "{error}");
+    }
+    home.expect(&["new"], 2);
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_told() {
+    let home = Home::new();
+    // Not even root makes a folder there.
+    let output = home
+        .command(&["new", "my-shop"])
+        .current_dir("/proc")
+        .output()
+        .unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("my-shop cannot be made"), "{error}");
+}
+
+#[test]
+fn the_help_says_which_source_is_meant() {
+    let home = Home::new();
+    let (help, _) = home.expect(&["new", "--help"], 0);
+    // However wide it is.
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for text in ["NAME", "--path", "was built from", "not published"] {
+        assert!(help.contains(text), "{text} is missing:\n{help}");
+    }
+    let (page, _) = home.expect(&["man", "new"], 0);
+    assert!(
+        page.contains("apus\\-new") || page.contains("apus new"),
+        "{page}"
+    );
+}
