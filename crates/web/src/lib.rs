@@ -26,6 +26,8 @@ mod error;
 mod error_pages;
 pub mod extract;
 pub mod files;
+#[cfg(doctest)]
+mod guide;
 mod handler;
 pub mod layers;
 mod media_type;
