@@ -22,7 +22,7 @@ test: tools lint ## everything that has to hold: lint, all tests, the release bi
 lint: ## format, clippy, documentation, licences and sources of dependencies
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --features apus/full
 	$(DENY) --all-features check --hide-inclusion-graph licenses bans sources
 	@.ci/advisories $(DENY)
 

@@ -90,7 +90,11 @@ Examples:
     /// Have the running server answer what it was asked, and end
     Stop(Running),
     /// Show what the running server does
-    Status(Running),
+    #[command(after_long_help = "\
+Examples:
+  apus status
+  apus status site.toml --metrics > /var/lib/prometheus/node-exporter/apus.prom")]
+    Status(Status),
     /// Have the running server ask an origin or not
     ///
     /// Goes before what the configuration says of the node, until it is told something else or ends.
@@ -190,6 +194,16 @@ pub(crate) struct Running {
     /// Answer in JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Arguments of `apus status`.
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    #[command(flatten)]
+    pub(crate) running: Running,
+    /// Answer with every figure as a metric, in the text format of Prometheus
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) metrics: bool,
 }
 
 /// Arguments of `apus upstream`.

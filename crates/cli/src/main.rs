@@ -4,6 +4,7 @@
 
 mod arguments;
 mod manual;
+mod metrics;
 mod new;
 mod output;
 mod tally;
@@ -18,7 +19,8 @@ use apus_server::{
 use clap::{CommandFactory, Parser};
 
 use arguments::{
-    Arguments, Cache, Change, Command, Explain, Purge, Purged, Running, Serve, Upstream, Warm,
+    Arguments, Cache, Change, Command, Explain, Purge, Purged, Running, Serve, Status, Upstream,
+    Warm,
 };
 use output::{print, print_error, print_json};
 use tally::Tally;
@@ -69,7 +71,10 @@ fn run(command: Command) -> Result<Result<(), Failed>, Refused> {
         Command::Check { file, tls, json } => run_check(file, tls, json),
         Command::Reload(running) => run_ask(&running, &control::Request::Reload),
         Command::Stop(running) => run_ask(&running, &control::Request::Stop),
-        Command::Status(running) => run_ask(&running, &control::Request::Status),
+        Command::Status(Status { running, metrics }) => match metrics {
+            true => run_metrics(&running),
+            false => run_ask(&running, &control::Request::Status),
+        },
         Command::Upstream(arguments) => run_upstream(arguments),
         Command::Cache(Cache::Purge(arguments)) => run_purge(arguments),
         Command::Cache(Cache::Warm(arguments)) => run_warm(arguments),
@@ -208,6 +213,22 @@ fn run_ask(running: &Running, request: &control::Request) -> Result<Result<(), F
             } else {
                 print_error(&message);
             }
+            Ok(Err(Failed))
+        }
+    }
+}
+
+fn run_metrics(running: &Running) -> Result<Result<(), Failed>, Refused> {
+    let source = find(running.source.as_deref())?;
+    let response = ask(&control_socket_of(&source), &control::Request::Status)
+        .map_err(|error| Refused::Failed(error.to_string()))?;
+    match response {
+        control::Response::Done(status) => {
+            print(metrics::exposition(&status).as_bytes());
+            Ok(Ok(()))
+        }
+        control::Response::Failed { message, .. } => {
+            print_error(&message);
             Ok(Err(Failed))
         }
     }

@@ -74,6 +74,11 @@ fn an_application_is_served_from_memory_reloaded_and_shown() {
     assert_eq!(apus.get("/").body, "two GET /");
     let (status, _) = home.expect(&["status"], 0);
     assert!(status.contains("\nphp app: "), "{status}");
+    let (metrics, _) = home.expect(&["status", "--metrics"], 0);
+    assert!(
+        metrics.contains("apus_php_requests_total{pool=\"app\"} 2\n"),
+        "{metrics}"
+    );
     let (json, _) = home.expect(&["status", "--json"], 0);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let pool = &json["php"][0];
