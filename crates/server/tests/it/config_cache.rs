@@ -203,13 +203,13 @@ fn the_keys_of_a_cache_mean_what_they_say() {
     );
     assert!(cache.rules.ttl_overrides);
     assert_eq!(cache.rules.set_cookie, SetCookie::Remove);
-    assert_eq!(cache.bypass_headers, ["x-preview".into()]);
-    assert_eq!(cache.purge.unwrap().token, "0123456789abcdef".into());
+    assert_eq!(cache.bypass_headers, [Box::from("x-preview")]);
+    assert_eq!(cache.purge.unwrap().token, Box::from("0123456789abcdef"));
     let key = cache.rules.key;
     assert_eq!(key.host, Host::Named("Example.com".into()));
     let except = ["utm_*", "fbclid"].map(NamePattern::new);
     assert_eq!(key.query, Query::Except(except.into()));
-    assert_eq!(key.headers, ["x-a".into()]);
+    assert_eq!(key.headers, [Box::from("x-a")]);
 }
 
 #[test]

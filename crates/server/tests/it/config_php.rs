@@ -276,7 +276,7 @@ fn locations_have_of_the_site_what_they_do_not_say() {
     };
     assert_eq!(php(&same.content).upstream, "a/php");
     assert_eq!(php(&more.content).upstream, "a/php /more/");
-    assert_eq!(php(&more.content).settings.hidden, ["x-a".into()]);
+    assert_eq!(php(&more.content).settings.hidden, [Box::from("x-a")]);
     let old = php(&old.content);
     assert_eq!(&*old.settings.prefix, "/old");
     assert!(matches!(old.files.as_ref().unwrap().root, Root::Alias(_)));
