@@ -12,4 +12,8 @@ chapters! {
     routes: "routes.md";
     handlers: "handlers.md";
     answers: "answers.md";
+    layers: "layers.md";
+    databases: "databases.md";
+    sessions: "sessions.md";
+    templates: "templates.md";
 }
