@@ -16,4 +16,8 @@ chapters! {
     databases: "databases.md";
     sessions: "sessions.md";
     templates: "templates.md";
+    live: "live.md";
+    services: "services.md";
+    testing: "testing.md";
+    production: "production.md";
 }
