@@ -20,4 +20,5 @@ chapters! {
     services: "services.md";
     testing: "testing.md";
     production: "production.md";
+    coming_from: "coming-from.md";
 }
