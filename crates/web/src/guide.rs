@@ -15,6 +15,7 @@ chapters! {
     layers: "layers.md";
     databases: "databases.md";
     sessions: "sessions.md";
+    log_in: "log-in.md";
     templates: "templates.md";
     live: "live.md";
     services: "services.md";
