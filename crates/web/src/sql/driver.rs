@@ -168,18 +168,21 @@ over_the_network!(Postgres, MySql);
 
 /// An address without its password, which may come into a log.
 pub(super) fn shown(address: &str) -> String {
-    let shown = || {
-        let (scheme, rest) = address.split_once("://")?;
-        let authority_end = rest.find(['/', '?']).unwrap_or(rest.len());
-        let (authority, path) = rest.split_at_checked(authority_end)?;
-        let (user, host) = authority.rsplit_once('@')?;
-        let user = user.split_once(':').map_or(user, |(user, _)| user);
-        Some(format!("{scheme}://{user}@{host}{path}"))
+    let (address, query) = match address.split_once('?') {
+        Some((address, query)) => (address, Some(query)),
+        None => (address, None),
     };
-    let shown = shown().unwrap_or_else(|| address.to_owned());
+    let without = || {
+        let (scheme, rest) = address.split_once("://")?;
+        // A password may hold what ends an authority, if nobody encoded it.
+        let (user, host) = rest.rsplit_once('@')?;
+        let user = user.split_once(':').map_or(user, |(user, _)| user);
+        Some(format!("{scheme}://{user}@{host}"))
+    };
+    let shown = without().unwrap_or_else(|| address.to_owned());
     // A query can hold one as well.
-    match shown.split_once('?') {
-        Some((address, query)) if query.contains("pass") => address.to_owned(),
+    match query {
+        Some(query) if !query.contains("pass") => format!("{shown}?{query}"),
         _ => shown,
     }
 }
