@@ -14,7 +14,7 @@ run: ## build Apus and serve examples/site over HTTP and HTTPS
 	@examples/run
 
 test: tools lint ## everything that has to hold: lint, all tests, the release binary on the example site
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked --no-fail-fast
 	php/tests/run
 	examples/run .ci/smoke
 	conformance/h2spec
