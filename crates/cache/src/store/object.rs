@@ -194,6 +194,12 @@ impl Object {
         self.content.is_filling()
     }
 
+    /// Whether who comes now can read it from its start: not so if it cannot be stored, and is let go as its
+    /// readers have had it.
+    pub fn is_joinable(&self) -> bool {
+        self.content.is_joinable()
+    }
+
     /// All of its content, when it is there and in memory.
     pub fn bytes(&self) -> Option<&Bytes> {
         self.content.whole()

@@ -194,6 +194,12 @@ impl Inner {
                     break;
                 }
             };
+            // While this is here nothing is let go of what the request is to be sent. What cannot be stored, and has
+            // begun to go, is nothing to come along with.
+            let follows = (is_along && !is_head).then(|| object.read(None));
+            if follows.is_some() && !object.is_joinable() {
+                continue;
+            }
             let now = now();
             let epoch = object.epoch();
             let Some(kept) = Prepared::of(&object, now) else {

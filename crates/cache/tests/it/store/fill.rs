@@ -256,6 +256,38 @@ async fn a_reader_that_is_too_slow_does_not_hold_up_the_others() {
 }
 
 #[tokio::test]
+async fn who_begins_to_read_while_it_can_be_joined_gets_all_of_it_and_who_comes_later_is_told() {
+    let store = Store::new(Settings {
+        memory_bytes: 1 << 20,
+        memory_object_bytes: 64 << 10,
+        window_bytes: 100_000,
+        ..Settings::default()
+    });
+    let mut filler = start(&store, &key("/big"), response(None));
+    let object = filler.object().clone();
+    let early = object.read(None);
+    assert!(object.is_joinable());
+    let fill = async {
+        for at in 0..10 {
+            let bytes = pattern(at * 100_000..(at + 1) * 100_000);
+            filler.append(bytes.into()).await.expect("wanted");
+        }
+        filler.finish()
+    };
+    // It was joined before it turned out that it cannot be stored, and is read only after that.
+    let late = async {
+        while object.is_joinable() {
+            tokio::task::yield_now().await;
+        }
+        drain(early).await
+    };
+    let (filled, (read, error)) = tokio::join!(fill, late);
+    assert_eq!((filled, error), (Filled::Whole, None));
+    assert!(read == pattern(0..1_000_000));
+    assert!(!object.is_joinable());
+}
+
+#[tokio::test]
 async fn a_new_response_takes_the_place_of_the_old_one_when_it_is_there() {
     let store = small_store();
     let old = put(&store, &key("/a"), b"old").await;
