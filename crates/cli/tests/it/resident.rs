@@ -126,7 +126,7 @@ fn a_reload_to_an_application_that_does_not_boot_says_so_and_changes_nothing() {
     assert_eq!(apus.get("/").body, "old");
     home.write("site/index.php", "<?php throw new Exception('not yet');");
     home.expect(&["reload"], 0);
-    assert!(apus.log().contains("not yet"), "{}", apus.log());
+    wait_until("the log tells why", || apus.log().contains("not yet"));
     assert_eq!(apus.get("/").body, "old");
     home.write("site/index.php", loop_of("new"));
     home.expect(&["reload"], 0);
