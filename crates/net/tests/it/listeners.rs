@@ -73,13 +73,15 @@ fn an_ipv6_wildcard_takes_ipv4_unless_told_otherwise() {
         let address = SocketAddr::new(address.parse().unwrap(), port);
         assert_eq!(Client::new(connect(address).unwrap()).get("/").text(), seen);
     }
-    let address = ListenAddress::Tcp {
-        address: "[::]:0".parse().unwrap(),
-        ipv6_only: true,
+    // Somebody else has the port for IPv4, which it could not have beside one that takes that, too.
+    let other = TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = other.local_addr().unwrap().port();
+    let address = |ipv6_only| ListenAddress::Tcp {
+        address: SocketAddr::new("::".parse().unwrap(), port),
+        ipv6_only,
     };
-    let server = Server::run(plan(vec![listener(address, ends())]));
-    let port = server.address().port();
-    assert!(connect(SocketAddr::new("127.0.0.1".parse().unwrap(), port)).is_err());
+    assert!(refusal(address(false)).contains("another process has port"));
+    let _server = Server::run(plan(vec![listener(address(true), ends())]));
     let address = SocketAddr::new("::1".parse().unwrap(), port);
     assert_eq!(
         Client::new(connect(address).unwrap()).get("/").text(),
