@@ -1,17 +1,16 @@
 //! What a server does as metrics: the Prometheus text format, version 0.0.4.
 //!
-//! Every figure of `apus status --json` is one, so that none is forgotten: its name is the way to it, and
-//! what there is several of has labels.
+//! Whatever `apus status --json` counts becomes one, so that none is forgotten: its name is the way to it, and
+//! what there is several of has labels. Processes of PHP come and go, and are summed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
-/// Figures that go up and down; the others only grow.
-const GAUGES: [&str; 19] = [
+/// Figures that go up and down, by the last part of their names; the others only grow.
+const GAUGES: [&str; 16] = [
     "connections",
-    "h2_connections",
     "waiting",
     "busy",
     "in_flight",
@@ -21,18 +20,16 @@ const GAUGES: [&str; 19] = [
     "listeners",
     "sockets",
     "uptime_seconds",
-    "age_seconds",
     "latency_seconds",
     "memory_bytes",
     "memory_objects",
     "objects",
-    "disk_bytes",
     "bytes",
     "failing",
 ];
 
 /// What is left out: it says of whom figures are, not how much.
-const NAMES: [&str; 5] = ["pid", "worker", "core", "seconds_left", "seconds_ago"];
+const NAMES: [&str; 4] = ["pid", "worker", "core", "seconds_left"];
 
 /// Samples by the name of their metric: labels, and the value.
 type Samples = BTreeMap<String, Vec<(String, f64)>>;
@@ -76,7 +73,8 @@ pub(crate) fn exposition(status: &Value) -> String {
                 ("last_reload_failure", failure) => {
                     one(
                         &mut samples,
-                        "reload_failing",
+                        "reload",
+                        "failing",
                         "",
                         f64::from(!failure.is_null()),
                     );
@@ -104,13 +102,13 @@ fn pool(samples: &mut Samples, pool: &Value) {
         .iter()
         .filter(|worker| worker["busy"] == true)
         .count();
-    one(samples, "php_workers", &labels, workers.len() as f64);
-    one(samples, "php_busy", &labels, busy as f64);
-    one(samples, "php_memory_bytes", &labels, sum("memory_bytes"));
+    one(samples, "php", "workers", &labels, workers.len() as f64);
+    one(samples, "php", "busy", &labels, busy as f64);
+    one(samples, "php", "memory_bytes", &labels, sum("memory_bytes"));
     let failing = figures
         .get("last_error")
         .is_some_and(|error| !error.is_null());
-    one(samples, "php_failing", &labels, f64::from(failing));
+    one(samples, "php", "failing", &labels, f64::from(failing));
 }
 
 fn group(samples: &mut Samples, group: &Value) {
@@ -129,13 +127,14 @@ fn group(samples: &mut Samples, group: &Value) {
             && node["state"]
                 .as_str()
                 .is_some_and(|s| !s.starts_with("out"));
-        one(samples, "upstream_node_up", &labels, f64::from(is_up));
+        one(samples, "upstream_node", "up", &labels, f64::from(is_up));
         if let Value::Object(failures) = &node["failures"] {
             for (kind, count) in failures {
                 let labels = format!("{labels},{}", label("kind", kind));
                 one(
                     samples,
-                    "upstream_node_failures",
+                    "upstream_node",
+                    "failures",
                     &labels,
                     count.as_f64().unwrap_or_default(),
                 );
@@ -158,21 +157,16 @@ fn add(samples: &mut Samples, prefix: &str, labels: &str, figures: &Map<String, 
         if let Some(value) = value.as_f64()
             && !NAMES.contains(&name.as_str())
         {
-            let joint = if prefix.is_empty() { "" } else { "_" };
-            one(samples, &format!("{prefix}{joint}{name}"), labels, value);
+            one(samples, prefix, name, labels, value);
         }
     }
 }
 
-fn one(samples: &mut Samples, name: &str, labels: &str, value: f64) {
-    let is_gauge = GAUGES.iter().any(|gauge| {
-        name == *gauge
-            || name
-                .strip_suffix(gauge)
-                .is_some_and(|front| front.ends_with('_'))
-    });
-    let total = if is_gauge { "" } else { "_total" };
-    let samples = samples.entry(format!("apus_{name}{total}")).or_default();
+fn one(samples: &mut Samples, prefix: &str, name: &str, labels: &str, value: f64) {
+    let joint = if prefix.is_empty() { "" } else { "_" };
+    let total = if GAUGES.contains(&name) { "" } else { "_total" };
+    let metric = format!("apus_{prefix}{joint}{name}{total}");
+    let samples = samples.entry(metric).or_default();
     samples.push((labels.to_owned(), value));
 }
 
@@ -219,7 +213,7 @@ mod tests {
         let text = exposition(&json!({
             "version": "1.0", "pid": 7, "uptime_seconds": 5, "reloads": 2, "last_reload_failure": null,
             "totals": { "requests": 3 },
-            "workers": [{ "worker": 0, "core": 1, "requests": 1, "connections": 4 },
+            "workers": [{ "worker": 0, "core": 1, "requests": 1, "connections": 4, "h2_connections": 9 },
                 { "worker": 1, "core": null, "requests": 2, "connections": 0 }],
             "access_logs": [{ "path": "a \"b\".log", "lines_written": 9, "lines_lost": 0 }],
             "php": [{ "name": "app", "waiting": 1, "requests": 8, "last_error": "it \"broke\"", "workers":
@@ -257,6 +251,7 @@ mod tests {
                 "apus_uptime_seconds 5",
                 "apus_worker_connections{worker=\"0\"} 4",
                 "apus_worker_connections{worker=\"1\"} 0",
+                "apus_worker_h2_connections_total{worker=\"0\"} 9",
                 "apus_worker_requests_total{worker=\"0\"} 1",
                 "apus_worker_requests_total{worker=\"1\"} 2",
             ]
