@@ -3,6 +3,7 @@
 
 use apus_http::h2::hpack::{DecodeError, Decoder, Encoder, Field};
 use apus_http::{Headers, StatusCode};
+use loona_hpack::decoder::DecoderError;
 use proptest::prelude::*;
 
 type Line = (Vec<u8>, Vec<u8>);
@@ -678,12 +679,24 @@ proptest! {
         for block in blocks {
             let block = block.concat();
             match decode(&mut ours, &block) {
+                // A block of nothing but a new table size is an error there. RFC 7541,
+                // section 4.2, wants the size first in a block, which it is here.
+                Ok(lines) if lines.is_empty() => match theirs.decode(&block) {
+                    Ok(theirs) => prop_assert!(theirs.is_empty()),
+                    Err(error) => prop_assert_eq!(error, DecoderError::SizeUpdateAtEnd),
+                },
                 Ok(lines) => prop_assert_eq!(theirs.decode(&block).unwrap(), lines),
                 // The table is in no known state now.
                 Err(_) => break,
             }
         }
     }
+}
+
+#[test]
+fn a_block_of_nothing_but_a_new_table_size_is_an_empty_one() {
+    let mut decoder = Decoder::new(4096);
+    assert_eq!(decode(&mut decoder, &[0x20]).unwrap(), vec![]);
 }
 
 proptest! {
