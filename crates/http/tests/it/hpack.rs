@@ -6,6 +6,8 @@ use apus_http::{Headers, StatusCode};
 use loona_hpack::decoder::DecoderError;
 use proptest::prelude::*;
 
+use crate::properties::cases;
+
 type Line = (Vec<u8>, Vec<u8>);
 
 /// Bytes from hexadecimal digits with white space.
@@ -701,7 +703,7 @@ fn a_block_of_nothing_but_a_new_table_size_is_an_empty_one() {
 
 proptest! {
     // The other one decodes bit by bit.
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(cases(48))]
 
     /// What the encoder writes means the same to another implementation.
     #[test]

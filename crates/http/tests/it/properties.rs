@@ -90,11 +90,16 @@ pub(crate) fn nearly_valid() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+/// So many cases, or as many as `PROPTEST_CASES` in the environment asks for.
 pub(crate) fn cases(cases: u32) -> ProptestConfig {
+    let default = ProptestConfig::default();
     ProptestConfig {
-        cases,
+        cases: match std::env::var_os("PROPTEST_CASES") {
+            Some(_) => default.cases,
+            None => cases,
+        },
         failure_persistence: None,
-        ..ProptestConfig::default()
+        ..default
     }
 }
 

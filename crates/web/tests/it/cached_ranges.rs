@@ -716,8 +716,20 @@ fn parts_of_what_has_no_place_are_passed_on() {
     });
 }
 
+/// So many cases, or as many as `PROPTEST_CASES` in the environment asks for.
+fn cases(cases: u32) -> ProptestConfig {
+    let default = ProptestConfig::default();
+    ProptestConfig {
+        cases: match std::env::var_os("PROPTEST_CASES") {
+            Some(_) => default.cases,
+            None => cases,
+        },
+        ..default
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(cases(48))]
 
     #[test]
     fn overlapping_ranges_at_once_give_each_client_exactly_its_bytes(

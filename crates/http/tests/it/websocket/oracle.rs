@@ -8,6 +8,8 @@ use bytes::BytesMut;
 use proptest::prelude::*;
 use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig, frame::coding::CloseCode};
 
+use crate::properties::cases;
+
 /// A transport in memory: what is written gathers, what is to be read was put there.
 #[derive(Default)]
 struct Pipe {
@@ -118,7 +120,7 @@ fn converse(role: Role, messages: &[Message]) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(cases(32))]
 
     #[test]
     fn tungstenite_as_a_client_is_understood(messages in messages()) {
