@@ -128,7 +128,7 @@ impl Apus {
         let log = Arc::new(Mutex::new(String::new()));
         let errors = BufReader::new(child.stderr.take().unwrap());
         let collected = log.clone();
-        thread::spawn(move || {
+        let collecting = thread::spawn(move || {
             for line in errors.lines().map_while(Result::ok) {
                 *collected.lock().unwrap() += &(line + "\n");
             }
@@ -140,7 +140,9 @@ impl Apus {
             Some((_, urls)) => urls.trim().split(", ").map(str::to_owned).collect(),
             None => {
                 let status = child.wait().unwrap();
-                panic!("not serving: {status}\n{}", log.lock().unwrap());
+                collecting.join().unwrap();
+                let log = log.lock().unwrap().clone();
+                panic!("not serving: {status}\n{log}");
             }
         };
         Self {

@@ -104,7 +104,7 @@ impl Exchange {
             status: delivered.response.status,
             duration: asked_at.elapsed(),
         };
-        refusal::note(&self.log, &delivered.attempts);
+        refusal::note(&self.log, &delivered.attempts, Some(&delivered.node));
         Ok((delivered, source))
     }
 }

@@ -147,7 +147,7 @@ impl Copies {
         };
         match self.group.send(copy.request, context).await {
             Ok(mut delivered) => {
-                refusal::note(&self.log, &delivered.attempts);
+                refusal::note(&self.log, &delivered.attempts, Some(&delivered.node));
                 // Read to its end: the connection can be used again then.
                 while let Some(frame) = delivered.response.body.frame().await {
                     if let Err(error) = frame {

@@ -65,7 +65,11 @@ pub(super) fn handshake(log: &Log, node: &NodeLabel, WrongAnswer: WrongAnswer) -
 /// Logs that no node answered a request. Tells what its client is to be answered.
 pub(super) fn tell_failed(log: &Log, failed: &Failed) -> StatusCode {
     let status = status(&failed.kind);
-    note(log, &failed.attempts);
+    let last = match &failed.kind {
+        FailedKind::Node { node, .. } => Some(&**node),
+        _ => None,
+    };
+    note(log, &failed.attempts, last);
     let group = &*log.group;
     match &failed.kind {
         FailedKind::Node { node, failure } if is_of_client(&failure.cause) => {
@@ -141,15 +145,21 @@ fn of_content(error: &BodyError) -> StatusCode {
     }
 }
 
-/// Logs the attempts that were followed by another.
-pub(super) fn note(log: &Log, attempts: &[Attempt]) {
-    for attempt in attempts {
+/// Logs the attempts before the last one, which was at the node `last`, if there was one.
+pub(super) fn note(log: &Log, attempts: &[Attempt], last: Option<&NodeLabel>) {
+    for (number, attempt) in (1..).zip(attempts) {
         let Some(withheld) = log.line() else {
             return;
         };
         let (phase, cause) = match &attempt.outcome {
             AttemptOutcome::Failed(failure) => (failure.phase.as_str(), failure.cause.to_string()),
             AttemptOutcome::Status(status) => ("response", format!("status {}", status.as_u16())),
+        };
+        let then = attempts.get(number).map(|next| &*next.node).or(last);
+        let what = match then {
+            None => "found no origin to ask after one failed",
+            Some(node) if node == &*attempt.node => "asked an origin once more after it failed",
+            Some(_) => "asked another origin after one failed",
         };
         tracing::warn!(
             group = &*log.group,
@@ -159,7 +169,7 @@ pub(super) fn note(log: &Log, attempts: &[Attempt]) {
             cause,
             seconds = attempt.took.as_secs_f32(),
             withheld,
-            "asked another origin after one failed"
+            "{what}"
         );
     }
 }

@@ -161,6 +161,13 @@ fn what_a_killed_process_did_not_answer_is_asked_once_more_of_another() {
         let text = fs::read_to_string(runs).unwrap();
         assert_eq!(text, format!("{method}\n").repeat(expected_runs), "{what}");
     }
+    // The log says what was done.
+    wait_until("the log tells of it", || {
+        server
+            .log()
+            .contains("asked an origin once more after it failed")
+    });
+    assert!(!server.log().contains("asked another origin"));
 }
 
 #[test]

@@ -101,6 +101,14 @@ impl Server {
         self.clear
     }
 
+    /// What Apus has logged so far.
+    pub(crate) fn log(&self) -> String {
+        match &self.running {
+            Running::Apus(apus) => apus.log(),
+            Running::Nginx(_) => panic!("nginx has its log in a file"),
+        }
+    }
+
     /// Bytes of memory that it takes.
     pub(crate) fn resident(&self) -> u64 {
         let pid = match &self.running {
