@@ -1,4 +1,4 @@
-//! Programs that a list of files, a rewrite or another program leads to: what they are told of the
+//! Programs that a list of files, a rewrite, an error or another program leads to: what they are told of the
 //! request, as behind nginx, and that their answers are cached by the URL of the client.
 
 use std::fs::{self, Permissions};
@@ -157,5 +157,62 @@ fn a_program_that_another_one_names_is_told_what_it_would_be_behind_nginx() {
             assert_eq!(told, expected, "{request}");
         }
         assert_eq!(get(&apus, "/inner/to.php").status, 404);
+    }
+}
+
+#[test]
+fn a_program_that_is_an_error_page_is_told_what_it_would_be_behind_nginx() {
+    let stack = Stack::scripts();
+    stack.write("error-as-nginx/error.php", TOLD);
+    stack.write(
+        "error-as-nginx/own.php",
+        &TOLD.replace("<?php", "<?php http_response_code(410);"),
+    );
+    let (root, socket) = (stack.path("error-as-nginx"), stack.socket());
+    let as_nginx = Server::nginx(&Site {
+        nginx: "error_page 404 /error.php?q=1; error_page 410 /own.php; \
+                location = /gone { return 410; } \
+                location /deep/ { error_page 404 /error.php?deep=1; }",
+        ..site(&root, &socket, "")
+    });
+    let places = "[[sites.locations]]\npath = \"= /gone\"\nreturn = { status = 410 }\n\
+        [[sites.locations]]\npath = \"/deep/\"\nerror_pages = { 404 = \"/error.php?deep=1\" }\n";
+    let pages = "error_pages = { 404 = \"/error.php?q=1\", 410 = \"/own.php\" }\n";
+    let cache = "fastcgi = { cache = { ttl = 600 } }\n";
+    for apus in [
+        format!("{pages}{places}"),
+        format!("{pages}{cache}{places}"),
+    ] {
+        let apus = Server::apus(&site(&root, &socket, &apus));
+        for (request, status) in [
+            (
+                "GET /none?o=2 HTTP/1.1\r\nHost: app.test\r\nCookie: a=1; b=2\r\nX-A: 1\r\n\
+                 Authorization: Basic eDp5\r\nAccept: */*\r\n\r\n",
+                404,
+            ),
+            ("GET /none?o=3 HTTP/1.1\r\nHost: app.test\r\n\r\n", 404),
+            ("GET /none?o=4 HTTP/1.1\r\nHost: app.test\r\n\r\n", 404),
+            ("GET /no%20ne.php HTTP/1.1\r\nHost: app.test\r\n\r\n", 404),
+            ("GET /deep/none HTTP/1.1\r\nHost: app.test\r\n\r\n", 404),
+            (
+                "POST /none HTTP/1.1\r\nHost: app.test\r\nContent-Length: 4\r\n\r\nbody",
+                404,
+            ),
+            ("GET /gone HTTP/1.1\r\nHost: app.test\r\n\r\n", 410),
+            (
+                "GET http://app.test/none?o=5 HTTP/1.1\r\nHost: app.test\r\n\r\n",
+                404,
+            ),
+        ] {
+            let [told, expected] = [&apus, &as_nginx].map(|server| {
+                let mut wire = Wire::connect(server.clear());
+                wire.send(request);
+                let reply = wire.read();
+                assert_eq!(reply.status, status, "{request}{}", reply.text());
+                reply.text()
+            });
+            assert!(expected.contains("REQUEST_METHOD=GET"), "{expected}");
+            assert_eq!(told, expected, "{request}");
+        }
     }
 }

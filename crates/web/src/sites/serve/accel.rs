@@ -3,9 +3,7 @@
 
 use std::rc::Rc;
 
-use apus_http::{
-    Answer, Body, Headers, Method, Request, RequestParts, Response, StatusCode, Target,
-};
+use apus_http::{Answer, Body, Headers, Method, Request, RequestParts, Response, StatusCode};
 
 use super::{Client, Exchange, Inner};
 use crate::path;
@@ -38,16 +36,20 @@ const OF_CONTENT: [&str; 11] = [
     "upgrade",
 ];
 
-/// Those that matter for a page, which is sent whole.
-const OF_PAGE: [&str; 4] = ["host", "accept", "accept-encoding", "accept-language"];
+/// Those that ask for less than the whole (RFC 9110 sections 13.1 and 14.2). An error page is sent whole.
+const OF_PART: [&str; 6] = [
+    "if-match",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "if-unmodified-since",
+    "range",
+];
 
 impl Inner {
     /// What has to be kept of a request.
     pub(super) fn kept(&self, request: &Request) -> Option<Client> {
-        match self.accelerates {
-            true => Some(Client::of(request, |name| !OF_CONTENT.contains(&name))),
-            false => (self.replays).then(|| Client::of(request, |name| OF_PAGE.contains(&name))),
-        }
+        (self.accelerates || self.replays).then(|| Client::of(request))
     }
 
     /// The path of the site that a service has it answer with.
@@ -113,10 +115,9 @@ fn take_over(from: &Headers, to: &mut Headers) {
 }
 
 impl Client {
-    /// With the fields whose names are to be kept.
-    fn of(request: &Request, is_kept: impl Fn(&str) -> bool) -> Self {
+    fn of(request: &Request) -> Self {
         let mut headers = Headers::with_capacity(request.headers().wire().len());
-        headers.append_from(request.headers(), |name, _| is_kept(name));
+        headers.append_from(request.headers(), |name, _| !OF_CONTENT.contains(&name));
         Self {
             id: request.id(),
             method: request.method().clone(),
@@ -129,34 +130,25 @@ impl Client {
     }
 
     /// A GET by this client, for a page that is sent whole.
-    pub(super) fn page(self, path: &str) -> Option<Request> {
-        let mut headers = Headers::with_capacity(self.headers.wire().len());
-        headers.append_from(&self.headers, |name, _| OF_PAGE.contains(&name));
-        Self {
-            method: Method::GET,
-            target: Target::parse(&Method::GET, path).ok()?,
-            headers,
-            ..self
+    pub(super) fn page(mut self, path: &str) -> Option<Request> {
+        self.method = Method::GET;
+        for name in OF_PART {
+            self.headers.remove(name);
         }
-        .ask(path)
+        self.ask(path)
     }
 
-    /// The request again, for another path; as GET, unless it is HEAD. A program behind that path is told
-    /// the target that the client sent, as nginx does it.
+    /// The request again, for another path; as GET, unless it is HEAD.
     fn again(mut self, path: &str) -> Option<Request> {
         if self.method != Method::HEAD {
             self.method = Method::GET;
         }
-        let mut request = self.ask(path)?;
-        request.set_path_and_query(path).ok()?;
-        request.extensions_mut().insert(Untold);
-        Some(request)
+        self.ask(path)
     }
 
+    /// The request for a path of the site. A program behind that is told the target that the client sent,
+    /// as nginx does it.
     fn ask(self, path: &str) -> Option<Request> {
-        if !path.starts_with('/') {
-            return None;
-        }
         let mut request = Request::new(RequestParts {
             target: self.target,
             method: self.method,
@@ -167,6 +159,8 @@ impl Client {
             extensions: self.extensions,
         });
         request.set_id(self.id);
+        request.set_path_and_query(path).ok()?;
+        request.extensions_mut().insert(Untold);
         Some(request)
     }
 }

@@ -87,7 +87,10 @@ impl Inner {
                 Answer::later(async move {
                     let request = exchange.client.take().and_then(|client| client.page(&page));
                     let found = match request {
-                        Some(request) => site.error_page(request, exchange.format).await,
+                        Some(request) => {
+                            let status = response.status();
+                            site.error_page(request, status, exchange.format).await
+                        }
                         None => None,
                     };
                     match found {
@@ -108,8 +111,14 @@ impl Inner {
         place.intercepts_errors && place.error_pages.contains_key(&response.status())
     }
 
-    /// What the site answers to a request for an error page, if it is a success.
-    async fn error_page(&self, request: Request, format: ErrorFormat) -> Option<Response> {
+    /// What the site answers to a request for the page of an error, if it is a success, or the same error
+    /// in words of its own, as programs say it.
+    async fn error_page(
+        &self,
+        request: Request,
+        status: StatusCode,
+        format: ErrorFormat,
+    ) -> Option<Response> {
         let page = request.target().as_str().to_owned();
         let mut exchange = Exchange {
             location: None,
@@ -123,7 +132,8 @@ impl Inner {
             trace: None,
         };
         let response = self.route(request, &mut exchange).wait().await;
-        if response.status() == StatusCode::OK {
+        let says_so = response.status() == status && !error_pages::lacks_content(&response);
+        if response.status() == StatusCode::OK || says_so {
             return Some(response);
         }
         tracing::error!(
