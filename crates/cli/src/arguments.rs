@@ -93,6 +93,7 @@ Examples:
     #[command(after_long_help = "\
 Examples:
   apus status
+  apus status --socket /run/shop/control.sock     an application in Rust, with its routes
   apus status site.toml --metrics > /var/lib/prometheus/node-exporter/apus.prom")]
     Status(Status),
     /// Have the running server ask an origin or not
@@ -191,6 +192,9 @@ pub(crate) struct Running {
     /// What `apus serve` was given [default: ./apus.toml, else the current folder]
     #[arg(value_name = "DIR|FILE", value_hint = ValueHint::AnyPath)]
     pub(crate) source: Option<PathBuf>,
+    /// The control socket, of an application in Rust for one
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath, conflicts_with = "source")]
+    pub(crate) socket: Option<PathBuf>,
     /// Answer in JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use apus_server::{
-    Question, ServeError, ServeOptions, Source, ask, check, control, control_socket_of, explain,
-    serve, warm,
+    ControlError, Question, ServeError, ServeOptions, Source, ask, check, control,
+    control_socket_of, explain, serve, warm,
 };
 use clap::{CommandFactory, Parser};
 
@@ -141,6 +141,7 @@ fn run_check(file: Option<PathBuf>, tls: bool, json: bool) -> Result<Result<(), 
 fn run_upstream(arguments: Upstream) -> Result<Result<(), Failed>, Refused> {
     let running = Running {
         source: arguments.config,
+        socket: None,
         json: arguments.json,
     };
     let request = control::Request::Upstream {
@@ -158,6 +159,7 @@ fn run_upstream(arguments: Upstream) -> Result<Result<(), Failed>, Refused> {
 fn run_purge(arguments: Purge) -> Result<Result<(), Failed>, Refused> {
     let running = Running {
         source: arguments.config,
+        socket: None,
         json: arguments.json,
     };
     let what = match arguments.what {
@@ -195,10 +197,7 @@ fn run_warm(arguments: Warm) -> Result<Result<(), Failed>, Refused> {
 }
 
 fn run_ask(running: &Running, request: &control::Request) -> Result<Result<(), Failed>, Refused> {
-    let source = find(running.source.as_deref())?;
-    let response = ask(&control_socket_of(&source), request)
-        .map_err(|error| Refused::Failed(error.to_string()))?;
-    match response {
+    match reach(running, request)? {
         control::Response::Done(value) => {
             if running.json {
                 print_json(&value);
@@ -218,11 +217,24 @@ fn run_ask(running: &Running, request: &control::Request) -> Result<Result<(), F
     }
 }
 
+/// Asks the server that is meant, and waits for its answer.
+fn reach(running: &Running, request: &control::Request) -> Result<control::Response, Refused> {
+    let socket = match &running.socket {
+        Some(path) => path.clone(),
+        None => control_socket_of(&find(running.source.as_deref())?),
+    };
+    ask(&socket, request).map_err(|error| {
+        Refused::Failed(match (&error, &running.socket) {
+            (ControlError::NotRunning(_), None) => {
+                format!("{error}; start it with `apus serve`")
+            }
+            _ => error.to_string(),
+        })
+    })
+}
+
 fn run_metrics(running: &Running) -> Result<Result<(), Failed>, Refused> {
-    let source = find(running.source.as_deref())?;
-    let response = ask(&control_socket_of(&source), &control::Request::Status)
-        .map_err(|error| Refused::Failed(error.to_string()))?;
-    match response {
+    match reach(running, &control::Request::Status)? {
         control::Response::Done(status) => {
             print(metrics::exposition(&status).as_bytes());
             Ok(Ok(()))

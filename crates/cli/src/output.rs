@@ -76,7 +76,9 @@ fn status(value: &Value) -> String {
         &format!("{}, apus {}", text("pid"), text("version")),
     );
     line("up for", &duration(number(value, "uptime_seconds")));
-    line("reloads", &text("reloads"));
+    if value.get("reloads").is_some() {
+        line("reloads", &text("reloads"));
+    }
     if let Some(failure) = value.get("last_reload_failure").and_then(Value::as_str) {
         line(
             "last reload",
@@ -117,6 +119,7 @@ fn status(value: &Value) -> String {
             out.insert_str(at + 1, &heading);
         }
     }
+    push_routes(&mut out, list("routes"));
     for pool in list("php") {
         push_php(&mut out, pool);
     }
@@ -127,6 +130,41 @@ fn status(value: &Value) -> String {
         push_cache(&mut out, cache);
     }
     out
+}
+
+/// The routes of an application, a line each, in columns: method, host and path, handler, name, place.
+fn push_routes<'a>(out: &mut String, routes: impl Iterator<Item = &'a Value>) {
+    let text = |route: &Value, name: &str| {
+        let text = route.get(name).and_then(Value::as_str);
+        text.unwrap_or_default().to_owned()
+    };
+    let rows: Vec<[String; 5]> = routes
+        .map(|route| {
+            let method = match text(route, "method") {
+                method if method.is_empty() => "any".to_owned(),
+                method => method,
+            };
+            let path = text(route, "host") + &text(route, "path");
+            let (handler, name) = (text(route, "handler"), text(route, "name"));
+            [method, path, handler, name, text(route, "at")]
+        })
+        .collect();
+    if rows.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\nroutes");
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths = [0, 1, 2, 3, 4].map(width);
+    for row in &rows {
+        let mut line = String::from(" ");
+        for (cell, width) in row.iter().zip(widths).filter(|(_, width)| *width > 0) {
+            let _ = write!(line, " {cell:<width$}");
+        }
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
 }
 
 /// PHP that stays in memory: its pool in a line, and one for each worker.
@@ -342,6 +380,28 @@ mod tests {
         assert_eq!(
             table, [table[0]; 3],
             "the columns do not stand below each other:\n{text}"
+        );
+    }
+
+    #[test]
+    fn the_status_lists_the_routes_of_an_application_in_columns() {
+        let text = status(&json!({
+            "source": "/srv/shop", "pid": 7, "version": "0.1.0", "uptime_seconds": 3,
+            "routes": [
+                { "method": "GET", "path": "/users/{id}", "host": null, "name": "user",
+                  "handler": "shop::show", "at": "src/main.rs:7:10" },
+                { "method": null, "path": "/static/{*}", "host": "a.com", "name": null,
+                  "handler": "mount", "at": "src/main.rs:8:10" },
+            ],
+        }));
+        assert!(!text.contains("reloads"), "{text}");
+        assert!(
+            text.ends_with(
+                "\nroutes\n  \
+                 GET /users/{id}      shop::show user src/main.rs:7:10\n  \
+                 any a.com/static/{*} mount           src/main.rs:8:10\n"
+            ),
+            "{text}"
         );
     }
 

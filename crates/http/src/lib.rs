@@ -22,6 +22,7 @@ pub mod proxy_protocol;
 mod request;
 mod response;
 mod response_head;
+mod route_info;
 mod service;
 mod target;
 pub mod websocket;
@@ -35,6 +36,7 @@ pub use interim::{Interim, InterimQueue};
 pub use request::{Head, Request, RequestParts};
 pub use response::{Completion, Outcome, Response, Source};
 pub use response_head::ResponseHead;
+pub use route_info::RouteInfo;
 pub use service::{Answer, Service, ServiceFactory, service_fn};
 pub use target::{InvalidTarget, Target};
 

@@ -1,11 +1,12 @@
 //! The one contract between the engine and everything that answers requests.
 
+use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use crate::{Request, Response};
+use crate::{Request, Response, RouteInfo};
 
 /// Something that answers requests: a file tree, a proxy, a handler, or services put together.
 ///
@@ -70,6 +71,19 @@ impl From<Response> for Answer {
 pub trait ServiceFactory: Send + Sync {
     /// A new service, for the thread that calls.
     fn service(&self) -> Rc<dyn Service>;
+
+    /// Whether its services can be all that they are meant to be. A server asks before it listens.
+    ///
+    /// # Errors
+    /// What cannot be, and where it was written: two routes for the same requests, for one.
+    fn check(&self) -> Result<(), Box<dyn Error + Send + Sync>> {
+        Ok(())
+    }
+
+    /// What its services answer, as far as that is known before they are asked: for people to read.
+    fn routes(&self) -> Vec<RouteInfo> {
+        Vec::new()
+    }
 }
 
 impl<F, S> ServiceFactory for F

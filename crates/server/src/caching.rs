@@ -3,10 +3,10 @@
 use apus::cached::{Cache, PurgeRequest};
 use apus_cache::policy::KeyRules;
 use apus_cache::store::{Figures, Purged};
+use apus_control::PurgeWhat;
 use serde_json::{Value, json};
 
 use crate::config;
-use crate::control::PurgeWhat;
 use crate::explain::{Url, scheme};
 
 /// A place whose answers are cached: what decides under which keys.

@@ -4,7 +4,6 @@ pub mod access_log;
 pub mod assemble;
 mod caching;
 pub mod config;
-pub mod control;
 mod descriptors;
 mod explain;
 mod folder;
@@ -17,7 +16,8 @@ mod source;
 mod upstreams;
 mod warm;
 
-pub use control::{ControlError, ask};
+pub use apus_control as control;
+pub use apus_control::{ControlError, ask};
 pub use explain::{ExplainError, Explanation, Question, explain};
 pub use folder::{InvalidListen, ListenArgument};
 pub use load::{LoadError, check, control_socket_of};

@@ -9,6 +9,7 @@ use std::{fmt, fs, io};
 
 use apus::cached::Cache;
 use apus::files::Variants;
+use apus_control::socket_path;
 use apus_php::Pools;
 use apus_php::plan::PoolPlan;
 use apus_upstream::Upstreams;
@@ -19,7 +20,6 @@ use crate::access_log::AccessLogs;
 use crate::assemble::{Lasting, Origins, assemble, groups};
 use crate::caching::{self, CachedPlace};
 use crate::config::{self, Diagnostics, ListenPlaces, LogLevel};
-use crate::control::socket_path;
 use crate::folder::FolderSite;
 use crate::local_ca::{LocalCa, LocalCaError, LocalCertificate, passing_certificate};
 use crate::source::Source;

@@ -6,8 +6,12 @@ use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
+use apus_control::{
+    ControlError, ControlSocket, Exchange, NodeChange, PurgeWhat, Request, Response, Started,
+    socket_path,
+};
 use apus_net::{Engine, ListenAddress, StartError};
 use apus_php::Pool;
 use apus_php::plan::PoolPlan;
@@ -15,8 +19,6 @@ use apus_upstream::Upstreams;
 use apus_upstream::plan::GroupPlan;
 use sd_notify::NotifyState;
 use serde_json::{Value, json};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Interval, interval_at, timeout};
 use tracing::{error, info, warn};
@@ -24,9 +26,6 @@ use tracing::{error, info, warn};
 use crate::access_log::{AccessLogs, WriterHandle};
 use crate::caching::{self, CachedPlace};
 use crate::config::ListenPlaces;
-use crate::control::{
-    ControlError, ControlSocket, Exchange, NodeChange, PurgeWhat, Request, Response, socket_path,
-};
 use crate::descriptors;
 use crate::folder::{FolderSite, ListenArgument};
 use crate::load::{Certificates, LoadError, Loaded, Loader};
@@ -86,7 +85,7 @@ struct Server {
     control: ControlSocket,
     signals: Signals,
     renewal: Interval,
-    started: (SystemTime, Instant),
+    started: Started,
     reloads: u64,
     last_failure: Option<String>,
     access_logs: AccessLogs,
@@ -197,7 +196,7 @@ impl Server {
                 tokio::time::Instant::now() + RENEWAL_INTERVAL,
                 RENEWAL_INTERVAL,
             ),
-            started: (SystemTime::now(), Instant::now()),
+            started: Started::now(),
             reloads: 0,
             last_failure: None,
             access_logs,
@@ -475,24 +474,6 @@ impl Server {
     }
 
     fn status(&self) -> Value {
-        let status = self.engine.status();
-        let totals = |totals: &apus_net::Totals| -> serde_json::Map<String, Value> {
-            totals
-                .iter()
-                .map(|(name, value)| (name.to_owned(), value.into()))
-                .collect()
-        };
-        let workers: Vec<Value> = status
-            .workers
-            .iter()
-            .map(|worker| {
-                let mut counted = totals(&worker.totals);
-                counted.insert("worker".to_owned(), worker.index.into());
-                counted.insert("core".to_owned(), worker.core.into());
-                counted.insert("restarts".to_owned(), worker.restarts.into());
-                counted.into()
-            })
-            .collect();
         let access_logs: Vec<Value> = self
             .log_writer
             .counts()
@@ -505,23 +486,16 @@ impl Server {
                 })
             })
             .collect();
-        let started = OffsetDateTime::from(self.started.0);
-        json!({
-            "version": env!("CARGO_PKG_VERSION"),
-            "pid": std::process::id(),
-            "source": self.loader.source().path().to_string_lossy(),
-            "started": started.format(&Rfc3339).unwrap_or_default(),
-            "uptime_seconds": self.started.1.elapsed().as_secs(),
-            "reloads": self.reloads,
-            "last_reload_failure": self.last_failure,
-            "listening": status.listening.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "totals": totals(&status.totals()),
-            "workers": workers,
-            "access_logs": access_logs,
-            "php": php::status(self.loader.pools()),
-            "upstreams": upstreams::status(self.loader.upstreams()),
-            "cache": self.loader.cache_status(),
-        })
+        let source = self.loader.source().path().to_string_lossy();
+        let own = [
+            ("reloads", self.reloads.into()),
+            ("last_reload_failure", self.last_failure.clone().into()),
+            ("access_logs", access_logs.into()),
+            ("php", php::status(self.loader.pools())),
+            ("upstreams", upstreams::status(self.loader.upstreams())),
+            ("cache", self.loader.cache_status()),
+        ];
+        apus_control::status(&source, self.started, &self.engine, own)
     }
 }
 
@@ -673,7 +647,13 @@ impl fmt::Display for ServeError {
         match self {
             Self::Load(error) => error.fmt(f),
             Self::Logging(error) => error.fmt(f),
-            Self::Control(error) => error.fmt(f),
+            Self::Control(error) => match error {
+                ControlError::AlreadyRunning(_) => {
+                    write!(f, "{error}; `apus reload` gives it the configuration anew")
+                }
+                ControlError::Unsafe(_) => write!(f, "{error}, by `control_socket`"),
+                _ => error.fmt(f),
+            },
             Self::Start(error) => error.fmt(f),
             Self::Runtime(error) => write!(f, "the control thread cannot start: {error}"),
         }

@@ -107,6 +107,13 @@ mod tests {
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(folder.path(), &link).unwrap();
         assert_eq!(Source::find(Some(&link)).unwrap().path(), link);
+        let winding = folder.path().join(".").join("..").join(folder.path());
+        let winding = Source::find(Some(&winding.join("site.toml"))).unwrap();
+        assert_eq!(
+            winding.path(),
+            file,
+            "one source has one path, however it is written"
+        );
         let error = Source::find(Some(&folder.path().join("no"))).unwrap_err();
         assert!(error.to_string().contains("no such file"), "{error}");
     }

@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use apus_control::NodeChange;
 use apus_upstream::plan::Admin;
 use apus_upstream::{GroupStatus, NodeStatus, Reason, State, Upstreams};
 use serde_json::{Value, json};
-
-use crate::control::NodeChange;
 
 /// Has a node asked, drained or not asked. `group` is the name of a group, or what follows the name of
 /// its site, where that is enough.

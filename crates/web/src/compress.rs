@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use apus_http::fields::{AcceptEncoding, Coding};
 use apus_http::{
     Answer, Body, BodyError, BodyStream, FileRange, Frame, HeaderValue, Headers, Method, Request,
-    Response, Service, ServiceFactory, StatusCode, header,
+    Response, RouteInfo, Service, ServiceFactory, StatusCode, header,
 };
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
@@ -51,6 +51,14 @@ impl<F: ServiceFactory> ServiceFactory for Compressed<F> {
             compression: self.compression,
             inner: self.inner.service(),
         })
+    }
+
+    fn check(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        self.inner.check()
+    }
+
+    fn routes(&self) -> Vec<RouteInfo> {
+        self.inner.routes()
     }
 }
 
@@ -150,8 +158,7 @@ impl Wish {
             return false;
         }
         let length = match response.body() {
-            Body::Bytes(bytes) => Some(bytes.len() as u64),
-            Body::Stream(stream) => stream.remaining(),
+            body @ (Body::Bytes(_) | Body::Sealed(_) | Body::Stream(_)) => body.len(),
             Body::Empty | Body::File(_) => return false,
         };
         length.is_none_or(|length| length >= self.compression.min_length)

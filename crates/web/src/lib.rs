@@ -56,7 +56,7 @@ pub mod trace;
 pub mod upstream;
 pub mod websocket;
 
-pub use app::{App, RouteInfo, UrlError, Urls};
+pub use app::{App, UrlError, Urls};
 #[cfg(feature = "macros")]
 pub use attributes::{delete, embedded, get, patch, post, put, route, ws};
 pub use compress::Compressed;
@@ -78,8 +78,8 @@ pub use websocket::{Rooms, WebSocket, WebSocketUpgrade};
 
 pub use apus_http::{
     Answer, Body, BodyError, BodyStream, Completion, ConnectionInfo, FileRange, Frame, HeaderName,
-    HeaderValue, Headers, Method, Outcome, Peer, Request, Response, Service, ServiceFactory,
-    StatusCode, Target, Version, header, service_fn,
+    HeaderValue, Headers, Method, Outcome, Peer, Request, Response, RouteInfo, Service,
+    ServiceFactory, StatusCode, Target, Version, header, service_fn,
 };
 pub use apus_net::Limits;
 pub use apus_net::tls::Certificate;

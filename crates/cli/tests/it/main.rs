@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod access_log;
 #[cfg(test)]
+mod application;
+#[cfg(test)]
 mod attacks;
 #[cfg(test)]
 mod cache;

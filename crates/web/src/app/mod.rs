@@ -13,7 +13,7 @@ use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use apus_http::{Method, Request, Response, Service, ServiceFactory};
+use apus_http::{Method, Request, Response, RouteInfo, Service, ServiceFactory};
 
 use crate::error::{Error, ErrorFormat};
 use crate::handler::{self, AnyHandler, Handler};
@@ -24,7 +24,6 @@ use crate::server::Server;
 
 pub(crate) use service::{AppService, Place, Scope};
 pub(crate) use state::States;
-pub use table::RouteInfo;
 pub(crate) use urls::NamedRoutes;
 pub use urls::{UrlError, Urls};
 
@@ -310,7 +309,9 @@ impl App {
         self
     }
 
-    /// All routes and mounts, in the order in which they were added.
+    /// All routes and mounts, in the order in which they were added; the routes of an application that is
+    /// mounted come behind its mount. `apus status` shows them of a server with
+    /// [`Server::control_socket`].
     pub fn routes(&self) -> Vec<RouteInfo> {
         Table::of(self).list()
     }
@@ -320,7 +321,7 @@ impl App {
     /// # Errors
     /// All that cannot, each with the place in the source where it was written.
     pub fn check(&self) -> Result<(), RouteErrors> {
-        let errors = Table::of(self).errors;
+        let errors = Table::of(self).faults();
         match errors.is_empty() {
             true => Ok(()),
             false => Err(RouteErrors(errors)),
@@ -333,8 +334,6 @@ impl App {
     /// # Errors
     /// A route is not possible, or the address cannot be listened on.
     pub fn serve(self, address: impl ToSocketAddrs) -> io::Result<()> {
-        self.check()
-            .map_err(|errors| io::Error::new(io::ErrorKind::InvalidInput, errors))?;
         Server::new(self).listen(address)?.run()
     }
 }
@@ -352,5 +351,13 @@ impl ServiceFactory for App {
             tracing::error!(%error, "a part of the application is missing");
         }
         service::start(table)
+    }
+
+    fn check(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        Ok(App::check(self)?)
+    }
+
+    fn routes(&self) -> Vec<RouteInfo> {
+        App::routes(self)
     }
 }

@@ -4,7 +4,7 @@ use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use apus_http::{Method, ServiceFactory};
+use apus_http::{RouteInfo, ServiceFactory};
 
 use super::urls::NamedRoutes;
 use super::{App, DEFAULT_BODY_LIMIT, OnError, Source, What};
@@ -25,7 +25,8 @@ pub(super) struct Table {
     pub(super) groups: Vec<Group>,
     pub(super) named: NamedRoutes,
     pub(super) errors: Vec<RouteError>,
-    order: Vec<RouteInfo>,
+    /// Routes, and mounts with what is mounted.
+    order: Vec<(RouteInfo, Option<Arc<dyn ServiceFactory>>)>,
 }
 
 /// What there is for a host.
@@ -63,23 +64,6 @@ pub(super) struct Group {
     pub(super) states: Vec<Source>,
     pub(super) body_limit: u64,
     pub(super) on_error: Option<Arc<OnError>>,
-}
-
-/// A route, as [`App::routes`] lists it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RouteInfo {
-    /// The method; `None` stands for all that the path has no other for.
-    pub method: Option<Method>,
-    /// The path, groups included. A mount has `/{*}` behind it.
-    pub path: String,
-    /// The host, if it is for one.
-    pub host: Option<String>,
-    /// What [`App::name`] named it.
-    pub name: Option<String>,
-    /// The handler as the compiler names it; for a mount, `mount`.
-    pub handler: String,
-    /// Where it was written, as `file:line:column`.
-    pub at: String,
 }
 
 /// Where an application is laid.
@@ -121,8 +105,37 @@ impl Table {
         table
     }
 
+    /// All routes and mounts, and behind each mount what is known of what it answers.
     pub(super) fn list(self) -> Vec<RouteInfo> {
-        self.order
+        let mut listed = Vec::with_capacity(self.order.len());
+        for (info, mounted) in self.order {
+            let path = info
+                .path
+                .strip_suffix("/{*}")
+                .unwrap_or_default()
+                .to_owned();
+            let host = info.host.clone();
+            listed.push(info);
+            let inner = mounted.iter().flat_map(|service| service.routes());
+            listed.extend(inner.map(|inner| RouteInfo {
+                path: format!("{path}{}", inner.path),
+                host: inner.host.or_else(|| host.clone()),
+                ..inner
+            }));
+        }
+        listed
+    }
+
+    /// All that cannot be, also of what is mounted.
+    pub(super) fn faults(self) -> Vec<RouteError> {
+        let mut errors = self.errors;
+        for mount in self.hosts.iter().flat_map(|host| &host.mounts) {
+            if let Err(error) = mount.service.check() {
+                let why = Why::Mounted(error.to_string());
+                errors.push(RouteError::new(&mount.path, mount.at, why));
+            }
+        }
+        errors
     }
 
     /// Adds what an application has.
@@ -192,7 +205,7 @@ impl Table {
         };
         let name = endpoint.name.clone();
         host.router.add(pattern.clone(), endpoint)?;
-        self.order.push(info);
+        self.order.push((info, None));
         match name {
             Some(name) => self.named.add(name, pattern, at),
             None => Ok(()),
@@ -214,14 +227,15 @@ impl Table {
         if let Some(other) = host.mounts.iter().find(|mount| *mount.path == *whole) {
             return Err(RouteError::new(path, at, Why::MountTwice(other.at)));
         }
-        self.order.push(RouteInfo {
+        let info = RouteInfo {
             method: None,
             path: format!("{whole}/{{*}}"),
             host: host.name.as_deref().map(str::to_owned),
             name: None,
             handler: "mount".to_owned(),
             at: at.to_string(),
-        });
+        };
+        self.order.push((info, Some(service.clone())));
         host.mounts.push(Mount {
             path: whole.into(),
             service: service.clone(),

@@ -12,7 +12,9 @@ use apus_cache::policy::{
 };
 use apus_cache::store::{Awaited, Found, Key as StoreKey, Object, WorkerFront};
 use apus_http::fields::{ForwardReason, Handling};
-use apus_http::{Answer, Method, Request, Response, Service, ServiceFactory, StatusCode};
+use apus_http::{
+    Answer, Method, Request, Response, RouteInfo, Service, ServiceFactory, StatusCode,
+};
 use tokio::time::Instant;
 
 use super::answer::{Prepared, Sending};
@@ -75,6 +77,14 @@ impl<F: ServiceFactory> ServiceFactory for Cached<F> {
             inner: self.inner.service(),
             front: WorkerFront::new(store, FRONT_ENTRIES, FRONT_BYTES),
         })))
+    }
+
+    fn check(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        self.inner.check()
+    }
+
+    fn routes(&self) -> Vec<RouteInfo> {
+        self.inner.routes()
     }
 }
 

@@ -12,6 +12,7 @@ use super::RequestId;
 use crate::error::{Error, Rendering};
 use crate::middleware::{Middleware, Next};
 use crate::respond::IntoResponse;
+use crate::server::panic_message;
 
 /// Turns a panic further in into a 500.
 ///
@@ -45,9 +46,7 @@ impl CatchPanic {
         id: Option<&RequestId>,
         rendering: &Rendering,
     ) -> Response {
-        let text = panic.downcast_ref::<&'static str>().copied();
-        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        let text = text.unwrap_or("a value that is no text");
+        let text = panic_message(panic);
         let id = id.map(RequestId::as_str);
         tracing::error!(panic = text, request_id = id, "a handler panicked");
         match &self.answer {

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use apus_http::{Answer, Request, Service, ServiceFactory};
+use apus_http::{Answer, Request, RouteInfo, Service, ServiceFactory};
 
 use crate::path::sent_on;
 use crate::trace::{self, Step, StepKind};
@@ -34,6 +34,14 @@ impl<C: ServiceFactory, F: ServiceFactory> ServiceFactory for Uncached<C, F> {
             cached: self.cached.service(),
             inner: self.inner.service(),
         })
+    }
+
+    fn check(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        self.inner.check()
+    }
+
+    fn routes(&self) -> Vec<RouteInfo> {
+        self.inner.routes()
     }
 }
 

@@ -5,8 +5,9 @@ use std::panic::Location;
 
 use super::pattern::InvalidPattern;
 
-/// A route, a mount or a name that an application cannot have.
-#[derive(Clone, Debug)]
+/// A route, a mount or a name that an application cannot have. What it is as [`fmt::Debug`], which is how a
+/// `main` that returns it shows it, is what it tells people.
+#[derive(Clone)]
 pub struct RouteError {
     /// The path, the host or the name.
     what: String,
@@ -24,6 +25,8 @@ pub(crate) enum Why {
         other: &'static Location<'static>,
     },
     MountTwice(&'static Location<'static>),
+    /// What is mounted has an error of its own.
+    Mounted(String),
     NotNormal,
     NameTwice(&'static Location<'static>),
     NameOfNothing,
@@ -61,6 +64,12 @@ impl fmt::Display for RouteError {
                 f,
                 "something is mounted under {what:?} already, which was added at {other}"
             )?,
+            Why::Mounted(error) => {
+                write!(
+                    f,
+                    "what is mounted under {what:?} cannot be: {error}\nmounted"
+                )?;
+            }
             Why::NotNormal => write!(
                 f,
                 "{what:?} cannot be mounted under: the path must start with a slash, and have no \
@@ -79,10 +88,16 @@ impl fmt::Display for RouteError {
     }
 }
 
+impl fmt::Debug for RouteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl std::error::Error for RouteError {}
 
-/// All that is wrong with the routes of an application.
-#[derive(Clone, Debug)]
+/// All that is wrong with the routes of an application; shown as [`RouteError`] is.
+#[derive(Clone)]
 pub struct RouteErrors(pub(crate) Vec<RouteError>);
 
 impl RouteErrors {
@@ -98,9 +113,15 @@ impl fmt::Display for RouteErrors {
             if number > 0 {
                 writeln!(f)?;
             }
-            error.fmt(f)?;
+            fmt::Display::fmt(error, f)?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Debug for RouteErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -19,7 +19,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use apus_http::{Answer, Request, Service, ServiceFactory, StatusCode};
+use apus_http::{Answer, Request, RouteInfo, Service, ServiceFactory, StatusCode};
 
 pub use fields::{FieldChange, Hsts, InvalidChange};
 pub use location::{InvalidPattern, Pattern};
@@ -151,6 +151,14 @@ impl ServiceFactory for Sites {
         });
         LIVE.with_borrow_mut(|live| live.push((self.identity, Rc::downgrade(&service))));
         service
+    }
+
+    fn check(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        self.sites.iter().try_for_each(|site| site.check())
+    }
+
+    fn routes(&self) -> Vec<RouteInfo> {
+        self.sites.iter().flat_map(|site| site.routes()).collect()
     }
 }
 

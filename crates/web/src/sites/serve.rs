@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use apus_http::{
-    Answer, ConnectionInfo, HeaderValue, Headers, Method, Request, Response, Service,
+    Answer, ConnectionInfo, HeaderValue, Headers, Method, Request, Response, RouteInfo, Service,
     ServiceFactory, StatusCode, Target, Version, header,
 };
 use http::Extensions;
@@ -157,6 +157,16 @@ impl SiteService {
 impl ServiceFactory for Site {
     fn service(&self) -> Rc<dyn Service> {
         Rc::new(SiteService::new(self))
+    }
+
+    fn check(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        self.factories().try_for_each(|factory| factory.check())
+    }
+
+    fn routes(&self) -> Vec<RouteInfo> {
+        self.factories()
+            .flat_map(|factory| factory.routes())
+            .collect()
     }
 }
 

@@ -128,6 +128,15 @@ impl Site {
         self
     }
 
+    /// What makes the services of its locations.
+    pub(super) fn factories(&self) -> impl Iterator<Item = &dyn ServiceFactory> {
+        let handlers = self.locations.iter().map(|location| &location.handler);
+        handlers.filter_map(|handler| match handler {
+            Handler::Service { factory, .. } => Some(&**factory),
+            Handler::Return(_) | Handler::Files(_) => None,
+        })
+    }
+
     /// Watches the requests of the site.
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {

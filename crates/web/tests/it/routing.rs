@@ -422,7 +422,8 @@ fn all_routes_can_be_listed() {
         .group("/users", |users| {
             users.post("/", show).name("new").any("/{id}", show)
         })
-        .host("a.example", |host| host.mount("/files", echo("files")));
+        .host("a.example", |host| host.mount("/files", echo("files")))
+        .mount("/in", App::new().get("/x", show).name("inner"));
     let list: Vec<_> = app
         .routes()
         .into_iter()
@@ -436,6 +437,8 @@ fn all_routes_can_be_listed() {
             (Some(Method::POST), text("/users"), None, Some(text("new"))),
             (None, text("/users/{id}"), None, None),
             (None, text("/files/{*}"), Some(text("a.example")), None),
+            (None, text("/in/{*}"), None, None),
+            (Some(Method::GET), text("/in/x"), None, Some(text("inner"))),
         ]
     );
     assert!(

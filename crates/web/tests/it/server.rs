@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use apus::{App, Server};
@@ -116,6 +116,95 @@ fn tasks_run_beside_the_workers_and_end_with_the_server() {
     assert_eq!(turns.load(Ordering::SeqCst), after);
 }
 
+/// What is logged in this process from now on, by any thread that has no log of its own.
+fn log() -> &'static Mutex<Vec<u8>> {
+    static LOG: OnceLock<Mutex<Vec<u8>>> = OnceLock::new();
+    struct Writer;
+    impl Write for Writer {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            log().lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    LOG.get_or_init(|| {
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(|| Writer);
+        tracing::subscriber::set_global_default(subscriber.finish()).unwrap();
+        Mutex::default()
+    })
+}
+
+fn has_logged(parts: &[&str]) -> bool {
+    let log = String::from_utf8_lossy(&log().lock().unwrap()).into_owned();
+    log.lines()
+        .any(|line| parts.iter().all(|part| line.contains(part)))
+}
+
+#[test]
+fn a_task_that_panics_is_told_at_once_and_the_server_goes_on() {
+    log();
+    let turns = Arc::new(AtomicUsize::new(0));
+    let turns_now = turns.clone();
+    let running = hello()
+        .listen("127.0.0.1:0")
+        .unwrap()
+        .task("falls-later", async |_| {
+            tokio::task::yield_now().await;
+            panic!("later");
+        })
+        .task("falls-first", |_| -> std::future::Ready<()> {
+            panic!("at first")
+        })
+        .every("falls-by-turns", Duration::from_millis(1), move || {
+            assert!(turns_now.fetch_add(1, Ordering::SeqCst) != 0, "first turn");
+            std::future::ready(())
+        })
+        .start()
+        .unwrap();
+    for parts in [
+        ["falls-later", "panic=\"later\"", "goes on without it"],
+        ["falls-first", "panic=\"at first\"", "goes on without it"],
+        [
+            "falls-by-turns",
+            "panic=\"first turn\"",
+            "the next one comes",
+        ],
+    ] {
+        wait_until("the panic is logged", || has_logged(&parts));
+    }
+    wait_until("there are turns after the one that failed", || {
+        turns.load(Ordering::SeqCst) > 2
+    });
+    let address = running.addresses()[0];
+    assert!(ask(connect(address).unwrap()).ends_with("\r\n\r\nhello"));
+    running.stop();
+}
+
+#[test]
+fn routes_that_cannot_be_are_refused_before_anything_listens() {
+    let twice = || App::new().get("/a", async || "1").get("/a", async || "2");
+    let mounted = App::new().mount("/in", twice());
+    for app in [twice(), mounted] {
+        let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = probe.local_addr().unwrap();
+        // Were it listened on first, that the address is taken would be the error.
+        let error = Server::new(app.clone()).listen(address).unwrap().start();
+        let told = error.unwrap_err().to_string();
+        assert!(told.contains("GET /a already has a handler"), "{told}");
+        let places = told.matches("tests/it/server.rs:").count();
+        assert!(places >= 2, "{told}");
+        let served = app.serve(address).unwrap_err();
+        assert_eq!(served.kind(), std::io::ErrorKind::InvalidInput);
+        assert_eq!(served.to_string(), told);
+        // It is what a `main` shows that returns it.
+        assert!(format!("{served:?}").contains(&told), "{served:?}");
+    }
+}
+
 #[test]
 fn an_address_that_is_taken_and_none_at_all_are_errors() {
     let running = hello().listen("127.0.0.1:0").unwrap().start().unwrap();
@@ -123,6 +212,7 @@ fn an_address_that_is_taken_and_none_at_all_are_errors() {
     let address = taken.local_addr().unwrap();
     let error = hello().listen(address).unwrap().start().unwrap_err();
     assert!(error.to_string().contains(&address.to_string()), "{error}");
+    assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
     assert!(hello().start().is_err());
     assert!(hello().listen("no address").is_err());
     running.stop();

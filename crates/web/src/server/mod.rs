@@ -1,27 +1,31 @@
 //! `Server`: an application on its listeners, with background tasks, from its start to its end.
 
+mod control;
+mod running;
+mod task;
+
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::ToSocketAddrs;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
+use apus_control::{ControlSocket, Started};
 use apus_http::ServiceFactory;
 use apus_net::tls::{Certificate, ClientAuth, MinVersion, TlsSettings, TlsSite, UnknownName};
-use apus_net::{Engine, Limits, ListenAddress, Listener, Plan};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use apus_net::{Engine, Limits, ListenAddress, Listener, Plan, StartError};
 use tokio::sync::watch;
 use tokio::task::LocalSet;
 
 use crate::sites::{Location, Pattern, Site};
 
-/// How long the task of an interval may go on once the server stops.
-const LAST_TURN: Duration = Duration::from_secs(5);
+use control::{Control, Signals};
+pub use running::{Running, StopHandle, Stopping};
+use task::Task;
+pub(crate) use task::panic_message;
 
 /// An application on its listeners.
 ///
@@ -45,10 +49,9 @@ pub struct Server {
     listeners: Vec<Listener>,
     workers: NonZeroUsize,
     limits: Limits,
+    control_socket: Option<PathBuf>,
     tasks: Vec<(String, Task)>,
 }
-
-type Task = Box<dyn FnOnce(Stopping) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
 impl Server {
     /// A server that does not listen yet, with one worker for each core and the limits of the server's
@@ -60,6 +63,7 @@ impl Server {
             listeners: Vec::new(),
             workers: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             limits: Limits::default(),
+            control_socket: None,
             tasks: Vec::new(),
         }
     }
@@ -151,8 +155,22 @@ impl Server {
         self
     }
 
+    /// Can be asked over a Unix socket, which only its own user may open, while it runs:
+    ///
+    /// - `apus status --socket PATH` shows the process, what its workers have counted, and the routes, each
+    ///   with its handler and the place where it was written; `--json` and `--metrics` are for programs.
+    /// - `apus stop --socket PATH` has it stop, as SIGTERM does, and returns when it has.
+    #[must_use]
+    pub fn control_socket(mut self, path: impl Into<PathBuf>) -> Self {
+        self.control_socket = Some(path.into());
+        self
+    }
+
     /// Runs something beside the workers, on a thread that all tasks share, from the start on. When the
     /// server stops, it is told by [`Stopping`] and waited for as long as connections are.
+    ///
+    /// If it panics, that is logged at once, and the server goes on without it; what is to begin anew makes
+    /// its turns with [`Server::every`].
     #[must_use]
     pub fn task<F>(mut self, name: &str, task: impl FnOnce(Stopping) -> F + Send + 'static) -> Self
     where
@@ -167,7 +185,7 @@ impl Server {
     /// after each end. A turn that panics is logged, and the next one comes all the same.
     #[must_use]
     pub fn every<F>(
-        self,
+        mut self,
         name: &str,
         interval: Duration,
         turn: impl Fn() -> F + Send + 'static,
@@ -175,32 +193,18 @@ impl Server {
     where
         F: Future<Output = ()> + 'static,
     {
-        let named = name.to_owned();
-        self.task(name, move |mut stopping| async move {
-            loop {
-                tokio::select! {
-                    () = tokio::time::sleep(interval) => {}
-                    () = stopping.wait() => return,
-                }
-                let mut turn = tokio::task::spawn_local(turn());
-                let ended = tokio::select! {
-                    ended = &mut turn => ended,
-                    () = stopping.wait() => match tokio::time::timeout(LAST_TURN, turn).await {
-                        Ok(ended) => ended,
-                        Err(_) => return,
-                    },
-                };
-                if ended.is_err() {
-                    tracing::error!(task = named, "a turn of a task panicked");
-                }
-            }
-        })
+        self.tasks.push((
+            name.to_owned(),
+            task::every(name.to_owned(), interval, turn),
+        ));
+        self
     }
 
     /// Starts it: it serves when this returns.
     ///
     /// # Errors
-    /// An address cannot be listened on, or a thread cannot be started.
+    /// The application cannot be as it was written (see [`App::check`](crate::App::check)): then nothing
+    /// was listened on. Or an address or the control socket cannot be listened on, or a thread not started.
     pub fn start(self) -> io::Result<Running> {
         self.launch(false)
     }
@@ -208,7 +212,8 @@ impl Server {
     /// Serves until the process is told to stop.
     ///
     /// # Errors
-    /// An address cannot be listened on, or a thread cannot be started.
+    /// The application cannot be as it was written (see [`App::check`](crate::App::check)): then nothing
+    /// was listened on. Or an address or the control socket cannot be listened on, or a thread not started.
     pub fn run(self) -> io::Result<()> {
         self.launch(true)?.wait();
         Ok(())
@@ -218,13 +223,22 @@ impl Server {
         if self.listeners.is_empty() {
             return Err(invalid("a server needs an address to listen on"));
         }
+        self.service.check().map_err(invalid)?;
         let stop_timeout = self.limits.stop_timeout;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let signals = {
+        let (signals, socket) = {
             let _entered = runtime.enter();
-            by_signals.then(Signals::new).transpose()?
+            let signals = by_signals.then(Signals::new).transpose()?;
+            // Before the engine: addresses may be shared, this may not.
+            let socket = self.control_socket.as_deref().map(ControlSocket::bind);
+            (
+                signals,
+                socket
+                    .transpose()
+                    .map_err(|error| io::Error::other(error.to_string()))?,
+            )
         };
         let engine = Engine::start(Plan {
             workers: self.workers,
@@ -232,13 +246,16 @@ impl Server {
             server_field: None,
             listeners: self.listeners,
         })
-        .map_err(io::Error::other)?;
+        .map_err(|error| told(&error))?;
         let listening = engine.status().listening;
         let (stop, told) = watch::channel(false);
         let control = Control {
             engine,
+            service: self.service,
             stop_timeout,
             signals,
+            socket,
+            started: Started::now(),
             stop: stop.clone(),
             told,
             tasks: self.tasks,
@@ -260,161 +277,14 @@ impl fmt::Debug for Server {
     }
 }
 
+/// Says in words why nothing starts, also where a `main` returns it and only its [`fmt::Debug`] is seen.
+fn told(error: &StartError) -> io::Error {
+    let source = std::error::Error::source(error);
+    let source = source.and_then(|source| source.downcast_ref::<io::Error>());
+    let kind = source.map_or(io::ErrorKind::Other, io::Error::kind);
+    io::Error::new(kind, error.to_string())
+}
+
 fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, error)
-}
-
-/// What a running server is looked after by, on a thread of its own.
-struct Control {
-    engine: Engine,
-    stop_timeout: Duration,
-    signals: Option<Signals>,
-    stop: watch::Sender<bool>,
-    told: watch::Receiver<bool>,
-    tasks: Vec<(String, Task)>,
-}
-
-impl Control {
-    async fn run(mut self) {
-        let tasks: Vec<_> = std::mem::take(&mut self.tasks)
-            .into_iter()
-            .map(|(name, task)| {
-                let task = tokio::task::spawn_local(task(Stopping(self.told.clone())));
-                (name, task)
-            })
-            .collect();
-        let mut told = self.told.clone();
-        tokio::select! {
-            _ = told.wait_for(|told| *told) => {}
-            () = Signals::wait(&mut self.signals) => {}
-        }
-        self.stop.send_replace(true);
-        let ended = async {
-            self.engine.stop(self.stop_timeout).await;
-            for (name, task) in tasks {
-                if task.await.is_err_and(|error| error.is_panic()) {
-                    tracing::error!(task = name, "a task panicked");
-                }
-            }
-        };
-        tokio::select! {
-            _ = tokio::time::timeout(self.stop_timeout, ended) => {}
-            () = Signals::wait(&mut self.signals) => {}
-        }
-    }
-}
-
-/// SIGTERM and SIGINT.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    /// Waits for the next one; for ever, if nobody listens to them.
-    async fn wait(signals: &mut Option<Self>) {
-        match signals {
-            Some(signals) => {
-                tokio::select! {
-                    _ = signals.terminate.recv() => {}
-                    _ = signals.interrupt.recv() => {}
-                }
-            }
-            None => std::future::pending().await,
-        }
-    }
-}
-
-/// Tells a task that the server stops.
-#[derive(Clone, Debug)]
-pub struct Stopping(watch::Receiver<bool>);
-
-impl Stopping {
-    /// Waits until the server stops.
-    pub async fn wait(&mut self) {
-        // An error means that nobody is left to tell.
-        let _ = self.0.wait_for(|told| *told).await;
-    }
-
-    /// Whether the server stops.
-    pub fn is_told(&self) -> bool {
-        *self.0.borrow()
-    }
-}
-
-/// Stops a server, from wherever.
-#[derive(Clone, Debug)]
-pub struct StopHandle(watch::Sender<bool>);
-
-impl StopHandle {
-    /// Has the server stop: what has connected is answered, and no more is taken.
-    pub fn stop(&self) {
-        self.0.send_replace(true);
-    }
-}
-
-/// A server that runs. Dropped, it stops and is waited for.
-pub struct Running {
-    listening: Vec<ListenAddress>,
-    stop: watch::Sender<bool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Running {
-    /// The addresses that are listened on, with the ports that were picked, in the order in which they were
-    /// given; Unix sockets are left out.
-    pub fn addresses(&self) -> Vec<SocketAddr> {
-        let listening = self.listening.iter();
-        let addresses = listening.filter_map(|address| match address {
-            ListenAddress::Tcp { address, .. } => Some(*address),
-            _ => None,
-        });
-        addresses.collect()
-    }
-
-    /// What stops it.
-    pub fn handle(&self) -> StopHandle {
-        StopHandle(self.stop.clone())
-    }
-
-    /// Stops it, and waits for its end.
-    pub fn stop(self) {
-        self.handle().stop();
-        self.wait();
-    }
-
-    /// Waits for its end.
-    pub fn wait(mut self) {
-        self.join();
-    }
-
-    fn join(&mut self) {
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread of the background tasks panicked");
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.stop.send_replace(true);
-        self.join();
-    }
-}
-
-impl fmt::Debug for Running {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Running")
-            .field("listening", &self.listening)
-            .finish_non_exhaustive()
-    }
 }

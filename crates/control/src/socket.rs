@@ -14,8 +14,8 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::place::prepare_folder;
-use super::{ControlError, Request, Response};
+use crate::place::prepare_folder;
+use crate::{ControlError, Request, Response};
 
 /// A request is one line, no longer than what holds the longest URL.
 const REQUEST_BYTES: u64 = 256 * 1024;

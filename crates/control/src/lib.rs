@@ -1,10 +1,14 @@
-//! The control socket: how `apus reload`, `stop` and `status` reach the server that runs.
+//! The control socket: how `apus reload`, `stop` and `status` reach the server that runs, be it the one of
+//! `apus serve` or an application with the framework.
 //!
 //! A Unix socket that only its user can open takes one request as a line of JSON and answers with
 //! one line of JSON.
 
+#![forbid(unsafe_code)]
+
 mod place;
 mod socket;
+mod status;
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
@@ -15,11 +19,11 @@ use serde::{Deserialize, Serialize};
 
 pub use place::socket_path;
 pub use socket::{ControlSocket, Exchange};
+pub use status::{Started, status};
 
 /// What a running server can be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
-#[non_exhaustive]
 pub enum Request {
     /// What it does, since when, and how much.
     Status,
@@ -140,13 +144,13 @@ impl fmt::Display for ControlError {
         match self {
             Self::NotRunning(path) => write!(
                 f,
-                "no server is running for this (nobody listens on {}); start it with `apus serve`",
+                "no server is running for this (nobody listens on {})",
                 path.display()
             ),
             Self::AlreadyRunning(path) => write!(
                 f,
-                "a server for this is already running (it listens on {}); `apus reload` gives it \
-                 the configuration anew, `apus stop` ends it",
+                "a server for this is already running (it listens on {0}); `apus stop --socket {0}` \
+                 ends it",
                 path.display()
             ),
             Self::BrokeOff(path) => write!(
@@ -156,8 +160,8 @@ impl fmt::Display for ControlError {
             ),
             Self::Unsafe(path) => write!(
                 f,
-                "{} must belong to this user and be closed to others; remove it, or set \
-                 `control_socket` to another place",
+                "{} must belong to this user and be closed to others; remove it, or have the control \
+                 socket at another place",
                 path.display()
             ),
             Self::Io(path, error) => write!(f, "control socket {}: {error}", path.display()),

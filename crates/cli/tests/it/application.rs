@@ -1,0 +1,106 @@
+//! `apus status` and `apus stop` of an application in Rust, over its control socket.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use apus::{App, Path, Running, Server};
+use serde_json::Value;
+
+use crate::harness::{Home, get, is_open};
+
+async fn show(Path(id): Path<u32>) -> String {
+    id.to_string()
+}
+
+/// An application in this process, and where it listens.
+fn application(socket: PathBuf) -> (Running, SocketAddr) {
+    let admin = App::new().get("/figures", async || "1");
+    let app = App::new()
+        .get("/users/{id:[0-9]+}", show)
+        .name("user")
+        .host("a.example", |host| host.mount("/admin", admin));
+    let server = Server::new(app)
+        .workers(NonZeroUsize::MIN)
+        .control_socket(socket);
+    let running = server.listen("127.0.0.1:0").unwrap().start().unwrap();
+    let address = running.addresses()[0];
+    (running, address)
+}
+
+#[test]
+fn the_status_of_an_application_has_its_routes() {
+    let home = Home::new();
+    let (_running, address) = application(home.path("app.sock"));
+    assert_eq!(get(address, "/users/7").body, "7");
+
+    let (json, _) = home.expect(&["status", "--socket", "app.sock", "--json"], 0);
+    let status: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(status["pid"], std::process::id());
+    assert_eq!(status["listening"][0], address.to_string());
+    assert_eq!(status["totals"]["requests"], 1, "{json}");
+    let program = std::env::current_exe().unwrap();
+    assert_eq!(status["source"], program.to_str().unwrap());
+    let routes = status["routes"].as_array().unwrap();
+    let field = |name: &str| -> Vec<&str> {
+        let fields = routes.iter().map(|route| &route[name]);
+        fields.map(|field| field.as_str().unwrap_or("-")).collect()
+    };
+    assert_eq!(field("method"), ["GET", "-", "GET"]);
+    assert_eq!(
+        field("path"),
+        ["/users/{id:[0-9]+}", "/admin/{*}", "/admin/figures"]
+    );
+    assert_eq!(field("host"), ["-", "a.example", "a.example"]);
+    assert_eq!(field("name"), ["user", "-", "-"]);
+    assert!(field("handler")[0].ends_with("application::show"), "{json}");
+    assert!(
+        field("at").iter().all(|at| at.contains("application.rs:")),
+        "{json}"
+    );
+
+    let (text, _) = home.expect(&["status", "--socket", "app.sock"], 0);
+    let route = text.lines().find(|line| line.contains("{id:[0-9]+}"));
+    let route: Vec<&str> = route.unwrap().split_whitespace().collect();
+    assert_eq!(route[..2], ["GET", "/users/{id:[0-9]+}"], "{text}");
+    assert!(text.contains("any a.example/admin/{*}"), "{text}");
+    let (metrics, _) = home.expect(&["status", "--socket", "app.sock", "--metrics"], 0);
+    assert!(
+        metrics.contains("apus_worker_requests_total{worker=\"0\"} 1\n"),
+        "{metrics}"
+    );
+}
+
+#[test]
+fn an_application_is_stopped_and_says_what_it_is_not_asked() {
+    let home = Home::new();
+    let (running, address) = application(home.path("app.sock"));
+    let (_, errors) = home.expect(&["reload", "--socket", "app.sock"], 1);
+    assert!(
+        errors.contains("no configuration to read again"),
+        "{errors}"
+    );
+    let (out, _) = home.expect(&["stop", "--socket", "app.sock"], 0);
+    assert_eq!(out, "stopped\n");
+    assert!(!is_open(address));
+    running.wait();
+    assert!(!home.path("app.sock").exists());
+    let (_, errors) = home.expect(&["status", "--socket", "app.sock"], 1);
+    assert!(
+        errors.contains("no server is running") && !errors.contains("apus serve"),
+        "{errors}"
+    );
+    home.expect(&["status", "site", "--socket", "app.sock"], 2);
+}
+
+#[test]
+fn a_control_socket_belongs_to_one_server() {
+    let home = Home::new();
+    let socket = home.path("app.sock");
+    let (running, _) = application(socket.clone());
+    let second = Server::new(App::new()).control_socket(&socket);
+    let error = second.listen("127.0.0.1:0").unwrap().start().unwrap_err();
+    assert!(error.to_string().contains("already running"), "{error}");
+    running.stop();
+    application(socket).0.stop();
+}
