@@ -1,9 +1,9 @@
-//! A worker's clock: read once per turn of the sweep instead of once per request.
+//! A worker's clock: read once per turn of the worker instead of once per request.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How often the clock moves on; deadlines are kept to this precision.
+/// How often the clock moves on while something goes on; deadlines are kept to this precision.
 pub(crate) const TICK: Duration = Duration::from_millis(250);
 
 thread_local! {
@@ -69,6 +69,11 @@ impl Clock {
     /// The first tick at which `after` has surely passed from now.
     pub(crate) fn deadline(&self, after: Duration) -> u32 {
         deadline_from(self.ticks.get(), after)
+    }
+
+    /// When a tick comes.
+    pub(crate) fn time_of(&self, tick: u32) -> Instant {
+        self.start + TICK.saturating_mul(tick)
     }
 
     /// The value of `Date`.

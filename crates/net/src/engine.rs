@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::counters::{Counters, Totals, WorkerStatus};
 use crate::listen::Bound;
+use crate::pace;
 use crate::plan::{ListenAddress, Plan};
 use crate::run::{self, Command, Ended, Setup};
 use crate::table::OpenConnections;
@@ -297,6 +298,8 @@ fn spawn(
                     let _ = sched_setaffinity(None, &all_cores);
                 })
                 .thread_keep_alive(Duration::from_secs(10))
+                .on_thread_park(pace::before_wait)
+                .on_thread_unpark(pace::after_wait)
                 .build_local(Default::default());
             let ended = match runtime {
                 Ok(runtime) => {

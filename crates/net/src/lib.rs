@@ -20,6 +20,7 @@ mod input;
 mod limits;
 mod linger;
 mod listen;
+mod pace;
 mod plan;
 mod proxy;
 mod quiet;

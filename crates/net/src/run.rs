@@ -11,11 +11,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::accept::{self, AcceptSocket};
-use crate::clock::TICK;
 use crate::counters::Counters;
 use crate::listen::BoundSocket;
+use crate::pace::Pace;
 use crate::plan::{ListenAddress, Plan};
-use crate::table::OpenConnections;
+use crate::table::{NEVER, OpenConnections};
 use crate::worker::{LiveListener, Parts, Worker};
 
 /// What a worker is told.
@@ -66,8 +66,7 @@ pub(crate) async fn run(setup: Setup) -> Ended {
     } = setup;
     let worker = Rc::new(Worker::new(index, counters, all));
     let mut accepting: HashMap<ListenAddress, Accepting> = HashMap::new();
-    let mut tick = tokio::time::interval(TICK);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut pace = Pace::new(&worker.clock, &worker.table);
     loop {
         tokio::select! {
             command = commands.recv() => match command {
@@ -76,17 +75,16 @@ pub(crate) async fn run(setup: Setup) -> Ended {
                     let _ = done.send(result);
                 }
                 Some(Command::Stop { within }) => {
-                    stop(&worker, accepting, within, &mut tick).await;
+                    stop(&worker, accepting, within, &mut pace).await;
                     return Ended::Stopped;
                 }
                 #[cfg(test)]
                 Some(Command::Die) => panic!("told to die"),
                 None => return Ended::Stopped,
             },
-            _ = tick.tick() => {
-                worker.clock.advance();
-                worker.table.sweep(&worker.clock);
-                worker.counters.connections.set(worker.table.open() as u64);
+            () = pace.next() => {
+                turn(&worker);
+                pace.turned(NEVER);
                 if accepting.values().any(|accepting| accepting.task.is_finished()) {
                     // Its panic was caught by the runtime; without it this worker is deaf.
                     return Ended::Broken;
@@ -94,6 +92,13 @@ pub(crate) async fn run(setup: Setup) -> Ended {
             }
         }
     }
+}
+
+/// Looks at the time, and ends what is past it.
+fn turn(worker: &Worker) {
+    worker.clock.advance();
+    worker.table.sweep(&worker.clock);
+    worker.counters.connections.set(worker.table.open() as u64);
 }
 
 /// Puts a plan in force: all that can fail comes first.
@@ -147,7 +152,7 @@ async fn stop(
     worker: &Rc<Worker>,
     accepting: HashMap<ListenAddress, Accepting>,
     within: Duration,
-    tick: &mut tokio::time::Interval,
+    pace: &mut Pace,
 ) {
     for entry in accepting.values() {
         entry.finish.notify_one();
@@ -161,10 +166,9 @@ async fn stop(
     while worker.table.open() > 0 && worker.clock.ticks() < deadline {
         tokio::select! {
             () = worker.table.emptied() => {}
-            _ = tick.tick() => {
-                worker.clock.advance();
-                worker.table.sweep(&worker.clock);
-                worker.counters.connections.set(worker.table.open() as u64);
+            () = pace.next() => {
+                turn(worker);
+                pace.turned(deadline);
             }
         }
     }

@@ -1,8 +1,9 @@
 //! The connections of one worker: their deadlines, who goes first when there are too many, and how
 //! they are told to end.
 //!
-//! A deadline is a number in a cell that one sweep per tick looks at, so that setting one costs a
-//! store and no timer is registered or moved on the path of a request.
+//! A deadline is a number in a cell, so that setting one costs a store and no timer is registered or moved
+//! on the path of a request. One sweep looks at all of them when the earliest that was ever set is due;
+//! mostly, that has long been replaced by a later one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -23,6 +24,8 @@ pub(crate) const NEVER: u32 = u32::MAX;
 /// One connection as the table knows it.
 pub(crate) struct Slot {
     deadline: Cell<u32>,
+    /// The earliest deadline in the table.
+    earliest: Rc<Cell<u32>>,
     /// The tick since which it waits for a request; [`NEVER`] while it works.
     idle_since: Cell<u32>,
     /// Whether a part of what it waits for has come.
@@ -46,9 +49,10 @@ pub(crate) enum Waiting {
 }
 
 impl Slot {
-    fn new() -> Self {
+    fn new(earliest: &Rc<Cell<u32>>) -> Self {
         Self {
             deadline: Cell::new(NEVER),
+            earliest: Rc::clone(earliest),
             idle_since: Cell::new(NEVER),
             begun: Cell::new(false),
             expired: Cell::new(false),
@@ -67,10 +71,17 @@ impl Slot {
         }
     }
 
+    fn set_deadline(&self, tick: u32) {
+        self.deadline.set(tick);
+        if tick < self.earliest.get() {
+            self.earliest.set(tick);
+        }
+    }
+
     /// What the connection is to finish by.
     pub(crate) fn busy(&self, clock: &Clock, within: Duration) {
         self.idle_since.set(NEVER);
-        self.deadline.set(clock.deadline(within));
+        self.set_deadline(clock.deadline(within));
     }
 
     /// The connection works without a limit of time, as while a handler thinks.
@@ -83,7 +94,7 @@ impl Slot {
     pub(crate) fn idle(&self, clock: &Clock, within: Duration) {
         self.idle_since.set(clock.ticks());
         self.begun.set(false);
-        self.deadline.set(clock.deadline(within));
+        self.set_deadline(clock.deadline(within));
     }
 
     /// The connection waits for the rest of a handshake or of a request's head. It may be closed for
@@ -96,7 +107,7 @@ impl Slot {
     /// As [`Self::busy`], [`Self::idle`] or [`Self::begun`], where the connection keeps times of its
     /// own.
     pub(crate) fn until(&self, deadline: u32, waiting: Waiting) {
-        self.deadline.set(deadline);
+        self.set_deadline(deadline);
         match waiting {
             Waiting::Busy => self.idle_since.set(NEVER),
             Waiting::Idle { since } => {
@@ -130,6 +141,7 @@ impl Slot {
     /// Gives a connection whose time was over some more, to say so to its client.
     pub(crate) fn reprieve(&self) {
         self.expired.set(false);
+        self.set_deadline(self.deadline.get());
     }
 
     /// Waits for `poll`, no longer than the deadline.
@@ -162,8 +174,9 @@ impl Slot {
 }
 
 /// The connections of one worker.
-#[derive(Default)]
 pub(crate) struct Table {
+    /// No deadline is earlier, but of those whose time is over.
+    earliest: Rc<Cell<u32>>,
     slots: RefCell<Vec<Option<Rc<Slot>>>>,
     free: RefCell<Vec<usize>>,
     open: Cell<usize>,
@@ -201,6 +214,19 @@ impl std::ops::Deref for Place {
     }
 }
 
+impl Default for Table {
+    fn default() -> Self {
+        Self {
+            earliest: Rc::new(Cell::new(NEVER)),
+            slots: RefCell::default(),
+            free: RefCell::default(),
+            open: Cell::default(),
+            addresses: RefCell::default(),
+            empty: tokio::sync::Notify::default(),
+        }
+    }
+}
+
 impl Table {
     /// Enters a connection from `address`, unless that has `per_address` of them already (0: any).
     pub(crate) fn enter(
@@ -212,7 +238,7 @@ impl Table {
         if address.is_some_and(|address| !self.count_address(address, per_address)) {
             return None;
         }
-        let slot = Rc::new(Slot::new());
+        let slot = Rc::new(Slot::new(&self.earliest));
         let mut slots = self.slots.borrow_mut();
         let index = self.free.borrow_mut().pop().unwrap_or_else(|| {
             slots.push(None);
@@ -249,14 +275,26 @@ impl Table {
         self.empty.notified().await;
     }
 
+    /// The tick at which a sweep may find something; [`NEVER`] if nothing has a deadline.
+    pub(crate) fn due(&self) -> u32 {
+        self.earliest.get()
+    }
+
     /// Ends what is past its time.
     pub(crate) fn sweep(&self, clock: &Clock) {
         let now = clock.ticks();
+        if self.earliest.get() > now {
+            return;
+        }
+        let mut earliest = NEVER;
         for slot in self.slots.borrow().iter().flatten() {
-            if slot.deadline.get() <= now && !slot.expired.get() {
-                slot.expire();
+            match slot.deadline.get() {
+                _ if slot.expired.get() => {}
+                deadline if deadline <= now => slot.expire(),
+                deadline => earliest = earliest.min(deadline),
             }
         }
+        self.earliest.set(earliest);
     }
 
     /// Ends the connections that have been idle longest, and after them those whose request or

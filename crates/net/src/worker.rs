@@ -17,7 +17,7 @@ use crate::tls::TlsSettings;
 
 /// What the connections of a worker share.
 pub(crate) struct Worker {
-    pub(crate) clock: Clock,
+    pub(crate) clock: Rc<Clock>,
     pub(crate) buffers: Rc<Buffers>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) table: Rc<Table>,
@@ -35,7 +35,7 @@ impl Worker {
         // Those it replaces have used as many.
         let entered = counters.read().accepted;
         Self {
-            clock: Clock::new(),
+            clock: Rc::new(Clock::new()),
             buffers: Buffers::of_thread(),
             counters,
             table: Rc::default(),
