@@ -18,15 +18,21 @@ use crate::respond::IntoResponse;
 /// what it was. What the client has to know has a status and a detail of its own:
 ///
 /// ```
-/// use apus::{Error, Json, Path, StatusCode};
+/// use apus::{Error, Json, OrNotFound, Path, StatusCode};
 ///
-/// async fn user(Path(id): Path<u32>) -> apus::Result<Json<u32>> {
+/// async fn user(Path(id): Path<usize>) -> apus::Result<Json<&'static str>> {
 ///     if id == 0 {
-///         return Err(Error::new(StatusCode::NOT_FOUND, "there is no user 0"));
+///         return Err(Error::bad_request("users are counted from 1"));
 ///     }
-///     Ok(Json(id))
+///     if id > 1000 {
+///         return Err(Error::new(StatusCode::URI_TOO_LONG, "so many users there are not"));
+///     }
+///     let name = ["Ada", "Grace"].get(id - 1).or_not_found(format!("there is no user {id}"))?;
+///     Ok(Json(name))
 /// }
 /// ```
+///
+/// An application with an error type of its own says by [`HttpError`](crate::HttpError) which status each has.
 pub struct Error(Box<Parts>);
 
 struct Parts {
@@ -39,12 +45,42 @@ struct Parts {
     source: Option<Box<dyn std::error::Error + 'static>>,
 }
 
+macro_rules! by_name {
+    ($($(#[$doc:meta])* $name:ident: $status:ident;)*) => {$(
+        $(#[$doc])*
+        pub fn $name(detail: impl fmt::Display) -> Self {
+            Self::new(StatusCode::$status, detail)
+        }
+    )*};
+}
+
 impl Error {
     /// An error with a status, which the client gets with the detail.
     pub fn new(status: StatusCode, detail: impl fmt::Display) -> Self {
         let mut error = Self::of(status);
         error.0.detail = Some(detail.to_string());
         error
+    }
+
+    by_name! {
+        /// 400: the request cannot be understood. Text for the client, as for those that follow.
+        bad_request: BAD_REQUEST;
+        /// 401: who asks has to say who they are.
+        unauthorized: UNAUTHORIZED;
+        /// 403: who asks may not.
+        forbidden: FORBIDDEN;
+        /// 404: there is no such thing.
+        not_found: NOT_FOUND;
+        /// 409: it does not fit what is there.
+        conflict: CONFLICT;
+        /// 410: it was there, and will not come back.
+        gone: GONE;
+        /// 422: it can be read, and is wrong.
+        unprocessable: UNPROCESSABLE_ENTITY;
+        /// 429: too much was asked.
+        too_many_requests: TOO_MANY_REQUESTS;
+        /// 503: not now. [`Error::header`] adds a `Retry-After`.
+        unavailable: SERVICE_UNAVAILABLE;
     }
 
     /// An error of which the client gets to know the status only.
@@ -116,7 +152,17 @@ impl Error {
         self.0.source.as_deref()
     }
 
+    /// This error with what it came from, which the client is not told.
+    pub(crate) fn caused_by(mut self, source: impl std::error::Error + 'static) -> Self {
+        self.0.source = Some(Box::new(source));
+        self
+    }
+
     fn log(&self) {
+        // What the client did wrong, and was told, is no failure.
+        if self.0.status.is_client_error() && self.0.detail.is_some() {
+            return;
+        }
         if let Some(source) = &self.0.source {
             let mut text = source.to_string();
             let mut deeper = source.source();
@@ -131,14 +177,15 @@ impl Error {
         }
     }
 
-    fn render(mut self, format: ErrorFormat) -> Response {
+    /// The response in a form; in any case with content, if the form is the application's choice.
+    fn render(mut self, format: ErrorFormat, is_chosen: bool) -> Response {
         let mut response = Response::new(self.0.status);
         let said = self.0.detail.is_some()
             || self.0.kind.is_some()
             || self.0.title.is_some()
             || !self.0.members.is_empty();
         // What says nothing of its own gets the page of the site.
-        if said {
+        if said || is_chosen {
             let details = Details {
                 kind: self.0.kind.as_deref(),
                 title: self.0.title.as_deref(),
@@ -156,9 +203,7 @@ impl Error {
 
 impl<E: std::error::Error + 'static> From<E> for Error {
     fn from(error: E) -> Self {
-        let mut outer = Self::of(StatusCode::INTERNAL_SERVER_ERROR);
-        outer.0.source = Some(Box::new(error));
-        outer
+        Self::of(StatusCode::INTERNAL_SERVER_ERROR).caused_by(error)
     }
 }
 
@@ -185,24 +230,73 @@ impl IntoResponse for Error {
     }
 }
 
+/// Says 404 where there is nothing.
+pub trait OrNotFound<T> {
+    /// What is there, or an error with status 404.
+    ///
+    /// # Errors
+    /// There is nothing.
+    fn or_404(self) -> Result<T, Error>;
+
+    /// What is there, or an error with status 404 and this detail.
+    ///
+    /// # Errors
+    /// There is nothing.
+    fn or_not_found(self, detail: impl fmt::Display) -> Result<T, Error>;
+}
+
+impl<T> OrNotFound<T> for Option<T> {
+    fn or_404(self) -> Result<T, Error> {
+        self.ok_or_else(|| Error::of(StatusCode::NOT_FOUND))
+    }
+
+    fn or_not_found(self, detail: impl fmt::Display) -> Result<T, Error> {
+        self.ok_or_else(|| Error::not_found(detail))
+    }
+}
+
+/// What an application, or a group of it, says of how errors are answered.
+#[derive(Clone, Default)]
+pub(crate) struct ErrorRules {
+    pub(crate) on_error: Option<Arc<OnError>>,
+    /// The form for all clients.
+    pub(crate) format: Option<ErrorFormat>,
+}
+
+impl ErrorRules {
+    /// These, and where they say nothing, those of what is around.
+    pub(crate) fn or(&self, outer: Option<&Self>) -> Self {
+        Self {
+            on_error: (self.on_error.clone()).or_else(|| outer?.on_error.clone()),
+            format: self.format.or_else(|| outer?.format),
+        }
+    }
+}
+
 /// How the errors of a request are answered.
 #[derive(Clone)]
 pub struct Rendering {
     format: ErrorFormat,
+    /// Whether the format is the application's choice, and not the client's.
+    is_chosen: bool,
     on_error: Option<Arc<OnError>>,
 }
 
 impl Rendering {
-    pub(crate) fn of(request: &Request, on_error: Option<Arc<OnError>>) -> Self {
+    pub(crate) fn of(request: &Request, rules: &ErrorRules) -> Self {
         Self {
-            format: ErrorFormat::of(request),
-            on_error,
+            format: rules.format.unwrap_or_else(|| ErrorFormat::of(request)),
+            is_chosen: rules.format.is_some(),
+            on_error: rules.on_error.clone(),
         }
     }
 
     /// The response, or that of the error which it carries.
     pub(crate) fn apply(&self, mut response: Response) -> Response {
         let Some(attached) = response.take_attached() else {
+            if self.is_chosen && error_pages::lacks_content(&response) {
+                error_pages::fill(&mut response, self.format, Details::default());
+            }
             return response;
         };
         match attached.downcast::<Error>() {
@@ -221,7 +315,7 @@ impl Rendering {
         error.log();
         let hook = self.on_error.as_ref();
         hook.and_then(|hook| hook(&error, self.format))
-            .unwrap_or_else(|| error.render(self.format))
+            .unwrap_or_else(|| error.render(self.format, self.is_chosen))
     }
 }
 

@@ -29,6 +29,7 @@ pub mod files;
 #[cfg(doctest)]
 mod guide;
 mod handler;
+mod http_error;
 pub mod layers;
 mod media_type;
 mod middleware;
@@ -60,13 +61,14 @@ pub use app::{App, UrlError, Urls};
 #[cfg(feature = "macros")]
 pub use attributes::{delete, embedded, get, patch, post, put, route, ws};
 pub use compress::Compressed;
-pub use error::{Error, ErrorFormat, Rendering};
+pub use error::{Error, ErrorFormat, OrNotFound, Rendering};
 pub use error_pages::error_page;
 pub use extract::{
     Extension, Form, FromRequest, FromRequestHead, Matched, Path, Query, Rejection, State,
 };
 pub use files::Files;
 pub use handler::{Handler, HandlerExt, ReadsContent, Surrounded, With};
+pub use http_error::HttpError;
 pub use middleware::{Middleware, Next};
 pub use respond::{
     AtOnce, Awaited, Html, IntoAnswer, IntoResponse, Json, PassedOn, Redirect, Streaming,
@@ -84,6 +86,9 @@ pub use apus_http::{
 pub use apus_net::Limits;
 pub use apus_net::tls::Certificate;
 pub use http::HeaderMap;
+/// The tokio that workers and tasks run on: for timers, channels, sockets. Each worker has a runtime for
+/// itself, on one thread, so that `tokio::task::spawn_local` is what starts a task beside a request.
+pub use tokio;
 
 /// What a handler returns that may fail; see [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;

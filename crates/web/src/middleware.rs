@@ -35,7 +35,7 @@ impl Next {
 
     /// How errors of a layer are answered.
     pub(crate) fn rendering(&self, request: &Request) -> Rendering {
-        Rendering::of(request, self.app.on_error(&self.place))
+        Rendering::of(request, self.app.errors(&self.place))
     }
 }
 

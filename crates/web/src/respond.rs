@@ -24,6 +24,22 @@ use crate::error::{Error, Rendering};
 pub trait IntoResponse {
     /// The response.
     fn into_response(self) -> Response;
+
+    /// The response with a field set. One that is not valid makes it a 500, and is logged.
+    ///
+    /// ```
+    /// use apus::{IntoResponse, Json, Response};
+    ///
+    /// async fn figures() -> Response {
+    ///     Json([1, 2, 3]).with("cache-control", "max-age=60").with("x-figures", "3")
+    /// }
+    /// ```
+    fn with(self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Response
+    where
+        Self: Sized,
+    {
+        ([(name, value)], self).into_response()
+    }
 }
 
 /// What can be an answer: a response at once, or a future of one.

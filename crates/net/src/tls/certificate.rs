@@ -1,6 +1,7 @@
 //! A certificate with its chain and private key, checked to belong together.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::crypto::aws_lc_rs;
@@ -45,6 +46,17 @@ impl Certificate {
         })
     }
 
+    /// Reads a chain and a key from files in PEM form, before anything is served.
+    ///
+    /// # Errors
+    /// As of [`Certificate::from_pem`], or a file cannot be read.
+    pub fn from_files(
+        chain: impl AsRef<Path>,
+        key: impl AsRef<Path>,
+    ) -> Result<Self, CertificateError> {
+        Self::from_pem(&read(chain.as_ref())?, &read(key.as_ref())?)
+    }
+
     /// The DNS names, wildcards too, and IP addresses that the certificate is for, in lower case.
     pub fn names(&self) -> &[Box<str>] {
         &self.names
@@ -66,6 +78,10 @@ impl fmt::Debug for Certificate {
             .field("names", &self.names)
             .finish_non_exhaustive()
     }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
+    std::fs::read(path).map_err(|error| CertificateError::File(path.to_owned(), error.to_string()))
 }
 
 fn names(leaf: &X509Certificate<'_>) -> Vec<Box<str>> {
@@ -92,6 +108,8 @@ fn names(leaf: &X509Certificate<'_>) -> Vec<Box<str>> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CertificateError {
+    /// A file cannot be read: which, and why.
+    File(PathBuf, String),
     /// The PEM text holds no certificate.
     Missing,
     /// The chain is not PEM, or its leaf is not an X.509 certificate.
@@ -105,6 +123,7 @@ pub enum CertificateError {
 impl fmt::Display for CertificateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::File(path, why) => write!(f, "{} cannot be read: {why}", path.display()),
             Self::Missing => f.write_str("there is no certificate in it"),
             Self::Unreadable(why) => write!(f, "the certificate cannot be read: {why}"),
             Self::UnreadableKey(why) => write!(f, "the private key cannot be read: {why}"),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use apus_http::{Method, Request, Response, RouteInfo, Service, ServiceFactory};
 
-use crate::error::{Error, ErrorFormat};
+use crate::error::{Error, ErrorFormat, ErrorRules};
 use crate::handler::{self, AnyHandler, Handler};
 use crate::layers::CatchPanic;
 use crate::middleware::{self, AnyMiddleware, Middleware};
@@ -56,7 +56,7 @@ pub struct App {
     layers: Vec<Arc<dyn AnyMiddleware>>,
     states: Vec<Source>,
     body_limit: Option<u64>,
-    on_error: Option<Arc<OnError>>,
+    errors: ErrorRules,
 }
 
 /// What was added to an application, and where in its source.
@@ -270,7 +270,17 @@ impl App {
         mut self,
         hook: impl Fn(&Error, ErrorFormat) -> Option<Response> + Send + Sync + 'static,
     ) -> Self {
-        self.on_error = Some(Arc::new(hook));
+        self.errors.on_error = Some(Arc::new(hook));
+        self
+    }
+
+    /// Answers errors in this form, whatever the client accepts: of handlers and layers, and of requests that
+    /// meet no route or none of its methods. Unless it is set, each client gets what it accepts.
+    ///
+    /// In a group it holds for what the group has: `/api` for programs, the rest for people.
+    #[must_use]
+    pub fn error_format(mut self, format: ErrorFormat) -> Self {
+        self.errors.format = Some(format);
         self
     }
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use apus_http::{Answer, HeaderValue, Method, Request, Response, Service, StatusCode, header};
 
 use super::table::{self, Table};
-use super::{NamedRoutes, OnError, States};
+use super::{NamedRoutes, States};
+use crate::error::{ErrorRules, Rendering};
 use crate::extract::Matched;
 use crate::middleware::{AnyMiddleware, Next};
 use crate::path::{self, MountedAt};
@@ -21,6 +22,8 @@ pub(crate) struct AppService {
     hosts: Vec<Host>,
     names_of_hosts: ServerNames,
     groups: Vec<Group>,
+    /// Those of what is in no group, which nothing is.
+    no_rules: ErrorRules,
 }
 
 struct Host {
@@ -44,7 +47,7 @@ struct Group {
 pub(crate) struct Scope {
     pub(crate) states: States,
     pub(crate) body_limit: u64,
-    pub(crate) on_error: Option<Arc<OnError>>,
+    pub(crate) errors: ErrorRules,
     pub(crate) named: Rc<NamedRoutes>,
 }
 
@@ -99,7 +102,7 @@ pub(super) fn start(table: Table) -> Rc<dyn Service> {
             scope: Rc::new(Scope {
                 states: outer.with(&group.states),
                 body_limit: group.body_limit,
-                on_error: group.on_error,
+                errors: group.errors,
                 named: named.clone(),
             }),
         });
@@ -122,6 +125,7 @@ pub(super) fn start(table: Table) -> Rc<dyn Service> {
         hosts: hosts.collect(),
         names_of_hosts: table.names_of_hosts,
         groups,
+        no_rules: ErrorRules::default(),
     })))
 }
 
@@ -152,14 +156,26 @@ impl AppService {
         }
     }
 
-    /// What answers errors of a layer at this place.
-    pub(crate) fn on_error(&self, place: &Place) -> Option<Arc<OnError>> {
-        let group = match place {
+    /// How errors of a layer at this place are answered.
+    pub(crate) fn errors(&self, place: &Place) -> &ErrorRules {
+        self.errors_of(match place {
             Place::Outer(_) => 0,
             Place::Inner(_, target) => self.group_of(target),
-        };
+        })
+    }
+
+    fn errors_of(&self, group: usize) -> &ErrorRules {
         let group = self.groups.get(group);
-        group.and_then(|group| group.scope.on_error.clone())
+        group.map_or(&self.no_rules, |group| &group.scope.errors)
+    }
+
+    /// An answer of the application itself, in the form that is the choice of the group.
+    fn own(&self, request: &Request, group: usize, response: Response) -> Answer {
+        let rules = self.errors_of(group);
+        match rules.format {
+            Some(_) => Rendering::of(request, rules).apply(response).into(),
+            None => response.into(),
+        }
     }
 
     /// Finds what answers a request, and passes it through the layers around that.
@@ -200,12 +216,18 @@ impl AppService {
             Ok(Cow::Borrowed(_)) => None,
             Ok(Cow::Owned(path)) => match String::from_utf8(path) {
                 Ok(path) => Some(path),
-                Err(_) => return Err(Response::new(StatusCode::BAD_REQUEST).into()),
+                Err(_) => {
+                    let refused = Response::new(StatusCode::BAD_REQUEST);
+                    return Err(self.own(request, 0, refused));
+                }
             },
             Err(_) if request.path() == "*" => {
                 return Err(Response::new(StatusCode::NO_CONTENT).into());
             }
-            Err(_) => return Err(Response::new(StatusCode::BAD_REQUEST).into()),
+            Err(_) => {
+                let refused = Response::new(StatusCode::BAD_REQUEST);
+                return Err(self.own(request, 0, refused));
+            }
         };
         let path = decoded.as_deref().unwrap_or(request.path());
         let mut place = (0, What::Nothing);
@@ -269,7 +291,8 @@ impl AppService {
         let Some(host) = self.hosts.get(target.host) else {
             return Response::new(StatusCode::NOT_FOUND).into();
         };
-        let group = self.groups.get(self.group_of(target));
+        let number = self.group_of(target);
+        let group = self.groups.get(number);
         let scope = group.map(|group| &group.scope);
         match (&target.what, scope) {
             (What::Endpoint(route, endpoint, ranges), Some(scope)) => {
@@ -290,7 +313,7 @@ impl AppService {
             }
             (What::NoMethod(route), _) => {
                 if let Some(route) = host.router.route(*route) {
-                    return no_method(route, &request);
+                    return self.own(&request, number, no_method(route, &request));
                 }
             }
             (What::Mount(mount, rest), _) => {
@@ -311,7 +334,7 @@ impl AppService {
             }
             _ => {}
         }
-        Response::new(StatusCode::NOT_FOUND).into()
+        self.own(&request, number, Response::new(StatusCode::NOT_FOUND))
     }
 }
 
@@ -344,14 +367,12 @@ fn is_under(path: &str, prefix: &str) -> bool {
 
 /// Answers OPTIONS, and refuses the other methods that a route does not have (RFC 9110 sections
 /// 9.3.7 and 15.5.6).
-fn no_method(route: &Route, request: &Request) -> Answer {
+fn no_method(route: &Route, request: &Request) -> Response {
     let status = match *request.method() {
         Method::OPTIONS => StatusCode::NO_CONTENT,
         _ => StatusCode::METHOD_NOT_ALLOWED,
     };
-    Response::new(status)
-        .with_header(&header::ALLOW, &route.allow())
-        .into()
+    Response::new(status).with_header(&header::ALLOW, &route.allow())
 }
 
 impl Mount {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use apus_http::{RouteInfo, ServiceFactory};
 
 use super::urls::NamedRoutes;
-use super::{App, DEFAULT_BODY_LIMIT, OnError, Source, What};
+use super::{App, DEFAULT_BODY_LIMIT, Source, What};
+use crate::error::ErrorRules;
 use crate::handler::AnyHandler;
 use crate::middleware::AnyMiddleware;
 use crate::path;
@@ -63,7 +64,7 @@ pub(super) struct Group {
     pub(super) layers: Arc<[Arc<dyn AnyMiddleware>]>,
     pub(super) states: Vec<Source>,
     pub(super) body_limit: u64,
-    pub(super) on_error: Option<Arc<OnError>>,
+    pub(super) errors: ErrorRules,
 }
 
 /// Where an application is laid.
@@ -84,7 +85,7 @@ impl Table {
                 layers: Arc::new([]),
                 states: app.states.clone(),
                 body_limit: app.body_limit.unwrap_or(DEFAULT_BODY_LIMIT),
-                on_error: app.on_error.clone(),
+                errors: app.errors.clone(),
             }],
             named: NamedRoutes::default(),
             errors: Vec::new(),
@@ -302,13 +303,13 @@ impl Table {
         let layers = self.layers_of(parent, app.layers.clone());
         let outer = self.groups.get(parent);
         let limit = outer.map_or(DEFAULT_BODY_LIMIT, |group| group.body_limit);
-        let on_error = outer.and_then(|group| group.on_error.clone());
+        let errors = app.errors.or(outer.map(|group| &group.errors));
         self.groups.push(Group {
             parent: Some(parent),
             layers,
             states: app.states.clone(),
             body_limit: app.body_limit.unwrap_or(limit),
-            on_error: app.on_error.clone().or(on_error),
+            errors,
         });
         self.groups.len().saturating_sub(1)
     }

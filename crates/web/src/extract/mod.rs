@@ -99,7 +99,7 @@ impl Matched<'_> {
 
     /// How errors are answered.
     pub(crate) fn rendering(&self, request: &Request) -> Rendering {
-        Rendering::of(request, self.scope.on_error.clone())
+        Rendering::of(request, &self.scope.errors)
     }
 }
 

@@ -32,14 +32,14 @@
 //! [`JsonSchema`]; derive it beside serde's traits, whose attributes it follows. `Path<T>`, `Query<T>`, `Json<T>`,
 //! `Form<T>`, texts and bytes are described, as arguments and as responses; a `Result` adds that there are
 //! errors. The comment above a handler is its summary (the first paragraph) and description, its module the group it
-//! is listed in. Types that do not implement [`JsonSchema`] are left out.
+//! is listed in. Routes without attributes are listed with their methods, paths and parameters. Types that do not implement [`JsonSchema`] are left out.
 
 mod describe;
 mod operation;
 mod page;
 pub mod probe;
 
-use apus_http::{HeaderValue, Response, StatusCode, header};
+use apus_http::{HeaderValue, Response, RouteInfo, StatusCode, header};
 use bytes::Bytes;
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
@@ -62,6 +62,8 @@ pub struct OpenApi {
     generator: SchemaGenerator,
     page: String,
     document: String,
+    /// Whether routes that are not described are left out.
+    only_described: bool,
 }
 
 impl OpenApi {
@@ -81,6 +83,7 @@ impl OpenApi {
             generator: settings.into_generator(),
             page: "/openapi".into(),
             document: "/openapi.json".into(),
+            only_described: false,
         }
     }
 
@@ -107,6 +110,26 @@ impl OpenApi {
     pub fn document_at(mut self, path: &str) -> Self {
         self.document = path.into();
         self
+    }
+
+    /// Leaves out what [`App::openapi`] finds in the application and nothing here describes.
+    pub fn only_described(mut self) -> Self {
+        self.only_described = true;
+        self
+    }
+
+    /// Lists a route of which no more is known than the application knows: method, path and handler.
+    fn list(&mut self, route: &RouteInfo) {
+        let (None, Some(method)) = (&route.host, &route.method) else {
+            return;
+        };
+        let (path, parameters) = operation::path_of(&route.path);
+        let item = self.paths.entry(path).or_insert_with(|| json!({}));
+        let key = method.as_str().to_ascii_lowercase();
+        if let Some(item) = item.as_object_mut().filter(|item| !item.contains_key(&key)) {
+            let operation = Operation::listed(&route.handler, &parameters, &mut self.generator);
+            item.insert(key, operation.into_value());
+        }
     }
 
     /// Describes routes that attributes declare: `routes![list, show]`.
@@ -153,8 +176,14 @@ impl OpenApi {
 impl App {
     /// Adds a description of routes, and a page to read it: `/openapi.json` and `/openapi` unless it says
     /// otherwise. The page needs no script and nothing from elsewhere.
+    ///
+    /// The routes that this application has so far and that are not described are listed too, with what is known
+    /// of them: method, path and parameters. Those for a host, or for all methods, are not.
     #[must_use]
-    pub fn openapi(self, api: OpenApi) -> Self {
+    pub fn openapi(self, mut api: OpenApi) -> Self {
+        if !api.only_described {
+            self.routes().iter().for_each(|route| api.list(route));
+        }
         let document = api.to_value();
         let page = Bytes::from(page::html(&document, &api.document));
         let document = Bytes::from(document.to_string());

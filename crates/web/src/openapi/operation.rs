@@ -28,8 +28,34 @@ impl<'a> Operation<'a> {
             _ => format!("{}_{}", route.function(), method.to_ascii_lowercase()),
         };
         fields.insert("operationId".into(), id.into());
+        Self::of(fields, route.module(), parameters, generator)
+    }
+
+    /// An operation of which only the handler is known, as the compiler names it.
+    pub(super) fn listed(
+        handler: &str,
+        parameters: &[String],
+        generator: &'a mut SchemaGenerator,
+    ) -> Self {
+        let mut fields = Map::new();
+        let (module, function) = handler.rsplit_once("::").unwrap_or(("", handler));
+        // A closure has no name, and is in the function that it is written in.
+        if function.starts_with('{') {
+            let (module, _) = module.rsplit_once("::").unwrap_or_default();
+            return Self::of(fields, module, parameters, generator);
+        }
+        fields.insert("operationId".into(), function.into());
+        Self::of(fields, module, parameters, generator)
+    }
+
+    fn of(
+        mut fields: Map<String, Value>,
+        module: &str,
+        parameters: &[String],
+        generator: &'a mut SchemaGenerator,
+    ) -> Self {
         // The crate itself is no group.
-        if let Some((_, module)) = route.module().rsplit_once("::") {
+        if let Some((_, module)) = module.rsplit_once("::") {
             fields.insert("tags".into(), json!([module]));
         }
         let parameter = |name: &String| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } });

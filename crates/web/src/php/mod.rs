@@ -5,6 +5,7 @@
 //! the group of FastCGI servers, and `uncached` keeps away from a cache what must not be stored. What a
 //! kind of application wants besides is data: see [`Preset`](crate::sites::Preset).
 
+mod fpm;
 mod resident;
 mod script;
 mod service;

@@ -33,7 +33,7 @@ pub struct Php {
     /// Who runs the programs; `None`: it is only told what would be run.
     upstreams: Option<Upstreams>,
     group: Arc<str>,
-    settings: Arc<PhpSettings>,
+    pub(super) settings: Arc<PhpSettings>,
     workers: Option<Pool>,
 }
 

@@ -16,6 +16,7 @@ mod service;
 mod settings;
 mod substitute;
 mod tee;
+mod to;
 mod tunnel;
 mod websocket;
 
@@ -27,3 +28,4 @@ pub use self::mirror::Mirror;
 pub use self::service::Proxy;
 pub use self::settings::{Host, PathChange, ProxySettings};
 pub use self::substitute::{Substitution, Substitutions};
+pub use self::to::InvalidOrigin;

@@ -22,7 +22,7 @@ use crate::path::{self, InvalidPath};
 pub struct Proxy {
     upstreams: Upstreams,
     group: Arc<str>,
-    settings: Arc<ProxySettings>,
+    pub(super) settings: Arc<ProxySettings>,
 }
 
 impl Proxy {

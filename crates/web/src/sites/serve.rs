@@ -460,7 +460,7 @@ fn with_fields(files: &Files, settings: &Settings, site: &Site) -> Files {
 }
 
 impl ForceHttps {
-    fn redirect(&self, request: &Request) -> Response {
+    pub(crate) fn redirect(&self, request: &Request) -> Response {
         let Some(host) = request.host() else {
             return Response::new(StatusCode::BAD_REQUEST);
         };

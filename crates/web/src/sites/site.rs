@@ -46,7 +46,7 @@ pub(super) enum Handler {
     },
 }
 
-/// Where clear-text requests are sent.
+/// Where clear-text requests are sent: of a site by [`Site::force_https`], of an application as a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForceHttps {
     /// The port of the `https` listener as clients reach it.

@@ -84,6 +84,27 @@ impl TestRequest {
             .body(encoded)
     }
 
+    /// The token of a form on a page, which this client is shown first, so that
+    /// [`Csrf`](crate::auth::Csrf) lets it pass: `client.post("/notes").token_of("/notes").form(fields)`.
+    ///
+    /// # Panics
+    /// The page has no field named `csrf_token`.
+    #[track_caller]
+    pub fn token_of(self, page: &str) -> Self {
+        let mut shown = self.client.get(page).send();
+        let text = shown.text();
+        let token = text.split('<').find_map(|tag| {
+            let (tag, _) = tag.split_once('>')?;
+            tag.contains("\"csrf_token\"").then_some(tag)?;
+            let (_, value) = tag.split_once("value=\"")?;
+            Some(value.split_once('"')?.0)
+        });
+        match token {
+            Some(token) => self.header("x-csrf-token", token),
+            None => fail(format_args!("GET {page} has no field csrf_token:\n{text}")),
+        }
+    }
+
     /// `Authorization: Bearer` (RFC 6750 section 2.1).
     #[track_caller]
     pub fn bearer(self, token: &str) -> Self {

@@ -20,6 +20,8 @@ mod compress;
 #[cfg(test)]
 mod error_pages;
 #[cfg(test)]
+mod errors;
+#[cfg(test)]
 mod files;
 #[cfg(test)]
 mod layers;

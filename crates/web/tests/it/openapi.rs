@@ -154,6 +154,45 @@ fn an_application_serves_its_description_and_a_page() {
 }
 
 #[test]
+fn routes_without_attributes_are_listed_as_far_as_they_are_known() {
+    async fn plain() {}
+    let app = || {
+        let nested = App::new().get("/deep", plain);
+        App::new()
+            .register(routes![find])
+            .put("/openapi/users/{id:[0-9]+}", plain)
+            .get("/openapi/closure/{*rest}", async || "")
+            .group("/in", |group| group.post("/users", plain))
+            .mount("/mounted", nested)
+            .any("/all", plain)
+            .host("a.example", |host| host.get("/host", plain))
+    };
+    let document = |app: App| -> Value {
+        let client = TestClient::new(app);
+        client.get("/openapi.json").send().assert_ok().json()
+    };
+    let served = document(app().openapi(api()));
+    let paths = &served["paths"];
+    assert_eq!(
+        paths["/openapi/users"]["get"]["summary"],
+        "Finds users by name."
+    );
+    let put = &paths["/openapi/users/{id}"]["put"];
+    assert_eq!(put["operationId"], "plain");
+    assert_eq!(put["parameters"][0]["name"], "id");
+    assert!(paths["/openapi/users/{id}"]["get"].is_object());
+    let closure = &paths["/openapi/closure/{rest}"]["get"];
+    assert!(closure.is_object() && closure["operationId"].is_null());
+    assert!(paths["/in/users"]["post"].is_object());
+    assert!(paths["/mounted/deep"]["get"].is_object());
+    for path in ["/all", "/host", "/openapi.json", "/mounted/{*}"] {
+        assert!(paths[path].is_null(), "{path}");
+    }
+    let served = document(app().openapi(api().only_described()));
+    assert_eq!(served, api().to_value());
+}
+
+#[test]
 fn the_page_needs_nothing_from_elsewhere() {
     let client = TestClient::new(App::new().openapi(api()));
     let page = client.get("/openapi").send().text();

@@ -90,6 +90,37 @@ fn ask_origin(origin: &Origin, settings: ProxySettings) -> Reply {
 pub(crate) const SIMPLE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Own: yes\r\n\r\nhello";
 
 #[test]
+fn one_origin_is_reached_by_its_address() {
+    let origin = Origin::saying("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+    for (address, line) in [
+        (format!("http://{}", origin.address), "GET /a?b HTTP/1.1"),
+        (
+            format!("http://localhost:{}/v1/", origin.address.port()),
+            "GET /v1/a?b HTTP/1.1",
+        ),
+    ] {
+        let proxy = Proxy::to(&address).unwrap().configure(|settings| {
+            settings.hidden = vec!["x-none".into()];
+        });
+        assert_eq!(get("/a?b").to(&proxy).text(), "ok");
+        let got = origin.got();
+        assert!(got.starts_with(line), "{got}");
+        assert!(got.contains("host: example.com\r\n"), "{got}");
+    }
+    for (address, why) in [
+        ("127.0.0.1:80", "begins with http://"),
+        ("ftp://a", "begins with http://"),
+        ("http://a?b", "no query"),
+        ("http://u@a", "no user"),
+        ("http://no.invalid", "cannot be looked up"),
+        ("http:// a", "no URL"),
+    ] {
+        let error = Proxy::to(address).unwrap_err().to_string();
+        assert!(error.contains(why), "{address}: {error}");
+    }
+}
+
+#[test]
 fn a_request_is_written_anew_and_its_answer_passed_on() {
     let origin = Origin::saying(SIMPLE);
     let reply = ask_origin(&origin, ProxySettings::default());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use apus_net::tls::{MinVersion, TlsSite, UnknownName};
+use apus_net::tls::{Certificate, MinVersion, TlsSite, UnknownName};
 use rustls::{AlertDescription, CipherSuite, ClientConfig, Error, SignatureScheme};
 
 use super::{Authority, BOTH, Issued, Knows, connect_tls, provider, refusal, serve, shown, site};
@@ -10,6 +10,22 @@ use crate::harness::Server;
 
 const TLS12: [&rustls::SupportedProtocolVersion; 1] = [&rustls::version::TLS12];
 const TLS13: [&rustls::SupportedProtocolVersion; 1] = [&rustls::version::TLS13];
+
+#[test]
+fn a_certificate_is_read_from_files_and_what_is_missing_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let issued = Authority::new().ecdsa(&["example.com"]);
+    let (chain, key) = (
+        folder.path().join("cert.pem"),
+        folder.path().join("key.pem"),
+    );
+    std::fs::write(&chain, &issued.certificate).unwrap();
+    let error = Certificate::from_files(&chain, &key).unwrap_err();
+    assert!(error.to_string().contains("key.pem"), "{error}");
+    std::fs::write(&key, &issued.key).unwrap();
+    let certificate = Certificate::from_files(&chain, &key).unwrap();
+    assert_eq!(*certificate.names(), ["example.com".into()]);
+}
 
 #[test]
 fn speaks_tls_1_2_and_1_3() {

@@ -283,3 +283,19 @@ fn without_the_layers_it_is_an_error_of_the_server_and_nothing_is_let_through() 
         .send()
         .assert_status(403);
 }
+
+#[test]
+fn a_test_sends_the_token_of_a_page() {
+    for client in both() {
+        let sent = client.post("/").token_of("/field").form([("a", "b")]);
+        sent.send().assert_text("a=b");
+        client.delete("/").token_of("/field").send().assert_ok();
+        client.delete("/").send().assert_status(403);
+    }
+}
+
+#[test]
+#[should_panic(expected = "has no field csrf_token")]
+fn a_page_without_a_token_fails_the_test() {
+    let _ = both()[0].post("/").token_of("/plain");
+}

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use apus::layers::{CspNonce, SecurityHeaders, TrustedProxies};
+use apus::layers::{CspNonce, ForceHttps, SecurityHeaders, TrustedProxies};
 use apus::{App, HeaderName, HeaderValue, StatusCode};
 
 use super::{Client, get, head};
+use crate::support;
 use crate::websocket::Server;
 
 fn app(headers: SecurityHeaders) -> App {
@@ -94,7 +95,7 @@ fn hsts_is_told_to_those_who_came_over_tls() {
     let factory = App::new()
         .layer(SecurityHeaders::new().hsts(YEAR))
         .get("/", async || "a page");
-    let reply = crate::support::get("/").tls(&["example.com"]).to(&factory);
+    let reply = support::get("/").tls(&["example.com"]).to(&factory);
     assert_eq!(reply.field(name), Some("max-age=31536000"));
 }
 
@@ -135,4 +136,30 @@ fn a_policy_that_is_no_field_lets_nothing_through() {
         get(app, "/", &[]).status,
         StatusCode::INTERNAL_SERVER_ERROR.as_u16()
     );
+}
+
+#[test]
+fn clear_text_is_sent_to_https() {
+    let networks = ["192.0.2.7".parse().unwrap()];
+    let app = App::new()
+        .layer(TrustedProxies::new(networks))
+        .layer(ForceHttps::default())
+        .get("/a", async || "safe")
+        .post("/a", async || "safe");
+    let sent = support::get("/a?b").to(&app);
+    assert_eq!(sent.status, 301);
+    assert_eq!(sent.field("location"), Some("https://example.com/a?b"));
+    assert_eq!(support::ask("POST", "/a").to(&app).status, 308);
+    assert_eq!(
+        support::get("/a").tls(&["example.com"]).to(&app).text(),
+        "safe"
+    );
+    let behind = support::get("/a").with("x-forwarded-proto", "https");
+    assert_eq!(behind.to(&app).text(), "safe");
+    let elsewhere = ForceHttps {
+        port: 8443,
+        ..ForceHttps::default()
+    };
+    let sent = support::get("/").to(&App::new().layer(elsewhere));
+    assert_eq!(sent.field("location"), Some("https://example.com:8443/"));
 }

@@ -1,0 +1,53 @@
+//! PHP by one FastCGI server, by its socket.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use apus_net::client::{Address, Protocol};
+use apus_upstream::Upstreams;
+use apus_upstream::plan::{GroupPlan, NodePlan, Place};
+
+use super::service::Php;
+use super::settings::PhpSettings;
+
+impl Php {
+    /// Has PHP-FPM, or whatever speaks FastCGI at this Unix socket, run the programs in a folder.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use apus::php::Php;
+    /// use apus::{App, Files};
+    ///
+    /// let programs = Php::fpm("/run/php/php-fpm.sock", "/srv/site");
+    /// let files = Files::new("/srv/site").index(["index.php", "index.html"]);
+    /// let app = App::new().mount("/", files.programs(Arc::new(programs)));
+    /// # app.check().unwrap();
+    /// ```
+    pub fn fpm(socket: impl AsRef<Path>, root: impl Into<PathBuf>) -> Self {
+        let socket = socket.as_ref();
+        let name = socket.to_string_lossy();
+        let place = Place::Address(Address::Unix(socket.into()));
+        let upstreams = Upstreams::new();
+        upstreams.apply(vec![GroupPlan {
+            protocol: Protocol::FastCgi,
+            ..GroupPlan::new(&*name, vec![NodePlan::new(&*name, place)])
+        }]);
+        Self::new(&upstreams, &name, PhpSettings::new(root))
+    }
+
+    /// This with its settings changed, as for an application with a front controller:
+    ///
+    /// ```
+    /// use apus::php::Php;
+    ///
+    /// let programs = Php::fpm("/run/php/php-fpm.sock", "/srv/shop/public").configure(|settings| {
+    ///     settings.front_controller = Some("/index.php".into());
+    /// });
+    /// ```
+    #[must_use]
+    pub fn configure(mut self, change: impl FnOnce(&mut PhpSettings)) -> Self {
+        change(Arc::make_mut(&mut self.settings));
+        self
+    }
+}

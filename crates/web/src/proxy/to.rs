@@ -1,0 +1,131 @@
+//! A proxy to one origin, by its address.
+
+use std::fmt;
+use std::net::ToSocketAddrs;
+use std::sync::Arc;
+
+use apus_net::client::{Address, Tls, TlsSettings};
+use apus_upstream::Upstreams;
+use apus_upstream::plan::{GroupPlan, NodePlan, Place};
+
+use super::service::Proxy;
+use super::settings::{Host, PathChange, ProxySettings};
+
+impl Proxy {
+    /// A proxy to one origin: `http://127.0.0.1:9000`, `https://api.example.com/v1` or `unix:/run/app.sock`.
+    ///
+    /// A path of the address stands before that of each request. Over `http` the origin is asked for the host
+    /// that the client asked for; over `https` for that of the address, which its certificate has to be for.
+    /// A name is looked up once, here; for one whose addresses change, and for more than one origin, there are
+    /// groups ([`Proxy::new`]).
+    ///
+    /// ```
+    /// use apus::App;
+    /// use apus::proxy::Proxy;
+    ///
+    /// let old = Proxy::to("http://127.0.0.1:9000")?;
+    /// let app = App::new().get("/old/status", async || "moved").mount("/old", old);
+    /// # app.check().unwrap();
+    /// # Ok::<(), apus::proxy::InvalidOrigin>(())
+    /// ```
+    ///
+    /// # Errors
+    /// It is no such address, nobody knows its name, or this system trusts nobody to sign certificates.
+    pub fn to(address: &str) -> Result<Self, InvalidOrigin> {
+        let invalid = |why: String| InvalidOrigin {
+            address: address.to_owned(),
+            why,
+        };
+        let mut settings = ProxySettings::default();
+        let nodes = match address.strip_prefix("unix:") {
+            Some(path) => {
+                let place = Place::Address(Address::Unix(std::path::Path::new(path).into()));
+                vec![NodePlan::new(address, place)]
+            }
+            None => nodes(address, &mut settings).map_err(invalid)?,
+        };
+        let upstreams = Upstreams::new();
+        upstreams.apply(vec![GroupPlan::new(address, nodes)]);
+        Ok(Self::new(&upstreams, address, settings))
+    }
+
+    /// This proxy with its settings changed.
+    ///
+    /// ```
+    /// use apus::proxy::{Proxy, RedirectRule};
+    ///
+    /// // What knows nothing of the path that it is mounted at sends clients below that one.
+    /// let old = Proxy::to("http://127.0.0.1:9000")?.configure(|settings| {
+    ///     settings.redirects = vec![RedirectRule { from: "/".into(), to: "/old/".into() }];
+    /// });
+    /// # Ok::<(), apus::proxy::InvalidOrigin>(())
+    /// ```
+    #[must_use]
+    pub fn configure(mut self, change: impl FnOnce(&mut ProxySettings)) -> Self {
+        change(Arc::make_mut(&mut self.settings));
+        self
+    }
+}
+
+/// The nodes that a URL stands for: all addresses of its host.
+fn nodes(address: &str, settings: &mut ProxySettings) -> Result<Vec<NodePlan>, String> {
+    let uri: http::Uri = address.parse().map_err(|_| "it is no URL".to_owned())?;
+    let (scheme, port) = match uri.scheme_str() {
+        Some("http") => ("http", 80),
+        Some("https") => ("https", 443),
+        _ => return Err("it begins with http://, https:// or unix:".to_owned()),
+    };
+    if uri.query().is_some() {
+        return Err("it has no query".to_owned());
+    }
+    let authority = uri.authority().ok_or("it names no host")?;
+    if authority.as_str().contains('@') {
+        return Err("it has no user".to_owned());
+    }
+    let host = authority.host();
+    let host = host
+        .strip_prefix('[')
+        .map_or(host, |host| host.trim_end_matches(']'));
+    settings.scheme = scheme;
+    if !matches!(uri.path(), "" | "/") {
+        settings.path = Some(PathChange {
+            strip: "/".into(),
+            put: format!("{}/", uri.path().trim_end_matches('/')).into(),
+        });
+    }
+    let tls = match scheme {
+        "https" => {
+            settings.host = Host::Fixed(authority.as_str().into());
+            let tls = Tls::new(&TlsSettings::new(host));
+            Some(tls.map_err(|error| error.to_string())?)
+        }
+        _ => None,
+    };
+    let port = authority.port_u16().unwrap_or(port);
+    let found = (host, port).to_socket_addrs();
+    let found = found.map_err(|error| format!("{host} cannot be looked up: {error}"))?;
+    let nodes = found.map(|found| NodePlan {
+        tls: tls.clone(),
+        ..NodePlan::new(found.to_string(), Place::Address(Address::Ip(found)))
+    });
+    Ok(nodes.collect())
+}
+
+/// Why there is no proxy to an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidOrigin {
+    address: String,
+    why: String,
+}
+
+impl fmt::Display for InvalidOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} cannot be proxied to: {}; expected an address as http://127.0.0.1:9000",
+            self.address, self.why
+        )
+    }
+}
+
+impl std::error::Error for InvalidOrigin {}

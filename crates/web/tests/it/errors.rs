@@ -1,0 +1,176 @@
+//! Errors by name, error types of applications, and the form that an application chooses.
+
+use std::fmt;
+
+use apus::testing::TestClient;
+use apus::{
+    App, Error, ErrorFormat, HttpError, IntoResponse, Json, Next, OrNotFound, Path, Request,
+    Response, StatusCode,
+};
+use serde_json::Value;
+
+#[derive(Debug)]
+enum ShopError {
+    NoProduct(u32),
+    Broken,
+}
+
+impl fmt::Display for ShopError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoProduct(id) => write!(f, "there is no product {id}"),
+            Self::Broken => f.write_str("the shelf broke down"),
+        }
+    }
+}
+
+impl std::error::Error for ShopError {}
+
+impl HttpError for ShopError {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::NoProduct(_) => StatusCode::NOT_FOUND,
+            Self::Broken => StatusCode::BAD_GATEWAY,
+        }
+    }
+}
+
+fn product(id: u32) -> Result<&'static str, ShopError> {
+    match id {
+        1 => Ok("tea"),
+        2 => Err(ShopError::Broken),
+        id => Err(ShopError::NoProduct(id)),
+    }
+}
+
+async fn kept(Path(id): Path<u32>) -> apus::Result<&'static str> {
+    product(id).map_err(HttpError::into_error)
+}
+
+async fn lost(Path(id): Path<u32>) -> apus::Result<&'static str> {
+    Ok(product(id)?)
+}
+
+#[test]
+fn an_error_type_says_its_status_and_clients_are_told_what_concerns_them() {
+    let seen = |error: &Error| {
+        error
+            .source()
+            .is_some_and(|source| source.is::<ShopError>())
+    };
+    let app = App::new()
+        .on_error(move |error, _| {
+            assert!(seen(error));
+            None
+        })
+        .get("/{id}", async |Path(id): Path<u32>| product(id))
+        .get("/kept/{id}", kept)
+        .get("/lost/{id}", lost);
+    let client = TestClient::new(app);
+    client.get("/1").send().assert_text("tea");
+    for path in ["/7", "/kept/7"] {
+        let mut told = client.get(path).send();
+        told.assert_status(404)
+            .assert_text("there is no product 7\n");
+    }
+    let mut broken = client.get("/2").send();
+    assert_eq!(broken.status(), StatusCode::BAD_GATEWAY);
+    assert!(!broken.text().contains("shelf"));
+    client.get("/lost/7").send().assert_status(500);
+}
+
+#[test]
+fn errors_have_the_names_of_their_statuses() {
+    for (error, status) in [
+        (Error::bad_request("a"), 400),
+        (Error::unauthorized("a"), 401),
+        (Error::forbidden("a"), 403),
+        (Error::not_found("a"), 404),
+        (Error::conflict("a"), 409),
+        (Error::gone("a"), 410),
+        (Error::unprocessable("a"), 422),
+        (Error::too_many_requests("a"), 429),
+        (Error::unavailable("a"), 503),
+    ] {
+        assert_eq!(error.status_code().as_u16(), status);
+        assert_eq!(error.detail(), Some("a"));
+    }
+    assert_eq!(Some(1).or_404().unwrap(), 1);
+    let error = None::<u8>.or_404().unwrap_err();
+    assert_eq!((error.status_code().as_u16(), error.detail()), (404, None));
+    let error = None::<u8>.or_not_found("no user").unwrap_err();
+    assert_eq!(error.detail(), Some("no user"));
+}
+
+#[test]
+fn an_application_chooses_the_form_of_its_errors() {
+    async fn refusing(_: Request, _: Next) -> apus::Result<Response> {
+        Err(Error::forbidden("not you"))
+    }
+    let app = App::new()
+        .get("/page", async || Error::gone("it was moved"))
+        .group("/api", |api| {
+            api.error_format(ErrorFormat::Json)
+                .get("/users/{id}", async |Path(id): Path<u32>| id.to_string())
+                .get("/nobody", async || StatusCode::NOT_FOUND)
+                .get("/told", async || Error::conflict("taken"))
+                .fallback(async || StatusCode::NOT_FOUND)
+                .group("/closed", |closed| {
+                    closed.layer(refusing).get("/", async || "open")
+                })
+        });
+    let client = TestClient::new(app.clone());
+    let browser = client.clone().header("accept", "text/html");
+    for (path, status) in [
+        ("/api/users/x", 404),
+        ("/api/nobody", 404),
+        ("/api/told", 409),
+        ("/api/else", 404),
+        ("/api/closed", 403),
+    ] {
+        let mut answer = browser.get(path).send();
+        answer
+            .assert_status(status)
+            .assert_header("content-type", "application/problem+json");
+        assert_eq!(answer.json::<Value>()["status"], status, "{path}");
+    }
+    let mut refused = browser.delete("/api/told").send();
+    refused
+        .assert_status(405)
+        .assert_header("allow", "GET, HEAD, OPTIONS")
+        .assert_header("content-type", "application/problem+json");
+    browser
+        .get("/page")
+        .send()
+        .assert_status(410)
+        .assert_header("content-type", "text/html; charset=utf-8");
+    // Of the whole application, also what meets no route.
+    let client = TestClient::new(app.error_format(ErrorFormat::Json));
+    for path in ["/page", "/nowhere"] {
+        client
+            .get(path)
+            .send()
+            .assert_header("content-type", "application/problem+json");
+    }
+}
+
+#[test]
+fn any_answer_takes_fields() {
+    let app = App::new()
+        .get("/", async || {
+            Json([1]).with("cache-control", "no-store").with("x-a", "b")
+        })
+        .get("/bad", async || "text".with("x-a", "b\r\nx-c: d"));
+    let client = TestClient::new(app);
+    client
+        .get("/")
+        .send()
+        .assert_json([1])
+        .assert_header("cache-control", "no-store")
+        .assert_header("x-a", "b");
+    client
+        .get("/bad")
+        .send()
+        .assert_status(500)
+        .assert_no_header("x-c");
+}
