@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Apus, nginx, H2O, HAProxy, Varnish and the floor, side by side on one machine. BENCHMARKS.md explains the method."""
+"""Apus, nginx, H2O, HAProxy, Varnish, web frameworks and the floors, side by side on one machine. BENCHMARKS.md explains the method."""
 
 import argparse
 import contextlib
@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 
-from comparison import cases, host, measure, php, proxies, report, servers
+from comparison import cases, frameworks, host, measure, php, proxies, report, servers
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -36,7 +36,12 @@ def main():
     host.install_what_is_missing()
     host.raise_descriptor_limit()
     servers.build_origins()
-    binary = None if options.without_apus else options.apus or servers.build_apus()
+    chosen = [case for case in cases.ALL if not options.case or case.name in options.case]
+    with_frameworks = [case for case in chosen if isinstance(case, cases.FrameworkCase)]
+    binary = None
+    if not options.without_apus and len(chosen) > len(with_frameworks):
+        binary = options.apus or servers.build_apus()
+    frameworks.build({frameworks.APUS}.union(*(case.rivals for case in with_frameworks)) if with_frameworks else set())
     servers.prepare(cases.FILES)
     cores = host.cores()
 
@@ -58,6 +63,10 @@ def main():
                 running.append(started(php.start_nginx(case, cores[0], pool)))
                 if case.has_floor:
                     running.append(started(servers.start_floor(cores[0], php.length_of(running[-1], case.path))))
+            elif isinstance(case, cases.FrameworkCase):
+                database = started(frameworks.Database(cores[1])) if case.database else None
+                for name in (frameworks.APUS, *case.rivals):
+                    running.append(started(frameworks.start(case, name, cores[0], database)))
             elif isinstance(case, (cases.ProxyCase, cases.DownloadCase, cases.QueueCase)):
                 def origin():
                     return started(proxies.start_origin(case, cores[1])).clear
@@ -84,15 +93,13 @@ def main():
 
     results = {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        "host": host.describe(),
+        "host": host.describe() | {"frameworks": frameworks.versions()},
         "rounds": options.rounds,
         "seconds": options.seconds,
         "written": options.write,
         "cases": {},
     }
-    for case in cases.ALL:
-        if options.case and case.name not in options.case:
-            continue
+    for case in chosen:
         if isinstance(case, cases.MemoryCase):
             by_server = measure.run_memory_case(case, start, say)
         elif isinstance(case, cases.PeakCase):

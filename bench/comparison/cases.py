@@ -18,10 +18,10 @@ FILES = {
 
 @dataclass(frozen=True)
 class Target:
-    """`metric` of Apus, divided by that of `versus` (nothing: as it is), against a bound."""
+    """`metric` of Apus, divided by that of `versus` (nothing: as it is; several: the best of them), against a bound."""
 
     metric: str
-    versus: str
+    versus: str | tuple
     bound: float
     at_least: bool = False
     # Which of several ways to run Apus it is about.
@@ -282,4 +282,41 @@ PHP_CASES = (
              NO_ERROR, Target("errors", "", 0, of="resident")), resident="worker"),
 )
 
-ALL = (*CASES, *MEMORY_CASES, *PEAK_CASES, *PROXY_CASES, *DOWNLOAD_CASES, *QUEUE_CASES, *PHP_CASES)
+
+@dataclass(frozen=True)
+class FrameworkCase:
+    """One load on the same application with each framework in turn."""
+
+    name: str
+    title: str
+    path: str
+    connections: int
+    # Those that it is written with, besides Apus; `comparison/frameworks.py` knows them.
+    rivals: tuple
+    targets: tuple = ()
+    close: bool = False
+    # Whether there is a database behind it.
+    database: bool = False
+    tls = percentiles = has_floor = is_http2 = False
+
+
+_FRAMEWORKS = ("hyper", "axum", "actix", "rocket", "hyperlane", "net/http", "gin", "node")
+
+
+def _per_core(versus, bound):
+    return Target("per_core_second", versus, bound, at_least=True)
+
+
+_LIKE_RAW = (_per_core("raw", 0.97), _per_core(_FRAMEWORKS, 1.0), NO_ERROR)
+
+FRAMEWORK_CASES = (
+    FrameworkCase("framework-hello-c360", "hello, 360 connections", "/hello/world", 360, ("raw", *_FRAMEWORKS), _LIKE_RAW),
+    FrameworkCase("framework-json-c360", "JSON, 360 connections", "/json/7", 360, ("raw", *_FRAMEWORKS), _LIKE_RAW),
+    FrameworkCase("framework-close-c360", "hello, Connection: close, 360 at a time", "/hello/world", 360, ("raw", *_FRAMEWORKS),
+                  (_per_core(_FRAMEWORKS, 1.0), NO_ERROR), close=True),
+    FrameworkCase("framework-hello-c1000", "hello, 1,000 connections", "/hello/world", 1000, ("raw", *_FRAMEWORKS), _LIKE_RAW),
+    FrameworkCase("framework-page-c64", "page with a row of a database, 64 connections", "/users/7", 64, ("axum", "gin"),
+                  (_per_core("axum", 1.2), _per_core("gin", 1.0), NO_ERROR), database=True),
+)
+
+ALL = (*CASES, *MEMORY_CASES, *PEAK_CASES, *PROXY_CASES, *DOWNLOAD_CASES, *QUEUE_CASES, *PHP_CASES, *FRAMEWORK_CASES)

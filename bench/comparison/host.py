@@ -63,18 +63,19 @@ def describe():
         "cpu": model,
         "cores": len(os.sched_getaffinity(0)),
         "kernel": platform.release(),
-        "nginx": _first_line([find("nginx"), "-v"]).removeprefix("nginx version: "),
-        "h2o": _first_line([find("h2o"), "--version"]).replace(" version ", "/"),
-        "haproxy": _first_line([find("haproxy"), "-v"]).replace(" version ", "/").split(" ")[0],
-        "varnish": _first_line([find("varnishd"), "-V"]).removeprefix("varnishd (").split(" revision")[0],
-        "h2load": _first_line([find("h2load"), "--version"]),
-        "wrk": _first_line([find("wrk"), "-v"]).split(" Copyright")[0],
-        "openssl": _first_line(["openssl", "version"]),
-        "commit": _first_line(["git", "rev-parse", "--short", "HEAD"]),
+        "nginx": first_line([find("nginx"), "-v"]).removeprefix("nginx version: "),
+        "h2o": first_line([find("h2o"), "--version"]).replace(" version ", "/"),
+        "haproxy": first_line([find("haproxy"), "-v"]).replace(" version ", "/").split(" ")[0],
+        "varnish": first_line([find("varnishd"), "-V"]).removeprefix("varnishd (").split(" revision")[0],
+        "h2load": first_line([find("h2load"), "--version"]),
+        "wrk": first_line([find("wrk"), "-v"]).split(" Copyright")[0],
+        "openssl": first_line(["openssl", "version"]),
+        "commit": first_line(["git", "rev-parse", "--short", "HEAD"]),
     }
 
 
-def _first_line(command):
+def first_line(command):
+    """What a command says first, as its version."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent)
     except OSError:

@@ -88,12 +88,13 @@ root = "{root}"
 
 class Stack:
     """MariaDB and the applications, and a PHP-FPM for each server: as they keep connections, one would take its processes
-    from another."""
+    from another. On one core, if that is said."""
 
     # As many processes as Debian's pool has by default.
     CHILDREN = 5
 
-    def __init__(self, *parts):
+    def __init__(self, *parts, core=None):
+        self.pinned = [] if core is None else ["taskset", "-c", str(core)]
         self.started = []
         self.folder, _ = self._start("php", 1, "database", *parts)
         if "wordpress" in parts:
@@ -113,7 +114,7 @@ class Stack:
     def _start(self, name, children, *parts, **environment):
         folder = RUN / name
         shutil.rmtree(folder, ignore_errors=True)
-        process = subprocess.Popen([STACK, folder, str(children), *parts], env=dict(os.environ, **environment),
+        process = subprocess.Popen([*self.pinned, STACK, folder, str(children), *parts], env=dict(os.environ, **environment),
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.started.append(process)
         if process.stdout.readline().strip() != "ready":

@@ -1,11 +1,12 @@
 """What came out: a table for the terminal, Markdown and a plot for BENCHMARKS.md."""
 
-from .cases import ALL, CASES, MB, PHP_CASES, PROXY_CASES, QUEUE_CASES
+from .cases import ALL, CASES, FRAMEWORK_CASES, MB, PHP_CASES, PROXY_CASES, QUEUE_CASES
 
 TITLES = {case.name: case.title for case in ALL}
 HTTP2 = {case.name for case in CASES if case.is_http2}
 PROXIED = {case.name for case in (*PROXY_CASES, *QUEUE_CASES)}
 PHP = {case.name for case in PHP_CASES}
+FRAMEWORK = {case.name for case in FRAMEWORK_CASES}
 QUEUED = {case.name for case in QUEUE_CASES}
 METRICS = {
     "cpu_us": "CPU",
@@ -29,16 +30,22 @@ def verdicts(case, result):
         ours = result.get(target.of, {}).get(target.metric)
         if ours is None:
             continue
-        value = ours
-        if target.versus:
-            theirs = result.get(target.versus, {}).get(target.metric)
+        value, versus = ours, target.versus
+        if versus:
+            if isinstance(versus, tuple):
+                rivals = [name for name in versus if name in result]
+                if not rivals:
+                    continue
+                versus = (max if target.at_least else min)(rivals, key=lambda name: result[name][target.metric])
+            theirs = result.get(versus, {}).get(target.metric)
             if not theirs:
                 continue
             value = ours / theirs
         found.append({
             "of": target.of,
             "metric": target.metric,
-            "versus": target.versus,
+            "versus": versus,
+            "best": versus != target.versus,
             "target": target.words(),
             "reached": value,
             "met": target.is_met(value),
@@ -48,7 +55,7 @@ def verdicts(case, result):
 
 def metric_words(name, metric):
     if metric == "per_core_second":
-        return ("requests" if name in PHP else "handshakes") + " per second of a core"
+        return ("requests" if name in PHP | FRAMEWORK else "handshakes") + " per second of a core"
     return METRICS[metric]
 
 
@@ -57,25 +64,25 @@ def verdict_words(name, verdict):
     if verdict["of"] != "apus":
         what = f"{verdict['of']}: {what}"
     if verdict["versus"]:
-        what += f" / {verdict['versus']}"
+        what += f" / {verdict['versus']}" + (", the best" if verdict.get("best") else "")
     return f"{what} {verdict['reached']:.4g} ({verdict['target']}): " + ("met" if verdict["met"] else "MISSED")
 
 
 def terminal(results):
-    lines = [f"{'case':<23}{'server':<8}{'req/s':>10}{'CPU us':>10}{'/ nginx':>9}{'/ h2o':>8}{'busy':>6}"
+    lines = [f"{'case':<23}{'server':<10}{'req/s':>10}{'CPU us':>10}{'/ nginx':>9}{'/ h2o':>8}{'busy':>6}"
              f"{'p50 us':>10}{'p99 us':>10}{'peak':>10}{'errors':>8}"]
     for name, entry in results["cases"].items():
         for server, row in entry["servers"].items():
             if "bytes" in row:
                 errors = f"{row['errors']:>8} errors" if "errors" in row else ""
-                lines.append(f"{name:<23}{server:<8}{row['bytes']:>20,.0f} bytes{errors}")
+                lines.append(f"{name:<23}{server:<10}{row['bytes']:>20,.0f} bytes{errors}")
                 continue
             if "growth_bytes" in row:
-                lines.append(f"{name:<23}{server:<8}{row['bytes_per_second'] / MB:>15,.0f} MB/s"
+                lines.append(f"{name:<23}{server:<10}{row['bytes_per_second'] / MB:>15,.0f} MB/s"
                              f"{row['growth_bytes']:>16,.0f} bytes more{row['errors']:>8} errors")
                 continue
             lines.append(
-                f"{name:<23}{server:<8}{row['requests_per_second']:>10.0f}{row['cpu_us']:>10.2f}"
+                f"{name:<23}{server:<10}{row['requests_per_second']:>10.0f}{row['cpu_us']:>10.2f}"
                 f"{share(entry, row, 'nginx'):>9}{share(entry, row, 'h2o'):>8}{row['busy']:>6.0%}"
                 f"{microseconds(row, 'p50_us'):>10}{microseconds(row, 'p99_us'):>10}"
                 f"{megabytes(row['peak_memory_bytes']):>10}{row['errors']:>8}{of_php(row)}")
@@ -110,6 +117,8 @@ def markdown(results):
         f"Linux {host['kernel']}), {host['nginx']}, {host['h2o']}, {host['haproxy']}, {host['varnish']}, {host['wrk']}, {host['h2load']}: medians of "
         f"{results['rounds']} interleaved rounds of {results['seconds']} s.",
     ]
+    if FRAMEWORK & results["cases"].keys():
+        lines.append(f"Frameworks: {host['frameworks']}.")
     earlier = {}
     for name, entry in results["cases"].items():
         earlier.setdefault(entry["date"], []).append(TITLES[name])
@@ -131,6 +140,11 @@ def markdown(results):
     ]
     php = [
         "| load, PHP | server | requests/s | CPU per request, server | of nginx's | PHP | p50 | p99 | p99 / mean | errors |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    frameworks = [
+        "| load, frameworks | server | requests/s | CPU per request | requests per second of a core | of raw tokio's | p50 | p99 "
+        "| peak memory | errors |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     downloads = ["| load | server | MB/s | growth of memory | errors |", "| --- | --- | ---: | ---: | ---: |"]
@@ -160,14 +174,19 @@ def markdown(results):
                 http2.append(start + shares + end)
             elif name in PROXIED:
                 proxied.append(f"{start} {share(entry, row, 'nginx')} | {row['busy']:.0%} |{end}")
+            elif name in FRAMEWORK:
+                raw = entry["servers"].get("raw", {}).get("per_core_second")
+                of_raw = f"{row['per_core_second'] / raw:.2f}" if raw else ""
+                frameworks.append(f"{start} {row['per_core_second']:,.0f} | {of_raw} |{end}")
             else:
                 http1.append(start + end)
         for verdict in entry["verdicts"]:
             versus = f" of {verdict['versus']}'s" if verdict["versus"] else ""
+            versus += ", the best" if verdict.get("best") else ""
             of = "" if verdict.get("of", "apus") == "apus" else f"{verdict['of']}: "
             goals.append(f"| {title} | {of}{metric_words(name, verdict['metric'])} {verdict['target']}{versus} | "
                          f"{_round(verdict['reached'])} | {'met' if verdict['met'] else '**missed**'} |")
-    parts = [lines, *(table for table in (http1, http2, proxied, php, downloads, memory, goals) if len(table) > 2)]
+    parts = [lines, *(table for table in (http1, http2, proxied, php, frameworks, downloads, memory, goals) if len(table) > 2)]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 

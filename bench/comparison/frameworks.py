@@ -1,0 +1,163 @@
+"""The same small application with Apus and with other frameworks, and the floor below them: how each is built, started, and
+looked at before it is measured. Their sources are in `bench/frameworks`.
+"""
+
+import http.client
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+
+from . import host, php
+from .servers import BENCH, BUILD, RUN, Server
+
+SOURCES = BENCH / "frameworks"
+TARGET = BUILD / "frameworks"
+
+RAW, APUS, HYPER, AXUM, ACTIX, ROCKET, HYPERLANE = "raw", "apus", "hyper", "axum", "actix", "rocket", "hyperlane"
+NET_HTTP, GIN, NODE = "net/http", "gin", "node"
+
+# Built by cargo, by the names of their packages, and the crates whose versions they are.
+CARGO = {RAW: "tokio", APUS: "apus", HYPER: "hyper", AXUM: "axum", ACTIX: "actix-web", ROCKET: "rocket", HYPERLANE: "hyperlane"}
+GO = {NET_HTTP: "nethttp", GIN: "gin"}
+
+# What is asked to see that routes, parameters and layers really run: path, language, what has to come.
+TEXT, JSON, HTML = "text/plain; charset=utf-8", "application/json", "text/html; charset=utf-8"
+PAGE = """\
+<!doctype html>
+<html lang="{language}">
+<head>
+<meta charset="utf-8">
+<title>{name}</title>
+<link rel="stylesheet" href="/style.css">
+</head>
+<body>
+<h1>{name}</h1>
+<dl>
+<dt>Number</dt><dd>{id}</dd>
+<dt>Mail</dt><dd><a href="mailto:{email}">{email}</a></dd>
+<dt>Since</dt><dd><time>{joined}</time></dd>
+</dl>
+<p>{welcome}!</p>
+</body>
+</html>"""
+ANSWERS = (
+    ("/hello/world", "en", TEXT, "Hello, world!"),
+    ("/hello/Ada", "zh-CN", TEXT, "你好，Ada！"),
+    ("/json/7", "en", JSON, {"id": 7, "name": "Apus apus", "language": "en"}),
+    ("/json/4711", "zh-CN", JSON, {"id": 4711, "name": "Apus apus", "language": "zh"}),
+)
+PAGES = (
+    ("/users/7", "en", HTML, PAGE.format(
+        language="en", id=7, name="Alan Turing", email="alan7@example.org", joined="2007-08-01", welcome="Welcome back")),
+    ("/users/1000", "zh-CN", HTML, PAGE.format(
+        language="zh", id=1000, name="Barbara Liskov", email="barbara1000@example.org", joined="2000-05-01", welcome="欢迎回来")),
+)
+
+
+def build(names):
+    """Each for itself, so that none has features of its dependencies that only another one asks for."""
+    for name in sorted(CARGO.keys() & names):
+        _run(["cargo", "build", "--release", "-p", f"bench-{name}"], SOURCES / "rust", CARGO_TARGET_DIR=str(TARGET))
+    for name in sorted(GO.keys() & names):
+        _run(["go", "build", "-trimpath", "-o", TARGET / "go" / GO[name], f"./{GO[name]}"], SOURCES / "go")
+
+
+def _run(command, folder, **environment):
+    try:
+        subprocess.run(command, cwd=folder, env=dict(os.environ, **environment), check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        sys.exit(f"bench: {folder.relative_to(BENCH)} needs {command[0]}, and not an old one: {error}")
+
+
+def versions():
+    """Of all that can be compared."""
+    lock = (SOURCES / "rust" / "Cargo.lock").read_text()
+    found = dict(re.findall(r'name = "([^"]+)"\nversion = "([^"]+)"', lock))
+    modules = (SOURCES / "go" / "go.mod").read_text()
+    crates = [f"{crate} {found[crate]}" for name, crate in CARGO.items() if name != APUS]
+    go = host.first_line(["go", "version"]).removeprefix("go version go").split(" ")[0]
+    return ", ".join([
+        *crates, f"Go {go}", "Gin " + re.search(r"gin-gonic/gin v(\S+)", modules).group(1),
+        "Node " + host.first_line(["node", "--version"]).removeprefix("v")])
+
+
+class Database:
+    """MariaDB with the users of `examples/php`, on the core of the load generator."""
+
+    def __init__(self, core):
+        self.stack = php.Stack(*php.PARTS[php.EXAMPLE], core=core)
+
+    def address(self, name):
+        """As the drivers want it."""
+        path = self.stack.folder / "db.sock"
+        if name in GO:
+            return f"example:of the example@unix({path})/example"
+        return f"mysql://example:of%20the%20example@localhost/example?socket={path}"
+
+    def stop(self):
+        self.stack.stop()
+
+
+def start(case, name, core, database):
+    """A server of a case, which has been seen to answer as it should."""
+    port = host.free_port()
+    if name == RAW:
+        command = [TARGET / "release" / "bench-raw", port, RUN / "answer"]
+    elif name in CARGO:
+        command = [TARGET / "release" / f"bench-{name}", port]
+    elif name in GO:
+        command = ["env", "GOMAXPROCS=1", TARGET / "go" / GO[name], port]
+    else:
+        command = ["node", SOURCES / "node" / "server.js", port]
+    if database:
+        command.append(database.address(name))
+    server = Server(name.replace("/", "-"), command, port, None, core)
+    server.name = name
+    if name == RAW:
+        # It repeats what Apus answered, which is started first.
+        return server
+    for path, language, kind, content in PAGES if database else ANSWERS:
+        _check(server, path, language, kind, content)
+    if name == APUS:
+        (RUN / "answer").write_bytes(_answer(server, case))
+    return server
+
+
+def _answer(server, case):
+    """The answer to what will be asked, head and all."""
+    fields = "Host: bench.test\r\n" + ("Connection: close\r\n" if case.close else "")
+    with socket.create_connection(("127.0.0.1", server.clear), 20) as connection:
+        connection.sendall(f"GET {case.path} HTTP/1.1\r\n{fields}\r\n".encode())
+        answer = http.client.HTTPResponse(connection)
+        answer.begin()
+        content = answer.read()
+        head = "".join(f"{name}: {value}\r\n" for name, value in answer.getheaders())
+        return f"HTTP/1.1 {answer.status} {answer.reason}\r\n{head}\r\n".encode() + content
+
+
+def _check(server, path, language, kind, content):
+    answer, got = _ask(server, path, language)
+    told = json.loads(got) if kind == JSON and answer.status == 200 else got.decode()
+    # Some name the one coding that JSON has (RFC 8259 section 8.1).
+    found_kind = (answer.getheader("Content-Type") or "").replace(f"{JSON}; charset=utf-8", JSON)
+    found = (answer.status, found_kind, answer.getheader("X-Served-By"), told)
+    wanted = (200, kind, "bench", content)
+    if found != wanted or answer.getheader("Content-Length") != str(len(got)):
+        server.stop()
+        sys.exit(f"bench: {server.name} should answer {path} with {wanted}, not {found}")
+    missing, _ = _ask(server, f"/not{path}", language)
+    if missing.status != 404:
+        server.stop()
+        sys.exit(f"bench: {server.name} should answer /not{path} with 404, not {missing.status}")
+
+
+def _ask(server, path, language):
+    connection = http.client.HTTPConnection("127.0.0.1", server.clear, timeout=20)
+    connection.request("GET", path, headers={"Accept-Language": language})
+    answer = connection.getresponse()
+    content = answer.read()
+    connection.close()
+    return answer, content
