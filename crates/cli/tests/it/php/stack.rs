@@ -100,8 +100,14 @@ impl Stack {
 
     /// The process that starts the others.
     pub(crate) fn master(&self) -> Pid {
-        let pid = fs::read_to_string(self.path("fpm.pid")).unwrap();
-        Pid::from_raw(pid.trim().parse().unwrap()).unwrap()
+        let mut master = None;
+        // One that begins anew writes it anew.
+        wait_until("PHP-FPM says who it is", || {
+            let pid = fs::read_to_string(self.path("fpm.pid")).unwrap_or_default();
+            master = pid.trim().parse().ok().and_then(Pid::from_raw);
+            master.is_some()
+        });
+        master.unwrap()
     }
 
     /// Has PHP-FPM begin anew: its children finish what they do, and a new one takes its place. It hears no
