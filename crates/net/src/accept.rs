@@ -1,16 +1,21 @@
 //! Accepting connections, which goes on whatever happens.
 
 use std::io;
+use std::os::unix::net::UnixListener;
 use std::rc::Rc;
 use std::time::Duration;
 
 use apus_http::Peer;
+use rustix::net::SocketFlags;
 use rustix::process::{Resource, getrlimit};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
 use crate::connection;
 use crate::listen::BoundSocket;
+use crate::quiet::QuietSocket;
 use crate::transport::{Socket, canonical};
 use crate::worker::{LiveListener, Worker};
 
@@ -29,14 +34,20 @@ const KEPT_ONE_IN: u64 = 8;
 /// A listening socket of this worker's runtime.
 pub(crate) enum AcceptSocket {
     Tcp(TcpListener),
-    Unix(UnixListener),
+    Unix(AsyncFd<UnixListener>),
 }
 
 impl AcceptSocket {
     pub(crate) fn new(socket: BoundSocket) -> io::Result<Self> {
         Ok(match socket {
             BoundSocket::Tcp(socket) => Self::Tcp(TcpListener::from_std(socket)?),
-            BoundSocket::Unix(socket) => Self::Unix(UnixListener::from_std(socket)?),
+            BoundSocket::Unix(socket) => {
+                // SAFETY: a listener has the same descriptor, open, for as long as it lives, and the
+                // `AsyncFd` owns it.
+                let socket =
+                    unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }?;
+                Self::Unix(socket)
+            }
         })
     }
 
@@ -49,7 +60,11 @@ impl AcceptSocket {
                 Ok((Socket::Tcp(socket), Peer::Ip(canonical(peer))))
             }
             Self::Unix(listener) => {
-                let (socket, _) = listener.accept().await?;
+                let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+                let accepted = listener.async_io(Interest::READABLE, |listener| {
+                    Ok(rustix::net::accept_with(listener, flags)?)
+                });
+                let socket = QuietSocket::new(accepted.await?.into())?;
                 Ok((Socket::Unix(socket), Peer::Unix))
             }
         }

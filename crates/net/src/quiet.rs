@@ -5,23 +5,28 @@
 //! nobody waits.
 
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
 use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// A connected Unix socket whose task is woken for what can be read, and for nothing else.
 ///
 /// It belongs to the thread that made it; [`into_std`](Self::into_std) and [`new`](Self::new) move it to
-/// another. Where a write has to wait, it is told of that, too, from then until a write does not.
+/// another. Once a write had to wait, it is told of what can be written, too.
 #[derive(Debug)]
 pub struct QuietSocket {
     reading: AsyncFd<UnixStream>,
-    /// The same socket by another descriptor, while a write has to wait.
+    /// The same socket by another descriptor, once a write had to wait.
     writing: Option<AsyncFd<OwnedFd>>,
 }
 
@@ -39,6 +44,20 @@ impl QuietSocket {
         })
     }
 
+    /// Connects to the socket at `path`.
+    ///
+    /// # Errors
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if too many connections wait there to be accepted, or
+    /// what else the system says.
+    pub(crate) fn connect(path: &Path) -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        // Over Unix sockets that is done at once.
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+        Self::new(socket.into())
+    }
+
     /// The socket, which no reactor knows any more.
     pub fn into_std(self) -> UnixStream {
         self.reading.into_inner()
@@ -53,13 +72,25 @@ impl QuietSocket {
         cx: &mut Context<'_>,
         buffer: &mut BytesMut,
     ) -> Poll<io::Result<usize>> {
+        let len = buffer.len();
+        let read = ready!(self.poll_read_into(cx, buffer.spare_capacity_mut()))?;
+        // SAFETY: the first `read` bytes behind `len` were filled.
+        unsafe { buffer.set_len(len + read) };
+        Poll::Ready(Ok(read))
+    }
+
+    /// Fills the beginning of `room`, and tells how many bytes of it; 0 at the end.
+    pub(crate) fn poll_read_into(
+        &self,
+        cx: &mut Context<'_>,
+        room: &mut [MaybeUninit<u8>],
+    ) -> Poll<io::Result<usize>> {
         loop {
             let mut ready = ready!(self.reading.poll_read_ready(cx))?;
-            let spare = buffer.capacity().saturating_sub(buffer.len());
-            match read(self.reading.as_fd(), buffer) {
+            match read(self.reading.as_fd(), room) {
                 Ok(read) => {
                     // Less than there is room for is all that is there. At the end it stays readable.
-                    if read > 0 && read < spare {
+                    if read > 0 && read < room.len() {
                         ready.clear_ready();
                     }
                     return Poll::Ready(Ok(read));
@@ -76,9 +107,13 @@ impl QuietSocket {
     /// # Errors
     /// [`WouldBlock`](io::ErrorKind::WouldBlock) if nothing is known to be there, or what the system says.
     pub fn try_read(&self, buffer: &mut BytesMut) -> io::Result<usize> {
-        (self.reading).try_io(Interest::READABLE, |socket| {
-            read(socket.as_fd(), buffer).map_err(io::Error::from)
-        })
+        let len = buffer.len();
+        let read = (self.reading).try_io(Interest::READABLE, |socket| {
+            Ok(read(socket.as_fd(), buffer.spare_capacity_mut())?)
+        })?;
+        // SAFETY: the first `read` bytes behind `len` were filled.
+        unsafe { buffer.set_len(len + read) };
+        Ok(read)
     }
 
     /// Writes some of these bytes. Tries first, and waits then.
@@ -90,14 +125,20 @@ impl QuietSocket {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self.try_write(slices) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            done => {
-                self.writing = None;
-                return Poll::Ready(done);
-            }
-        }
+        self.poll_writable(cx, |socket| send(socket, slices))
+    }
+
+    /// Does what `write` does to the socket. Tries first, and waits then, as long as it would block.
+    pub(crate) fn poll_writable(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut write: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
         if self.writing.is_none() {
+            match uninterrupted(|| write(self.reading.as_fd())) {
+                Err(Errno::AGAIN) => {}
+                done => return Poll::Ready(Ok(done?)),
+            }
             let again = self.reading.as_fd().try_clone_to_owned()?;
             // SAFETY: a descriptor stays the same and open for as long as it lives, and the `AsyncFd` owns it.
             let again = unsafe { AsyncFd::register_with_interest(again, Interest::WRITABLE) }?;
@@ -108,9 +149,9 @@ impl QuietSocket {
                 return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
             };
             let mut ready = ready!(writing.poll_write_ready(cx))?;
-            match ready.try_io(|_| self.try_write(slices)) {
-                Ok(done) => return Poll::Ready(done),
-                Err(_would_block) => {}
+            match uninterrupted(|| write(writing.as_fd())) {
+                Err(Errno::AGAIN) => ready.clear_ready(),
+                done => return Poll::Ready(Ok(done?)),
             }
         }
     }
@@ -120,12 +161,7 @@ impl QuietSocket {
     /// # Errors
     /// [`WouldBlock`](io::ErrorKind::WouldBlock) if the system has no room, or what it says.
     pub fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        loop {
-            match rustix::io::writev(&self.reading, slices) {
-                Err(Errno::INTR) => {}
-                done => return done.map_err(io::Error::from),
-            }
-        }
+        Ok(uninterrupted(|| send(self.reading.as_fd(), slices))?)
     }
 }
 
@@ -135,18 +171,27 @@ impl AsFd for QuietSocket {
     }
 }
 
-fn read(socket: BorrowedFd<'_>, buffer: &mut BytesMut) -> rustix::io::Result<usize> {
-    let len = buffer.len();
+fn read(socket: BorrowedFd<'_>, room: &mut [MaybeUninit<u8>]) -> rustix::io::Result<usize> {
+    uninterrupted(|| Ok(rustix::io::read(socket, &mut *room)?.0.len()))
+}
+
+fn send(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> rustix::io::Result<usize> {
+    match slices {
+        // One buffer, the usual case, is cheaper to send by the call that takes one.
+        [bytes] => rustix::net::send(socket, bytes, SendFlags::NOSIGNAL),
+        _ => {
+            let nothing = &mut SendAncillaryBuffer::default();
+            rustix::net::sendmsg(socket, slices, nothing, SendFlags::NOSIGNAL)
+        }
+    }
+}
+
+/// Makes a call again that a signal interrupted.
+fn uninterrupted<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
     loop {
-        match rustix::io::read(socket, buffer.spare_capacity_mut()) {
+        match call() {
             Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
-            Ok((filled, _)) => {
-                let read = filled.len();
-                // SAFETY: the first `read` bytes behind `len` were filled.
-                unsafe { buffer.set_len(len + read) };
-                return Ok(read);
-            }
+            done => return done,
         }
     }
 }

@@ -13,14 +13,15 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
 
+use crate::quiet::QuietSocket;
 use crate::tls::TlsStream;
 
 /// A connected socket.
 pub(crate) enum Socket {
     Tcp(TcpStream),
-    Unix(UnixStream),
+    Unix(QuietSocket),
 }
 
 impl Socket {
@@ -57,7 +58,15 @@ impl Socket {
     ) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(socket) => Pin::new(socket).poll_read(cx, buffer),
-            Self::Unix(socket) => Pin::new(socket).poll_read(cx, buffer),
+            Self::Unix(socket) => {
+                // SAFETY: nothing is taken from what is filled, nor made uninitialised.
+                let room = unsafe { buffer.unfilled_mut() };
+                let read = ready!(socket.poll_read_into(cx, room))?;
+                // SAFETY: so many bytes were read into it.
+                unsafe { buffer.assume_init(read) };
+                buffer.advance(read);
+                Poll::Ready(Ok(()))
+            }
         }
     }
 
@@ -69,9 +78,8 @@ impl Socket {
         // One buffer, the usual case, is cheaper to send by the call that takes one.
         match (self, slices) {
             (Self::Tcp(socket), [bytes]) => Pin::new(socket).poll_write(cx, bytes),
-            (Self::Unix(socket), [bytes]) => Pin::new(socket).poll_write(cx, bytes),
             (Self::Tcp(socket), _) => Pin::new(socket).poll_write_vectored(cx, slices),
-            (Self::Unix(socket), _) => Pin::new(socket).poll_write_vectored(cx, slices),
+            (Self::Unix(socket), _) => socket.poll_write(cx, slices),
         }
     }
 
@@ -104,18 +112,13 @@ impl Socket {
         cx: &mut Context<'_>,
         mut call: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
+        let socket = match self {
+            Self::Tcp(socket) => socket,
+            Self::Unix(socket) => return socket.poll_writable(cx, call),
+        };
         loop {
-            let result = match self {
-                Self::Tcp(socket) => {
-                    ready!(socket.poll_write_ready(cx))?;
-                    socket.try_io(Interest::WRITABLE, || Ok(call(socket.as_fd())?))
-                }
-                Self::Unix(socket) => {
-                    ready!(socket.poll_write_ready(cx))?;
-                    socket.try_io(Interest::WRITABLE, || Ok(call(socket.as_fd())?))
-                }
-            };
-            match result {
+            ready!(socket.poll_write_ready(cx))?;
+            match socket.try_io(Interest::WRITABLE, || Ok(call(socket.as_fd())?)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => return Poll::Ready(result),

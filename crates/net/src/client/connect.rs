@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use apus_http::{ConnectionInfo, Peer, proxy_protocol};
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
 
 use super::{
     Address, Cause, ClientRequest, ClientResponse, Failure, FastCgi, Http1, Http2, Origin, Phase,
     Protocol, ProxyHead, Timeouts,
 };
+use crate::quiet::QuietSocket;
 use crate::tls;
 use crate::transport::{Socket, Transport};
 
@@ -146,7 +147,7 @@ async fn open(address: &Address) -> io::Result<Socket> {
             Ok(Socket::Tcp(socket))
         }
         Address::Unix(path) => loop {
-            match UnixStream::connect(path).await {
+            match QuietSocket::connect(path) {
                 Ok(socket) => return Ok(Socket::Unix(socket)),
                 // Too many wait to be accepted. Over TCP the kernel would try again, too.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

@@ -4,14 +4,15 @@ use std::ffi::c_int;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode, ioctl};
 use rustix::net::RecvFlags;
+use tokio::runtime::{self, Handle};
 
 use super::{FastCgi, Inner};
+use crate::quiet::QuietSocket;
 use crate::transport::{Socket, Transport};
 
 /// Asks how many bytes were sent and not read (`unix(7)`).
@@ -32,14 +33,17 @@ pub struct ParkedFastCgi {
 #[derive(Debug)]
 enum ParkedSocket {
     Tcp(TcpStream),
-    Unix(UnixStream),
+    /// It stays known to the runtime that left it, which may well take it again.
+    Unix(QuietSocket, runtime::Id),
 }
 
 impl ParkedFastCgi {
     pub(super) fn new(inner: Inner) -> Option<Self> {
         let socket = match inner.transport {
             Transport::Clear(Socket::Tcp(socket)) => ParkedSocket::Tcp(socket.into_std().ok()?),
-            Transport::Clear(Socket::Unix(socket)) => ParkedSocket::Unix(socket.into_std().ok()?),
+            Transport::Clear(Socket::Unix(socket)) => {
+                ParkedSocket::Unix(socket, Handle::try_current().ok()?.id())
+            }
             Transport::Tls(_) => return None,
         };
         Some(Self {
@@ -55,9 +59,11 @@ impl ParkedFastCgi {
     /// # Errors
     /// The runtime of this thread does not take it.
     pub fn resume(self) -> io::Result<FastCgi> {
+        let is_here = |id| Handle::try_current().is_ok_and(|here| here.id() == id);
         let socket = match self.socket {
             ParkedSocket::Tcp(socket) => Socket::Tcp(tokio::net::TcpStream::from_std(socket)?),
-            ParkedSocket::Unix(socket) => Socket::Unix(tokio::net::UnixStream::from_std(socket)?),
+            ParkedSocket::Unix(socket, left_by) if is_here(left_by) => Socket::Unix(socket),
+            ParkedSocket::Unix(socket, _) => Socket::Unix(QuietSocket::new(socket.into_std())?),
         };
         let transport = Transport::Clear(socket);
         Ok(FastCgi::with(transport, self.requests, self.opened_at))
@@ -80,7 +86,7 @@ impl ParkedFastCgi {
     /// PHP leaves the end of a request's content unread until then. A script that called
     /// `fastcgi_finish_request` goes on working meanwhile, and so keeps the connection to itself.
     pub fn is_awaited(&self) -> bool {
-        let ParkedSocket::Unix(socket) = &self.socket else {
+        let ParkedSocket::Unix(socket, _) = &self.socket else {
             return true;
         };
         // SAFETY: `SIOCOUTQ` stores an `int`, which is what the getter has room for.
@@ -108,7 +114,7 @@ impl AsFd for ParkedFastCgi {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.socket {
             ParkedSocket::Tcp(socket) => socket.as_fd(),
-            ParkedSocket::Unix(socket) => socket.as_fd(),
+            ParkedSocket::Unix(socket, _) => socket.as_fd(),
         }
     }
 }

@@ -198,6 +198,7 @@ mod tests {
 
     use super::*;
     use crate::client::RequestHead;
+    use crate::quiet::QuietSocket;
     use crate::transport::Socket;
 
     #[derive(Default)]
@@ -232,6 +233,7 @@ mod tests {
     #[tokio::test]
     async fn an_idle_connection_holds_no_buffer_nor_its_home() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let ours = QuietSocket::new(ours.into_std().unwrap()).unwrap();
         let kept = Rc::new(Kept::default());
         let mut connection = Http1::new(Transport::Clear(Socket::Unix(ours)));
         for _ in 0..2 {

@@ -1,7 +1,8 @@
 //! Applications that speak FastCGI: what they get, and what is made of what they say.
 
 use std::cell::RefCell;
-use std::io::Read;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
 use std::rc::Rc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use apus_http::fastcgi::Params;
 use apus_http::{Body, BodyError, Frame, Method};
 use apus_net::client::{
     Address, Cause, ClientRequest, ClientResponse, Connection, Failure, FastCgi, Home, Origin,
-    Phase, Protocol, Timeouts, connect,
+    ParkedFastCgi, Phase, Protocol, Timeouts, connect,
 };
 use bytes::Bytes;
 
@@ -111,9 +112,13 @@ impl House {
 }
 
 async fn open(to: &RawOrigin) -> FastCgi {
+    open_at(Address::Ip(to.address)).await
+}
+
+async fn open_at(address: Address) -> FastCgi {
     let origin = Origin {
         protocol: Protocol::FastCgi,
-        ..origin(Address::Ip(to.address))
+        ..origin(address)
     };
     match connect(&origin, None, &Timeouts::default()).await.unwrap() {
         Connection::FastCgi(connection) => connection,
@@ -411,4 +416,40 @@ fn a_parked_connection_goes_on_elsewhere_and_knows_when_it_was_closed() {
     close.send(()).unwrap();
     run(until(|| !parked.is_usable()));
     origin.check();
+}
+
+#[test]
+fn a_connection_over_a_unix_socket_is_taken_by_the_thread_that_parked_it_and_by_another() {
+    async fn ask(mut connection: FastCgi) -> ParkedFastCgi {
+        let house = Rc::new(House::default());
+        connection.set_home(house.clone());
+        let response = connection.send(get()).await.unwrap();
+        assert!(matches!(&response.body, Body::Bytes(bytes) if bytes == "x"));
+        house.0.take().remove(0).park().unwrap()
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("application.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let serves = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        for _ in 0..4 {
+            let mut request = [0; 1024];
+            // What is asked is small, and came in one piece.
+            assert!(socket.read(&mut request).unwrap() > 0);
+            socket.write_all(&answer("\nx")).unwrap();
+        }
+    });
+    let parked = run(async {
+        let connection = open_at(Address::Unix(path.as_path().into())).await;
+        let parked = ask(connection).await;
+        ask(parked.resume().unwrap()).await
+    });
+    let there = std::thread::spawn(|| run(async { ask(parked.resume().unwrap()).await }));
+    let parked = there.join().unwrap();
+    assert!(parked.is_usable() && parked.is_awaited());
+    // Another runtime, of the thread that had it first.
+    let parked = run(async { ask(parked.resume().unwrap()).await });
+    assert_eq!(parked.requests(), 4);
+    serves.join().unwrap();
+    assert!(!parked.is_usable());
 }
