@@ -9,13 +9,13 @@ use apus_example_one_app::{Parts, app};
 
 fn main() -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt().init();
-    let origin = env::var("ORIGIN").unwrap_or_else(|_| "127.0.0.1:9000".into());
+    let origin = env::var("ORIGIN").unwrap_or_else(|_| "http://127.0.0.1:9000".into());
     let parts = Parts {
         site: concat!(env!("CARGO_MANIFEST_DIR"), "/site").into(),
-        origin: origin.parse()?,
+        origin,
         php: env::var_os("PHP").map(Into::into),
     };
     println!("http://127.0.0.1:8080/");
-    app(&parts).serve("127.0.0.1:8080")?;
+    app(&parts)?.serve("127.0.0.1:8080")?;
     Ok(())
 }

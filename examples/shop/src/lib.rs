@@ -9,7 +9,7 @@ mod routes;
 
 use apus::layers::{Logged, RequestIds};
 use apus::sql::{Db, DbError};
-use apus::{App, HeaderValue, header};
+use apus::{App, ErrorFormat};
 
 /// The application, on a database that is brought to what it needs.
 ///
@@ -20,12 +20,8 @@ pub fn app(db: Db) -> Result<App, DbError> {
     Ok(App::new()
         .layer(RequestIds::new())
         .layer(Logged::new())
-        // Who asks this is a program, whatever it says: errors are problem details.
-        .before(|request| {
-            let json = HeaderValue::from_static("application/json");
-            request.headers_mut().insert(&header::ACCEPT, &json);
-            Ok(())
-        })
+        // Who asks this is a program, whatever it says.
+        .error_format(ErrorFormat::Json)
         .body_limit(64 * 1024)
         .state(db)
         .get("/problems/{kind}", problem::explain)

@@ -1,7 +1,7 @@
 //! What there is to ask, and how it is answered.
 
 use apus::sql::Db;
-use apus::{Error, IntoResponse, Json, Path, Query, Result, State, StatusCode};
+use apus::{Error, IntoResponse, Json, OrNotFound, Path, Query, Result, State, StatusCode};
 use serde::{Deserialize, Serialize};
 
 use crate::model::{NewOrder, NewProduct, NewUser, Order, PlaceError, Product, User};
@@ -180,12 +180,8 @@ fn not_placed(error: PlaceError, new: &NewOrder) -> Error {
 
 /// What was looked for, or 404 that says what is not there.
 fn found<T>(value: Option<T>, what: &str, id: i64) -> Result<Json<T>> {
-    value.map(Json).ok_or_else(|| {
-        Error::new(
-            StatusCode::NOT_FOUND,
-            format_args!("there is no {what} {id}"),
-        )
-    })
+    let missing = format_args!("there is no {what} {id}");
+    value.map(Json).or_not_found(missing)
 }
 
 /// 201 with what was made, and where it is.

@@ -62,18 +62,15 @@ async fn upload(
             // A form in which no file was chosen has one without name and content.
             None if file.is_empty() && file.file_name().is_empty() => {}
             None => {
-                return Err(Error::new(
-                    StatusCode::UNPROCESSABLE_ENTITY,
-                    format_args!("{:?} cannot be the name of a file here", file.file_name()),
-                ));
+                return Err(Error::unprocessable(format_args!(
+                    "{:?} cannot be the name of a file here",
+                    file.file_name()
+                )));
             }
         }
     }
     if new.is_empty() {
-        return Err(Error::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "there is no file in the form",
-        ));
+        return Err(Error::unprocessable("there is no file in the form"));
     }
     let stored = store.keep(new).await?;
     let accept = headers
@@ -89,8 +86,7 @@ async fn upload(
 async fn from_this_site(request: Request, next: Next) -> Result<Response> {
     match request.headers().get_str("sec-fetch-site") {
         None | Some("same-origin" | "none") => Ok(next.run(request).await),
-        Some(_) => Err(Error::new(
-            StatusCode::FORBIDDEN,
+        Some(_) => Err(Error::forbidden(
             "files are taken from the page of this site only",
         )),
     }

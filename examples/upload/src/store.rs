@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use apus::extract::Upload;
+use apus::tokio::fs;
 use serde::Serialize;
-use tokio::fs;
 
 /// How long a name may be, in bytes; file systems take 255.
 const MAX_NAME: usize = 100;

@@ -19,12 +19,8 @@ fn started() -> (TempDir, TestServer) {
 
 /// Opens a page and sends its form.
 fn fill(client: &TestClient, page: &str, to: &str, fields: &[(&str, &str)]) -> TestResponse {
-    let html = client.get(page).send().assert_ok().text();
-    let start = "name=\"csrf_token\" value=\"";
-    let (_, rest) = html.split_once(start).expect("a form with a token");
-    let (token, _) = rest.split_once('"').unwrap();
-    let fields = fields.iter().copied().chain([("csrf_token", token)]);
-    client.post(to).form(fields).send()
+    let fields = fields.iter().copied();
+    client.post(to).token_of(page).form(fields).send()
 }
 
 fn enter(client: &TestClient, page: &str, name: &str, password: &str) -> TestResponse {

@@ -34,9 +34,10 @@ fn served(origin: SocketAddr, php: Option<&PhpCgi>) -> TestServer {
     TestServer::with_workers(
         app(&Parts {
             site: site(),
-            origin,
+            origin: format!("http://{origin}"),
             php: php.map(PhpCgi::socket),
-        }),
+        })
+        .unwrap(),
         2,
     )
 }
