@@ -7,14 +7,15 @@ use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use apus_memory::Sealed;
 use bytes::Bytes;
 
 use crate::Headers;
 
 /// The content of a request or a response.
 ///
-/// The driver of a connection matches on it: bytes join the head in one write, a file range goes to
-/// `sendfile`, a stream is polled as fast as the peer reads.
+/// The driver of a connection matches on it: bytes join the head in one write, a file range and
+/// sealed memory go to `sendfile`, a stream is polled as fast as the peer reads.
 #[derive(Default)]
 pub enum Body {
     /// No content.
@@ -22,6 +23,9 @@ pub enum Body {
     Empty,
     /// Content that is in memory.
     Bytes(Bytes),
+    /// Content that is in memory and that the kernel can send by itself: the same as its bytes, but
+    /// for a driver that sends them as they are.
+    Sealed(Sealed),
     /// A part of a file.
     File(FileRange),
     /// Content that comes in frames, with back-pressure: nothing is polled before it can be sent.
@@ -115,8 +119,29 @@ impl Body {
         match self {
             Self::Empty => Some(0),
             Self::Bytes(bytes) => Some(bytes.len() as u64),
+            Self::Sealed(sealed) => Some(sealed.bytes().len() as u64),
             Self::File(range) => Some(range.len),
             Self::Stream(stream) => stream.remaining(),
+        }
+    }
+
+    /// All of it, where it is in memory.
+    pub fn in_memory(&self) -> Option<&Bytes> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Sealed(sealed) => Some(sealed.bytes()),
+            Self::Empty | Self::File(_) | Self::Stream(_) => None,
+        }
+    }
+
+    /// The same content once more, which costs nothing; `None` for a stream, which comes once.
+    pub fn share(&self) -> Option<Self> {
+        match self {
+            Self::Empty => Some(Self::Empty),
+            Self::Bytes(bytes) => Some(Self::Bytes(bytes.clone())),
+            Self::Sealed(sealed) => Some(Self::Sealed(sealed.clone())),
+            Self::File(range) => Some(Self::File(range.clone())),
+            Self::Stream(_) => None,
         }
     }
 
@@ -145,6 +170,9 @@ impl Body {
             }
             whole => Poll::Ready(match std::mem::take(whole) {
                 Self::Bytes(bytes) if !bytes.is_empty() => Some(Ok(Frame::Data(bytes))),
+                Self::Sealed(sealed) if !sealed.bytes().is_empty() => {
+                    Some(Ok(Frame::Data(sealed.into_bytes())))
+                }
                 Self::File(range) if range.len > 0 => Some(Ok(Frame::File(range))),
                 _ => None,
             }),
@@ -170,6 +198,7 @@ impl fmt::Debug for Body {
         match self {
             Self::Empty => f.write_str("Empty"),
             Self::Bytes(bytes) => write!(f, "Bytes({} bytes)", bytes.len()),
+            Self::Sealed(sealed) => write!(f, "Sealed({} bytes)", sealed.bytes().len()),
             Self::File(range) => write!(f, "File({} bytes from {})", range.len, range.offset),
             Self::Stream(stream) => write!(f, "Stream({:?} bytes)", stream.remaining()),
         }
@@ -182,6 +211,16 @@ impl From<Bytes> for Body {
             Self::Empty
         } else {
             Self::Bytes(bytes)
+        }
+    }
+}
+
+impl From<Sealed> for Body {
+    fn from(sealed: Sealed) -> Self {
+        if sealed.bytes().is_empty() {
+            Self::Empty
+        } else {
+            Self::Sealed(sealed)
         }
     }
 }

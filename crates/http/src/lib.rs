@@ -27,6 +27,7 @@ mod service;
 mod target;
 pub mod websocket;
 
+pub use apus_memory::Sealed;
 pub use body::{Body, BodyError, BodyStream, FileRange, Frame};
 pub use connection::{ClientCertificate, ConnectionInfo, Peer, TlsInfo, TlsVersion};
 pub use duplex::{Duplex, Tunnel};

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use apus_http::Peer;
+use apus_http::{Peer, Sealed};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
@@ -107,6 +107,34 @@ impl Socket {
         })
     }
 
+    /// Sends some of sealed memory, from its byte `from` on, without a copy through this process.
+    fn poll_send_sealed(
+        &mut self,
+        cx: &mut Context<'_>,
+        sealed: &Sealed,
+        from: usize,
+    ) -> Poll<io::Result<usize>> {
+        let len = sealed.bytes().len().saturating_sub(from);
+        let len = len.min(SEND_FILE_MOST);
+        let offset = sealed.offset() + from as u64;
+        let mut sent = 0;
+        let polled = self.poll_writable(cx, |socket| {
+            let mut at = offset + sent as u64;
+            sent += rustix::fs::sendfile(socket, sealed.file(), Some(&mut at), len - sent)?;
+            // All of it is there to be sent, so the socket is full. To say so saves the call that
+            // would be told that.
+            if sent < len {
+                Err(Errno::AGAIN)
+            } else {
+                Ok(sent)
+            }
+        });
+        if sent > 0 {
+            return Poll::Ready(Ok(sent));
+        }
+        polled
+    }
+
     fn poll_writable(
         &mut self,
         cx: &mut Context<'_>,
@@ -195,7 +223,7 @@ impl Transport {
         }
     }
 
-    /// Whether files go out by [`Self::poll_send_file`]: not under TLS.
+    /// Whether files and sealed memory go out by themselves: not under TLS.
     pub(crate) fn sends_files(&self) -> bool {
         matches!(self, Self::Clear(_))
     }
@@ -210,6 +238,19 @@ impl Transport {
     ) -> Poll<io::Result<usize>> {
         match self {
             Self::Clear(socket) => socket.poll_send_file(cx, file, offset, len),
+            Self::Tls(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+        }
+    }
+
+    /// Sends some of sealed memory, from its byte `from` on, without a copy through this process.
+    pub(crate) fn poll_send_sealed(
+        &mut self,
+        cx: &mut Context<'_>,
+        sealed: &Sealed,
+        from: usize,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Clear(socket) => socket.poll_send_sealed(cx, sealed, from),
             Self::Tls(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
         }
     }

@@ -20,6 +20,7 @@ use super::disk::ObjectFile;
 use super::intervals::Intervals;
 use super::locked;
 use super::read::{Piece, ReadError};
+use super::whole::Whole;
 
 /// Pieces smaller than this are copied at once, so that they do not hold a whole read buffer each.
 const SMALL_PIECE: usize = 4 * 1024;
@@ -39,7 +40,7 @@ pub(crate) enum Mode {
 /// The content of one object.
 #[derive(Debug)]
 pub(crate) struct Content {
-    whole: OnceLock<Bytes>,
+    whole: OnceLock<Whole>,
     file: OnceLock<Arc<ObjectFile>>,
     state: Mutex<State>,
 }
@@ -151,7 +152,7 @@ impl Content {
     /// Content that is whole and in memory.
     pub(crate) fn of_bytes(bytes: Bytes) -> Self {
         let content = Self::new(Some(bytes.len() as u64), Mode::Memory);
-        let _ = content.whole.set(bytes);
+        let _ = content.whole.set(Whole::new(bytes));
         content
     }
 
@@ -172,14 +173,14 @@ impl Content {
     }
 
     /// The content, when it is whole and in memory.
-    pub(crate) fn whole(&self) -> Option<&Bytes> {
+    pub(crate) fn whole(&self) -> Option<&Whole> {
         self.whole.get()
     }
 
     /// The length of the content, once it is known.
     pub(crate) fn length(&self) -> Option<u64> {
         match self.whole.get() {
-            Some(whole) => Some(whole.len() as u64),
+            Some(whole) => Some(whole.bytes().len() as u64),
             None => self.lock().length,
         }
     }
@@ -197,7 +198,7 @@ impl Content {
     /// How many bytes of memory it takes.
     pub(crate) fn memory(&self) -> u64 {
         if let Some(whole) = self.whole.get() {
-            return whole.len() as u64;
+            return whole.bytes().len() as u64;
         }
         self.lock().buffered
     }
@@ -243,7 +244,7 @@ impl Content {
     /// What of it is in memory, by where it starts.
     pub(crate) fn pieces(&self) -> Vec<(u64, Bytes)> {
         match self.whole.get() {
-            Some(whole) => vec![(0, whole.clone())],
+            Some(whole) => vec![(0, whole.bytes().clone())],
             None => {
                 let state = self.lock();
                 state
@@ -440,11 +441,15 @@ impl Content {
         }
         let filled = state.outcome(ended.position, resumable);
         state.broken |= filled == Filled::Nothing || !(orderly || resumable);
-        if state.mode == Mode::Memory && matches!(filled, Filled::Whole | Filled::Partly) {
-            state.compact();
-            if filled == Filled::Whole {
-                let whole = state.pieces.remove(&0).unwrap_or_default();
-                let _ = self.whole.set(whole);
+        if state.mode == Mode::Memory {
+            match filled {
+                Filled::Whole => {
+                    let pieces = std::mem::take(&mut state.pieces);
+                    let pieces = pieces.values().map(|piece| &piece[..]);
+                    let _ = self.whole.set(Whole::gather(pieces));
+                }
+                Filled::Partly => state.compact(),
+                Filled::Ongoing | Filled::Nothing => {}
             }
         }
         let wake = state.wake_readers();
@@ -492,7 +497,9 @@ impl Content {
         range: &Range<u64>,
     ) -> Poll<Option<Result<Piece, ReadError>>> {
         if let Some(whole) = self.whole.get() {
-            return Poll::Ready(slice(whole, 0, range).map(|bytes| Ok(Piece::Bytes(bytes))));
+            return Poll::Ready(
+                slice(whole.bytes(), 0, range).map(|bytes| Ok(Piece::Bytes(bytes))),
+            );
         }
         let mut state = self.lock();
         let end = state
@@ -527,7 +534,9 @@ impl Content {
         }
         // It became whole between the look without the lock and this one.
         if let Some(whole) = self.whole.get() {
-            return Poll::Ready(slice(whole, 0, range).map(|bytes| Ok(Piece::Bytes(bytes))));
+            return Poll::Ready(
+                slice(whole.bytes(), 0, range).map(|bytes| Ok(Piece::Bytes(bytes))),
+            );
         }
         if state.claim_at(range.start).is_some() {
             if let Some(follower) = state.readers.get_mut(held) {

@@ -26,6 +26,7 @@ mod purge;
 mod read;
 mod shard;
 mod shared;
+mod whole;
 
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -17,6 +17,7 @@ use super::intervals::Intervals;
 use super::key::{Hash, Key};
 use super::purge::Subject;
 use super::read::Reader;
+use super::whole::Whole;
 
 /// What the policy says about a stored response; replaced as a whole when a validation freshens it
 /// (RFC 9111 section 4.3.4).
@@ -202,7 +203,7 @@ impl Object {
 
     /// All of its content, when it is there and in memory.
     pub fn bytes(&self) -> Option<&Bytes> {
-        self.content.whole()
+        self.content.whole().map(Whole::bytes)
     }
 
     /// Which parts of `range` are not there, whether or not somebody is filling them.
@@ -221,7 +222,7 @@ impl Object {
     /// Which parts of the content are there.
     pub fn stored(&self) -> Intervals {
         match self.content.whole() {
-            Some(whole) => std::iter::once(0..whole.len() as u64).collect(),
+            Some(whole) => std::iter::once(0..whole.bytes().len() as u64).collect(),
             None => self.content.ready(),
         }
     }
@@ -231,28 +232,20 @@ impl Object {
         Reader::new(self.clone(), range.unwrap_or(0..u64::MAX))
     }
 
-    /// `range` of it as the content of a response, in the simplest form there is: bytes, a part
-    /// of a file, or a
-    /// [`Reader`].
+    /// `range` of it as the content of a response, in the simplest form there is: memory, a part of
+    /// a file, or a [`Reader`].
     pub fn body(self: &Arc<Self>, range: Option<Range<u64>>) -> Body {
-        let Some(whole) = self.content.whole() else {
-            return match self
-                .content
-                .file_range(range.as_ref().unwrap_or(&(0..u64::MAX)))
-            {
-                Some(range) if range.len == 0 => Body::Empty,
-                Some(range) => Body::File(range),
-                None => Body::stream(self.read(range)),
-            };
-        };
-        let Some(range) = range else {
-            return whole.clone().into();
-        };
-        let end = usize::try_from(range.end)
-            .unwrap_or(usize::MAX)
-            .min(whole.len());
-        let start = usize::try_from(range.start).unwrap_or(usize::MAX).min(end);
-        whole.slice(start..end).into()
+        if let Some(whole) = self.content.whole() {
+            return whole.body(range);
+        }
+        match self
+            .content
+            .file_range(range.as_ref().unwrap_or(&(0..u64::MAX)))
+        {
+            Some(range) if range.len == 0 => Body::Empty,
+            Some(range) => Body::File(range),
+            None => Body::stream(self.read(range)),
+        }
     }
 
     /// Takes over the filling of what is missing of `range` and nobody fills yet: a filler for each

@@ -321,6 +321,7 @@ impl Upload {
             // Whatever is whole stays, to be sent again.
             _ if self.left == Some(0) => None,
             Body::Bytes(bytes) => Some(Frame::Data(bytes.clone())),
+            Body::Sealed(sealed) => Some(Frame::Data(sealed.bytes().clone())),
             Body::File(range) => Some(Frame::File(range.clone())),
             Body::Empty => None,
         };

@@ -35,6 +35,13 @@ impl Connection<'_> {
                 self.codec.send_end(None, &mut self.out);
                 Ok(bytes.len() as u64)
             }
+            Body::Sealed(sealed) => {
+                self.send_sealed(&sealed)
+                    .await
+                    .map_err(|error| Broken::Client { error, sent: 0 })?;
+                self.codec.send_end(None, &mut self.out);
+                Ok(sealed.bytes().len() as u64)
+            }
             Body::File(range) => {
                 Box::pin(self.send_file(&range)).await?;
                 self.codec.send_end(None, &mut self.out);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use apus_http::h1::BodyFraming;
-use apus_http::{Completion, FileRange, Headers, Outcome, ResponseHead, StatusCode};
+use apus_http::{Completion, FileRange, Headers, Outcome, ResponseHead, Sealed, StatusCode};
 use rustix::io::Errno;
 
 use super::Connection;
@@ -60,6 +60,48 @@ impl Connection<'_> {
             return Ok(());
         }
         self.write_out_and(bytes).await
+    }
+
+    /// Sends content that the kernel has.
+    pub(super) async fn send_sealed(&mut self, sealed: &Sealed) -> io::Result<()> {
+        if !self.transport.sends_files() {
+            return self.send_bytes(sealed.bytes()).await;
+        }
+        let mut sent = 0;
+        let mut timed = false;
+        poll_fn(|cx| {
+            let before = sent;
+            let polled = self.poll_write_out_and_sealed(cx, sealed, &mut sent);
+            self.watch_writing(cx, polled, before != sent, &mut timed)
+        })
+        .await?;
+        self.worker.counters.bytes_out.add(sent as u64);
+        self.out.clear();
+        self.settle_written(true);
+        Ok(())
+    }
+
+    fn poll_write_out_and_sealed(
+        &mut self,
+        cx: &mut Context<'_>,
+        sealed: &Sealed,
+        sent: &mut usize,
+    ) -> Poll<io::Result<()>> {
+        let whole = self.out.len() + sealed.bytes().len();
+        while *sent < whole {
+            let written = match self.out.get(*sent..).filter(|rest| !rest.is_empty()) {
+                Some(rest) => ready!(self.transport.poll_write_more(cx, rest))?,
+                None => {
+                    let from = *sent - self.out.len();
+                    ready!(self.transport.poll_send_sealed(cx, sealed, from))?
+                }
+            };
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            *sent += written;
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Writes all that was encoded.

@@ -180,6 +180,7 @@ impl From<Body> for Chunk {
     fn from(body: Body) -> Self {
         match body {
             Body::Bytes(bytes) if !bytes.is_empty() => Self::Bytes(bytes),
+            Body::Sealed(sealed) if !sealed.bytes().is_empty() => Self::Bytes(sealed.into_bytes()),
             Body::File(range) => Self::file(range),
             _ => Self::Empty,
         }

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::Poll;
 
 use apus_http::{
-    Body, BodyError, Completion, FileRange, Frame, Headers, Outcome, Response, StatusCode,
+    Body, BodyError, Completion, FileRange, Frame, Headers, Outcome, Response, Sealed, StatusCode,
 };
 use bytes::Bytes;
 
@@ -98,6 +98,43 @@ fn sends_a_part_of_a_file() {
 }
 
 #[test]
+fn sends_sealed_memory_whole_and_in_parts() {
+    let whole = content(3_000_000);
+    let sealed = Sealed::gather(std::iter::once(&whole[..])).unwrap();
+    let (server, told) = observed(move |path| match path {
+        "/" => sealed.clone().into(),
+        "/part" => sealed.slice(12_345..212_345).into(),
+        _ => sealed.slice(12..12).into(),
+    });
+    let mut client = server.connect();
+    // More than the kernel takes, so that some is sent as the client reads.
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(3));
+    client.send("GET /part HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.send("GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n");
+    for _ in 0..3 {
+        let received = client.read_response();
+        assert_eq!(received.field("content-length"), Some("3000000"));
+        assert!(received.body == whole);
+        assert_eq!(body_and(&told), (3_000_000, Outcome::Complete));
+    }
+    assert!(client.read_response().body == whole[12_345..212_345]);
+    assert_eq!(client.read_response().body, b"");
+}
+
+#[test]
+fn sealed_memory_that_the_client_does_not_take_is_not_told_to_be_sent() {
+    let sealed = Sealed::gather(std::iter::once(&content(30_000_000)[..])).unwrap();
+    let (server, told) = observed(move |_| sealed.clone().into());
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let head = client.read_head_response();
+    assert_eq!(head.field("content-length"), Some("30000000"));
+    drop(client);
+    assert_eq!(body_and(&told).1, Outcome::ClientGone);
+    server.assert_serves();
+}
+
+#[test]
 fn a_file_that_became_shorter_cuts_the_connection() {
     let (server, told) = observed({
         let shared = file(&content(100_000));
@@ -115,14 +152,17 @@ fn a_file_that_became_shorter_cuts_the_connection() {
 #[test]
 fn sends_no_content_to_head_whatever_its_kind() {
     let shared = file(&content(70_000));
+    let sealed = Sealed::gather(std::iter::once(&content(80_000)[..])).unwrap();
     let (server, told) = observed(move |path| match path {
         "/file" => range(&shared, 0, 70_000),
+        "/sealed" => sealed.clone().into(),
         "/stream" => ready_frames(None, vec![data("12345")]),
         _ => Body::from("text"),
     });
     let mut client = server.connect();
     for (path, length) in [
         ("/file", Some("70000")),
+        ("/sealed", Some("80000")),
         ("/stream", None),
         ("/text", Some("4")),
     ] {

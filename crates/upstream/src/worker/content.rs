@@ -31,9 +31,7 @@ impl Content {
     /// The content for an attempt; nothing if it is not [available](Self::is_available).
     pub(super) fn take(&mut self) -> Body {
         match self {
-            Self::Whole(Body::Bytes(bytes)) => Body::Bytes(bytes.clone()),
-            Self::Whole(Body::File(range)) => Body::File(range.clone()),
-            Self::Whole(_) => Body::Empty,
+            Self::Whole(whole) => whole.share().unwrap_or_default(),
             Self::Once(body) => body.take().unwrap_or_default(),
         }
     }

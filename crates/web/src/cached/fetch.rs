@@ -373,6 +373,10 @@ pub(super) async fn fill(mut filler: Filler, body: Body, most: u64) {
         Body::Empty => {
             filler.finish();
         }
+        Body::Sealed(sealed) => {
+            let _ = filler.append(sealed.into_bytes()).await;
+            filler.finish();
+        }
         Body::Bytes(bytes) => {
             // Whether anybody wants it, the end tells.
             let _ = filler.append(bytes).await;

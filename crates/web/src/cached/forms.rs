@@ -91,6 +91,9 @@ impl Forming<'_> {
                 make(ticket, coding, || Ok(bytes));
             }
             Body::Bytes(bytes) => self.make_later(ticket, coding, move || Ok(bytes)),
+            Body::Sealed(sealed) => {
+                self.make_later(ticket, coding, move || Ok(sealed.into_bytes()));
+            }
             Body::File(range) => self.make_later(ticket, coding, move || {
                 let len = usize::try_from(range.len).map_err(io::Error::other)?;
                 let mut content = vec![0; len];

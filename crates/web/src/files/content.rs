@@ -7,6 +7,7 @@ use std::io::{self, IoSliceMut};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use apus_http::Sealed;
 use bytes::Bytes;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
@@ -17,8 +18,16 @@ pub(super) const MAX_IN_MEMORY: u64 = 512 << 10;
 
 /// The content of a file as it was when it was opened.
 pub(super) enum Content {
-    Memory { bytes: Bytes, hash: u64 },
-    File { file: Arc<File>, len: u64 },
+    Memory {
+        bytes: Bytes,
+        hash: u64,
+        /// The same, if it is long, in a form that the kernel sends by itself.
+        sealed: Option<Sealed>,
+    },
+    File {
+        file: Arc<File>,
+        len: u64,
+    },
 }
 
 impl From<Bytes> for Content {
@@ -26,7 +35,16 @@ impl From<Bytes> for Content {
         let mut hasher = DefaultHasher::new();
         hasher.write(&bytes);
         let hash = hasher.finish();
-        Self::Memory { bytes, hash }
+        let sealed = Sealed::gather(std::iter::once(&bytes[..]));
+        let bytes = match &sealed {
+            Some(sealed) => sealed.bytes().clone(),
+            None => bytes,
+        };
+        Self::Memory {
+            bytes,
+            hash,
+            sealed,
+        }
     }
 }
 

@@ -4,15 +4,20 @@
 use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::fmt::Write;
+use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
 use apus_http::fields::{ByteRange, Coding, EntityTag, Precondition, Ranges, Validators};
 use apus_http::{
-    Body, BodyError, BodyStream, FileRange, Frame, Headers, Method, Request, Response, StatusCode,
+    Body, BodyError, BodyStream, FileRange, Frame, Headers, Method, Request, Response, Sealed,
+    StatusCode,
 };
+use bytes::Bytes;
 
 use super::content::Content;
 use super::tree::Identity;
@@ -143,7 +148,7 @@ impl Representation {
             start: 0,
             len: self.content.len(),
         };
-        let body = body(self.content.part(all));
+        let body = self.content.body(all);
         Response::with_shared_headers(StatusCode::OK, Rc::clone(&self.headers), body)
     }
 
@@ -178,7 +183,7 @@ impl Representation {
         let body = if let [part] = *parts {
             let _ = headers.try_insert("content-length", part.len.to_string());
             let _ = headers.try_append("content-range", part.content_range(complete).to_string());
-            body(self.content.part(part))
+            self.content.body(part)
         } else {
             let body = self.multipart(&parts, &mut headers);
             let _ = headers.try_insert("content-length", body.remaining.to_string());
@@ -211,7 +216,7 @@ impl Representation {
                 part.content_range(complete)
             );
             body.push(Frame::Data(head.into()));
-            body.push(self.content.part(*part));
+            body.push(self.content.frame(*part));
         }
         body.push(Frame::Data(format!("\r\n--{boundary}--\r\n").into()));
         body
@@ -222,7 +227,7 @@ impl Representation {
 /// byte. A file is known by its metadata, and not at all while these are not to be trusted.
 fn entity_tag(content: &Content, coding: Coding, identity: &Identity) -> Option<String> {
     let mut tag = match content {
-        Content::Memory { bytes, hash } => format!("{:x}-{hash:x}", bytes.len()),
+        Content::Memory { bytes, hash, .. } => format!("{:x}-{hash:x}", bytes.len()),
         Content::File { len, .. } if identity.is_settled() => {
             let (seconds, nanoseconds) = identity.modified();
             format!("{len:x}-{seconds:x}.{nanoseconds:x}")
@@ -244,30 +249,38 @@ impl Content {
         }
     }
 
-    fn part(&self, part: ByteRange) -> Frame {
+    fn body(&self, part: ByteRange) -> Body {
         match self {
-            Self::Memory { bytes, .. } if part.len == self.len() => Frame::Data(bytes.clone()),
-            Self::Memory { bytes, .. } => {
-                let at = |position: u64| {
-                    usize::try_from(position).map_or(bytes.len(), |at| at.min(bytes.len()))
-                };
-                let end = part.start.saturating_add(part.len);
-                Frame::Data(bytes.slice(at(part.start)..at(end)))
+            Self::Memory { bytes, sealed, .. } => {
+                let within = within(bytes, part);
+                match sealed {
+                    Some(sealed) if within.len() >= Sealed::SHORTEST => sealed.slice(within).into(),
+                    _ => bytes.slice(within).into(),
+                }
             }
-            Self::File { file, .. } => Frame::File(FileRange {
-                file: file.clone(),
-                offset: part.start,
-                len: part.len,
-            }),
+            Self::File { file, .. } => Body::File(file_range(file, part)),
+        }
+    }
+
+    fn frame(&self, part: ByteRange) -> Frame {
+        match self {
+            Self::Memory { bytes, .. } => Frame::Data(bytes.slice(within(bytes, part))),
+            Self::File { file, .. } => Frame::File(file_range(file, part)),
         }
     }
 }
 
-fn body(frame: Frame) -> Body {
-    match frame {
-        Frame::Data(bytes) => bytes.into(),
-        Frame::File(range) => Body::File(range),
-        Frame::Trailers(_) => Body::Empty,
+fn within(bytes: &Bytes, part: ByteRange) -> Range<usize> {
+    let at = |position| usize::try_from(position).map_or(bytes.len(), |at| at.min(bytes.len()));
+    let start = at(part.start);
+    start..at(part.start.saturating_add(part.len)).max(start)
+}
+
+fn file_range(file: &Arc<File>, part: ByteRange) -> FileRange {
+    FileRange {
+        file: Arc::clone(file),
+        offset: part.start,
+        len: part.len,
     }
 }
 

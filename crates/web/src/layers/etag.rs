@@ -4,9 +4,7 @@
 use std::time::SystemTime;
 
 use apus_http::fields::{EntityTag, EntityTags, Precondition, Validators};
-use apus_http::{
-    Answer, Body, HeaderValue, Headers, Method, Request, Response, StatusCode, header,
-};
+use apus_http::{Answer, HeaderValue, Headers, Method, Request, Response, StatusCode, header};
 use aws_lc_rs::digest;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -63,7 +61,7 @@ impl Etag {
 
     /// Tags a response that has no tag and can have one.
     fn tag(self, response: &mut Response) {
-        let Body::Bytes(content) = response.body() else {
+        let Some(content) = response.body().in_memory() else {
             return;
         };
         if response.headers().contains("etag") || content.len() > self.max_bytes {

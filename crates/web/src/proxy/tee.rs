@@ -14,10 +14,8 @@ use super::frames::Frames;
 /// in memory wait for its reader.
 pub(super) fn split(body: Body, most: usize) -> (Body, Body, Option<Watch>) {
     let inner = match body {
-        Body::Empty => return (Body::Empty, Body::Empty, None),
-        Body::Bytes(bytes) => return (Body::Bytes(bytes.clone()), Body::Bytes(bytes), None),
-        Body::File(range) => return (Body::File(range.clone()), Body::File(range), None),
         Body::Stream(inner) => inner,
+        whole => return (whole.share().unwrap_or_default(), whole, None),
     };
     let shared = Rc::new(RefCell::new(Shared {
         frames: Frames::new(inner.remaining()),

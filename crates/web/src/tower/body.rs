@@ -45,6 +45,7 @@ impl SendBody {
         match body {
             Body::Empty => Self::empty(),
             Body::Bytes(bytes) => Self(Content::Whole(bytes)),
+            Body::Sealed(sealed) => Self(Content::Whole(sealed.into_bytes())),
             body => {
                 let remaining = body.len();
                 let (sender, frames) = mpsc::channel(WAITING);

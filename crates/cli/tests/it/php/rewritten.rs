@@ -166,7 +166,7 @@ fn a_program_that_is_an_error_page_is_told_what_it_would_be_behind_nginx() {
     stack.write("error-as-nginx/error.php", TOLD);
     stack.write(
         "error-as-nginx/own.php",
-        &TOLD.replace("<?php", "<?php http_response_code(410);"),
+        TOLD.replace("<?php", "<?php http_response_code(410);"),
     );
     let (root, socket) = (stack.path("error-as-nginx"), stack.socket());
     let as_nginx = Server::nginx(&Site {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use apus_http::h2::StreamKey;
-use apus_http::{Body, BodyStream, FileRange, Headers, Interim, StatusCode};
+use apus_http::{Body, BodyStream, Headers, Interim, StatusCode};
 use bytes::Bytes;
 
 use super::exchange::Exchange;
@@ -100,11 +100,7 @@ impl Sending {
             Body::Stream(source) => sending.source = Some(source),
             whole => {
                 // Of what is shared, a second one costs nothing.
-                sending.kept = match &whole {
-                    Body::Bytes(bytes) => Body::Bytes(bytes.clone()),
-                    Body::File(range) => Body::File(FileRange::clone(range)),
-                    _ => Body::Empty,
-                };
+                sending.kept = whole.share().unwrap_or_default();
                 sending.next = whole.into();
             }
         }

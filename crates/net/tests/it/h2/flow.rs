@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use apus_http::{Answer, Body, FileRange, Response, ServiceFactory, StatusCode};
+use apus_http::{Answer, Body, FileRange, Response, Sealed, ServiceFactory, StatusCode};
 use apus_net::Limits;
 
 use super::client::{
@@ -359,6 +359,18 @@ fn file(whole: &[u8]) -> Arc<dyn ServiceFactory> {
     })
 }
 
+/// The same of sealed memory.
+fn sealed(whole: &[u8]) -> Arc<dyn ServiceFactory> {
+    let sealed = Sealed::gather(std::iter::once(whole)).unwrap();
+    service(move |request| {
+        let (offset, len) = request.path()[1..].split_once('-').unwrap();
+        let (offset, len): (usize, usize) = (offset.parse().unwrap(), len.parse().unwrap());
+        Response::new(StatusCode::OK)
+            .with_body(sealed.slice(offset..offset + len))
+            .into()
+    })
+}
+
 const RANGES: [(usize, usize); 9] = [
     (0, 0),
     (0, 1),
@@ -373,10 +385,19 @@ const RANGES: [(usize, usize); 9] = [
 
 #[test]
 fn sends_files_byte_by_byte() {
+    sends_byte_by_byte(file);
+}
+
+#[test]
+fn sends_sealed_memory_byte_by_byte() {
+    sends_byte_by_byte(sealed);
+}
+
+fn sends_byte_by_byte(source: impl Fn(&[u8]) -> Arc<dyn ServiceFactory>) {
     let whole = content(5_000_000);
-    let server = Server::start(file(&whole));
+    let server = Server::start(source(&whole));
     let mut peer = open(&server);
-    let (authority, tls_server) = with_tls(Limits::default(), file(&whole));
+    let (authority, tls_server) = with_tls(Limits::default(), source(&whole));
     let mut tls_peer = open_tls(&authority, &tls_server);
     for (offset, len) in RANGES {
         let path = format!("/{offset}-{len}");

@@ -1,0 +1,68 @@
+//! Content that is whole and in memory, in the form that is sent with the least work.
+
+use std::ops::Range;
+
+use apus_http::{Body, Sealed};
+use bytes::{Bytes, BytesMut};
+
+/// All of the content of an object. Long content is in memory that the kernel sends by itself.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    bytes: Bytes,
+    sealed: Option<Sealed>,
+}
+
+impl Whole {
+    /// Copies the pieces of the content, one after another, into exactly as many bytes as they are.
+    pub(crate) fn gather<'a>(pieces: impl Iterator<Item = &'a [u8]> + Clone) -> Self {
+        if let Some(sealed) = Sealed::gather(pieces.clone()) {
+            return sealed.into();
+        }
+        let mut joined = BytesMut::with_capacity(pieces.clone().map(<[u8]>::len).sum());
+        for piece in pieces {
+            joined.extend_from_slice(piece);
+        }
+        Self {
+            bytes: joined.freeze(),
+            sealed: None,
+        }
+    }
+
+    /// Takes the content, copied only where that helps those who send it.
+    pub(crate) fn new(bytes: Bytes) -> Self {
+        match Sealed::gather(std::iter::once(&bytes[..])) {
+            Some(sealed) => sealed.into(),
+            None => Self {
+                bytes,
+                sealed: None,
+            },
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// `range` of it, or all, as the content of a response.
+    pub(crate) fn body(&self, range: Option<Range<u64>>) -> Body {
+        let range = range.unwrap_or(0..u64::MAX);
+        let at = |position| usize::try_from(position).unwrap_or(usize::MAX);
+        let end = at(range.end).min(self.bytes.len());
+        let start = at(range.start).min(end);
+        match &self.sealed {
+            Some(sealed) if end.saturating_sub(start) >= Sealed::SHORTEST => {
+                sealed.slice(start..end).into()
+            }
+            _ => self.bytes.slice(start..end).into(),
+        }
+    }
+}
+
+impl From<Sealed> for Whole {
+    fn from(sealed: Sealed) -> Self {
+        Self {
+            bytes: sealed.bytes().clone(),
+            sealed: Some(sealed),
+        }
+    }
+}
