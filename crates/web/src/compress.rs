@@ -227,11 +227,11 @@ pub(crate) fn whole(content: &[u8], coding: Coding) -> io::Result<Vec<u8>> {
 }
 
 fn compress(body: Body, coding: Coding) -> Result<Body, (Body, io::Error)> {
-    match body {
-        Body::Bytes(bytes) if bytes.len() <= AT_ONCE => whole(&bytes, coding)
+    match body.in_memory() {
+        Some(bytes) if bytes.len() <= AT_ONCE => whole(bytes, coding)
             .map(Body::from)
-            .map_err(|error| (Body::Bytes(bytes), error)),
-        body => match Encoder::new(coding) {
+            .map_err(|error| (body, error)),
+        _ => match Encoder::new(coding) {
             Ok(encoder) => Ok(Body::stream(Compressing {
                 flushes: matches!(body, Body::Stream(_)),
                 source: body,

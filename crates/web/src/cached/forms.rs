@@ -86,21 +86,20 @@ impl Forming<'_> {
         }
         let kept = &self.cache.0;
         let ticket = object.make_form(&kept.store, number)?;
-        match object.body(None) {
-            Body::Bytes(bytes) if bytes.len() as u64 <= AT_ONCE => {
+        let body = object.body(None);
+        if let Some(bytes) = body.in_memory().cloned() {
+            if bytes.len() as u64 <= AT_ONCE {
                 make(ticket, coding, || Ok(bytes));
+            } else {
+                self.make_later(ticket, coding, move || Ok(bytes));
             }
-            Body::Bytes(bytes) => self.make_later(ticket, coding, move || Ok(bytes)),
-            Body::Sealed(sealed) => {
-                self.make_later(ticket, coding, move || Ok(sealed.into_bytes()));
-            }
-            Body::File(range) => self.make_later(ticket, coding, move || {
+        } else if let Body::File(range) = body {
+            self.make_later(ticket, coding, move || {
                 let len = usize::try_from(range.len).map_err(io::Error::other)?;
                 let mut content = vec![0; len];
                 range.file.read_exact_at(&mut content, range.offset)?;
                 Ok(content.into())
-            }),
-            Body::Empty | Body::Stream(_) => {}
+            });
         }
         object.form(number).cloned()
     }
