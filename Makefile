@@ -26,7 +26,7 @@ lint: ## format, clippy, documentation, licences and sources of dependencies
 	$(DENY) --all-features check --hide-inclusion-graph licenses bans sources
 	@.ci/advisories $(DENY)
 
-bench: ## Apus against nginx, H2O, HAProxy, Varnish and the floor on this machine; BENCH="--case 1k-c64 --rounds 3"
+bench: ## Apus against nginx, H2O, HAProxy, Varnish, web frameworks and the floors on this machine; BENCH="--case 1k-c64 --rounds 3"
 	python3 bench/compare.py $(BENCH)
 
 soak: ## Apus under load, reloaded every two seconds; SOAK="--seconds 600", SOAK=--php with PHP behind it
