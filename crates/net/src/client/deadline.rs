@@ -5,11 +5,13 @@
 //! then. A busy connection so touches its timer once per time limit, not once per request.
 
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use tokio::time::Sleep;
 
+use super::Timeouts;
 use crate::clock::{TICK, coarse_now};
 
 /// Limits below this are kept by the exact time.
@@ -31,6 +33,52 @@ pub(super) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<I
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),
+    }
+}
+
+/// How long an exchange over a connection waits for what.
+#[derive(Default)]
+pub(super) struct Limits {
+    /// Those of the current request.
+    timeouts: Option<Rc<Timeouts>>,
+    timer: Deadline,
+    /// When the origin has to have taken something of what is sent.
+    pub(super) write_until: Option<Instant>,
+    /// When the origin has to have sent something.
+    pub(super) read_until: Option<Instant>,
+}
+
+impl Limits {
+    /// Begins an exchange.
+    pub(super) fn begin(&mut self, timeouts: Rc<Timeouts>) {
+        self.timeouts = Some(timeouts);
+        self.write_until = None;
+        self.read_until = None;
+    }
+
+    /// Ends an exchange.
+    pub(super) fn end(&mut self) {
+        self.timeouts = None;
+    }
+
+    /// The first time at which a limit has surely passed from now.
+    pub(super) fn within(&self, limit: impl FnOnce(&Timeouts) -> Duration) -> Option<Instant> {
+        self.timeouts.as_deref().map(limit).map(after)
+    }
+
+    /// Has the origin send something within a limit, unless it has to already.
+    pub(super) fn expect(&mut self, limit: impl FnOnce(&Timeouts) -> Duration) {
+        if self.read_until.is_none() {
+            self.read_until = self.within(limit);
+        }
+    }
+
+    /// Waits for the earlier of the two times to pass, and tells it.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Instant> {
+        let Some(until) = earliest(self.write_until, self.read_until) else {
+            return Poll::Pending;
+        };
+        self.timer.poll(cx, until).map(|()| until)
     }
 }
 

@@ -10,6 +10,7 @@
 
 mod connect;
 mod deadline;
+mod exchange;
 mod failure;
 mod fcgi;
 mod h1;

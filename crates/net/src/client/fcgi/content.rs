@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use super::Inner;
 use super::exchange::Received;
+use crate::client::exchange::Exchange;
 use crate::client::{Cause, ClientResponse, Failure, Phase};
 
 /// The connection that an answer comes over, and what was read of it. Dropped before the end, it asks

@@ -5,12 +5,12 @@ use std::ops::Range;
 use std::task::{Context, Poll, ready};
 
 use apus_http::Method;
-use apus_http::fastcgi::{ClientEvent, ProtocolError, ResponseHead};
+use apus_http::fastcgi::{ClientConnection, ClientEvent, ProtocolError, ResponseHead};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::Inner;
-use crate::client::deadline::{after, earliest};
+use crate::client::exchange::{Exchange, Sending};
 use crate::client::upload::{Broken, Upload};
 use crate::client::{Cause, ClientRequest, Failure, Phase};
 
@@ -51,9 +51,7 @@ impl Inner {
         self.requests += 1;
         self.head = Some(head);
         self.stderr = stderr;
-        self.timeouts = Some(timeouts);
-        self.write_until = None;
-        self.read_until = None;
+        self.limits.begin(timeouts);
         Ok(())
     }
 
@@ -63,7 +61,7 @@ impl Inner {
         cx: &mut Context<'_>,
     ) -> Poll<Result<ResponseHead, (Phase, Cause)>> {
         if !self.upload.is_over() && self.lost.is_none() {
-            match self.poll_upload(cx) {
+            match self.sending().poll(cx) {
                 Poll::Pending | Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(Broken::Source(error))) => {
                     return Poll::Ready(Err((Phase::Send, Cause::Source(error))));
@@ -72,7 +70,7 @@ impl Inner {
                 // not there yet for who asks; and if there is nothing, that is told, too.
                 Poll::Ready(Err(Broken::Origin(error))) => {
                     self.lost = Some(error);
-                    self.write_until = None;
+                    self.limits.write_until = None;
                 }
             }
         }
@@ -83,7 +81,7 @@ impl Inner {
         };
         match self.poll_received(cx) {
             Poll::Ready(Ok(Received::Head(head))) => {
-                self.read_until = None;
+                self.limits.read_until = None;
                 return Poll::Ready(Ok(head));
             }
             // The codec gives a head before anything else.
@@ -99,84 +97,11 @@ impl Inner {
             }
             Poll::Pending => {}
         }
-        if (is_sent || self.lost.is_some()) && self.read_until.is_none() {
-            let limit = self.timeouts.as_deref().map(|timeouts| timeouts.first_byte);
-            self.read_until = limit.map(after);
+        if is_sent || self.lost.is_some() {
+            self.limits.expect(|timeouts| timeouts.first_byte);
         }
-        let Some(until) = earliest(self.write_until, self.read_until) else {
-            return Poll::Pending;
-        };
-        ready!(self.deadline.poll(cx, until));
+        ready!(self.limits.poll(cx));
         Poll::Ready(Err((phase, Cause::TimedOut)))
-    }
-
-    /// Waits for content or the end, and goes on sending the request's content meanwhile: PHP reads
-    /// what a script left of it before it ends the answer.
-    pub(super) fn poll_content(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, Cause>> {
-        loop {
-            if !self.upload.is_over()
-                && self.lost.is_none()
-                && let Poll::Ready(Err(_)) = self.poll_upload(cx)
-            {
-                // The answer may be whole for all that.
-                self.stop_upload();
-            }
-            if let Poll::Ready(received) = self.poll_received(cx) {
-                self.read_until = None;
-                return Poll::Ready(received);
-            }
-            let limit = self.timeouts.as_deref().map(|timeouts| timeouts.read);
-            if self.read_until.is_none() {
-                self.read_until = limit.map(after);
-            }
-            let Some(until) = earliest(self.write_until, self.read_until) else {
-                return Poll::Pending;
-            };
-            ready!(self.deadline.poll(cx, until));
-            if self.write_until.take() != Some(until) {
-                return Poll::Ready(Err(Cause::TimedOut));
-            }
-            // The application goes on answering and reads no more.
-            self.stop_upload();
-        }
-    }
-
-    fn stop_upload(&mut self) {
-        self.upload.stop(&self.buffers);
-        self.write_until = None;
-    }
-
-    /// Sends what can be sent, and watches over the time that the application takes to take it.
-    fn poll_upload(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
-        let before = self.upload.sent();
-        let polled = self
-            .upload
-            .poll(cx, &mut self.transport, &mut self.codec, &self.buffers);
-        if polled.is_ready() || !self.upload.is_blocked() {
-            self.write_until = None;
-        } else if self.write_until.is_none() || self.upload.sent() > before {
-            let limit = self.timeouts.as_deref().map(|timeouts| timeouts.write);
-            self.write_until = limit.map(after);
-        }
-        polled
-    }
-
-    /// Waits for what the application sends next.
-    fn poll_received(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, Cause>> {
-        loop {
-            if let Some(received) = self.take_received()? {
-                return Poll::Ready(Ok(received));
-            }
-            let room = self.input.room(&self.buffers);
-            let polled = self.transport.poll_read(cx, room);
-            if polled.is_pending() {
-                self.input.rest(&self.buffers);
-            }
-            if ready!(polled).map_err(Cause::Io)? == 0 {
-                let _ = self.codec.handle_eof();
-                return Poll::Ready(Err(Cause::Closed));
-            }
-        }
     }
 
     /// What the application sent, as far as it was read. Content that came in several records is joined.
@@ -236,6 +161,39 @@ impl Inner {
             cause,
             request_sent: self.upload.sent() > 0 && !is_rejected,
             body: self.upload.give_back(),
+        }
+    }
+}
+
+impl Exchange for Inner {
+    type Codec = ClientConnection;
+    type Received = Received;
+
+    fn sending(&mut self) -> Sending<'_, ClientConnection> {
+        Sending {
+            upload: &mut self.upload,
+            limits: &mut self.limits,
+            transport: &mut self.transport,
+            codec: &mut self.codec,
+            buffers: &self.buffers,
+            is_lost: self.lost.is_some(),
+        }
+    }
+
+    fn poll_received(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, Cause>> {
+        loop {
+            if let Some(received) = self.take_received()? {
+                return Poll::Ready(Ok(received));
+            }
+            let room = self.input.room(&self.buffers);
+            let polled = self.transport.poll_read(cx, room);
+            if polled.is_pending() {
+                self.input.rest(&self.buffers);
+            }
+            if ready!(polled).map_err(Cause::Io)? == 0 {
+                let _ = self.codec.handle_eof();
+                return Poll::Ready(Err(Cause::Closed));
+            }
         }
     }
 }

@@ -15,9 +15,9 @@ use apus_http::h1::HeadLimits;
 
 use self::content::Incoming;
 pub use self::parked::ParkedFastCgi;
-use super::deadline::Deadline;
+use super::deadline::Limits;
 use super::upload::Upload;
-use super::{ClientRequest, ClientResponse, Failure, Home, RequestHead, Stderr, Timeouts};
+use super::{ClientRequest, ClientResponse, Failure, Home, RequestHead, Stderr};
 use crate::buffers::Buffers;
 use crate::clock::coarse_now;
 use crate::input::Input;
@@ -58,12 +58,7 @@ struct Inner {
     /// The current request, for whom its standard error is told.
     head: Option<Rc<RequestHead>>,
     stderr: Option<Stderr>,
-    timeouts: Option<Rc<Timeouts>>,
-    deadline: Deadline,
-    /// When the application has to have taken something of what is sent.
-    write_until: Option<Instant>,
-    /// When the application has to have sent something.
-    read_until: Option<Instant>,
+    limits: Limits,
     home: Option<Rc<dyn Home<FastCgi>>>,
     requests: u64,
     opened_at: Instant,
@@ -85,10 +80,7 @@ impl FastCgi {
             lost: None,
             head: None,
             stderr: None,
-            timeouts: None,
-            deadline: Deadline::default(),
-            write_until: None,
-            read_until: None,
+            limits: Limits::default(),
             home: None,
             requests,
             opened_at,
@@ -148,7 +140,7 @@ impl Inner {
         self.upload = Upload::default();
         self.head = None;
         self.stderr = None;
-        self.timeouts = None;
+        self.limits.end();
         home.take_back(FastCgi(self));
     }
 

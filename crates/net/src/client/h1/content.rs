@@ -7,7 +7,7 @@ use apus_http::{Body, BodyError, BodyStream, Frame};
 
 use super::Inner;
 use super::exchange::Received;
-use crate::client::deadline::{after, earliest};
+use crate::client::exchange::Exchange;
 use crate::client::{Cause, ClientResponse};
 use crate::h1::Raw;
 
@@ -153,41 +153,5 @@ impl BodyStream for Incoming {
 
     fn remaining(&self) -> Option<u64> {
         self.remaining
-    }
-}
-
-impl Inner {
-    /// Waits for content, and goes on sending the request's meanwhile.
-    fn poll_content(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, Cause>> {
-        loop {
-            if !self.upload.is_over()
-                && let Poll::Ready(Err(_)) = self.poll_upload(cx)
-            {
-                // The response may be whole for all that.
-                self.stop_upload();
-            }
-            if let Poll::Ready(received) = self.poll_received(cx) {
-                self.read_until = None;
-                return Poll::Ready(received);
-            }
-            let limit = self.timeouts.as_deref().map(|timeouts| timeouts.read);
-            if self.read_until.is_none() {
-                self.read_until = limit.map(after);
-            }
-            let Some(until) = earliest(self.write_until, self.read_until) else {
-                return Poll::Pending;
-            };
-            ready!(self.deadline.poll(cx, until));
-            if self.write_until.take() != Some(until) {
-                return Poll::Ready(Err(Cause::TimedOut));
-            }
-            // The origin goes on answering and reads no more.
-            self.stop_upload();
-        }
-    }
-
-    fn stop_upload(&mut self) {
-        self.upload.stop(&self.buffers);
-        self.write_until = None;
     }
 }

@@ -4,12 +4,14 @@
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use apus_http::h1::{BodyFraming, ClientEvent, OutgoingRequest, ProtocolError, ResponseHead};
+use apus_http::h1::{
+    BodyFraming, ClientConnection, ClientEvent, OutgoingRequest, ProtocolError, ResponseHead,
+};
 use apus_http::{Headers, StatusCode};
 use bytes::Bytes;
 
 use super::Inner;
-use crate::client::deadline::{after, earliest};
+use crate::client::exchange::{Exchange, Sending};
 use crate::client::upload::{Broken, Upload};
 use crate::client::{Cause, ClientRequest, Failure, Phase};
 
@@ -67,9 +69,7 @@ impl Inner {
         }
         self.requests += 1;
         self.interim = interim;
-        self.timeouts = Some(timeouts);
-        self.write_until = None;
-        self.read_until = None;
+        self.limits.begin(timeouts);
         Ok(())
     }
 
@@ -80,7 +80,7 @@ impl Inner {
     ) -> Poll<Result<ResponseHead, (Phase, Cause)>> {
         loop {
             if !self.upload.is_over() && self.lost.is_none() {
-                match self.poll_upload(cx) {
+                match self.sending().poll(cx) {
                     Poll::Pending | Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(Broken::Source(error))) => {
                         return Poll::Ready(Err((Phase::Send, Cause::Source(error))));
@@ -89,7 +89,7 @@ impl Inner {
                     // it is not there yet for who asks; and if there is nothing, that is told, too.
                     Poll::Ready(Err(Broken::Origin(error))) => {
                         self.lost = Some(error);
-                        self.write_until = None;
+                        self.limits.write_until = None;
                     }
                 }
             }
@@ -100,7 +100,7 @@ impl Inner {
             let held = self.upload.is_held();
             match self.poll_received(cx) {
                 Poll::Ready(Ok(Received::Head(head))) => {
-                    self.read_until = None;
+                    self.limits.read_until = None;
                     if head.status.as_u16() >= 400 || self.lost.is_some() {
                         self.upload.stop(&self.buffers);
                     }
@@ -130,63 +130,20 @@ impl Inner {
     /// Waits for the time that a head may take to pass, and tells so; or, if content was held back
     /// long enough, lets it flow and gives false.
     fn poll_head_deadline(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        let Some(timeouts) = &self.timeouts else {
-            return Poll::Pending;
-        };
         let is_held = self.upload.is_held() && !self.upload.is_blocked();
         if is_held || self.upload.is_over() || self.lost.is_some() {
-            let limit = match is_held {
+            self.limits.expect(|timeouts| match is_held {
                 true => CONTINUE,
                 false => timeouts.first_byte,
-            };
-            self.read_until.get_or_insert_with(|| after(limit));
+            });
         }
-        let until = earliest(self.write_until, self.read_until);
-        let Some(until) = until else {
-            return Poll::Pending;
-        };
-        ready!(self.deadline.poll(cx, until));
-        if is_held && self.write_until.is_none() {
-            self.read_until = None;
+        ready!(self.limits.poll(cx));
+        if is_held && self.limits.write_until.is_none() {
+            self.limits.read_until = None;
             self.upload.release();
             return Poll::Ready(false);
         }
         Poll::Ready(true)
-    }
-
-    /// Sends what can be sent, and watches over the time that the origin takes to take it.
-    pub(super) fn poll_upload(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
-        let before = self.upload.sent();
-        let polled = self
-            .upload
-            .poll(cx, &mut self.transport, &mut self.codec, &self.buffers);
-        if polled.is_ready() || !self.upload.is_blocked() {
-            self.write_until = None;
-        } else if self.write_until.is_none() || self.upload.sent() > before {
-            let limit = self
-                .timeouts
-                .as_deref()
-                .map(|timeouts| after(timeouts.write));
-            self.write_until = limit;
-        }
-        polled
-    }
-
-    /// Waits for what the origin sends next.
-    pub(super) fn poll_received(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, Cause>> {
-        loop {
-            if let Some(received) = self.take_received()? {
-                return Poll::Ready(Ok(received));
-            }
-            let room = self.input.room(&self.buffers);
-            let polled = self.transport.poll_read(cx, room);
-            if polled.is_pending() {
-                self.input.rest(&self.buffers);
-            }
-            if ready!(polled).map_err(Cause::Io)? == 0 {
-                return Poll::Ready(self.received_all());
-            }
-        }
     }
 
     /// What the origin sent, as far as it was read.
@@ -221,11 +178,43 @@ impl Inner {
     /// Passes an interim response on.
     fn inform(&mut self, status: StatusCode, headers: Headers) {
         if status == StatusCode::CONTINUE && self.upload.is_held() {
-            self.read_until = None;
+            self.limits.read_until = None;
             self.upload.release();
         }
         if let Some(interim) = &self.interim {
             interim.send(status, headers);
+        }
+    }
+}
+
+impl Exchange for Inner {
+    type Codec = ClientConnection;
+    type Received = Received;
+
+    fn sending(&mut self) -> Sending<'_, ClientConnection> {
+        Sending {
+            upload: &mut self.upload,
+            limits: &mut self.limits,
+            transport: &mut self.transport,
+            codec: &mut self.codec,
+            buffers: &self.buffers,
+            is_lost: self.lost.is_some(),
+        }
+    }
+
+    fn poll_received(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, Cause>> {
+        loop {
+            if let Some(received) = self.take_received()? {
+                return Poll::Ready(Ok(received));
+            }
+            let room = self.input.room(&self.buffers);
+            let polled = self.transport.poll_read(cx, room);
+            if polled.is_pending() {
+                self.input.rest(&self.buffers);
+            }
+            if ready!(polled).map_err(Cause::Io)? == 0 {
+                return Poll::Ready(self.received_all());
+            }
         }
     }
 }

@@ -14,9 +14,9 @@ use apus_http::Interim;
 use apus_http::h1::{ClientConnection, HeadLimits};
 use tokio::io::ReadBuf;
 
-use super::deadline::Deadline;
+use super::deadline::Limits;
 use super::upload::Upload;
-use super::{ClientRequest, ClientResponse, Failure, Home, Timeouts};
+use super::{ClientRequest, ClientResponse, Failure, Home};
 use crate::buffers::Buffers;
 use crate::clock::coarse_now;
 use crate::input::Input;
@@ -51,13 +51,7 @@ struct Inner {
     /// Why no more can be sent, until the origin has said what it has to say.
     lost: Option<io::Error>,
     interim: Option<Interim>,
-    /// Those of the current request.
-    timeouts: Option<Rc<Timeouts>>,
-    deadline: Deadline,
-    /// When the origin has to have taken something of what is sent.
-    write_until: Option<Instant>,
-    /// When the origin has to have sent something.
-    read_until: Option<Instant>,
+    limits: Limits,
     home: Option<Rc<dyn Home>>,
     requests: u64,
     opened_at: Instant,
@@ -76,10 +70,7 @@ impl Http1 {
             upload: Upload::default(),
             lost: None,
             interim: None,
-            timeouts: None,
-            deadline: Deadline::default(),
-            write_until: None,
-            read_until: None,
+            limits: Limits::default(),
             home: None,
             requests: 0,
             opened_at: now,
@@ -174,7 +165,7 @@ impl Inner {
         self.input.rest(&self.buffers);
         self.upload = Upload::default();
         self.interim = None;
-        self.timeouts = None;
+        self.limits.end();
         self.idle_since = coarse_now();
         home.take_back(Http1(self));
     }
