@@ -65,6 +65,27 @@ pub enum ListenAddress {
     },
 }
 
+impl ListenAddress {
+    /// What somebody on this machine opens to reach it.
+    pub fn url(&self, is_tls: bool) -> String {
+        let scheme = if is_tls { "https" } else { "http" };
+        match self {
+            Self::Tcp { address, .. } => {
+                let port = match (is_tls, address.port()) {
+                    (false, 80) | (true, 443) => String::new(),
+                    (_, port) => format!(":{port}"),
+                };
+                match address.ip() {
+                    ip if ip.is_unspecified() => format!("{scheme}://localhost{port}/"),
+                    IpAddr::V4(ip) => format!("{scheme}://{ip}{port}/"),
+                    IpAddr::V6(ip) => format!("{scheme}://[{ip}]{port}/"),
+                }
+            }
+            other => other.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

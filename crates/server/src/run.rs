@@ -12,7 +12,7 @@ use apus_control::{
     ControlError, ControlSocket, Exchange, NodeChange, PurgeWhat, Request, Response, Started,
     socket_path,
 };
-use apus_net::{Engine, ListenAddress, StartError};
+use apus_net::{Engine, StartError};
 use apus_php::Pool;
 use apus_php::plan::PoolPlan;
 use apus_upstream::Upstreams;
@@ -166,7 +166,7 @@ impl Server {
             .listening
             .iter()
             .zip(is_tls)
-            .map(|(address, is_tls)| url(address, is_tls))
+            .map(|(address, is_tls)| address.url(is_tls))
             .collect();
         info!(%workers, addresses = urls.join(" "), "serving");
         announce(loader.source(), &urls);
@@ -535,25 +535,6 @@ impl StopSignals {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }
-    }
-}
-
-/// What somebody on this machine opens to reach the address.
-fn url(address: &ListenAddress, is_tls: bool) -> String {
-    let scheme = if is_tls { "https" } else { "http" };
-    match address {
-        ListenAddress::Tcp { address, .. } => {
-            let port = match (is_tls, address.port()) {
-                (false, 80) | (true, 443) => String::new(),
-                (_, port) => format!(":{port}"),
-            };
-            match address.ip() {
-                ip if ip.is_unspecified() => format!("{scheme}://localhost{port}/"),
-                std::net::IpAddr::V4(ip) => format!("{scheme}://{ip}{port}/"),
-                std::net::IpAddr::V6(ip) => format!("{scheme}://[{ip}]{port}/"),
-            }
-        }
-        other => other.to_string(),
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use crate::harness::Home;
+use serde_json::Value;
+
+use crate::harness::{Home, get, wait_until};
 
 /// The root of this workspace.
 fn workspace() -> PathBuf {
@@ -54,6 +56,36 @@ fn a_new_project_builds_and_passes_its_tests() {
     fs::copy(workspace().join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
     cargo(&project, &["test", "--offline", "--quiet"]);
     cargo(&project, &["fmt", "--check"]);
+    runs(&home);
+}
+
+/// The program that the tests of the project have built serves, says what it does, and stops when it is told.
+fn runs(home: &Home) {
+    let program = Path::new(env!("CARGO_BIN_EXE_apus")).with_file_name("my-shop");
+    let mut child = Command::new(program)
+        .env("LISTEN", "127.0.0.1:0")
+        .env("CONTROL_SOCKET", home.path("control.sock"))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let status = ["status", "--socket", "control.sock", "--json"];
+    let mut told = Value::Null;
+    wait_until("the application can be asked", || {
+        let output = home.run(&status);
+        told = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        output.status.success() || child.try_wait().unwrap().is_some()
+    });
+    let address = told["listening"][0].as_str().unwrap().parse().unwrap();
+    assert!(get(address, "/").body.contains("<h1>my-shop</h1>"));
+    let routes = told["routes"].as_array().unwrap();
+    let home_page = routes.iter().find(|route| route["path"] == "/").unwrap();
+    assert_eq!(home_page["handler"], "my_shop::home");
+    assert!(
+        home_page["at"].as_str().unwrap().starts_with("src/lib.rs:"),
+        "{told}"
+    );
+    home.expect(&["stop", "--socket", "control.sock"], 0);
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]
@@ -70,6 +102,7 @@ fn a_new_project_is_named_throughout() {
         ("Dockerfile", "/usr/local/bin/my-shop"),
         ("my-shop.service", "ExecStart=/usr/local/bin/my-shop"),
         ("my-shop.service", "ProtectSystem=strict"),
+        ("my-shop.service", "CONTROL_SOCKET=%t/my-shop/control.sock"),
         (".gitignore", "/target"),
         ("README.md", "# my-shop"),
     ] {

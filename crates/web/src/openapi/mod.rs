@@ -7,7 +7,7 @@
 //! use serde::Serialize;
 //!
 //! #[derive(Serialize, JsonSchema)]
-//! # #[schemars(crate = "apus::openapi::schemars")]
+//! #[schemars(crate = "apus::openapi::schemars")]
 //! struct User {
 //!     id: u32,
 //!     name: String,
@@ -29,7 +29,8 @@
 //! ```
 //!
 //! What a route takes and gives is known from the types of its handler, where they implement
-//! [`JsonSchema`]; derive it beside serde's traits, whose attributes it follows. `Path<T>`, `Query<T>`, `Json<T>`,
+//! [`JsonSchema`]; derive it beside serde's traits, whose attributes it follows. Without schemars among the
+//! dependencies of the application, `#[schemars(crate = ..)]` says where it is. `Path<T>`, `Query<T>`, `Json<T>`,
 //! `Form<T>`, texts and bytes are described, as arguments and as responses; a `Result` adds that there are
 //! errors. The comment above a handler is its summary (the first paragraph) and description, its module the group it
 //! is listed in. Routes without attributes are listed with their methods, paths and parameters. Types that do not implement [`JsonSchema`] are left out.

@@ -225,6 +225,7 @@ impl Server {
         }
         self.service.check().map_err(invalid)?;
         let stop_timeout = self.limits.stop_timeout;
+        let is_tls: Vec<bool> = self.listeners.iter().map(|one| one.tls.is_some()).collect();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -248,6 +249,9 @@ impl Server {
         })
         .map_err(|error| told(&error))?;
         let listening = engine.status().listening;
+        let urls = listening.iter().zip(is_tls);
+        let urls: Vec<String> = urls.map(|(address, is_tls)| address.url(is_tls)).collect();
+        tracing::info!(workers = %self.workers, addresses = urls.join(" "), "serving");
         let (stop, told) = watch::channel(false);
         let control = Control {
             engine,
