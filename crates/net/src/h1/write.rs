@@ -67,18 +67,8 @@ impl Connection<'_> {
         if !self.transport.sends_files() {
             return self.send_bytes(sealed.bytes()).await;
         }
-        let mut sent = 0;
-        let mut timed = false;
-        poll_fn(|cx| {
-            let before = sent;
-            let polled = self.poll_write_out_and_sealed(cx, sealed, &mut sent);
-            self.watch_writing(cx, polled, before != sent, &mut timed)
-        })
-        .await?;
-        self.worker.counters.bytes_out.add(sent as u64);
-        self.out.clear();
-        self.settle_written(true);
-        Ok(())
+        self.write_by(|connection, cx, sent| connection.poll_write_out_and_sealed(cx, sealed, sent))
+            .await
     }
 
     fn poll_write_out_and_sealed(
@@ -87,15 +77,11 @@ impl Connection<'_> {
         sealed: &Sealed,
         sent: &mut usize,
     ) -> Poll<io::Result<()>> {
-        let whole = self.out.len() + sealed.bytes().len();
-        while *sent < whole {
-            let written = match self.out.get(*sent..).filter(|rest| !rest.is_empty()) {
-                Some(rest) => ready!(self.transport.poll_write_more(cx, rest))?,
-                None => {
-                    let from = *sent - self.out.len();
-                    ready!(self.transport.poll_send_sealed(cx, sealed, from))?
-                }
-            };
+        ready!(self.poll_write_out_before_file(cx, sent))?;
+        while let from = *sent - self.out.len()
+            && from < sealed.bytes().len()
+        {
+            let written = ready!(self.transport.poll_send_sealed(cx, sealed, from))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
@@ -110,11 +96,20 @@ impl Connection<'_> {
     }
 
     async fn write_out_and(&mut self, body: &[u8]) -> io::Result<()> {
+        self.write_by(|connection, cx, sent| connection.poll_write_out_and(cx, body, sent))
+            .await
+    }
+
+    /// Writes what was encoded, and more, as `poll` does, which counts what it sent.
+    async fn write_by(
+        &mut self,
+        mut poll: impl FnMut(&mut Self, &mut Context<'_>, &mut usize) -> Poll<io::Result<()>>,
+    ) -> io::Result<()> {
         let mut sent = 0;
         let mut timed = false;
         poll_fn(|cx| {
             let before = sent;
-            let polled = self.poll_write_out_and(cx, body, &mut sent);
+            let polled = poll(self, cx, &mut sent);
             self.watch_writing(cx, polled, before != sent, &mut timed)
         })
         .await?;
@@ -246,27 +241,18 @@ impl Connection<'_> {
 
     /// Writes what was encoded in a way that lets the kernel join it with the file.
     async fn write_out_before_file(&mut self) -> io::Result<()> {
-        let mut timed = false;
-        let mut sent = 0;
-        poll_fn(|cx| {
-            let before = sent;
-            let polled = loop {
-                let Some(rest) = self.out.get(sent..).filter(|rest| !rest.is_empty()) else {
-                    break Poll::Ready(Ok(()));
-                };
-                match self.transport.poll_write_more(cx, rest) {
-                    Poll::Ready(Ok(written)) => sent += written,
-                    Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
-                    Poll::Pending => break Poll::Pending,
-                }
-            };
-            self.watch_writing(cx, polled, before != sent, &mut timed)
-        })
-        .await?;
-        self.worker.counters.bytes_out.add(sent as u64);
-        self.out.clear();
-        self.settle_written(true);
-        Ok(())
+        self.write_by(Self::poll_write_out_before_file).await
+    }
+
+    fn poll_write_out_before_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        sent: &mut usize,
+    ) -> Poll<io::Result<()>> {
+        while let Some(rest) = self.out.get(*sent..).filter(|rest| !rest.is_empty()) {
+            *sent += ready!(self.transport.poll_write_more(cx, rest))?;
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Lets the kernel send some of the file; 0 if it ends there.
