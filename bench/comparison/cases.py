@@ -315,7 +315,7 @@ FRAMEWORK_CASES = (
     FrameworkCase("framework-close-c360", "hello, Connection: close, 360 at a time", "/hello/world", 360, ("raw", *_FRAMEWORKS),
                   (_per_core(_FRAMEWORKS, 1.0), NO_ERROR), close=True),
     FrameworkCase("framework-hello-c1000", "hello, 1,000 connections", "/hello/world", 1000, ("raw", *_FRAMEWORKS), _LIKE_RAW),
-    FrameworkCase("framework-page-c64", "page with a row of a database, 64 connections", "/users/7", 64, ("axum", "gin"),
+    FrameworkCase("framework-page-c64", "page with a row of a database, 64 connections", "/users/7", 64, ("axum", "axum-no-ping", "gin"),
                   (_per_core("axum", 1.2), _per_core("gin", 1.0), NO_ERROR), database=True),
 )
 

@@ -17,6 +17,8 @@ SOURCES = BENCH / "frameworks"
 TARGET = BUILD / "frameworks"
 
 RAW, APUS, HYPER, AXUM, ACTIX, ROCKET, HYPERLANE = "raw", "apus", "hyper", "axum", "actix", "rocket", "hyperlane"
+# With a pool that does not try its connections before each use, as that of Apus does not.
+AXUM_NO_PING = "axum-no-ping"
 NET_HTTP, GIN, NODE = "net/http", "gin", "node"
 
 # Built by cargo, by the names of their packages, and the crates whose versions they are.
@@ -106,14 +108,16 @@ def start(case, name, core, database):
     port = host.free_port()
     if name == RAW:
         command = [TARGET / "release" / "bench-raw", port, RUN / "answer"]
-    elif name in CARGO:
-        command = [TARGET / "release" / f"bench-{name}", port]
+    elif name in CARGO or name == AXUM_NO_PING:
+        command = [TARGET / "release" / f"bench-{name.removesuffix('-no-ping')}", port]
     elif name in GO:
         command = ["env", "GOMAXPROCS=1", TARGET / "go" / GO[name], port]
     else:
         command = ["node", SOURCES / "node" / "server.js", port]
     if database:
         command.append(database.address(name))
+    if name == AXUM_NO_PING:
+        command.append("no-ping")
     server = Server(name.replace("/", "-"), command, port, None, core)
     server.name = name
     if name == RAW:

@@ -31,7 +31,7 @@ def run_case(case, start, cores, rounds, seconds, say):
             for server in running[number % len(running):] + running[:number % len(running)]:
                 sample = _sample(server, case, generator_core, seconds)
                 samples[server.name].append(sample)
-                say(f"  {case.name}  round {number + 1}/{rounds}  {server.name:<9}"
+                say(f"  {case.name}  round {number + 1}/{rounds}  {server.name:<12}"
                     f"{sample['requests_per_second']:>10.0f}/s {sample['cpu_us']:>9.2f} us")
     return {name: _median(of_server) for name, of_server in samples.items()}
 
@@ -131,7 +131,7 @@ def run_memory_case(case, start, say):
                     value = (_settled_memory(server) - before) / case.connections
             server.stop()
             result[server.name] = {"bytes": value}
-            say(f"  {case.name}  {server.name:<9}{value:>12.0f} bytes")
+            say(f"  {case.name}  {server.name:<12}{value:>12.0f} bytes")
     return result
 
 
@@ -150,7 +150,7 @@ def run_peak_case(case, start, cores, say):
             value = process.peak_memory_bytes(server.pid) - before
             server.stop()
             result[server.name] = {"bytes": value, "errors": sample["errors"]}
-            say(f"  {case.name}  {server.name:<9}{value:>12.0f} bytes")
+            say(f"  {case.name}  {server.name:<12}{value:>12.0f} bytes")
     return result
 
 
@@ -171,7 +171,7 @@ def run_download_case(case, start, cores, rounds, seconds, say):
                 sample = load.wrk(generator_core, server.url(case.path), case.readers, seconds)
                 server.check()
                 samples[server.name].append(sample)
-                say(f"  {case.name}  round {number + 1}/{rounds}  {server.name:<9}"
+                say(f"  {case.name}  round {number + 1}/{rounds}  {server.name:<12}"
                     f"{sample['bytes_per_second'] / cases.MB:>10.0f} MB/s")
         for server in running:
             of_server = samples[server.name]

@@ -1,4 +1,4 @@
-//! The application with axum, sqlx and minijinja: `bench-axum PORT [DATABASE]`.
+//! The application with axum, sqlx and minijinja: `bench-axum PORT [DATABASE [no-ping]]`.
 
 use std::error::Error;
 use std::net::Ipv4Addr;
@@ -110,13 +110,15 @@ impl<E: Error> From<E> for Failure {
     }
 }
 
-async fn pages(database: &str) -> Result<Router, Box<dyn Error>> {
+/// sqlx tries a connection before each use, unless it is told not to.
+async fn pages(database: &str, tries: bool) -> Result<Router, Box<dyn Error>> {
     let mut templates = Environment::new();
     templates.add_template("layout.html", include_str!("../../views/layout.html"))?;
     templates.add_template("user.html", include_str!("../../views/user.html"))?;
     let site = Site {
         database: MySqlPoolOptions::new()
             .max_connections(10)
+            .test_before_acquire(tries)
             .connect(database)
             .await?,
         templates: Arc::new(templates),
@@ -137,7 +139,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .route("/hello/{name}", get(hello))
         .route("/json/{id}", get(json));
     if let Some(database) = arguments.next() {
-        app = app.merge(pages(&database).await?);
+        app = app.merge(pages(&database, arguments.next().is_none()).await?);
     }
     let app = app
         .layer(middleware::map_response(served_by))
