@@ -21,7 +21,8 @@ use crate::respond::{IntoAnswer, IntoResponse};
     label = "not a handler",
     note = "a handler is a function of up to eight extractors (`Path`, `Query`, `State`, ...; what \
             reads the content, as `Json` or `Request`, only as the last) that returns something \
-            that is `IntoResponse`, or a future of it"
+            that is `IntoResponse`, or a future of it; the `E` of a `Result` is `apus::Error`, or \
+            implements `HttpError`"
 )]
 pub trait Handler<Marker>: Send + Sync + 'static {
     /// Answers a request that the route of this handler matched.

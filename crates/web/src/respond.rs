@@ -19,7 +19,8 @@ use crate::error::{Error, Rendering};
     message = "`{Self}` cannot be a response",
     label = "this is what the handler returns",
     note = "a handler returns text, `Html`, `Json`, `StatusCode`, `Response`, `(StatusCode, T)`, \
-            `Result<T, E>` of two such types, or its own type that implements `IntoResponse`"
+            `Result<T, E>` of two such types, or its own type that implements `IntoResponse`; an error type \
+            of its own implements `HttpError`"
 )]
 pub trait IntoResponse {
     /// The response.
@@ -47,7 +48,8 @@ pub trait IntoResponse {
     message = "`{Self}` is neither a response nor a future of one",
     label = "this is what the handler returns",
     note = "a handler returns text, `Html`, `Json`, `StatusCode`, `Response`, `(StatusCode, T)`, \
-            `Result<T, E>` of two such types, or its own type that implements `IntoResponse`"
+            `Result<T, E>` of two such types, or its own type that implements `IntoResponse`; an error type \
+            of its own implements `HttpError`"
 )]
 pub trait IntoAnswer<Marker> {
     /// The answer; errors are answered as `rendering` has it.

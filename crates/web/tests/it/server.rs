@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use apus::{App, Server};
+use apus::layers::Compression;
+use apus::sites::{Location, Site, Sites};
+use apus::{App, Compressed, Server, ServiceFactory};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
 
@@ -203,6 +205,23 @@ fn routes_that_cannot_be_are_refused_before_anything_listens() {
         // It is what a `main` shows that returns it.
         assert!(format!("{served:?}").contains(&told), "{served:?}");
     }
+}
+
+#[test]
+fn what_an_application_is_wrapped_in_passes_on_its_routes_and_its_mistakes() {
+    let site = |app: App| {
+        let app = Compressed::new(Compression::default(), app);
+        let location = Location::service("/".parse().unwrap(), "app", app);
+        let site = Site::new("site").location(location);
+        Sites::new().site(site).unwrap()
+    };
+    let routes = site(App::new().get("/a", async || "1")).routes();
+    assert_eq!(routes.len(), 1);
+    assert_eq!(routes[0].path, "/a");
+    let twice = App::new().get("/a", async || "1").get("/a", async || "2");
+    let server = Server::new(site(twice)).listen("127.0.0.1:0").unwrap();
+    let told = server.start().unwrap_err().to_string();
+    assert!(told.contains("GET /a already has a handler"), "{told}");
 }
 
 #[test]
