@@ -114,6 +114,26 @@ fn a_new_project_is_named_throughout() {
     }
 }
 
+/// Cargo reads the manifests of all members of a workspace.
+#[test]
+fn the_image_gets_all_members_of_the_workspace_that_it_builds_from() {
+    let home = Home::new();
+    home.expect(&["new", "my-shop"], 0);
+    let image = home.read("my-shop/Dockerfile");
+    let manifest = fs::read_to_string(workspace().join("Cargo.toml")).unwrap();
+    let members = manifest
+        .lines()
+        .find(|line| line.starts_with("members = ["))
+        .unwrap();
+    let members: Vec<&str> = members.split('"').skip(1).step_by(2).collect();
+    assert!(members.contains(&"crates/*"), "{members:?}");
+    for member in members {
+        let folder = member.split('/').next().unwrap();
+        let copied = format!("COPY --from=apus [\"{folder}\", ");
+        assert!(image.contains(&copied), "{member} is missing:\n{image}");
+    }
+}
+
 #[test]
 fn a_source_of_the_crate_can_be_named() {
     let home = Home::new();
