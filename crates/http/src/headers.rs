@@ -22,6 +22,9 @@ pub struct Headers {
     preparation: Preparation,
 }
 
+/// Bytes of field lines that there is room for at least, once there is one.
+const FIRST_ROOM: usize = 192;
+
 #[derive(Clone, Copy)]
 struct Line {
     start: u32,
@@ -131,13 +134,7 @@ impl Headers {
     fn get_all_inner<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
         self.lines
             .iter()
-            .filter(move |line| {
-                // Most names are told apart by their length alone.
-                usize::from(line.name) == name.len()
-                    && self
-                        .bytes(line.name())
-                        .eq_ignore_ascii_case(name.as_bytes())
-            })
+            .filter(move |line| self.is_named(**line, name))
             .map(|line| self.value(*line))
     }
 
@@ -241,7 +238,7 @@ impl Headers {
             if self
                 .lines
                 .get(at)
-                .is_some_and(|line| self.name(*line).eq_ignore_ascii_case(name))
+                .is_some_and(|line| self.is_named(*line, name))
             {
                 self.remove_line(at);
             }
@@ -308,6 +305,14 @@ impl Headers {
         self.preparation.of(self)
     }
 
+    fn is_named(&self, line: Line, name: &str) -> bool {
+        // Most names are told apart by their length alone.
+        usize::from(line.name) == name.len()
+            && self
+                .bytes(line.name())
+                .eq_ignore_ascii_case(name.as_bytes())
+    }
+
     fn name(&self, line: Line) -> &str {
         // Names are tokens, which are ASCII.
         std::str::from_utf8(self.bytes(line.name())).unwrap_or("")
@@ -332,12 +337,16 @@ impl Headers {
             // Past 4 GiB of field lines; no limit lets a message come near.
             return;
         };
-        self.wire.reserve(
-            name.len()
-                .saturating_add(value.len())
-                .saturating_add(Line::SEPARATOR)
-                .saturating_add(Line::END),
-        );
+        let len = name
+            .len()
+            .saturating_add(value.len())
+            .saturating_add(Line::SEPARATOR)
+            .saturating_add(Line::END);
+        // The first line is seldom the last.
+        self.wire.reserve(match self.wire.capacity() {
+            0 => len.max(FIRST_ROOM),
+            _ => len,
+        });
         let at = self.wire.len();
         self.wire.extend_from_slice(name);
         if let Some(name) = self.wire.get_mut(at..) {

@@ -33,14 +33,34 @@ const KEPT_ONE_IN: u64 = 8;
 
 /// A listening socket of this worker's runtime.
 pub(crate) enum AcceptSocket {
-    Tcp(TcpListener),
+    Tcp {
+        listener: TcpListener,
+        /// The address of all that is accepted; `None` where it listens on every address.
+        local: Option<Peer>,
+    },
     Unix(AsyncFd<UnixListener>),
+}
+
+/// A connection that was accepted.
+pub(crate) struct Accepted {
+    pub(crate) socket: Socket,
+    pub(crate) peer: Peer,
+    pub(crate) local: Peer,
 }
 
 impl AcceptSocket {
     pub(crate) fn new(socket: BoundSocket) -> io::Result<Self> {
         Ok(match socket {
-            BoundSocket::Tcp(socket) => Self::Tcp(TcpListener::from_std(socket)?),
+            BoundSocket::Tcp(socket) => {
+                // What is accepted inherits it. Answers leave whole, in as few writes as they can.
+                socket2::SockRef::from(&socket).set_tcp_nodelay(true)?;
+                let address = canonical(socket.local_addr()?);
+                let is_one = !address.ip().is_unspecified();
+                Self::Tcp {
+                    listener: TcpListener::from_std(socket)?,
+                    local: is_one.then_some(Peer::Ip(address)),
+                }
+            }
             BoundSocket::Unix(socket) => {
                 // SAFETY: a listener has the same descriptor, open, for as long as it lives, and the
                 // `AsyncFd` owns it.
@@ -51,13 +71,19 @@ impl AcceptSocket {
         })
     }
 
-    async fn accept(&self) -> io::Result<(Socket, Peer)> {
+    async fn accept(&self) -> io::Result<Accepted> {
         match self {
-            Self::Tcp(listener) => {
+            Self::Tcp { listener, local } => {
                 let (socket, peer) = listener.accept().await?;
-                // Answers leave whole, in as few writes as they can.
-                let _ = socket.set_nodelay(true);
-                Ok((Socket::Tcp(socket), Peer::Ip(canonical(peer))))
+                let local = local.unwrap_or_else(|| {
+                    let local = socket.local_addr();
+                    local.map_or(Peer::Unix, |address| Peer::Ip(canonical(address)))
+                });
+                Ok(Accepted {
+                    socket: Socket::Tcp(socket),
+                    peer: Peer::Ip(canonical(peer)),
+                    local,
+                })
             }
             Self::Unix(listener) => {
                 let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -65,7 +91,11 @@ impl AcceptSocket {
                     Ok(rustix::net::accept_with(listener, flags)?)
                 });
                 let socket = QuietSocket::new(accepted.await?.into())?;
-                Ok((Socket::Unix(socket), Peer::Unix))
+                Ok(Accepted {
+                    socket: Socket::Unix(socket),
+                    peer: Peer::Unix,
+                    local: Peer::Unix,
+                })
             }
         }
     }
@@ -87,12 +117,12 @@ pub(crate) async fn accept(
             accepted = socket.accept() => accepted,
         };
         match accepted {
-            Ok((socket, peer)) => {
+            Ok(accepted) => {
                 if worker.all.open() >= most {
                     let closed = worker.table.make_room();
                     worker.counters.evicted.add(closed);
                 }
-                enter(&worker, &listener, socket, peer);
+                enter(&worker, &listener, accepted);
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
@@ -107,13 +137,14 @@ pub(crate) async fn accept(
             }
         }
     }
-    while let Ok(Ok((socket, peer))) = tokio::time::timeout(Duration::ZERO, socket.accept()).await {
-        enter(&worker, &listener, socket, peer);
+    while let Ok(Ok(accepted)) = tokio::time::timeout(Duration::ZERO, socket.accept()).await {
+        enter(&worker, &listener, accepted);
     }
 }
 
 /// Starts to serve a connection, if there is room for it.
-fn enter(worker: &Rc<Worker>, listener: &Rc<LiveListener>, socket: Socket, peer: Peer) {
+fn enter(worker: &Rc<Worker>, listener: &Rc<LiveListener>, accepted: Accepted) {
+    let peer = accepted.peer;
     worker.counters.accepted.add(1);
     let limits = worker.limits();
     if worker.table.open() >= limits.worker_connections {
@@ -139,7 +170,7 @@ fn enter(worker: &Rc<Worker>, listener: &Rc<LiveListener>, socket: Socket, peer:
     worker.counters.connections.set(worker.table.open() as u64);
     let (worker, listener) = (Rc::clone(worker), Rc::clone(listener));
     tokio::task::spawn_local(async move {
-        let http2 = connection::serve(&worker, &listener, place, socket, peer).await;
+        let http2 = connection::serve(&worker, &listener, place, accepted).await;
         if let Some(http2) = http2 {
             tokio::task::spawn_local(async move {
                 let _counted = counted;

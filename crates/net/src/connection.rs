@@ -3,15 +3,16 @@
 use std::io;
 use std::rc::Rc;
 
-use apus_http::{ConnectionInfo, Peer};
+use apus_http::ConnectionInfo;
 
+use crate::accept::Accepted;
 use crate::h1::{self, HandOver};
 use crate::h2;
 use crate::input::Input;
 use crate::proxy;
 use crate::table::Place;
 use crate::tls;
-use crate::transport::{Socket, Transport};
+use crate::transport::Transport;
 use crate::worker::{LiveListener, Worker};
 
 /// A connection whose client speaks HTTP/2, before anything of that was done.
@@ -35,13 +36,17 @@ pub(crate) async fn serve(
     worker: &Worker,
     listener: &LiveListener,
     mut place: Place,
-    mut socket: Socket,
-    peer: Peer,
+    accepted: Accepted,
 ) -> Option<Http2> {
+    let Accepted {
+        mut socket,
+        peer,
+        local,
+    } = accepted;
     let mut info = ConnectionInfo {
         id: worker.next_id(),
         peer,
-        local: socket.local(),
+        local,
         tls: None,
     };
     let mut early = Vec::new();

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use apus_http::{Peer, Sealed};
+use apus_http::Sealed;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
@@ -25,16 +25,6 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// Our address.
-    pub(crate) fn local(&self) -> Peer {
-        match self {
-            Self::Tcp(socket) => socket
-                .local_addr()
-                .map_or(Peer::Unix, |address| Peer::Ip(canonical(address))),
-            Self::Unix(_) => Peer::Unix,
-        }
-    }
-
     /// Reads into the spare capacity of `buffer`; 0 at the end.
     pub(crate) fn poll_read(
         &mut self,
