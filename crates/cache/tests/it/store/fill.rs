@@ -22,15 +22,27 @@ async fn what_was_stored_is_one_piece_of_bytes() {
     }
     assert_eq!(filler.finish(), Filled::Whole);
     let object = get(&store, &key("/a")).expect("stored");
-    let Body::Bytes(bytes) = object.body(None) else {
-        panic!("not bytes");
-    };
-    assert_eq!(bytes, pattern(0..20_000));
-    let Body::Bytes(bytes) = object.body(Some(5..10)) else {
-        panic!("not bytes");
-    };
-    assert_eq!(bytes, pattern(5..10));
+    // Of what is long, short parts are sent with their head.
+    let body = object.body(None);
+    assert!(matches!(body, Body::Sealed(_)), "{body:?}");
+    assert_eq!(*body.in_memory().unwrap(), pattern(0..20_000));
+    let body = object.body(Some(5..10));
+    assert!(matches!(body, Body::Bytes(_)), "{body:?}");
+    assert_eq!(*body.in_memory().unwrap(), pattern(5..10));
+    let body = object.body(Some(1000..18_000));
+    assert!(matches!(body, Body::Sealed(_)), "{body:?}");
+    assert_eq!(*body.in_memory().unwrap(), pattern(1000..18_000));
     assert!(object.body(Some(20_000..30_000)).is_empty());
+}
+
+#[tokio::test]
+async fn short_content_is_kept_without_a_descriptor() {
+    let store = small_store();
+    put(&store, &key("/a"), &pattern(0..5_000)).await;
+    let object = get(&store, &key("/a")).expect("stored");
+    let body = object.body(None);
+    assert!(matches!(body, Body::Bytes(_)), "{body:?}");
+    assert_eq!(*body.in_memory().unwrap(), pattern(0..5_000));
 }
 
 #[test]

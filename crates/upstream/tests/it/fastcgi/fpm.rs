@@ -136,7 +136,11 @@ impl Fpm {
         });
         let path = self.file(&format!("{name:x}.php"));
         if !path.exists() {
-            fs::write(&path, code).unwrap();
+            // Another thread's request, which finds the file, has to find all of it.
+            let thread = std::thread::current().id();
+            let unfinished = self.file(&format!("{name:x}.{thread:?}"));
+            fs::write(&unfinished, code).unwrap();
+            fs::rename(&unfinished, &path).unwrap();
         }
         let mut params = Params::new();
         params.push("SCRIPT_FILENAME", path.to_str().unwrap());
