@@ -137,7 +137,7 @@ impl Fpm {
         let path = self.file(&format!("{name:x}.php"));
         if !path.exists() {
             // Another thread's request, which finds the file, has to find all of it.
-            let thread = std::thread::current().id();
+            let thread = thread::current().id();
             let unfinished = self.file(&format!("{name:x}.{thread:?}"));
             fs::write(&unfinished, code).unwrap();
             fs::rename(&unfinished, &path).unwrap();
