@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,6 +212,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: %s PORT BODY_BYTES\n", argv[0]);
 		return 2;
 	}
+	signal(SIGPIPE, SIG_IGN); /* sendfile cannot be told not to raise it */
 	getrlimit(RLIMIT_NOFILE, &limit);
 	limit.rlim_cur = limit.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &limit);
