@@ -13,7 +13,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
-use crate::connection;
+use crate::connection::{self, Accepted};
 use crate::listen::BoundSocket;
 use crate::quiet::QuietSocket;
 use crate::transport::{Socket, canonical};
@@ -39,13 +39,6 @@ pub(crate) enum AcceptSocket {
         local: Option<Peer>,
     },
     Unix(AsyncFd<UnixListener>),
-}
-
-/// A connection that was accepted.
-pub(crate) struct Accepted {
-    pub(crate) socket: Socket,
-    pub(crate) peer: Peer,
-    pub(crate) local: Peer,
 }
 
 impl AcceptSocket {

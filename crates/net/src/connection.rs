@@ -3,16 +3,15 @@
 use std::io;
 use std::rc::Rc;
 
-use apus_http::ConnectionInfo;
+use apus_http::{ConnectionInfo, Peer};
 
-use crate::accept::Accepted;
 use crate::h1::{self, HandOver};
 use crate::h2;
 use crate::input::Input;
 use crate::proxy;
 use crate::table::Place;
 use crate::tls;
-use crate::transport::Transport;
+use crate::transport::{Socket, Transport};
 use crate::worker::{LiveListener, Worker};
 
 /// A connection whose client speaks HTTP/2, before anything of that was done.
@@ -28,6 +27,13 @@ impl Http2 {
         let mut connection = Box::new(h2::Connection::new(worker, listener, &place, parts));
         connection.serve().await;
     }
+}
+
+/// A connection that was accepted.
+pub(crate) struct Accepted {
+    pub(crate) socket: Socket,
+    pub(crate) peer: Peer,
+    pub(crate) local: Peer,
 }
 
 /// Serves a connection to its end, or up to where HTTP/2 begins. What follows is for a task of its
