@@ -1,6 +1,7 @@
 //! How often a worker turns, which is to look at its clock and at what is past its time: every [`TICK`]
-//! while something goes on, and while nothing does, when the next deadline is due. A thread with nothing
-//! to do so sleeps as long as it may; that is what the cores of an idle machine need to save power.
+//! while something goes on, and while nothing does, when the next deadline is due, or after [`FARTHEST`].
+//! A thread with nothing to do so sleeps as long as it may; that is what the cores of an idle machine need
+//! to save power.
 //!
 //! It takes the runtime's word for that. A worker that has seen little in a tick is willing to sleep; when
 //! its thread is then about to wait, nothing is left to be done. It sets its timer to the earliest
@@ -12,11 +13,16 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use crate::clock::{Clock, TICK};
-use crate::table::{NEVER, Table};
+use crate::table::Table;
+
+/// A worker turns after so long, though nothing is due: however busy it has become in the moment in which
+/// it meant to sleep, its clock is not behind for longer.
+const FARTHEST: Duration = Duration::from_secs(5);
 
 /// A thread that waited so many times within a tick does not sleep. The timer of the tick itself ends a few
 /// of them.
@@ -109,8 +115,7 @@ pub(crate) fn after_wait() {
 /// When the worker of this thread turns.
 pub(crate) struct Pace {
     clock: Rc<Clock>,
-    /// `None` where nothing is due.
-    timer: Option<Pin<Box<Sleep>>>,
+    timer: Pin<Box<Sleep>>,
     /// Whether the timer may be further away than a tick.
     is_far: bool,
     /// How often the thread had waited at the last turn.
@@ -126,7 +131,7 @@ impl Pace {
             sleeper.worker.replace(Some(worker));
             Self {
                 clock: Rc::clone(clock),
-                timer: Some(Box::pin(sleep(TICK))),
+                timer: Box::pin(sleep(TICK)),
                 is_far: false,
                 waits: sleeper.waits.get(),
             }
@@ -152,10 +157,7 @@ impl Pace {
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match &mut self.timer {
-            Some(timer) => timer.as_mut().poll(cx),
-            None => Poll::Pending,
-        }
+        self.timer.as_mut().poll(cx)
     }
 
     /// Notes that the worker turned, and has to do so again at the tick `by`, or when a connection is past
@@ -173,20 +175,20 @@ impl Pace {
                 true if is_quiet => Stage::Willing,
                 _ => Stage::Awake,
             });
+            let now = Instant::now();
             match self.is_far {
-                true if due == NEVER => self.timer = None,
-                true => self.set_timer(self.clock.time_of(due).into()),
-                false => self.set_timer(Instant::now() + TICK),
+                true => self.set_timer((now + FARTHEST).min(self.clock.time_of(due).into())),
+                false => self.set_timer(now + TICK),
             }
         });
     }
 
     fn set_timer(&mut self, at: Instant) {
-        match &mut self.timer {
-            // Put off, a timer would still wake the thread at the time that it was set for.
-            Some(timer) if at > timer.deadline() => timer.set(sleep_until(at)),
-            Some(timer) => timer.as_mut().reset(at),
-            None => self.timer = Some(Box::pin(sleep_until(at))),
+        // Put off, a timer would still wake the thread at the time that it was set for.
+        if at > self.timer.deadline() {
+            self.timer.set(sleep_until(at));
+        } else {
+            self.timer.as_mut().reset(at);
         }
     }
 }
@@ -209,6 +211,7 @@ mod tests {
 
     use super::*;
     use crate::clock::coarse_now;
+    use crate::table::NEVER;
 
     /// A runtime like that of a worker.
     fn runtime() -> LocalRuntime {
