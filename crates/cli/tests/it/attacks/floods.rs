@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Instant;
 
 use serde_json::Value;
 
@@ -200,26 +201,29 @@ fn idle_connections_leave_descriptors_for_files() {
 #[test]
 fn without_descriptors_accept_rests_and_goes_on_when_they_are_back() {
     let victim = with_descriptors(64);
-    // Answers that are not read keep their connections from being closed for others.
+    // Answers that are not read, and longer than the kernel holds, keep their connections from being
+    // closed for others.
+    victim.home.write("site/film.bin", vec![b'x'; 32 << 20]);
     let mut clients: Vec<_> = (0..100).map(|_| victim.connect()).collect();
     for client in &mut clients {
-        client.send("GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        client.send("GET /film.bin HTTP/1.1\r\nHost: localhost\r\n\r\n");
     }
     wait_until("it is out of descriptors", || {
         victim.apus.log().contains("cannot accept")
     });
-    let start = std::time::Instant::now();
-    let ticks = victim.ticks();
     // An honest client that has to wait meanwhile.
     let mut waiting = victim.connect();
     waiting.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    wait_until("a second has gone by without descriptors", || {
-        start.elapsed().as_secs() >= 1
-    });
-    let spent = victim.ticks() - ticks;
-    assert!(
-        spent < 20,
-        "{spent} hundredths of a second of processor time"
+    // It still fills the sockets for a while. A server that tried again and again would never rest.
+    let (mut since, mut ticks) = (Instant::now(), victim.ticks());
+    wait_until(
+        "a second has gone by with a fifth of it spent at most",
+        || {
+            if victim.ticks() - ticks >= 20 {
+                (since, ticks) = (Instant::now(), victim.ticks());
+            }
+            since.elapsed().as_secs() >= 1
+        },
     );
     drop(clients);
     assert_eq!(waiting.read().text(), "<h1>hello</h1>");

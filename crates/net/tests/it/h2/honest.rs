@@ -135,6 +135,33 @@ fn windows_may_be_opened_thousands_of_times_while_much_is_loaded() {
 }
 
 #[test]
+fn windows_may_be_opened_for_thousands_of_frames_all_at_once() {
+    let server = Server::start(sized());
+    let mut peer = open_with(&server, &[(setting::INITIAL_WINDOW_SIZE, 1 << 30)]);
+    peer.send(window_update(0, 1 << 30));
+    peer.opens_windows = false;
+    let stream = peer.get("/60000000");
+    let mut updates = Vec::new();
+    let mut frames = 0;
+    while !peer.so_far(stream).ended {
+        let frame = peer.read().unwrap();
+        if frame.kind == kind::DATA && !frame.has(flag::END_STREAM) {
+            let length = frame.payload.len() as u32;
+            updates.extend(window_update(0, length));
+            updates.extend(window_update(stream, length));
+            frames += 1;
+            // Some measure the connection, too.
+            if frames % 4 == 0 {
+                updates.extend(ping(frames));
+            }
+        }
+    }
+    assert!(frames > 3000, "{frames}");
+    peer.send(updates);
+    assert_well(&server, &mut peer);
+}
+
+#[test]
 fn small_messages_may_go_to_and_fro_without_end() {
     let server = Server::start(sized());
     let mut peer = open(&server);
