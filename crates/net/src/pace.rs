@@ -1,28 +1,22 @@
 //! How often a worker turns, which is to look at its clock and at what is past its time: every [`TICK`]
-//! while something goes on, and while nothing does, when the next deadline is due, or after [`FARTHEST`].
-//! A thread with nothing to do so sleeps as long as it may; that is what the cores of an idle machine need
-//! to save power.
+//! while something goes on, and while nothing does, when the next deadline is due. A thread with nothing
+//! to do so sleeps as long as it may; that is what the cores of an idle machine need to save power.
 //!
 //! It takes the runtime's word for that. A worker that has seen little in a tick is willing to sleep; when
-//! its thread is then about to wait, nothing is left to be done. It sets its timer to the earliest
-//! deadline, and if none was set meanwhile that is earlier, it sleeps at the next wait. Whatever ends
-//! that wait, the clock moves on first, so that who reads it never sees the time before.
+//! its thread is then about to wait, nothing is left to be done. It turns, and sets a timer for the earliest
+//! deadline; if none was set meanwhile that is earlier, the next wait is one without the timer of the tick.
+//! Whatever ends it, the clock moves on first, so that who reads it never sees the time before.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
-use tokio::time::{Instant, Sleep, sleep, sleep_until};
+use tokio::time::{Sleep, sleep, sleep_until};
 
 use crate::clock::{Clock, TICK};
 use crate::table::Table;
-
-/// A worker turns after so long, though nothing is due: however busy it has become in the moment in which
-/// it meant to sleep, its clock is not behind for longer.
-const FARTHEST: Duration = Duration::from_secs(5);
 
 /// A thread that waited so many times within a tick does not sleep. The timer of the tick itself ends a few
 /// of them.
@@ -34,20 +28,28 @@ thread_local! {
             stage: Cell::new(Stage::Awake),
             waits: Cell::new(0),
             worker: RefCell::new(None),
-            waker: RefCell::new(None),
         }
     };
 }
 
-/// What the thread and the task that turns tell each other.
+/// What the waits of the thread and the task that turns tell each other.
 struct Sleeper {
     stage: Cell<Stage>,
     /// How often the thread waited, since some time.
     waits: Cell<u32>,
-    /// What belongs to the worker of this thread.
-    worker: RefCell<Option<(Rc<Clock>, Rc<Table>)>>,
+    worker: RefCell<Option<Worker>>,
+}
+
+/// The worker of a thread.
+struct Worker {
+    clock: Rc<Clock>,
+    table: Rc<Table>,
+    /// Goes off a tick after the last turn.
+    tick: Option<Pin<Box<Sleep>>>,
+    /// Goes off when the first deadline is due, if the thread means to sleep.
+    alarm: Option<Pin<Box<Sleep>>>,
     /// Of the task that turns.
-    waker: RefCell<Option<Waker>>,
+    waker: Waker,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,43 +60,36 @@ enum Stage {
     Willing,
     /// The thread has nothing else to do.
     Free,
-    /// The timer is set for what is due at this tick.
+    /// The alarm is set for what is due at this tick.
     Ready(u32),
     /// The thread waits for that, or for something to happen.
     Asleep,
-}
-
-impl Sleeper {
-    fn register(&self, cx: &Context<'_>) {
-        let mut waker = self.waker.borrow_mut();
-        match &*waker {
-            Some(known) if known.will_wake(cx.waker()) => {}
-            _ => *waker = Some(cx.waker().clone()),
-        }
-    }
-
-    fn wake(&self) {
-        if let Some(waker) = &*self.waker.borrow() {
-            waker.wake_by_ref();
-        }
-    }
-
-    /// The tick at which the next connection is past its time.
-    fn due(&self) -> u32 {
-        let worker = self.worker.borrow();
-        worker.as_ref().map_or(0, |(_, table)| table.due())
-    }
+    /// It does so no more.
+    Slept,
 }
 
 /// To be called when a thread of a worker is about to wait.
 pub(crate) fn before_wait() {
-    SLEEPER.with(|sleeper| match sleeper.stage.get() {
-        Stage::Ready(due) if sleeper.due() >= due => sleeper.stage.set(Stage::Asleep),
-        Stage::Willing | Stage::Ready(_) => {
-            sleeper.stage.set(Stage::Free);
-            sleeper.wake();
+    SLEEPER.with(|sleeper| {
+        let stage = sleeper.stage.get();
+        if !matches!(stage, Stage::Willing | Stage::Ready(_)) {
+            return;
         }
-        Stage::Awake | Stage::Free | Stage::Asleep => {}
+        let Some(worker) = &mut *sleeper.worker.borrow_mut() else {
+            return;
+        };
+        match stage {
+            Stage::Ready(due) if worker.table.due() >= due => {
+                // The thread waits for what is set when it begins to: a timer that is set here would end
+                // the wait at once, and one that is no more does not.
+                worker.tick = None;
+                sleeper.stage.set(Stage::Asleep);
+            }
+            _ => {
+                sleeper.stage.set(Stage::Free);
+                worker.waker.wake_by_ref();
+            }
+        }
     });
 }
 
@@ -103,21 +98,17 @@ pub(crate) fn after_wait() {
     SLEEPER.with(|sleeper| {
         sleeper.waits.set(sleeper.waits.get().wrapping_add(1));
         if sleeper.stage.get() == Stage::Asleep {
-            sleeper.stage.set(Stage::Awake);
-            if let Some((clock, _)) = &*sleeper.worker.borrow() {
-                clock.advance();
+            sleeper.stage.set(Stage::Slept);
+            if let Some(worker) = &*sleeper.worker.borrow() {
+                worker.clock.advance();
+                worker.waker.wake_by_ref();
             }
-            sleeper.wake();
         }
     });
 }
 
 /// When the worker of this thread turns.
 pub(crate) struct Pace {
-    clock: Rc<Clock>,
-    timer: Pin<Box<Sleep>>,
-    /// Whether the timer may be further away than a tick.
-    is_far: bool,
     /// How often the thread had waited at the last turn.
     waits: u32,
 }
@@ -127,12 +118,14 @@ impl Pace {
     pub(crate) fn new(clock: &Rc<Clock>, table: &Rc<Table>) -> Self {
         SLEEPER.with(|sleeper| {
             sleeper.stage.set(Stage::Awake);
-            let worker = (Rc::clone(clock), Rc::clone(table));
-            sleeper.worker.replace(Some(worker));
-            Self {
+            sleeper.worker.replace(Some(Worker {
                 clock: Rc::clone(clock),
-                timer: Box::pin(sleep(TICK)),
-                is_far: false,
+                table: Rc::clone(table),
+                tick: Some(Box::pin(sleep(TICK))),
+                alarm: None,
+                waker: Waker::noop().clone(),
+            }));
+            Self {
                 waits: sleeper.waits.get(),
             }
         })
@@ -140,24 +133,7 @@ impl Pace {
 
     /// Waits until the worker has to turn.
     pub(crate) async fn next(&mut self) {
-        poll_fn(|cx| SLEEPER.with(|sleeper| self.poll_next(sleeper, cx))).await;
-    }
-
-    fn poll_next(&mut self, sleeper: &Sleeper, cx: &mut Context<'_>) -> Poll<()> {
-        sleeper.register(cx);
-        let stage = sleeper.stage.get();
-        if stage == Stage::Free || self.poll_timer(cx).is_ready() {
-            return Poll::Ready(());
-        }
-        if stage == Stage::Awake && self.is_far {
-            self.set_timer(Instant::now() + TICK);
-            self.is_far = false;
-        }
-        self.poll_timer(cx)
-    }
-
-    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.timer.as_mut().poll(cx)
+        poll_fn(|cx| SLEEPER.with(|sleeper| sleeper.poll_next(cx))).await;
     }
 
     /// Notes that the worker turned, and has to do so again at the tick `by`, or when a connection is past
@@ -167,29 +143,63 @@ impl Pace {
             let waits = sleeper.waits.get();
             let is_quiet = waits.wrapping_sub(self.waits) <= QUIET_WAITS;
             self.waits = waits;
-            let due = sleeper.due().min(by);
-            let is_far = due > self.clock.ticks().saturating_add(1);
-            self.is_far = is_far && sleeper.stage.get() == Stage::Free;
-            sleeper.stage.set(match is_far {
-                true if self.is_far => Stage::Ready(due),
-                true if is_quiet => Stage::Willing,
-                _ => Stage::Awake,
-            });
-            let now = Instant::now();
-            match self.is_far {
-                true => self.set_timer((now + FARTHEST).min(self.clock.time_of(due).into())),
-                false => self.set_timer(now + TICK),
+            if let Some(worker) = &mut *sleeper.worker.borrow_mut() {
+                let stage = worker.stage_from(sleeper.stage.get(), is_quiet, by);
+                sleeper.stage.set(stage);
             }
         });
     }
+}
 
-    fn set_timer(&mut self, at: Instant) {
-        // Put off, a timer would still wake the thread at the time that it was set for.
-        if at > self.timer.deadline() {
-            self.timer.set(sleep_until(at));
+impl Worker {
+    /// Sets the timers after a turn, and tells how far it is on its way to sleep.
+    fn stage_from(&mut self, stage: Stage, is_quiet: bool, by: u32) -> Stage {
+        self.tick = Some(Box::pin(sleep(TICK)));
+        self.alarm = None;
+        let due = self.table.due().min(by);
+        let is_far = due > self.clock.ticks().saturating_add(1);
+        if is_far && stage == Stage::Free {
+            let at = self.clock.time_of(due);
+            self.alarm = Some(Box::pin(sleep_until(at.into())));
+            Stage::Ready(due)
+        } else if is_far && is_quiet {
+            Stage::Willing
         } else {
-            self.timer.as_mut().reset(at);
+            Stage::Awake
         }
+    }
+
+    fn poll_timers(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let timers = [&mut self.tick, &mut self.alarm];
+        let polled = timers.map(|timer| {
+            timer
+                .as_mut()
+                .is_some_and(|timer| timer.as_mut().poll(cx).is_ready())
+        });
+        match polled {
+            [false, false] => Poll::Pending,
+            _ => Poll::Ready(()),
+        }
+    }
+}
+
+impl Sleeper {
+    fn poll_next(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(worker) = &mut *self.worker.borrow_mut() else {
+            return Poll::Pending;
+        };
+        worker.waker.clone_from(cx.waker());
+        if self.stage.get() == Stage::Free {
+            return Poll::Ready(());
+        }
+        let polled = worker.poll_timers(cx);
+        if polled.is_pending() && self.stage.get() == Stage::Slept {
+            self.stage.set(Stage::Awake);
+            worker.alarm = None;
+            worker.tick = Some(Box::pin(sleep(TICK)));
+            return worker.poll_timers(cx);
+        }
+        polled
     }
 }
 
@@ -198,7 +208,6 @@ impl Drop for Pace {
         SLEEPER.with(|sleeper| {
             sleeper.stage.set(Stage::Awake);
             sleeper.worker.take();
-            sleeper.waker.take();
         });
     }
 }
@@ -206,6 +215,7 @@ impl Drop for Pace {
 #[cfg(test)]
 mod tests {
     use std::future::Future;
+    use std::time::Instant;
 
     use tokio::runtime::{Builder, LocalRuntime};
 
@@ -269,7 +279,7 @@ mod tests {
         beside_a_worker(&table, &clock, async {
             // The first ticks are those until it sleeps.
             while sleep_beside(8).await >= 8 {}
-            let then = std::time::Instant::now() + TICK * 4;
+            let then = Instant::now() + TICK * 4;
             sleep_beside(4).await;
             assert!(clock.time_of(clock.ticks() + 1) >= then);
             assert!(coarse_now() >= then);
@@ -295,18 +305,25 @@ mod tests {
         });
     }
 
+    /// The pace of a worker that is ready to sleep for long, at the next wait of its thread.
+    async fn about_to_sleep(clock: &Rc<Clock>, table: &Rc<Table>) -> Pace {
+        let mut pace = Pace::new(clock, table);
+        pace.turned(NEVER);
+        before_wait();
+        pace.next().await;
+        pace.turned(NEVER);
+        assert!(SLEEPER.with(|sleeper| matches!(sleeper.stage.get(), Stage::Ready(_))));
+        pace
+    }
+
     #[test]
     fn a_deadline_that_is_set_as_the_worker_goes_to_sleep_counts() {
         let (table, clock) = (Rc::<Table>::default(), Rc::new(Clock::new()));
         runtime().block_on(async {
-            let mut pace = Pace::new(&clock, &table);
             let place = table.enter(None, 0).unwrap();
             place.idle(&clock, TICK * 100);
-            pace.turned(NEVER);
-            before_wait();
-            pace.next().await;
-            pace.turned(NEVER);
-            // It is ready to sleep for long; but before the thread waits, another deadline is set.
+            let mut pace = about_to_sleep(&clock, &table).await;
+            // Before the thread waits, another deadline is set.
             place.idle(&clock, TICK * 2);
             let before = Instant::now();
             while !place.expired() {
@@ -316,6 +333,26 @@ mod tests {
                 pace.turned(NEVER);
             }
             assert!(before.elapsed() < TICK * 50);
+        });
+    }
+
+    #[test]
+    fn a_worker_that_becomes_busy_as_it_goes_to_sleep_turns_at_the_next_tick() {
+        let (table, clock) = (Rc::default(), Rc::new(Clock::new()));
+        runtime().block_on(async {
+            let mut pace = about_to_sleep(&clock, &table).await;
+            let before = Instant::now();
+            // The thread does not wait from here on.
+            let busy = async {
+                loop {
+                    assert!(before.elapsed() < TICK * 100, "it does not turn");
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::select! {
+                () = pace.next() => {}
+                () = busy => {}
+            }
         });
     }
 }
