@@ -1,74 +1,103 @@
 //! What exchanges over connections that carry one request at a time have in common: content goes out while
 //! the answer comes in, within the limits of time.
 
+use std::io;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
-use super::Cause;
 use super::deadline::Limits;
 use super::upload::{Broken, Framing, Upload};
+use super::{Cause, Phase, Timeouts};
 use crate::buffers::Buffers;
+use crate::clock::coarse_now;
+use crate::input::Input;
 use crate::transport::Transport;
 
-/// A request and its answer.
-pub(super) trait Exchange {
-    /// What frames the request's content.
-    type Codec: Framing;
-    /// A part of the answer.
-    type Received;
+/// A connection that carries one request at a time.
+pub(super) struct Wire<C> {
+    pub(super) transport: Transport,
+    pub(super) codec: C,
+    pub(super) buffers: Rc<Buffers>,
+    pub(super) input: Input,
+    pub(super) upload: Upload,
+    /// Why no more can be sent, until the origin has said what it has to say.
+    pub(super) lost: Option<io::Error>,
+    pub(super) limits: Limits,
+    pub(super) requests: u64,
+    pub(super) opened_at: Instant,
+}
 
-    /// What a request is sent with.
-    fn sending(&mut self) -> Sending<'_, Self::Codec>;
-
-    /// Waits for what comes next of the answer.
-    fn poll_received(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::Received, Cause>>;
-
-    /// Waits for content, and goes on sending the request's meanwhile: PHP reads what a script left of it
-    /// before it ends the answer.
-    fn poll_content(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::Received, Cause>> {
-        loop {
-            let mut sending = self.sending();
-            if !sending.is_lost
-                && !sending.upload.is_over()
-                && let Poll::Ready(Err(_)) = sending.poll(cx)
-            {
-                // The answer may be whole for all that.
-                sending.stop();
-            }
-            let received = self.poll_received(cx);
-            let mut sending = self.sending();
-            if received.is_ready() {
-                sending.limits.read_until = None;
-                return received;
-            }
-            sending.limits.expect(|timeouts| timeouts.read);
-            let passed = ready!(sending.limits.poll(cx));
-            if sending.limits.write_until.take() != Some(passed) {
-                return Poll::Ready(Err(Cause::TimedOut));
-            }
-            // The origin goes on answering and reads no more.
-            sending.stop();
+impl<C: Framing> Wire<C> {
+    /// A fresh connection.
+    pub(super) fn new(transport: Transport, codec: C) -> Self {
+        Self {
+            transport,
+            codec,
+            buffers: Buffers::of_thread(),
+            input: Input::default(),
+            upload: Upload::default(),
+            lost: None,
+            limits: Limits::default(),
+            requests: 0,
+            opened_at: coarse_now(),
         }
     }
-}
 
-/// What a request is sent with.
-pub(super) struct Sending<'a, C> {
-    pub(super) upload: &'a mut Upload,
-    pub(super) limits: &'a mut Limits,
-    pub(super) transport: &'a mut Transport,
-    pub(super) codec: &'a mut C,
-    pub(super) buffers: &'a Buffers,
-    /// Whether no more can be sent.
-    pub(super) is_lost: bool,
-}
+    /// Begins an exchange with this request.
+    pub(super) fn begin(&mut self, upload: Upload, timeouts: Rc<Timeouts>) {
+        self.upload = upload;
+        self.requests += 1;
+        self.limits.begin(timeouts);
+    }
 
-impl<C: Framing> Sending<'_, C> {
+    /// Holds nothing more of the exchange that ended.
+    pub(super) fn end(&mut self) {
+        self.input.rest(&self.buffers);
+        self.upload = Upload::default();
+        self.limits.end();
+    }
+
+    /// Sends what can be sent before there is an answer.
+    ///
+    /// # Errors
+    /// The content's source failed.
+    pub(super) fn send(&mut self, cx: &mut Context<'_>) -> Result<(), (Phase, Cause)> {
+        if self.upload.is_over() || self.lost.is_some() {
+            return Ok(());
+        }
+        match self.poll_send(cx) {
+            Poll::Pending | Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(Broken::Source(error))) => {
+                return Err((Phase::Send, Cause::Source(error)));
+            }
+            // It may have said why before it went away. What it said can be read, even if it is not
+            // there yet for who asks; and if there is nothing, that is told, too.
+            Poll::Ready(Err(Broken::Origin(error))) => {
+                self.lost = Some(error);
+                self.limits.write_until = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what can be sent while the answer's content comes.
+    fn send_on(&mut self, cx: &mut Context<'_>) {
+        if self.lost.is_none()
+            && !self.upload.is_over()
+            && let Poll::Ready(Err(_)) = self.poll_send(cx)
+        {
+            // The answer may be whole for all that.
+            self.stop_sending();
+        }
+    }
+
     /// Sends what can be sent, and watches over the time that the origin takes to take it.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         let before = self.upload.sent();
         let polled = self
             .upload
-            .poll(cx, self.transport, self.codec, self.buffers);
+            .poll(cx, &mut self.transport, &mut self.codec, &self.buffers);
         let limits = &mut self.limits;
         if polled.is_ready() || !self.upload.is_blocked() {
             limits.write_until = None;
@@ -78,8 +107,64 @@ impl<C: Framing> Sending<'_, C> {
         polled
     }
 
-    fn stop(&mut self) {
-        self.upload.stop(self.buffers);
+    fn stop_sending(&mut self) {
+        self.upload.stop(&self.buffers);
         self.limits.write_until = None;
+    }
+}
+
+/// A request and its answer.
+pub(super) trait Exchange {
+    /// What frames the request's content.
+    type Codec: Framing;
+    /// A part of the answer.
+    type Received;
+
+    /// What it goes over.
+    fn wire(&mut self) -> &mut Wire<Self::Codec>;
+
+    /// What the origin sent, as far as it was read.
+    fn take_received(&mut self) -> Result<Option<Self::Received>, Cause>;
+
+    /// What the end of the connection means.
+    fn received_all(&mut self) -> Result<Self::Received, Cause>;
+
+    /// Waits for what comes next of the answer.
+    fn poll_received(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::Received, Cause>> {
+        loop {
+            if let Some(received) = self.take_received()? {
+                return Poll::Ready(Ok(received));
+            }
+            let wire = self.wire();
+            let room = wire.input.room(&wire.buffers);
+            let polled = wire.transport.poll_read(cx, room);
+            if polled.is_pending() {
+                wire.input.rest(&wire.buffers);
+            }
+            if ready!(polled).map_err(Cause::Io)? == 0 {
+                return Poll::Ready(self.received_all());
+            }
+        }
+    }
+
+    /// Waits for content, and goes on sending the request's meanwhile: PHP reads what a script left of it
+    /// before it ends the answer.
+    fn poll_content(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::Received, Cause>> {
+        loop {
+            self.wire().send_on(cx);
+            let received = self.poll_received(cx);
+            let wire = self.wire();
+            if received.is_ready() {
+                wire.limits.read_until = None;
+                return received;
+            }
+            wire.limits.expect(|timeouts| timeouts.read);
+            let passed = ready!(wire.limits.poll(cx));
+            if wire.limits.write_until.take() != Some(passed) {
+                return Poll::Ready(Err(Cause::TimedOut));
+            }
+            // The origin goes on answering and reads no more.
+            wire.stop_sending();
+        }
     }
 }

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::Inner;
-use crate::client::exchange::{Exchange, Sending};
-use crate::client::upload::{Broken, Upload};
+use crate::client::exchange::{Exchange, Wire};
+use crate::client::upload::Upload;
 use crate::client::{Cause, ClientRequest, Failure, Phase};
 
 /// What an application sent.
@@ -31,27 +31,33 @@ impl Inner {
             timeouts,
             stderr,
         } = request;
-        let mut out = self.buffers.take();
+        let mut out = self.wire.buffers.take();
         let is_head = head.method == Method::HEAD;
         let keep = self.home.is_some();
         let sent = match &head.params {
-            Some(params) if self.codec.send_request(params, is_head, keep, &mut out) => Ok(()),
+            Some(params)
+                if self
+                    .wire
+                    .codec
+                    .send_request(params, is_head, keep, &mut out) =>
+            {
+                Ok(())
+            }
             Some(_) => Err("the connection carries another request"),
             None => Err("the request has no parameters for an application"),
         };
         if let Err(fault) = sent {
-            self.buffers.put(out);
+            self.wire.buffers.put(out);
             return Err(Failure {
                 body: Some(body),
                 ..Failure::unsent(Phase::Send, Cause::Request(fault.into()))
             });
         }
         let length = body.len();
-        self.upload = Upload::new(out, body, length, false);
-        self.requests += 1;
+        let upload = Upload::new(out, body, length, false);
+        self.wire.begin(upload, timeouts);
         self.head = Some(head);
         self.stderr = stderr;
-        self.limits.begin(timeouts);
         Ok(())
     }
 
@@ -60,28 +66,15 @@ impl Inner {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<ResponseHead, (Phase, Cause)>> {
-        if !self.upload.is_over() && self.lost.is_none() {
-            match self.sending().poll(cx) {
-                Poll::Pending | Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(Broken::Source(error))) => {
-                    return Poll::Ready(Err((Phase::Send, Cause::Source(error))));
-                }
-                // It may have said why before it went away. What it said can be read, even if it is
-                // not there yet for who asks; and if there is nothing, that is told, too.
-                Poll::Ready(Err(Broken::Origin(error))) => {
-                    self.lost = Some(error);
-                    self.limits.write_until = None;
-                }
-            }
-        }
-        let is_sent = self.upload.is_over();
+        self.wire.send(cx)?;
+        let is_sent = self.wire.upload.is_over();
         let phase = match is_sent {
             true => Phase::Head,
             false => Phase::Send,
         };
         match self.poll_received(cx) {
             Poll::Ready(Ok(Received::Head(head))) => {
-                self.limits.read_until = None;
+                self.wire.limits.read_until = None;
                 return Poll::Ready(Ok(head));
             }
             // The codec gives a head before anything else.
@@ -90,27 +83,58 @@ impl Inner {
                 return Poll::Ready(Err((phase, cause)));
             }
             Poll::Ready(Err(cause)) => {
-                return Poll::Ready(Err(match (self.lost.take(), cause) {
+                return Poll::Ready(Err(match (self.wire.lost.take(), cause) {
                     (Some(lost), Cause::Closed) => (Phase::Send, Cause::Io(lost)),
                     (_, cause) => (phase, cause),
                 }));
             }
             Poll::Pending => {}
         }
-        if is_sent || self.lost.is_some() {
-            self.limits.expect(|timeouts| timeouts.first_byte);
+        if is_sent || self.wire.lost.is_some() {
+            self.wire.limits.expect(|timeouts| timeouts.first_byte);
         }
-        ready!(self.limits.poll(cx));
+        ready!(self.wire.limits.poll(cx));
         Poll::Ready(Err((phase, Cause::TimedOut)))
     }
 
+    /// Whether the answer was read to its end.
+    pub(super) fn is_done(&self) -> bool {
+        self.wire.codec.is_done()
+    }
+
+    /// What there is to tell of a request without an answer.
+    pub(super) fn failure(&mut self, (phase, cause): (Phase, Cause)) -> Failure {
+        // Its server says that the application did not look at it.
+        let is_rejected = match &cause {
+            Cause::Protocol(error) => error
+                .downcast_ref()
+                .is_some_and(ProtocolError::is_rejection),
+            _ => false,
+        };
+        Failure {
+            phase,
+            cause,
+            request_sent: self.wire.upload.sent() > 0 && !is_rejected,
+            body: self.wire.upload.give_back(),
+        }
+    }
+}
+
+impl Exchange for Inner {
+    type Codec = ClientConnection;
+    type Received = Received;
+
+    fn wire(&mut self) -> &mut Wire<ClientConnection> {
+        &mut self.wire
+    }
+
     /// What the application sent, as far as it was read. Content that came in several records is joined.
-    pub(super) fn take_received(&mut self) -> Result<Option<Received>, Cause> {
+    fn take_received(&mut self) -> Result<Option<Received>, Cause> {
         let mut parts: SmallVec<[Range<usize>; 16]> = SmallVec::new();
         let mut consumed = 0;
-        while !self.codec.is_done() {
-            let unread = self.input.unread().get(consumed..).unwrap_or_default();
-            let (bytes, event) = match self.codec.handle_input(unread) {
+        while !self.wire.codec.is_done() {
+            let unread = self.wire.input.unread().get(consumed..).unwrap_or_default();
+            let (bytes, event) = match self.wire.codec.handle_input(unread) {
                 Ok(found) => found,
                 // It comes again when there is nothing before it.
                 Err(_) if !parts.is_empty() => break,
@@ -127,7 +151,7 @@ impl Inner {
                     }
                 }
                 ClientEvent::Head(head) => {
-                    self.input.consume(consumed);
+                    self.wire.input.consume(consumed);
                     return Ok(Some(Received::Head(head)));
                 }
                 ClientEvent::End { .. } => {}
@@ -135,65 +159,15 @@ impl Inner {
             }
         }
         if !parts.is_empty() {
-            let bytes = self.input.take_joined(&parts, consumed);
+            let bytes = self.wire.input.take_joined(&parts, consumed);
             return Ok(Some(Received::Data(bytes)));
         }
-        self.input.consume(consumed);
-        Ok(self.codec.is_done().then_some(Received::End))
+        self.wire.input.consume(consumed);
+        Ok(self.wire.codec.is_done().then_some(Received::End))
     }
 
-    /// Whether the answer was read to its end.
-    pub(super) fn is_done(&self) -> bool {
-        self.codec.is_done()
-    }
-
-    /// What there is to tell of a request without an answer.
-    pub(super) fn failure(&mut self, (phase, cause): (Phase, Cause)) -> Failure {
-        // Its server says that the application did not look at it.
-        let is_rejected = match &cause {
-            Cause::Protocol(error) => error
-                .downcast_ref()
-                .is_some_and(ProtocolError::is_rejection),
-            _ => false,
-        };
-        Failure {
-            phase,
-            cause,
-            request_sent: self.upload.sent() > 0 && !is_rejected,
-            body: self.upload.give_back(),
-        }
-    }
-}
-
-impl Exchange for Inner {
-    type Codec = ClientConnection;
-    type Received = Received;
-
-    fn sending(&mut self) -> Sending<'_, ClientConnection> {
-        Sending {
-            upload: &mut self.upload,
-            limits: &mut self.limits,
-            transport: &mut self.transport,
-            codec: &mut self.codec,
-            buffers: &self.buffers,
-            is_lost: self.lost.is_some(),
-        }
-    }
-
-    fn poll_received(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, Cause>> {
-        loop {
-            if let Some(received) = self.take_received()? {
-                return Poll::Ready(Ok(received));
-            }
-            let room = self.input.room(&self.buffers);
-            let polled = self.transport.poll_read(cx, room);
-            if polled.is_pending() {
-                self.input.rest(&self.buffers);
-            }
-            if ready!(polled).map_err(Cause::Io)? == 0 {
-                let _ = self.codec.handle_eof();
-                return Poll::Ready(Err(Cause::Closed));
-            }
-        }
+    fn received_all(&mut self) -> Result<Received, Cause> {
+        let _ = self.wire.codec.handle_eof();
+        Err(Cause::Closed)
     }
 }

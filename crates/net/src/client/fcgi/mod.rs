@@ -5,7 +5,7 @@ mod exchange;
 mod parked;
 
 use std::fmt;
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::Instant;
@@ -15,12 +15,8 @@ use apus_http::h1::HeadLimits;
 
 use self::content::Incoming;
 pub use self::parked::ParkedFastCgi;
-use super::deadline::Limits;
-use super::upload::Upload;
+use super::exchange::Wire;
 use super::{ClientRequest, ClientResponse, Failure, Home, RequestHead, Stderr};
-use crate::buffers::Buffers;
-use crate::clock::coarse_now;
-use crate::input::Input;
 use crate::transport::Transport;
 
 /// What the head of an answer may have. Applications are trusted to answer, but not to fill the memory
@@ -48,42 +44,21 @@ const REUSED_MOST: u64 = 8 * 1024;
 pub struct FastCgi(Box<Inner>);
 
 struct Inner {
-    transport: Transport,
-    codec: ClientConnection,
-    buffers: Rc<Buffers>,
-    input: Input,
-    upload: Upload,
-    /// Why no more can be sent, until the application has said what it has to say.
-    lost: Option<io::Error>,
+    wire: Wire<ClientConnection>,
     /// The current request, for whom its standard error is told.
     head: Option<Rc<RequestHead>>,
     stderr: Option<Stderr>,
-    limits: Limits,
     home: Option<Rc<dyn Home<FastCgi>>>,
-    requests: u64,
-    opened_at: Instant,
 }
 
 impl FastCgi {
     /// A fresh connection.
     pub(super) fn new(transport: Transport) -> Self {
-        Self::with(transport, 0, coarse_now())
-    }
-
-    fn with(transport: Transport, requests: u64, opened_at: Instant) -> Self {
         Self(Box::new(Inner {
-            transport,
-            codec: ClientConnection::new(LIMITS),
-            buffers: Buffers::of_thread(),
-            input: Input::default(),
-            upload: Upload::default(),
-            lost: None,
+            wire: Wire::new(transport, ClientConnection::new(LIMITS)),
             head: None,
             stderr: None,
-            limits: Limits::default(),
             home: None,
-            requests,
-            opened_at,
         }))
     }
 
@@ -95,12 +70,12 @@ impl FastCgi {
 
     /// Requests that were sent over it.
     pub fn requests(&self) -> u64 {
-        self.0.requests
+        self.0.wire.requests
     }
 
     /// When it was opened, to about a quarter of a second.
     pub fn opened_at(&self) -> Instant {
-        self.0.opened_at
+        self.0.wire.opened_at
     }
 
     /// Makes of it what any thread can take over; `None` if that cannot be done, as under TLS.
@@ -126,42 +101,43 @@ impl FastCgi {
 impl Inner {
     /// Gives the connection to its home, if it can carry another request.
     fn go_home(mut self: Box<Self>) {
-        if !self.codec.keeps_alive()
-            || !self.upload.is_whole()
-            || self.upload.content() > REUSED_MOST
-            || !self.input.is_empty()
+        if !self.wire.codec.keeps_alive()
+            || !self.wire.upload.is_whole()
+            || self.wire.upload.content() > REUSED_MOST
+            || !self.wire.input.is_empty()
         {
             return;
         }
         let Some(home) = self.home.take() else {
             return;
         };
-        self.input.rest(&self.buffers);
-        self.upload = Upload::default();
+        self.wire.end();
         self.head = None;
         self.stderr = None;
-        self.limits.end();
         home.take_back(FastCgi(self));
     }
 
     /// Asks the application to give up, as far as that can be said at once: the end of the connection
     /// says it again.
     fn abort(&mut self) {
-        if self.codec.is_done() || self.lost.is_some() || !self.upload.is_between_frames() {
+        if self.wire.codec.is_done()
+            || self.wire.lost.is_some()
+            || !self.wire.upload.is_between_frames()
+        {
             return;
         }
         let mut out = Vec::new();
-        self.codec.send_abort(&mut out);
+        self.wire.codec.send_abort(&mut out);
         // Nobody waits for it.
         let cx = &mut Context::from_waker(Waker::noop());
-        let _ = self.transport.poll_write(cx, &[IoSlice::new(&out)]);
+        let _ = self.wire.transport.poll_write(cx, &[IoSlice::new(&out)]);
     }
 }
 
 impl fmt::Debug for FastCgi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FastCgi")
-            .field("requests", &self.0.requests)
+            .field("requests", &self.0.wire.requests)
             .finish_non_exhaustive()
     }
 }

@@ -39,7 +39,7 @@ enum ParkedSocket {
 
 impl ParkedFastCgi {
     pub(super) fn new(inner: Inner) -> Option<Self> {
-        let socket = match inner.transport {
+        let socket = match inner.wire.transport {
             Transport::Clear(Socket::Tcp(socket)) => ParkedSocket::Tcp(socket.into_std().ok()?),
             Transport::Clear(Socket::Unix(socket)) => {
                 ParkedSocket::Unix(socket, Handle::try_current().ok()?.id())
@@ -48,8 +48,8 @@ impl ParkedFastCgi {
         };
         Some(Self {
             socket,
-            requests: inner.requests,
-            opened_at: inner.opened_at,
+            requests: inner.wire.requests,
+            opened_at: inner.wire.opened_at,
             parked_at: Instant::now(),
         })
     }
@@ -66,7 +66,10 @@ impl ParkedFastCgi {
             ParkedSocket::Unix(socket, _) => Socket::Unix(QuietSocket::new(socket.into_std())?),
         };
         let transport = Transport::Clear(socket);
-        Ok(FastCgi::with(transport, self.requests, self.opened_at))
+        let mut connection = FastCgi::new(transport);
+        connection.0.wire.requests = self.requests;
+        connection.0.wire.opened_at = self.opened_at;
+        Ok(connection)
     }
 
     /// Asks the socket without waiting whether the connection can carry a request: not if the

@@ -7,7 +7,7 @@ use apus_http::{Body, BodyError, BodyStream, Frame};
 
 use super::Inner;
 use super::exchange::Received;
-use crate::client::exchange::Exchange;
+use crate::client::exchange::{Exchange, Wire};
 use crate::client::{Cause, ClientResponse};
 use crate::h1::Raw;
 
@@ -42,10 +42,10 @@ pub(super) fn respond(inner: Box<Inner>, head: ResponseHead) -> ClientResponse {
         body: Body::Empty,
         tunnel: None,
     };
-    if inner.codec.is_tunnel() {
-        let Inner {
+    if inner.wire.codec.is_tunnel() {
+        let Wire {
             transport, input, ..
-        } = *inner;
+        } = inner.wire;
         response.tunnel = Some(Box::new(Raw::new(transport, input)));
         return response;
     }

@@ -5,7 +5,6 @@ mod exchange;
 
 use std::fmt;
 use std::future::poll_fn;
-use std::io;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
@@ -14,12 +13,9 @@ use apus_http::Interim;
 use apus_http::h1::{ClientConnection, HeadLimits};
 use tokio::io::ReadBuf;
 
-use super::deadline::Limits;
-use super::upload::Upload;
+use super::exchange::Wire;
 use super::{ClientRequest, ClientResponse, Failure, Home};
-use crate::buffers::Buffers;
 use crate::clock::coarse_now;
-use crate::input::Input;
 use crate::transport::Transport;
 use crate::turn::after_others;
 
@@ -43,38 +39,20 @@ const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
 pub struct Http1(Box<Inner>);
 
 struct Inner {
-    transport: Transport,
-    codec: ClientConnection,
-    buffers: Rc<Buffers>,
-    input: Input,
-    upload: Upload,
-    /// Why no more can be sent, until the origin has said what it has to say.
-    lost: Option<io::Error>,
+    wire: Wire<ClientConnection>,
     interim: Option<Interim>,
-    limits: Limits,
     home: Option<Rc<dyn Home>>,
-    requests: u64,
-    opened_at: Instant,
     idle_since: Instant,
 }
 
 impl Http1 {
     /// A fresh connection.
     pub(super) fn new(transport: Transport) -> Self {
-        let now = coarse_now();
         Self(Box::new(Inner {
-            transport,
-            codec: ClientConnection::new(LIMITS),
-            buffers: Buffers::of_thread(),
-            input: Input::default(),
-            upload: Upload::default(),
-            lost: None,
+            wire: Wire::new(transport, ClientConnection::new(LIMITS)),
             interim: None,
-            limits: Limits::default(),
             home: None,
-            requests: 0,
-            opened_at: now,
-            idle_since: now,
+            idle_since: coarse_now(),
         }))
     }
 
@@ -90,7 +68,7 @@ impl Http1 {
         let inner = &mut *self.0;
         // Nobody waits; who sends the next request does.
         let cx = &mut Context::from_waker(Waker::noop());
-        match &mut inner.transport {
+        match &mut inner.wire.transport {
             Transport::Clear(socket) => {
                 let mut byte = [0];
                 let mut byte = ReadBuf::new(&mut byte);
@@ -98,9 +76,9 @@ impl Http1 {
             }
             // What came may concern TLS alone, such as a ticket.
             transport @ Transport::Tls(_) => {
-                let mut buffer = inner.buffers.take();
+                let mut buffer = inner.wire.buffers.take();
                 let polled = transport.poll_read(cx, &mut buffer);
-                inner.buffers.put(buffer);
+                inner.wire.buffers.put(buffer);
                 polled.is_pending()
             }
         }
@@ -108,12 +86,12 @@ impl Http1 {
 
     /// Requests that were sent over it.
     pub fn requests(&self) -> u64 {
-        self.0.requests
+        self.0.wire.requests
     }
 
     /// When it was opened, to about a quarter of a second.
     pub fn opened_at(&self) -> Instant {
-        self.0.opened_at
+        self.0.wire.opened_at
     }
 
     /// Since when it waits for a request, to about a quarter of a second.
@@ -124,7 +102,7 @@ impl Http1 {
     /// How long it may wait for a request, by what the origin says of it with `Keep-Alive: timeout`: less
     /// than that by a second, or by half, as the request has a way to go and times are coarse.
     pub fn idle_limit(&self) -> Option<Duration> {
-        let timeout = self.0.codec.idle_timeout()?;
+        let timeout = self.0.wire.codec.idle_timeout()?;
         Some(timeout.saturating_sub(KEEP_ALIVE_MARGIN.min(timeout / 2)))
     }
 
@@ -146,8 +124,8 @@ impl Http1 {
             Err((phase, cause)) => Err(Failure {
                 phase,
                 cause,
-                request_sent: inner.upload.sent() > 0,
-                body: inner.upload.give_back(),
+                request_sent: inner.wire.upload.sent() > 0,
+                body: inner.wire.upload.give_back(),
             }),
         }
     }
@@ -156,16 +134,17 @@ impl Http1 {
 impl Inner {
     /// Gives the connection to its home, if it can carry another request.
     fn go_home(mut self: Box<Self>) {
-        if !self.codec.keeps_alive() || !self.upload.is_whole() || !self.input.is_empty() {
+        if !self.wire.codec.keeps_alive()
+            || !self.wire.upload.is_whole()
+            || !self.wire.input.is_empty()
+        {
             return;
         }
         let Some(home) = self.home.take() else {
             return;
         };
-        self.input.rest(&self.buffers);
-        self.upload = Upload::default();
+        self.wire.end();
         self.interim = None;
-        self.limits.end();
         self.idle_since = coarse_now();
         home.take_back(Http1(self));
     }
@@ -174,7 +153,7 @@ impl Inner {
 impl fmt::Debug for Http1 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Http1")
-            .field("requests", &self.0.requests)
+            .field("requests", &self.0.wire.requests)
             .finish_non_exhaustive()
     }
 }
@@ -241,7 +220,7 @@ mod tests {
             assert!(matches!(response.unwrap().body, Body::Bytes(_)));
             connection = kept.0.take().unwrap();
             let inner = &connection.0;
-            assert!(inner.input.holds_nothing() && inner.upload.holds_nothing());
+            assert!(inner.wire.input.holds_nothing() && inner.wire.upload.holds_nothing());
             assert_eq!(Rc::strong_count(&kept), 1);
         }
     }
