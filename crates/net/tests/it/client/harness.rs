@@ -1,7 +1,7 @@
 //! Origins that say exactly what a test wants said, and what asks them.
 
 use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::rc::Rc;
@@ -313,15 +313,6 @@ impl BodyStream for Handed {
 /// Waits until a condition holds, letting other tasks run.
 pub(crate) async fn until(mut condition: impl FnMut() -> bool) {
     while !condition() {
-        let mut yielded = false;
-        poll_fn(|cx| {
-            if std::mem::replace(&mut yielded, true) {
-                return std::task::Poll::Ready(());
-            }
-            cx.waker().wake_by_ref();
-            std::task::Poll::Pending
-        })
-        .await;
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
