@@ -289,6 +289,9 @@ fn spawn(
             if let Some(core) = core {
                 pin(core);
             }
+            // The first random number of a process takes tens of milliseconds, in which entropy is
+            // gathered. No request should wait for that.
+            let _ = aws_lc_rs::rand::fill(&mut [0]);
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 // Cold files and compression; they must not crowd out the workers, and would inherit

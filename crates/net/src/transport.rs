@@ -303,16 +303,24 @@ impl Transport {
         }
     }
 
-    /// Ends our side of the stream.
-    pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Says that our side of the stream ends, as TLS wants it said before the socket is closed.
+    pub(crate) fn poll_close_notify(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Self::Clear(socket) => Poll::Ready(socket.shutdown()),
+            Self::Clear(_) => Poll::Ready(Ok(())),
             Self::Tls(stream) => {
                 stream.close_notify();
-                ready!(stream.poll_flush(cx))?;
-                Poll::Ready(stream.socket_mut().shutdown())
+                stream.poll_flush(cx)
             }
         }
+    }
+
+    /// Ends our side of the stream, while the other may go on.
+    pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_close_notify(cx))?;
+        Poll::Ready(match self {
+            Self::Clear(socket) => socket.shutdown(),
+            Self::Tls(stream) => stream.socket_mut().shutdown(),
+        })
     }
 }
 

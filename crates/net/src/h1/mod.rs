@@ -114,7 +114,8 @@ impl<'a> Connection<'a> {
         match end {
             Ok(End::Close) => {
                 self.place.busy(&self.worker.clock, LINGER_IDLE);
-                let _ = self.place.wait(|cx| self.transport.poll_shutdown(cx)).await;
+                let ended = self.place.wait(|cx| self.transport.poll_close_notify(cx));
+                let _ = ended.await;
             }
             // What is rare is boxed, so that an idle connection keeps no room for it.
             Ok(End::Linger) => Box::pin(self.linger()).await,
