@@ -162,7 +162,8 @@ fn enter(worker: &Rc<Worker>, listener: &Rc<LiveListener>, accepted: Accepted) {
     };
     worker.counters.connections.set(worker.table.open() as u64);
     let (worker, listener) = (Rc::clone(worker), Rc::clone(listener));
-    tokio::task::spawn_local(async move {
+    // Boxed: the runtime moves a task from place to place before it keeps it.
+    tokio::task::spawn_local(Box::pin(async move {
         let http2 = connection::serve(&worker, &listener, place, accepted).await;
         if let Some(http2) = http2 {
             tokio::task::spawn_local(async move {
@@ -170,7 +171,7 @@ fn enter(worker: &Rc<Worker>, listener: &Rc<LiveListener>, accepted: Accepted) {
                 http2.serve(&worker, &listener).await;
             });
         }
-    });
+    }));
 }
 
 /// The connections of all workers past which idle ones have to go, as there are descriptors for.

@@ -4,6 +4,9 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::thread::{self, ThreadId};
+
+use bytes::Bytes;
 
 /// The size of a fresh buffer: four TLS records.
 pub(crate) const BUFFER: usize = 64 * 1024;
@@ -19,6 +22,35 @@ const KEPT: usize = 64;
 
 thread_local! {
     static BUFFERS: Rc<Buffers> = Rc::default();
+}
+
+/// The bytes in a buffer of this thread, to which it comes back if the last of them are dropped here.
+pub(crate) fn lend(buffer: Vec<u8>) -> Bytes {
+    Bytes::from_owner(Lent {
+        buffer,
+        home: thread::current().id(),
+    })
+}
+
+struct Lent {
+    buffer: Vec<u8>,
+    home: ThreadId,
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.buffer
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if thread::current().id() == self.home {
+            let buffer = std::mem::take(&mut self.buffer);
+            // A thread at its end needs none.
+            let _ = BUFFERS.try_with(|buffers| buffers.put(buffer));
+        }
+    }
 }
 
 /// The free buffers of one worker, whose thread they stay on.

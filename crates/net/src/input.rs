@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::buffers::{BUFFER, Buffers};
+use crate::buffers::{BUFFER, Buffers, lend};
 
 /// A part this large is handed on without a copy.
 const WITHOUT_COPY: usize = 16 * 1024;
@@ -100,7 +100,7 @@ impl Input {
         }
         let rest = unread.get(consumed..).unwrap_or_default().to_vec();
         let start = self.start;
-        let whole = Bytes::from(std::mem::replace(&mut self.buffer, rest));
+        let whole = lend(std::mem::replace(&mut self.buffer, rest));
         self.start = 0;
         whole.slice(start.saturating_add(part.start)..start.saturating_add(part.end))
     }
@@ -130,7 +130,7 @@ impl Input {
             }
             end += part.len();
         }
-        Bytes::from(whole).slice(start..end)
+        lend(whole).slice(start..end)
     }
 
     fn drop_consumed(&mut self) {

@@ -127,6 +127,8 @@ impl<'a> Connection<'a> {
                 }
             }
         }
+        self.out.clear();
+        self.rest();
         None
     }
 

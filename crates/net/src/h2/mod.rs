@@ -211,10 +211,10 @@ impl<'a> Connection<'a> {
         // What is left could not be sent.
         self.lose_all();
         self.settle_lost();
+        self.rest();
         match end {
             Ok(End::Close) => {}
             Ok(End::Linger) => {
-                self.rest();
                 self.shrink();
                 let idle = match self.is_told_to_end() {
                     true => LINGER_AT_END,
