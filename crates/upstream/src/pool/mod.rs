@@ -59,21 +59,12 @@ pub(crate) struct Lease {
 impl Lease {
     /// Sends a request.
     pub(crate) async fn send(self, request: ClientRequest) -> Result<ClientResponse, Failure> {
-        let sending = self.connection.send(request);
-        let Some(unanswered) = self.unanswered else {
-            return sending.await;
-        };
-        let mut sending = pin!(sending);
-        let sent = tokio::select! {
-            biased;
-            sent = &mut sending => sent,
-            () = tokio::time::sleep(Unanswered::PATIENCE) => {
-                unanswered.starve();
-                sending.await
-            }
-        };
-        unanswered.answered();
-        sent
+        let sending = pin!(self.connection.send(request));
+        match self.unanswered {
+            None => sending.await,
+            // Kept out of the way of all others.
+            Some(unanswered) => Box::pin(unanswered.watch(sending)).await,
+        }
     }
 }
 

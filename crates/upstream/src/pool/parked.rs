@@ -8,10 +8,13 @@
 //! There are never more connections than requests at the node had at once.
 
 use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use apus_net::client::ParkedFastCgi;
+use tokio::time::sleep;
 
 use super::idle::is_worn;
 use crate::plan::PoolPlan;
@@ -115,7 +118,7 @@ pub(super) struct Unanswered {
 
 impl Unanswered {
     /// After how long without an answer a connection may be waiting for a process.
-    pub(super) const PATIENCE: Duration = Duration::from_millis(50);
+    const PATIENCE: Duration = Duration::from_millis(50);
 
     pub(super) fn new(parked: &Arc<Parked>) -> Self {
         Self {
@@ -124,8 +127,22 @@ impl Unanswered {
         }
     }
 
+    /// Waits for the answer, and notes when that takes too long.
+    pub(super) async fn watch<T>(&self, mut sending: Pin<&mut impl Future<Output = T>>) -> T {
+        let sent = tokio::select! {
+            biased;
+            sent = &mut sending => sent,
+            () = sleep(Self::PATIENCE) => {
+                self.starve();
+                sending.await
+            }
+        };
+        self.answered();
+        sent
+    }
+
     /// It has waited too long.
-    pub(super) fn starve(&self) {
+    fn starve(&self) {
         if !self.is_starving.replace(true) {
             let mut state = self.parked.state();
             state.starving += 1;

@@ -1,7 +1,7 @@
 //! One attempt at a node, or two beside each other: a connection, the request, the head of the response.
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -109,14 +109,14 @@ impl Way<'_> {
                 Some(lease) => Ok(lease),
                 None => {
                     let (client, timeouts) = (self.context.client, &self.parts.timeouts);
-                    let connecting = async {
+                    // Seldom and large: kept out of the way of requests that have a connection.
+                    let mut connecting = Box::pin(async {
                         match needs_http1 {
                             true => pool.connect_http1(client, timeouts).await,
                             false => pool.connect(client, timeouts).await,
                         }
-                    };
-                    // Seldom and large: kept out of the way of requests that have a connection.
-                    Box::pin(self.in_time(Phase::Connect, connecting)).await
+                    });
+                    self.in_time(Phase::Connect, connecting.as_mut()).await
                 }
             };
             let result = match leased {
@@ -165,7 +165,7 @@ impl Way<'_> {
         lease: Lease,
         content: &mut Content,
     ) -> Result<ClientResponse, Failure> {
-        let sending = lease.send(self.parts.request(content.take()));
+        let sending = pin!(lease.send(self.parts.request(content.take())));
         let result = self.in_time(Phase::Head, sending).await;
         result.map_err(|mut failure| {
             content.put_back(failure.body.take());
@@ -173,13 +173,13 @@ impl Way<'_> {
         })
     }
 
-    /// Waits no longer than the request may take.
+    /// Waits no longer than the request may take. The step is lent, as every future that takes another
+    /// has room for it twice.
     async fn in_time<T>(
         &self,
         phase: Phase,
-        step: impl Future<Output = Result<T, Failure>>,
+        step: Pin<&mut impl Future<Output = Result<T, Failure>>>,
     ) -> Result<T, Failure> {
-        let step = pin!(step);
         let Some(deadline) = self.deadline else {
             return step.await;
         };
