@@ -335,18 +335,12 @@ impl<'a> Resolver<'a> {
         match kind {
             raw::Handler::Return => match &own.r#return {
                 Some(answer) => fixed(answer, reader).map(Handler::Return),
-                None => {
-                    let place = location
-                        .handler
-                        .as_ref()
-                        .map_or(&location.place, |h| &h.place);
-                    reader.report(Finding::error(
-                        place,
-                        "the handler `return` has no answer",
-                        "expected the key `return` in this location",
-                    ));
-                    None
-                }
+                None => lacks(
+                    location,
+                    "the handler `return` has no answer",
+                    "expected the key `return` in this location",
+                    reader,
+                ),
             },
             raw::Handler::Static => {
                 let root = self.root(location, reader);
@@ -363,18 +357,12 @@ impl<'a> Resolver<'a> {
                 match own.php_fastcgi.as_ref().or(site.php_fastcgi.as_ref()) {
                     Some(servers) => self.php(servers, root, Some(location), reader),
                     None if reader.has_wrong(&self.site.place, &["php_fastcgi"]) => None,
-                    None => {
-                        let place = location
-                            .handler
-                            .as_ref()
-                            .map_or(&location.place, |h| &h.place);
-                        reader.report(Finding::error(
-                            place,
-                            "nothing runs PHP here",
-                            "expected the key `php_fastcgi` in this location or its site",
-                        ));
-                        None
-                    }
+                    None => lacks(
+                        location,
+                        "nothing runs PHP here",
+                        "expected the key `php_fastcgi` in this location or its site",
+                        reader,
+                    ),
                 }
             }
             raw::Handler::ReverseProxy => {
@@ -382,18 +370,12 @@ impl<'a> Resolver<'a> {
                 match own.upstream.as_ref().or(of_site) {
                     Some(upstream) => self.proxy(upstream, Some(location), reader),
                     None if reader.has_wrong(&self.site.place, &["upstream"]) => None,
-                    None => {
-                        let place = location
-                            .handler
-                            .as_ref()
-                            .map_or(&location.place, |h| &h.place);
-                        reader.report(Finding::error(
-                            place,
-                            "the handler `reverse_proxy` has no origins",
-                            "expected the key `upstream` in this location or its site",
-                        ));
-                        None
-                    }
+                    None => lacks(
+                        location,
+                        "the handler `reverse_proxy` has no origins",
+                        "expected the key `upstream` in this location or its site",
+                        reader,
+                    ),
                 }
             }
         }
@@ -532,4 +514,17 @@ fn fields(raw: Option<&At<raw::Fields>>, reader: &mut Reader<'_>) -> Vec<FieldCh
         push(FieldChange::add(&name.0, &value.0), &name.place);
     }
     changes
+}
+
+/// Tells that the handler of a location has nothing to work with.
+fn lacks<T>(
+    location: &At<raw::Location>,
+    problem: &str,
+    expected: &str,
+    reader: &mut Reader<'_>,
+) -> Option<T> {
+    let handler = location.handler.as_ref();
+    let place = handler.map_or(&location.place, |handler| &handler.place);
+    reader.report(Finding::error(place, problem, expected));
+    None
 }
