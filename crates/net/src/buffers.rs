@@ -100,3 +100,38 @@ impl Buffers {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn free() -> usize {
+        Buffers::of_thread().free.borrow().len()
+    }
+
+    #[test]
+    fn what_was_lent_comes_back_with_the_last_part_of_it() {
+        let buffers = Buffers::of_thread();
+        let mut buffer = buffers.take();
+        buffer.extend_from_slice(b"some content");
+        let whole = lend(buffer);
+        let part = whole.slice(5..);
+        drop(whole);
+        assert_eq!(free(), 0);
+        assert_eq!(part, "content");
+        drop(part);
+        assert_eq!(free(), 1);
+        assert!(buffers.take().is_empty());
+    }
+
+    #[test]
+    fn a_thread_keeps_no_buffers_of_another() {
+        let lent = lend(Buffers::of_thread().take());
+        let kept = thread::spawn(move || {
+            drop(lent);
+            free()
+        });
+        assert_eq!(kept.join().unwrap(), 0);
+        assert_eq!(free(), 0);
+    }
+}
