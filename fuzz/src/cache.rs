@@ -28,6 +28,7 @@ pub fn cache_fields(data: &[u8]) {
         path: "/page",
         query: None,
         headers: &asked,
+        has_body: false,
         device: None,
     };
     let response = OriginResponse {

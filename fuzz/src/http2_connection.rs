@@ -3,7 +3,7 @@
 use apus_http::h2::{
     Config, Connection, ConnectionError, Content, Event, OutgoingRequest, PREFACE, StreamKey,
 };
-use apus_http::{Head, Headers, Method, ResponseHead, StatusCode, Target, Version};
+use apus_http::{Head, Headers, HopByHop, Method, ResponseHead, StatusCode, Target, Version};
 
 use crate::connection::DATE;
 
@@ -101,6 +101,7 @@ impl Peer {
                 method,
                 version: Version::HTTP_2,
                 headers,
+                hop_by_hop: HopByHop::default(),
             };
             connection.send_request(OutgoingRequest::of(&head, "https"), true, &mut out);
         }

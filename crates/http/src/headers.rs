@@ -246,6 +246,19 @@ impl Headers {
         self.lines.len() != before
     }
 
+    /// Keeps the lines whose names (in lower case) `keep` wants.
+    pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
+        let mut at = self.lines.len();
+        while at > 0 {
+            at = at.saturating_sub(1);
+            if let Some(line) = self.lines.get(at)
+                && !keep(self.name(*line))
+            {
+                self.remove_line(at);
+            }
+        }
+    }
+
     /// Removes all lines and keeps the room.
     pub fn clear(&mut self) {
         self.preparation.clear();

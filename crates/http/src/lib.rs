@@ -7,6 +7,7 @@
 // A length that wraps around is how framing breaks.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
+mod authority;
 mod body;
 mod connection;
 mod duplex;
@@ -17,7 +18,11 @@ mod grammar;
 pub mod h1;
 pub mod h2;
 mod headers;
+mod hop_by_hop;
+mod identity;
 mod interim;
+mod network;
+pub mod path;
 pub mod proxy_protocol;
 mod request;
 mod response;
@@ -25,20 +30,26 @@ mod response_head;
 mod route_info;
 mod service;
 mod target;
+mod trusted_proxies;
 pub mod websocket;
 
 pub use apus_memory::Sealed;
+pub use authority::Authority;
 pub use body::{Body, BodyError, BodyStream, FileRange, Frame};
 pub use connection::{ClientCertificate, ConnectionInfo, Peer, TlsInfo, TlsVersion};
 pub use duplex::{Duplex, Tunnel};
 pub use event_stream::EventLines;
 pub use headers::{Headers, InvalidField};
+pub use hop_by_hop::HopByHop;
+pub use identity::is_identity_field;
 pub use interim::{Interim, InterimQueue};
+pub use network::{InvalidNetwork, Network};
 pub use request::{Head, Request, RequestParts};
 pub use response::{Completion, Outcome, Response, Source};
 pub use response_head::ResponseHead;
 pub use route_info::RouteInfo;
 pub use service::{Answer, Service, ServiceFactory, service_fn};
 pub use target::{InvalidTarget, Target};
+pub use trusted_proxies::{Client, ForwardedField, TrustedProxies};
 
 pub use http::{HeaderName, HeaderValue, Method, StatusCode, Version, header};

@@ -1,20 +1,38 @@
 //! A request as a service sees it.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 use std::rc::Rc;
 
 use http::{Extensions, Method, Version};
 
-use crate::grammar::is_host;
-use crate::{Body, ConnectionInfo, Headers, Interim, InvalidTarget, Target};
+use crate::path::{self, InvalidPath, Resolved};
+use crate::trusted_proxies::Forwarded;
+use crate::{
+    Authority, Body, Client, ConnectionInfo, Headers, HopByHop, Interim, InvalidTarget, Peer,
+    Target, is_identity_field, proxy_protocol,
+};
 
-/// A request: head, content, the connection it came over, and what layers attached to it.
+/// A request: head, body, the connection it came over, and what layers attached to it.
+///
+/// The facts of a request are established once, and everybody reads them here: the [client](Self::client),
+/// the [scheme](Self::scheme), [authority](Self::authority) and [port](Self::port) that it used, the
+/// [normal form of the path](Self::normal_path), and whether it [has a body](Self::has_body). Its
+/// [fields](Self::headers) are end-to-end: those about the connection (RFC 9110 section 7.6.1), and
+/// those that `Connection` names, are gone before anybody looks.
 pub struct Request {
     head: Box<Head>,
     /// The target that the client sent, if it was replaced.
     original_target: Option<Box<Target>>,
+    /// The forms of the path; `None` for one that is in its normal form.
+    path: OnceCell<Result<Option<Box<Resolved>>, InvalidPath>>,
+    authority: Authority,
+    /// What trusted proxies told, if the request came through one.
+    forwarded: Option<Rc<Forwarded>>,
+    are_identity_fields_removed: bool,
+    has_body: bool,
     body: Body,
     connection: Rc<ConnectionInfo>,
     interim: Interim,
@@ -31,8 +49,10 @@ pub struct Head {
     pub target: Target,
     /// The protocol version of the request.
     pub version: Version,
-    /// The field lines.
+    /// The field lines that are meant for whoever gets the request: end-to-end fields.
     pub headers: Headers,
+    /// What the other field lines asked of the connection.
+    pub hop_by_hop: HopByHop,
 }
 
 /// The parts of a [`Request`].
@@ -54,22 +74,24 @@ pub struct RequestParts {
 }
 
 impl Request {
-    /// A request from its parts.
+    /// A request from its parts. Fields about the connection may be among its fields.
     pub fn new(parts: RequestParts) -> Self {
         let RequestParts {
             method,
             target,
             version,
-            headers,
+            mut headers,
             body,
             connection,
             extensions,
         } = parts;
+        let hop_by_hop = HopByHop::take(&mut headers);
         let head = Head {
             method,
             target,
             version,
             headers,
+            hop_by_hop,
         };
         Self {
             extensions,
@@ -80,13 +102,39 @@ impl Request {
     /// A request as it came over a connection.
     pub fn from_head(head: Box<Head>, body: Body, connection: Rc<ConnectionInfo>) -> Self {
         Self {
+            authority: authority_of(&head, connection.tls.is_some()),
             head,
             original_target: None,
+            path: OnceCell::new(),
+            forwarded: None,
+            are_identity_fields_removed: false,
+            has_body: !body.is_empty(),
             body,
             connection,
             interim: Interim::default(),
             extensions: Extensions::new(),
             id: next_id(),
+        }
+    }
+
+    /// The same request once more, with all its facts, but without its body, its interim responses, its
+    /// offer of another protocol, and what layers attached.
+    pub fn without_body(&self) -> Self {
+        let mut head = self.head.clone();
+        head.hop_by_hop.upgrade = None;
+        Self {
+            head,
+            original_target: self.original_target.clone(),
+            path: self.path.clone(),
+            authority: self.authority.clone(),
+            forwarded: self.forwarded.clone(),
+            are_identity_fields_removed: self.are_identity_fields_removed,
+            has_body: false,
+            body: Body::Empty,
+            connection: Rc::clone(&self.connection),
+            interim: Interim::default(),
+            extensions: Extensions::new(),
+            id: self.id,
         }
     }
 
@@ -97,6 +145,7 @@ impl Request {
             target,
             version,
             headers,
+            hop_by_hop: _,
         } = *self.head;
         RequestParts {
             method,
@@ -153,18 +202,20 @@ impl Request {
         if !text.starts_with('/') {
             return Err(InvalidTarget);
         }
-        let authority = self.authority().map(|host| host.to_owned());
         let target = Target::parse(&Method::GET, text)?;
-        if self.head.target.authority().is_some()
-            && let Some(host) = authority
-        {
-            // What the absolute form named stays the authority (RFC 9112 section 3.2.2).
-            let _ = self.head.headers.try_insert("host", host);
-        }
         let replaced = std::mem::replace(&mut self.head.target, target);
+        self.path = OnceCell::new();
         self.original_target
             .get_or_insert_with(|| Box::new(replaced));
         Ok(())
+    }
+
+    /// Takes back what replaced the target that the client sent.
+    pub fn restore_target(&mut self) {
+        if let Some(original) = self.original_target.take() {
+            self.head.target = *original;
+            self.path = OnceCell::new();
+        }
     }
 
     /// The target as the client sent it, whatever replaced it since.
@@ -208,39 +259,162 @@ impl Request {
         self.body = body.limit(max);
     }
 
-    /// The connection.
+    /// Whether the request has a body, or may turn out to have one: of those that come without a length it
+    /// is not known before they end. It stays true when the body was taken.
+    pub fn has_body(&self) -> bool {
+        self.has_body
+    }
+
+    /// The path in its normal form (see [`path::normalise`]), with an encoded slash as a slash: what
+    /// locations and rules match.
+    ///
+    /// # Errors
+    /// It has none that everybody would agree on; the response to it is 400.
+    pub fn normal_path(&self) -> Result<&[u8], InvalidPath> {
+        Ok(match self.resolved_path()? {
+            None => self.path().as_bytes(),
+            Some(resolved) => &resolved.normal,
+        })
+    }
+
+    /// As [`Request::normal_path`], for those to whom an encoded slash is not a slash.
+    ///
+    /// # Errors
+    /// As [`Request::normal_path`]; or the path holds an encoded slash.
+    pub fn plain_path(&self) -> Result<&[u8], InvalidPath> {
+        match self.resolved_path()? {
+            Some(resolved) if resolved.has_encoded_slash => Err(InvalidPath::EncodedSlash),
+            _ => self.normal_path(),
+        }
+    }
+
+    /// The path as it is sent on to another server (see [`path::sent_on`]); decoded, it is
+    /// [`Request::normal_path`].
+    ///
+    /// # Errors
+    /// As [`Request::normal_path`].
+    pub fn forwarded_path(&self) -> Result<&str, InvalidPath> {
+        Ok(match self.resolved_path()? {
+            None => self.path(),
+            Some(resolved) => &resolved.encoded,
+        })
+    }
+
+    fn resolved_path(&self) -> Result<Option<&Resolved>, InvalidPath> {
+        let resolve = || Ok(path::resolve(self.path())?.map(Box::new));
+        match self.path.get_or_init(resolve) {
+            Ok(resolved) => Ok(resolved.as_deref()),
+            Err(error) => Err(*error),
+        }
+    }
+
+    /// The connection. Its other end may be a proxy; who sent the request is [`Request::client`].
     pub fn connection(&self) -> &Rc<ConnectionInfo> {
         &self.connection
     }
 
-    /// Whether the request came over TLS.
-    pub fn is_secure(&self) -> bool {
-        self.connection.tls.is_some()
+    /// The client: the other end of the connection, or who a trusted proxy says it is.
+    pub fn client(&self) -> Client {
+        match &self.forwarded {
+            Some(forwarded) => forwarded.client,
+            None => self.connection.peer.into(),
+        }
     }
 
-    /// `https` or `http`.
+    /// The trusted proxies that the request came through, the one next to the client first.
+    pub fn proxies(&self) -> &[IpAddr] {
+        self.forwarded
+            .as_ref()
+            .map_or(&[], |forwarded| &forwarded.proxies)
+    }
+
+    /// What a PROXY protocol head says of the request.
+    pub fn proxy_header(&self) -> proxy_protocol::Header {
+        match (self.client().peer(), self.connection.local) {
+            (Peer::Ip(source), Peer::Ip(destination)) => proxy_protocol::Header {
+                source: Some(source),
+                destination: Some(destination),
+            },
+            _ => proxy_protocol::Header::default(),
+        }
+    }
+
+    /// Whether the client used TLS, to us or to the trusted proxy that it reached.
+    pub fn is_secure(&self) -> bool {
+        match &self.forwarded {
+            Some(forwarded) => forwarded.is_secure,
+            None => self.connection.tls.is_some(),
+        }
+    }
+
+    /// The scheme that the client used: `https` or `http`.
     pub fn scheme(&self) -> &'static str {
         if self.is_secure() { "https" } else { "http" }
     }
 
-    /// `host [":" port]` that the request is for: from the target if it names one, else from the
-    /// `Host` field (RFC 9112 section 3.3).
-    pub fn authority(&self) -> Option<&str> {
-        let named = self.head.target.authority().map(str::as_bytes);
-        named
-            .or_else(|| self.head.headers.get("host"))
-            .filter(|host| !host.is_empty() && is_host(host))
-            .and_then(|host| std::str::from_utf8(host).ok())
+    /// The port that the client used: that of [`Request::authority`], or the default of the scheme. Without
+    /// an authority it is the one that the connection reached; `None` if that is a Unix socket.
+    pub fn port(&self) -> Option<u16> {
+        if self.authority.is_empty() {
+            return Client::from(self.connection.local).port;
+        }
+        let default = if self.is_secure() { 443 } else { 80 };
+        Some(self.authority.port().unwrap_or(default))
     }
 
-    /// The host of [`Request::authority`] without its port. As it was sent: case is the client's.
+    /// `host [":" port]` that the client used, in its normal form: from the target if it names one, else
+    /// from the `Host` field (RFC 9112 section 3.3), or as a trusted proxy tells it.
+    pub fn authority(&self) -> Option<&str> {
+        Some(self.authority.as_str()).filter(|authority| !authority.is_empty())
+    }
+
+    /// The host of [`Request::authority`] without its port, in lower case.
     pub fn host(&self) -> Option<&str> {
-        let authority = self.authority()?;
-        // The port is digits, and an IPv6 address ends with a bracket.
-        match authority.rsplit_once(':') {
-            Some((host, port)) if !port.ends_with(']') => Some(host),
-            _ => Some(authority),
-        }
+        Some(self.authority.host()).filter(|host| !host.is_empty())
+    }
+
+    /// The protocols of `Upgrade`, where the client offers to switch to one of them (RFC 9110 section 7.8);
+    /// the protocol of an extended CONNECT (RFC 8441).
+    pub fn upgrade(&self) -> Option<&str> {
+        self.head.hop_by_hop.upgrade.as_deref()
+    }
+
+    /// Whether `Upgrade` offers a protocol.
+    pub fn offers_upgrade_to(&self, protocol: &str) -> bool {
+        self.upgrade().is_some_and(|offered| {
+            offered
+                .split(',')
+                .any(|offered| offered.trim().eq_ignore_ascii_case(protocol))
+        })
+    }
+
+    /// Whether the client takes trailer fields (`TE: trailers`).
+    pub fn accepts_trailers(&self) -> bool {
+        self.head.hop_by_hop.accepts_trailers
+    }
+
+    /// The authority that the request itself names, for a scheme.
+    pub(crate) fn authority_as_sent(&self, is_secure: bool) -> Authority {
+        authority_of(&self.head, is_secure)
+    }
+
+    /// Takes the word of trusted proxies.
+    pub(crate) fn set_forwarded(&mut self, forwarded: Forwarded, authority: Authority) {
+        self.authority = authority;
+        self.forwarded = Some(Rc::new(forwarded));
+    }
+
+    /// Removes fields that tell who a client is, but for those that `is_kept` wants.
+    pub(crate) fn remove_identity_fields(&mut self, is_kept: impl Fn(&str) -> bool) {
+        let is_removed = |name: &str| is_identity_field(name) && !is_kept(name);
+        self.head.headers.retain(|name| !is_removed(name));
+        self.are_identity_fields_removed = true;
+    }
+
+    /// Whether fields that tell who a client is were removed unless the configuration trusts them (see
+    /// [`crate::TrustedProxies`]). Those that are there then are no longer the client's.
+    pub fn are_identity_fields_removed(&self) -> bool {
+        self.are_identity_fields_removed
     }
 
     /// What sends interim responses, such as 103 Early Hints, before the answer. A request that came
@@ -263,6 +437,14 @@ impl Request {
     pub fn extensions_mut(&mut self) -> &mut Extensions {
         &mut self.extensions
     }
+}
+
+fn authority_of(head: &Head, is_secure: bool) -> Authority {
+    let named = head.target.authority().map(str::as_bytes);
+    named
+        .or_else(|| head.headers.get("host"))
+        .and_then(|authority| Authority::normalise(authority, is_secure))
+        .unwrap_or_default()
 }
 
 /// The numbers of a thread follow one another from one at random.

@@ -37,7 +37,7 @@ pub use clock::coarse_now;
 pub use counters::{Totals, WorkerStatus};
 pub use engine::{Engine, StartError, Status};
 pub use limits::Limits;
-pub use plan::{ListenAddress, Listener, Network, Plan};
+pub use plan::{ListenAddress, Listener, Plan};
 pub use quiet::QuietSocket;
 pub use spawn::spawn_tied;
 pub use stopping::stopping;

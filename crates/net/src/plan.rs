@@ -4,10 +4,9 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Arc;
 
-use apus_http::{Peer, ServiceFactory};
+use apus_http::{Network, ServiceFactory};
 
 use crate::limits::Limits;
 use crate::tls::TlsSettings;
@@ -92,99 +91,6 @@ impl fmt::Display for ListenAddress {
             Self::Tcp { address, .. } => address.fmt(f),
             Self::Unix { path, .. } => write!(f, "unix:{}", path.display()),
             Self::Inherited { name } => write!(f, "systemd:{name}"),
-        }
-    }
-}
-
-/// A set of addresses: `10.0.0.0/8`, `::1`, or `unix:`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Network {
-    /// The addresses whose first `bits` are those of `address`.
-    Ip {
-        /// Any address of the network.
-        address: IpAddr,
-        /// How many bits count.
-        bits: u8,
-    },
-    /// Whoever may open our Unix sockets.
-    Unix,
-}
-
-impl Network {
-    /// Whether `peer` belongs to it.
-    pub fn contains(&self, peer: &Peer) -> bool {
-        match (self, peer) {
-            (Self::Unix, Peer::Unix) => true,
-            (Self::Ip { address, bits }, Peer::Ip(peer)) => {
-                match (address.to_canonical(), peer.ip().to_canonical()) {
-                    (IpAddr::V4(network), IpAddr::V4(peer)) => {
-                        let differing = network.to_bits() ^ peer.to_bits();
-                        differing.leading_zeros() >= u32::from(*bits)
-                    }
-                    (IpAddr::V6(network), IpAddr::V6(peer)) => {
-                        let differing = network.to_bits() ^ peer.to_bits();
-                        differing.leading_zeros() >= u32::from(*bits)
-                    }
-                    _ => false,
-                }
-            }
-            _ => false,
-        }
-    }
-}
-
-impl FromStr for Network {
-    type Err = InvalidNetwork;
-
-    fn from_str(text: &str) -> Result<Self, InvalidNetwork> {
-        if text == "unix:" {
-            return Ok(Self::Unix);
-        }
-        let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) => (address, Some(bits.parse().map_err(|_| InvalidNetwork)?)),
-            None => (text, None),
-        };
-        let address: IpAddr = address.parse().map_err(|_| InvalidNetwork)?;
-        let whole = if address.is_ipv4() { 32 } else { 128 };
-        match bits.unwrap_or(whole) {
-            bits if bits <= whole => Ok(Self::Ip { address, bits }),
-            _ => Err(InvalidNetwork),
-        }
-    }
-}
-
-/// The text is not `address`, `address/bits` or `unix:`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InvalidNetwork;
-
-impl fmt::Display for InvalidNetwork {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a network is an address, address/bits such as 10.0.0.0/8, or unix:")
-    }
-}
-
-impl std::error::Error for InvalidNetwork {}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn contains(network: &str, peer: &str) -> bool {
-        let peer = Peer::Ip(SocketAddr::new(peer.parse().unwrap(), 1));
-        network.parse::<Network>().unwrap().contains(&peer)
-    }
-
-    #[test]
-    fn networks_hold_the_addresses_that_share_their_first_bits() {
-        assert!(contains("10.0.0.0/8", "10.255.0.1"));
-        assert!(!contains("10.0.0.0/8", "11.0.0.1"));
-        assert!(contains("0.0.0.0/0", "1.2.3.4"));
-        assert!(contains("10.0.0.0/8", "::ffff:10.1.2.3"));
-        assert!(contains("fd00::/8", "fd12::1") && !contains("fd00::/8", "fe80::1"));
-        assert!(contains("::1", "::1") && !contains("::1", "::2"));
-        assert!(!contains("::/0", "127.0.0.1"));
-        for text in ["", "x", "10.0.0.0/33", "::/129", "10.0.0.0/-1", "10.0.0.0/"] {
-            assert_eq!(text.parse::<Network>(), Err(InvalidNetwork), "{text:?}");
         }
     }
 }

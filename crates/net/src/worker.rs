@@ -5,13 +5,13 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use apus_http::{ConnectionInfo, Response, Service, StatusCode};
+use apus_http::{ConnectionInfo, Network, Response, Service, StatusCode};
 
 use crate::buffers::Buffers;
 use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::limits::Limits;
-use crate::plan::{Listener, Network, Plan};
+use crate::plan::{Listener, Plan};
 use crate::table::{OpenConnections, Table};
 use crate::tls::TlsSettings;
 

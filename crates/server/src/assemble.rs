@@ -157,7 +157,7 @@ fn tls_settings(plan: &config::Plan, members: &[usize]) -> io::Result<Arc<TlsSet
 
 /// The sites on one address, as one service.
 fn group(plan: &config::Plan, members: &[usize], sites: &[Site]) -> io::Result<Sites> {
-    let mut group = Sites::new();
+    let mut group = Sites::new().trusted_proxies(plan.global.trusted_proxies.clone());
     for position in members {
         let (Some(site), Some(said)) = (sites.get(*position), plan.sites.get(*position)) else {
             continue;

@@ -253,7 +253,7 @@ fn origin(url: &Url<'_>, listener: &Listener) -> Result<Origin, String> {
             Some(Tls::new(&settings).map_err(|error| error.to_string())?)
         }
     };
-    let is_told = |network: &apus_net::Network| network.contains(&peer);
+    let is_told = |network: &apus_http::Network| network.contains(&peer);
     Ok(Origin {
         address,
         tls,

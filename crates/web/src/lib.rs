@@ -33,9 +33,9 @@ mod http_error;
 pub mod layers;
 mod media_type;
 mod middleware;
+pub mod mounted;
 #[cfg(feature = "openapi")]
 pub mod openapi;
-pub mod path;
 #[cfg(any(feature = "redis", feature = "sql"))]
 mod per_worker;
 pub mod php;
@@ -79,9 +79,9 @@ pub use sse::Sse;
 pub use websocket::{Rooms, WebSocket, WebSocketUpgrade};
 
 pub use apus_http::{
-    Answer, Body, BodyError, BodyStream, Completion, ConnectionInfo, FileRange, Frame, HeaderName,
-    HeaderValue, Headers, Method, Outcome, Peer, Request, Response, RouteInfo, Service,
-    ServiceFactory, StatusCode, Target, Version, header, service_fn,
+    Answer, Body, BodyError, BodyStream, Client, Completion, ConnectionInfo, FileRange, Frame,
+    HeaderName, HeaderValue, Headers, Method, Network, Outcome, Peer, Request, Response, RouteInfo,
+    Service, ServiceFactory, StatusCode, Target, Version, header, path, service_fn,
 };
 pub use apus_net::Limits;
 pub use apus_net::tls::Certificate;

@@ -1,8 +1,9 @@
 //! The key under which a response is stored (RFC 9111 section 2).
 
+use std::borrow::Cow;
 use std::fmt;
 
-use apus_http::Method;
+use apus_http::{Authority, Method};
 use smallvec::SmallVec;
 
 use super::variance::{write_field, write_value};
@@ -124,7 +125,7 @@ impl KeyRules {
             (true, false) => b'h',
         });
         match &self.host {
-            Host::Requested => write_authority(request.authority, is_secure, &mut bytes),
+            Host::Requested => bytes.extend_from_slice(request.authority.as_bytes()),
             Host::Named(name) => {
                 // No host of a request holds a space, and a slash is where the path begins.
                 bytes.push(b' ');
@@ -188,38 +189,17 @@ impl KeyRules {
     }
 }
 
-/// Writes a host in lower case, with its port unless it is the default one of the scheme.
-fn write_authority(authority: &str, is_secure: bool, out: &mut SmallVec<[u8; 128]>) {
-    let (host, port) = split_port(authority);
-    let start = out.len();
-    out.extend_from_slice(host.as_bytes());
-    if let Some(host) = out.get_mut(start..) {
-        host.make_ascii_lowercase();
-    }
-    let default = if is_secure { "443" } else { "80" };
-    let port = port.trim_start_matches('0');
-    if !port.is_empty() && port != default {
-        out.push(b':');
-        out.extend_from_slice(port.as_bytes());
-    }
-}
-
-/// Splits the digits behind the last colon off.
-fn split_port(authority: &str) -> (&str, &str) {
-    match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => (host, port),
-        _ => (authority, ""),
-    }
-}
-
 /// Whether two authorities of one scheme are the same.
 pub(super) fn is_same_authority(one: &str, other: &str, is_secure: bool) -> bool {
-    let written = |authority| {
-        let mut out = SmallVec::new();
-        write_authority(authority, is_secure, &mut out);
-        out
-    };
-    written(one) == written(other)
+    normal(one, is_secure) == normal(other, is_secure)
+}
+
+/// The normal form of an authority. What is none is like no other.
+fn normal(authority: &str, is_secure: bool) -> Cow<'_, str> {
+    match Authority::normalise(authority.as_bytes(), is_secure) {
+        Some(authority) => Cow::Owned(authority.as_str().to_owned()),
+        None => Cow::Borrowed(authority),
+    }
 }
 
 impl Key {
@@ -247,13 +227,15 @@ impl Key {
             Some((path, query)) => (path, Some(query)),
             None => (target, None),
         };
+        let is_secure = scheme.eq_ignore_ascii_case("https");
         rules.uri(&PresentedRequest {
             method: &Method::GET,
             scheme,
-            authority,
+            authority: &normal(authority, is_secure),
             path,
             query,
             headers: &apus_http::Headers::new(),
+            has_body: false,
             device: None,
         })
     }

@@ -37,6 +37,8 @@ pub enum Refusal {
     VaryAny,
     /// `Vary` names more fields than is sensible.
     VaryTooMany,
+    /// `Vary` names a field that tells who the client is: no two clients are sent the same.
+    VaryClient,
     /// It is encoded in a way that is not known here.
     UnknownCoding,
     /// It is a part that cannot be joined with others.
@@ -87,6 +89,7 @@ impl fmt::Display for Refusal {
             Self::SessionCookie => "the request has a session cookie",
             Self::VaryAny => "the response varies by anything",
             Self::VaryTooMany => "the response varies by too many fields",
+            Self::VaryClient => "the response varies by who the client is",
             Self::UnknownCoding => "the response is encoded in an unknown way",
             Self::Part => "a part that cannot be joined with others",
             Self::NoLifetime => "nothing tells how long the response is fresh",

@@ -11,7 +11,8 @@ pub struct PresentedRequest<'a> {
     pub method: &'a Method,
     /// `http` or `https`: how the client reached the server.
     pub scheme: &'a str,
-    /// `host [":" port]` that the request is for; empty if it names none.
+    /// `host [":" port]` that the request is for, in its normal form ([`apus_http::Authority`]); empty if it
+    /// names none.
     pub authority: &'a str,
     /// The path, byte for byte as the origin gets it: a key of another form than what is answered
     /// would let one path be answered with another's content.
@@ -20,6 +21,9 @@ pub struct PresentedRequest<'a> {
     pub query: Option<&'a str>,
     /// The field lines.
     pub headers: &'a Headers,
+    /// Whether the request has a body, or may have one: established from the body itself, since HTTP/2 needs
+    /// no field to announce it.
+    pub has_body: bool,
     /// The class of the client's device, if the configuration tells them apart.
     pub device: Option<&'a str>,
 }

@@ -209,8 +209,7 @@ fn accel_expires(response: &OriginResponse<'_>) -> Option<ResponseDirectives> {
 fn has_unkeyed_input(request: &PresentedRequest<'_>, rules: &Rules) -> bool {
     let headers = request.headers;
     let is_keyed = |name: &str| rules.key.headers.iter().any(|keyed| **keyed == *name);
-    headers.contains("transfer-encoding")
-        || content_length(headers).is_some_and(|length| length > 0)
+    request.has_body
         || OVERRIDES
             .iter()
             .any(|name| headers.contains(name) && !is_keyed(name))

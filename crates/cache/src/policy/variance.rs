@@ -1,7 +1,7 @@
 //! By which fields of the request the responses for one key differ (RFC 9111 section 4.1).
 
-use apus_http::Headers;
 use apus_http::fields::{AcceptEncoding, Coding, Vary};
+use apus_http::{Headers, is_identity_field};
 use smallvec::SmallVec;
 
 use super::{PresentedRequest, Refusal, Rules};
@@ -32,6 +32,9 @@ impl Variance {
                 Vary::Any => return Err(Refusal::VaryAny),
                 Vary::Fields(named) if named.len() > MAX_FIELDS => {
                     return Err(Refusal::VaryTooMany);
+                }
+                Vary::Fields(named) if named.iter().any(|name| is_of_client(name)) => {
+                    return Err(Refusal::VaryClient);
                 }
                 Vary::Fields(named) => variance.fields.extend(named),
             }
@@ -130,7 +133,13 @@ pub(super) fn write_field<A: smallvec::Array<Item = u8>>(
         return;
     }
     let Some(values) = request.values(name) else {
-        out.push(0);
+        match of_target(name, request) {
+            Some(value) => {
+                out.push(4);
+                write_value(value.as_bytes(), out);
+            }
+            None => out.push(0),
+        }
         return;
     };
     out.push(1);
@@ -157,6 +166,24 @@ pub(super) fn write_field<A: smallvec::Array<Item = u8>>(
         }
     }
     write_value(&text, out);
+}
+
+/// Whether an origin is told by a field who the client is, so that no two clients are sent the same.
+fn is_of_client(name: &str) -> bool {
+    is_identity_field(name) && !OF_TARGET.contains(&name)
+}
+
+/// The fields that tell an origin which scheme, host and port the client used.
+const OF_TARGET: [&str; 3] = ["x-forwarded-proto", "x-forwarded-host", "x-forwarded-port"];
+
+/// What an origin is told in a field that the request itself does not have. The port is that of the
+/// authority.
+fn of_target<'a>(name: &str, request: &PresentedRequest<'a>) -> Option<&'a str> {
+    match name {
+        "x-forwarded-proto" => Some(request.scheme),
+        "x-forwarded-host" | "x-forwarded-port" => Some(request.authority),
+        _ => None,
+    }
 }
 
 /// Codings beyond those of [`Coding`], with the bit that stands for each.

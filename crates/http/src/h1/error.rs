@@ -28,6 +28,9 @@ pub enum ProtocolError {
     HeadTooLarge,
     /// The head or the trailer section has more field lines than the limit.
     TooManyFields,
+    /// `Connection` names more fields than any honest client has reason to: an attempt to have fields
+    /// vanish, or to keep the server busy.
+    TooManyConnectionOptions,
     /// A line ends with LF alone (RFC 9112 section 2.2): a hand-written client, or an attempt at
     /// request smuggling.
     BareLineFeed,
@@ -118,6 +121,7 @@ impl fmt::Display for ProtocolError {
             Self::TargetTooLong => "the request target is longer than this server takes",
             Self::HeadTooLarge => "the field section is larger than this server takes",
             Self::TooManyFields => "the field section has more lines than this server takes",
+            Self::TooManyConnectionOptions => "Connection names more fields than this server takes",
             Self::BareLineFeed => "a line must end with CR LF, not with LF alone",
             Self::FieldName => "a field line must be `name: value`, and the name a token",
             Self::SpaceBeforeColon => "no white space may stand before the colon of a field line",

@@ -7,7 +7,8 @@ use super::field;
 use super::framing::{Framing, Told};
 use super::line::LineReader;
 use crate::grammar::{is_host, is_token, trim};
-use crate::{Head, Headers, Target};
+use crate::hop_by_hop::HopByHopReader;
+use crate::{Head, Headers, HopByHop, Target};
 
 /// How large a request head may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +60,8 @@ pub(super) struct HeadReader {
 #[derive(Debug, Default)]
 struct Asked {
     framing: Framing,
+    hop_by_hop: HopByHopReader,
     host: bool,
-    upgrade: bool,
     expects_continue: bool,
 }
 
@@ -123,6 +124,9 @@ impl HeadReader {
                 return Err(ProtocolError::TooManyFields);
             }
             self.asked.note(name, value)?;
+            if self.asked.hop_by_hop.take(name, value) {
+                continue;
+            }
             let whole = rest.get(..bytes).unwrap_or_default();
             head.headers.push_received(whole, name, value);
         }
@@ -141,6 +145,7 @@ impl HeadReader {
                 target,
                 version,
                 headers: Headers::with_capacity(capacity),
+                hop_by_hop: HopByHop::default(),
             })),
             Err(error) => Err(error),
         }
@@ -169,15 +174,23 @@ impl HeadReader {
             head.headers.remove("host");
             head.headers.push(b"host", authority.as_bytes());
         }
+        if asked.hop_by_hop.are_too_many() {
+            return Err(ProtocolError::TooManyConnectionOptions);
+        }
+        head.hop_by_hop = asked.hop_by_hop.finish(&mut head.headers);
+        if !http11 {
+            // HTTP/1.0 has no switching of protocols.
+            head.hop_by_hop.upgrade = None;
+        }
         Ok(ReadHead {
             persistent: asked.framing.is_persistent(head.version),
             head: RequestHead {
+                upgrade: head.hop_by_hop.upgrade.is_some(),
                 head,
                 content,
                 expects_continue: http11
                     && asked.expects_continue
                     && content != ContentFraming::None,
-                upgrade: http11 && asked.upgrade && asked.framing.upgrade,
             },
         })
     }
@@ -200,9 +213,6 @@ impl Asked {
                     return Err(ProtocolError::Expectation);
                 }
                 self.expects_continue = true;
-            }
-            7 if name.eq_ignore_ascii_case(b"upgrade") => {
-                self.upgrade |= field::list(value).next().is_some();
             }
             _ => self.framing.note(name, value)?,
         }

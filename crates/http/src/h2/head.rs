@@ -8,7 +8,7 @@ use super::priority::Priority;
 use super::streams::RequestKind;
 use super::{Config, Fault, HeadRefusal};
 use crate::grammar::{is_host, is_token, parse_decimal};
-use crate::{Head, Headers, Target};
+use crate::{Head, Headers, HopByHop, Target};
 
 /// What a field line costs beside its bytes (RFC 9113 section 6.5.2).
 const LINE_COST: usize = 32;
@@ -340,16 +340,19 @@ impl<'a> FieldReader<'a> {
                 self.headers.never_index_last();
             }
         }
-        if is_extended {
-            self.headers.push(b"connection", b"upgrade");
-            self.headers.push(b"upgrade", &self.scratch.protocol);
-        }
+        // `TE: trailers` is the one field of its kind that HTTP/2 has.
+        let accepts_trailers = self.headers.remove("te");
+        let upgrade = is_extended.then(|| String::from_utf8_lossy(&self.scratch.protocol).into());
         Ok(ReadRequest {
             head: Box::new(Head {
                 method,
                 target,
                 version: Version::HTTP_2,
                 headers: self.headers,
+                hop_by_hop: HopByHop {
+                    upgrade,
+                    accepts_trailers,
+                },
             }),
             kind,
             content_length: self.content_length,

@@ -87,10 +87,7 @@ impl Handshake {
     /// It cannot be answered with a WebSocket connection.
     pub fn of(request: &Request) -> Result<Self, InvalidHandshake> {
         let headers = request.headers();
-        if !has_member(headers, "upgrade", "websocket")
-            || !has_member(headers, "connection", "upgrade")
-            || request.version() < Version::HTTP_11
-        {
+        if !request.offers_upgrade_to("websocket") {
             return Err(InvalidHandshake::NotWebSocket);
         }
         if *request.method() != Method::GET {
@@ -155,10 +152,6 @@ fn members<'a>(headers: &'a Headers, name: &'a str) -> impl Iterator<Item = &'a 
         .flat_map(|line| line.split(|byte| *byte == b','))
         .map(trim)
         .filter(|member| !member.is_empty())
-}
-
-fn has_member(headers: &Headers, name: &str, member: &str) -> bool {
-    members(headers, name).any(|value| value.eq_ignore_ascii_case(member.as_bytes()))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::time::Duration;
 
-use apus_http::{ConnectionInfo, Peer, proxy_protocol};
+use apus_http::proxy_protocol;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
@@ -48,13 +48,13 @@ impl Connection {
 /// The phase is [`Phase::Connect`] or [`Phase::Tls`].
 pub async fn connect(
     origin: &Origin,
-    client: Option<&ConnectionInfo>,
+    client: Option<proxy_protocol::Header>,
     timeouts: &Timeouts,
 ) -> Result<Connection, Failure> {
     let mut socket = within(timeouts.connect, Phase::Connect, open(&origin.address)).await?;
     if let Some(version) = origin.proxy_head.version() {
         let mut head = Vec::with_capacity(128);
-        proxy_protocol::write(version, &header_of(client), &mut head);
+        proxy_protocol::write(version, &client.unwrap_or_default(), &mut head);
         within(
             timeouts.connect,
             Phase::Connect,
@@ -156,16 +156,6 @@ async fn open(address: &Address) -> io::Result<Socket> {
                 Err(error) => return Err(error),
             }
         },
-    }
-}
-
-fn header_of(client: Option<&ConnectionInfo>) -> proxy_protocol::Header {
-    match client.map(|client| (client.peer, client.local)) {
-        Some((Peer::Ip(source), Peer::Ip(destination))) => proxy_protocol::Header {
-            source: Some(source),
-            destination: Some(destination),
-        },
-        _ => proxy_protocol::Header::default(),
     }
 }
 

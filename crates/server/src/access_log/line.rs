@@ -4,7 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use apus_http::{Completion, Outcome, Peer, Request, Version};
+use std::net::IpAddr;
+
+use apus_http::{Completion, Outcome, Request, Version};
 use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
@@ -86,10 +88,10 @@ fn write_early(
     let client = || tls.and_then(|tls| tls.client_certificate.as_deref());
     let mut value = |value: &[u8]| escape.string(Some(value), out);
     match variable {
-        Early::RemoteAddr => escape.address(&connection.peer, out),
-        Early::RemotePort => escape.port(&connection.peer, out),
-        Early::ServerAddr => escape.address(&connection.local, out),
-        Early::ServerPort => escape.port(&connection.local, out),
+        Early::RemoteAddr => escape.address(request.client().ip, out),
+        Early::RemotePort => escape.port(request.client().port, out),
+        Early::ServerAddr => escape.address(connection.local.ip(), out),
+        Early::ServerPort => escape.port(request.port(), out),
         Early::Connection => write(out, format_args!("{}", connection.id)),
         Early::RequestId => escape.quoted(out, |out| {
             write(out, format_args!("{:016x}", request.id()));
@@ -235,17 +237,17 @@ impl Escape {
         }
     }
 
-    fn address(self, peer: &Peer, out: &mut Vec<u8>) {
-        self.quoted(out, |out| match peer {
-            Peer::Ip(address) => write(out, format_args!("{}", address.ip())),
-            Peer::Unix => out.extend_from_slice(b"unix:"),
+    fn address(self, ip: Option<IpAddr>, out: &mut Vec<u8>) {
+        self.quoted(out, |out| match ip {
+            Some(ip) => write(out, format_args!("{ip}")),
+            None => out.extend_from_slice(b"unix:"),
         });
     }
 
-    fn port(self, peer: &Peer, out: &mut Vec<u8>) {
-        match peer {
-            Peer::Ip(address) => write(out, format_args!("{}", address.port())),
-            Peer::Unix => self.string(None, out),
+    fn port(self, port: Option<u16>, out: &mut Vec<u8>) {
+        match port {
+            Some(port) => write(out, format_args!("{port}")),
+            None => self.string(None, out),
         }
     }
 

@@ -10,8 +10,9 @@ use apus::php::PhpSettings;
 use apus::proxy::ProxySettings;
 use apus::sites::{Accel, FieldChange, Hsts, Pattern, Return, Rewrite, ServerName};
 use apus_cache::store::{DiskSettings, Settings};
+use apus_http::{Network, TrustedProxies};
 use apus_net::tls::{TlsSite, UnknownName};
-use apus_net::{Limits, ListenAddress, Network, client};
+use apus_net::{Limits, ListenAddress, client};
 use apus_php::plan::PoolPlan;
 use apus_upstream::plan::GroupPlan;
 use http::HeaderValue;
@@ -55,6 +56,8 @@ pub struct Global {
     pub unknown_name: UnknownName,
     /// What the server tells about its own work.
     pub log_level: LogLevel,
+    /// The proxies in front whose word about clients is taken.
+    pub trusted_proxies: TrustedProxies,
 }
 
 /// Where stored answers are kept.

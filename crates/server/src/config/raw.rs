@@ -19,8 +19,8 @@ use super::value::{
 use super::word::origin::UpstreamName;
 use super::word::php::PhpAddress;
 use super::word::{
-    self, Expression, FieldName, FieldValue, FileMode, HeaderText, Host, Listen, LocationPath,
-    MediaType, Network, PathPattern, Status, StatusSet, Test, Uri, UriTemplate,
+    self, Expression, FieldName, FieldValue, FileMode, HeaderText, Host, IdentityFieldName, Listen,
+    LocationPath, MediaType, Network, PathPattern, Status, StatusSet, Test, Uri, UriTemplate,
 };
 use cache::{Cache, CacheStore};
 use php::Fastcgi;
@@ -113,13 +113,32 @@ keys! {
         access_log: AccessLogChoice,
         /// What the server tells about its own work, on standard error.
         log_level: LogLevel = LogLevel::Info,
-        /// Networks of proxies in front of this server (`"10.0.0.0/8"`, `"::1"`, or `"unix:"`). What
-        /// they say of the client is passed on to origins; what others say is not.
+        /// Networks of proxies in front of this server (`"10.0.0.0/8"`, `"::1"`, or `"unix:"`). Who the
+        /// client is, and which scheme, host and port it used, is what they say; what others say of it is
+        /// removed from their requests.
         trusted_proxies: Several<Network> = Several::default(),
+        /// The field in which `trusted_proxies` name the client: `"X-Forwarded-For"`, with
+        /// `X-Forwarded-Proto`, `X-Forwarded-Host` and `X-Forwarded-Port`; or `"Forwarded"` (RFC 7239).
+        /// The one that they do not write they pass on as a client sent it, so it is not read.
+        trusted_proxies_header: TrustedHeader = TrustedHeader::XForwardedFor,
+        /// Fields about the client, such as `"CF-Connecting-IP"` or `"X-Forwarded-Prefix"`, that origins and
+        /// PHP get as `trusted_proxies` write them. They are removed from all other requests, as are those
+        /// that are not named here.
+        trusted_proxies_pass: Several<IdentityFieldName> = Several::default(),
         /// Compression.
         compress: Compress,
         /// Where stored answers are kept.
         cache: CacheStore,
+    }
+}
+
+choices! {
+    /// The field in which trusted proxies name the client.
+    pub(in crate::config) TrustedHeader: "a field that names the client" {
+        /// `X-Forwarded-For` and its relatives.
+        XForwardedFor = "X-Forwarded-For",
+        /// `Forwarded` (RFC 7239).
+        Forwarded = "Forwarded",
     }
 }
 

@@ -14,8 +14,9 @@ use std::thread::available_parallelism;
 
 use apus::files::Compression;
 use apus::sites::Hsts;
+use apus_http::TrustedProxies;
+use apus_net::Limits;
 use apus_net::tls::UnknownName;
-use apus_net::{Limits, Network};
 
 use super::diagnostics::{Diagnostics, Finding};
 use super::keys::{Reader, Table, shown};
@@ -46,12 +47,6 @@ pub(super) fn plan(file: raw::File, reader: &mut Reader<'_>) -> Option<Plan> {
             None => raw::Compress::absent(&top, reader)?,
         },
         max_body_bytes: raw_global.client_max_body_size.value.0,
-        trusted_proxies: raw_global
-            .trusted_proxies
-            .0
-            .iter()
-            .map(|network| network.value.0)
-            .collect(),
     };
     let cache = match &raw_global.cache {
         Some(raw) => cache::store(raw, reader),
@@ -116,7 +111,6 @@ struct Inherited {
     access_log: Option<AccessLog>,
     compress: raw::Compress,
     max_body_bytes: u64,
-    trusted_proxies: Vec<Network>,
 }
 
 fn global(raw: raw::Global, cache: CacheStore, reader: &mut Reader<'_>) -> Global {
@@ -130,6 +124,7 @@ fn global(raw: raw::Global, cache: CacheStore, reader: &mut Reader<'_>) -> Globa
             .related(&raw.client_header_size.place, "the head's size"),
         );
     }
+    let trusted_proxies = trusted_proxies(&raw, reader);
     let cores = available_parallelism().unwrap_or(NonZeroUsize::MIN);
     Global {
         workers: NonZeroUsize::new(raw.worker_threads.size()).unwrap_or(cores),
@@ -166,7 +161,40 @@ fn global(raw: raw::Global, cache: CacheStore, reader: &mut Reader<'_>) -> Globa
             UnknownName::FirstSite
         },
         log_level: *raw.log_level,
+        trusted_proxies,
     }
+}
+
+/// The proxies in front of the server, and what they say of clients.
+fn trusted_proxies(raw: &raw::Global, reader: &mut Reader<'_>) -> TrustedProxies {
+    let networks = &raw.trusted_proxies;
+    if networks.0.is_empty() {
+        let header = raw
+            .trusted_proxies_header
+            .given
+            .then_some(&raw.trusted_proxies_header.place);
+        let pass = raw
+            .trusted_proxies_pass
+            .given
+            .then_some(&raw.trusted_proxies_pass.place);
+        for place in [header, pass].into_iter().flatten() {
+            reader.report(
+                Finding::warning(
+                    place,
+                    "no proxy is trusted",
+                    "this is for `trusted_proxies`",
+                )
+                .help("add trusted_proxies with the addresses of the proxies in front"),
+            );
+        }
+    }
+    let trusted = TrustedProxies::new(networks.0.iter().map(|network| network.value.0));
+    let trusted = match *raw.trusted_proxies_header {
+        raw::TrustedHeader::XForwardedFor => trusted,
+        raw::TrustedHeader::Forwarded => trusted.forwarded(),
+    };
+    let names = raw.trusted_proxies_pass.0.iter();
+    names.fold(trusted, |trusted, name| trusted.pass(&*name.0))
 }
 
 /// A number whose key allows none that is larger than the type.

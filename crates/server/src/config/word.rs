@@ -11,6 +11,7 @@ use std::str::FromStr;
 
 use apus::files::Glob;
 use apus::sites::{Condition, Pattern, ServerName};
+use apus_http::is_identity_field;
 use apus_net::ListenAddress;
 use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::json;
@@ -194,14 +195,14 @@ impl Word for FileMode {
 
 /// Addresses that may speak the PROXY protocol.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Network(pub(super) apus_net::Network);
+pub(super) struct Network(pub(super) apus_http::Network);
 
 impl Word for Network {
     const WORDS: &'static str = "a network as \"10.0.0.0/8\", an address, or \"unix:\"";
 
     fn parse(text: &str) -> Result<Self, String> {
         if text == "unix:" {
-            return Ok(Self(apus_net::Network::Unix));
+            return Ok(Self(apus_http::Network::Unix));
         }
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
@@ -217,7 +218,7 @@ impl Word for Network {
                 .filter(|bits| *bits <= width)
                 .ok_or_else(|| format!("the prefix length is from 0 to {width}"))?,
         };
-        Ok(Self(apus_net::Network::Ip { address, bits }))
+        Ok(Self(apus_http::Network::Ip { address, bits }))
     }
 }
 
@@ -260,6 +261,22 @@ impl Word for Expression {
 /// The name of a field.
 #[derive(Clone, Debug)]
 pub(super) struct FieldName(pub(super) String);
+
+/// The name of a field by which proxies tell who a client is.
+#[derive(Clone, Debug)]
+pub(super) struct IdentityFieldName(pub(super) String);
+
+impl Word for IdentityFieldName {
+    const WORDS: &'static str = "a field about the client as \"CF-Connecting-IP\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let name = FieldName::parse(text)?.0.to_ascii_lowercase();
+        match is_identity_field(&name) {
+            true => Ok(Self(name)),
+            false => Err("every field that is not about the client is passed anyway".to_owned()),
+        }
+    }
+}
 
 impl Word for FieldName {
     const WORDS: &'static str = "a field name";

@@ -13,7 +13,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use apus_http::{ConnectionInfo, Peer};
+use apus_http::proxy_protocol;
 use apus_net::client::{
     Cause, ClientRequest, ClientResponse, Connection, Failure, FastCgi, Home, Http1, Http2, Origin,
     Phase, Protocol, ProxyHead, Timeouts, connect,
@@ -47,7 +47,7 @@ pub(crate) struct Pool {
 }
 
 /// Whom a connection is for, if its PROXY protocol head says so: client, and the address it reached.
-type Client = Option<(Peer, Peer)>;
+type Client = Option<proxy_protocol::Header>;
 
 /// A connection for one request.
 pub(crate) struct Lease {
@@ -114,7 +114,7 @@ impl Pool {
     /// it. `is_repeatable` says that the request may be sent again if so.
     pub(crate) fn checkout(
         &self,
-        client: Option<&ConnectionInfo>,
+        client: Option<proxy_protocol::Header>,
         is_repeatable: bool,
     ) -> Option<Lease> {
         if self.origin.protocol == Protocol::FastCgi {
@@ -133,7 +133,7 @@ impl Pool {
     /// It cannot be opened.
     pub(crate) async fn connect(
         self: &Rc<Self>,
-        client: Option<&ConnectionInfo>,
+        client: Option<proxy_protocol::Header>,
         timeouts: &Timeouts,
     ) -> Result<Lease, Failure> {
         let may_be_shared = match self.origin.protocol {
@@ -174,7 +174,7 @@ impl Pool {
     /// It cannot be opened.
     pub(crate) async fn connect_http1(
         &self,
-        client: Option<&ConnectionInfo>,
+        client: Option<proxy_protocol::Header>,
         timeouts: &Timeouts,
     ) -> Result<Lease, Failure> {
         let origin = Origin {
@@ -190,7 +190,7 @@ impl Pool {
 
     async fn open(
         self: &Rc<Self>,
-        client: Option<&ConnectionInfo>,
+        client: Option<proxy_protocol::Header>,
         timeouts: &Timeouts,
     ) -> Result<Lease, Failure> {
         if self.origin.protocol == Protocol::FastCgi {
@@ -237,10 +237,10 @@ impl Pool {
     }
 
     /// Whom a connection has to be for.
-    fn client(&self, client: Option<&ConnectionInfo>) -> Client {
+    fn client(&self, client: Option<proxy_protocol::Header>) -> Client {
         match self.origin.proxy_head {
             ProxyHead::None => None,
-            ProxyHead::V1 | ProxyHead::V2 => client.map(|client| (client.peer, client.local)),
+            ProxyHead::V1 | ProxyHead::V2 => client,
         }
     }
 

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use apus_http::{Body, ConnectionInfo, Interim, StatusCode};
+use apus_http::{Body, Interim, StatusCode, proxy_protocol};
 use apus_net::client::{
     Cause, ClientRequest, ClientResponse, Failure, RequestHead, Stderr, Timeouts,
 };
@@ -32,7 +32,7 @@ pub struct Context<'a> {
     /// it.
     pub sticky: Option<&'a str>,
     /// The client's connection, for the PROXY protocol head.
-    pub client: Option<&'a ConnectionInfo>,
+    pub client: Option<proxy_protocol::Header>,
     /// Whether sending the request twice does the same as once; see
     /// [`is_idempotent`](crate::is_idempotent).
     pub idempotent: bool,

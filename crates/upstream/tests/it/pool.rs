@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use apus_http::{ConnectionInfo, Method, Peer};
+use apus_http::{Method, proxy_protocol};
 use apus_net::client::{Cause, Phase, Protocol, ProxyHead};
 use apus_upstream::plan::PoolPlan;
 use apus_upstream::{Context, FailedKind, FailureKind};
@@ -201,16 +201,13 @@ fn keeps_the_connections_of_clients_apart_that_a_proxy_head_names() {
         let mut plan = plain(vec![origin.node("a")]);
         plan.proxy_head = ProxyHead::V1;
         let (_, group) = group(plan);
-        let client = |port: u16| ConnectionInfo {
-            id: 1,
-            peer: Peer::Ip(([192, 0, 2, 1], port).into()),
-            local: Peer::Ip(([198, 51, 100, 1], 443).into()),
-            tls: None,
+        let client = |port: u16| proxy_protocol::Header {
+            source: Some(([192, 0, 2, 1], port).into()),
+            destination: Some(([198, 51, 100, 1], 443).into()),
         };
         for port in [1000, 2000, 1000, 2000, 3000] {
-            let client = client(port);
             let context = Context {
-                client: Some(&client),
+                client: Some(client(port)),
                 ..Context::default()
             };
             group

@@ -1,6 +1,5 @@
 //! An application on one worker: from a request to what answers it.
 
-use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -11,10 +10,11 @@ use super::{NamedRoutes, States};
 use crate::error::{ErrorRules, Rendering};
 use crate::extract::Matched;
 use crate::middleware::{AnyMiddleware, Next};
-use crate::path::{self, MountedAt};
+use crate::mounted::{MountedAt, mounted_at};
 use crate::router::{Found, Ranges, Route, Router};
-use crate::sites::{ServerNames, canonical};
+use crate::sites::ServerNames;
 use crate::trace::{self, Step, StepKind};
+use apus_http::path;
 
 /// The application on one worker.
 pub(crate) struct AppService {
@@ -212,10 +212,10 @@ impl AppService {
 
     /// What answers a request; an answer at once if the path has no meaning.
     fn target(&self, request: &Request) -> Result<Target, Answer> {
-        let decoded = match path::normalise(request.path()) {
-            Ok(Cow::Borrowed(_)) => None,
-            Ok(Cow::Owned(path)) => match String::from_utf8(path) {
-                Ok(path) => Some(path),
+        let decoded = match request.plain_path() {
+            Ok(path) if path == request.path().as_bytes() => None,
+            Ok(path) => match std::str::from_utf8(path) {
+                Ok(path) => Some(path.to_owned()),
                 Err(_) => {
                     let refused = Response::new(StatusCode::BAD_REQUEST);
                     return Err(self.own(request, 0, refused));
@@ -233,7 +233,7 @@ impl AppService {
         let mut place = (0, What::Nothing);
         if self.hosts.len() > 1
             && let Some(host) = request.host()
-            && let Some((index, _)) = self.names_of_hosts.find(&canonical(host))
+            && let Some((index, _)) = self.names_of_hosts.find(host)
             && let Some(host) = self.hosts.get(index)
         {
             place = (index, host.find(request.method(), path));
@@ -401,7 +401,7 @@ impl Mount {
         if request.set_path_and_query(&target).is_err() {
             return Response::new(StatusCode::BAD_REQUEST).into();
         }
-        let outer = path::mounted_at(&request);
+        let outer = mounted_at(&request);
         let mounted = MountedAt(match outer {
             "" => path::encode(self.path.as_bytes()).into(),
             outer => format!("{outer}{}", path::encode(self.path.as_bytes())).into(),
@@ -416,7 +416,7 @@ fn add_slash(request: &Request) -> Answer {
     let query = request
         .query()
         .map_or_else(String::new, |query| format!("?{query}"));
-    let location = format!("{}{}/{query}", path::mounted_at(request), request.path());
+    let location = format!("{}{}/{query}", mounted_at(request), request.path());
     // Two slashes at the front would name another host.
     let location = format!("/{}", location.trim_start_matches('/'));
     match HeaderValue::from_str(&location) {

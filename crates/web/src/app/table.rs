@@ -11,9 +11,9 @@ use super::{App, DEFAULT_BODY_LIMIT, Source, What};
 use crate::error::ErrorRules;
 use crate::handler::AnyHandler;
 use crate::middleware::AnyMiddleware;
-use crate::path;
 use crate::router::{Endpoint, Pattern, RouteError, Router, Why};
 use crate::sites::{ServerName, ServerNames};
+use apus_http::path;
 
 /// A flat application.
 pub(super) struct Table {

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use apus_http::Request;
 
 use crate::extract::{FromRequestHead, Matched};
-use crate::path;
+use crate::mounted::mounted_at;
 use crate::router::{Pattern, RouteError, UnfitValue, Why};
 
 /// The routes that have names.
@@ -118,7 +118,7 @@ impl FromRequestHead for Urls {
         });
         Ok(Self {
             named: matched.scope.named.clone(),
-            base: path::mounted_at(request).into(),
+            base: mounted_at(request).into(),
             origin: origin.into(),
         })
     }

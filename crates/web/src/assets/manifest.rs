@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use aws_lc_rs::digest::{Context, SHA256};
 
-use crate::path;
+use apus_http::path;
 
 /// The files of a folder, as they were when it was looked at.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use apus_http::{Answer, HeaderValue, Request, Response, Service, header};
 use super::manifest::Named;
 use super::{Assets, Shared};
 use crate::files::FilesService;
-use crate::path;
+use apus_http::path;
 
 /// Serves files under both of their names.
 pub(super) struct AssetsService {
@@ -29,9 +29,10 @@ impl AssetsService {
 
 impl Service for AssetsService {
     fn call(&self, mut request: Request) -> Answer {
-        let Some(path) = path::normalise(request.path())
+        let Some(path) = request
+            .plain_path()
             .ok()
-            .and_then(|path| String::from_utf8(path.into_owned()).ok())
+            .and_then(|path| String::from_utf8(path.to_vec()).ok())
         else {
             return self.plain.call(request);
         };

@@ -12,17 +12,12 @@ use apus_cache::policy::{
 };
 use apus_cache::store::{FillTicket, Filler, Head, NewObject};
 use apus_http::fields::{ForwardReason, Handling};
-use apus_http::{
-    Body, ConnectionInfo, FileRange, Frame, Headers, Method, Request, RequestParts, Response,
-    StatusCode, Target, Version,
-};
+use apus_http::{Body, FileRange, Frame, Method, Request, Response, StatusCode};
 use bytes::Bytes;
-use http::Extensions;
 
 use super::answer::{Prepared, Sending};
-use super::device::device;
 use super::ranges::{Beginning, Gaps, Opened};
-use super::service::{Inner, now};
+use super::service::{Inner, now, presented};
 use super::settings::CacheSettings;
 
 /// For how long requests do not wait for one another, after an answer that cannot be shared.
@@ -33,62 +28,26 @@ const PIECE: u64 = 64 * 1024;
 
 /// A request as it was asked, kept while its answer is on its way.
 pub(super) struct Asked {
-    method: Method,
-    /// The one that counts for the key.
-    target: Target,
-    /// What rewrites made of it, if that is another.
-    rewritten: Option<Box<str>>,
-    version: Version,
-    scheme: &'static str,
-    authority: Box<str>,
-    headers: Headers,
-    connection: Rc<ConnectionInfo>,
-    device: Option<&'static str>,
+    request: Request,
+    settings: Arc<CacheSettings>,
 }
 
 impl Asked {
-    pub(super) fn of(request: &Request, settings: &CacheSettings) -> Self {
-        let is_other = settings.by_sent_target && request.is_rewritten();
+    pub(super) fn of(request: &Request, settings: &Arc<CacheSettings>) -> Self {
         Self {
-            method: request.method().clone(),
-            target: settings.target(request).clone(),
-            rewritten: is_other.then(|| request.target().path_and_query().into()),
-            version: request.version(),
-            scheme: request.scheme(),
-            authority: request.authority().unwrap_or("").into(),
-            headers: request.headers().clone(),
-            connection: Rc::clone(request.connection()),
-            device: (settings.rules.key.device).then(|| device(request.headers())),
+            request: request.without_body(),
+            settings: Arc::clone(settings),
         }
     }
 
     pub(super) fn presented(&self) -> PresentedRequest<'_> {
-        PresentedRequest {
-            method: &self.method,
-            scheme: self.scheme,
-            authority: &self.authority,
-            path: self.target.path(),
-            query: self.target.query(),
-            headers: &self.headers,
-            device: self.device,
-        }
+        presented(&self.request, &self.settings)
     }
 
     /// The request once more, over the same connection, for ourselves.
     pub(super) fn again(&self) -> Request {
-        let mut request = Request::new(RequestParts {
-            method: Method::GET,
-            target: self.target.clone(),
-            version: self.version,
-            headers: self.headers.clone(),
-            body: Body::Empty,
-            connection: Rc::clone(&self.connection),
-            extensions: Extensions::new(),
-        });
-        if let Some(target) = &self.rewritten {
-            // It was the target of a request before.
-            let _ = request.set_path_and_query(target);
-        }
+        let mut request = self.request.without_body();
+        request.set_method(Method::GET);
         request
     }
 }

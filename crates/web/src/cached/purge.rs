@@ -6,7 +6,7 @@ use apus_cache::policy::{Key, KeyRules, PresentedRequest};
 use apus_cache::store::{Purge, Purged};
 use apus_http::{HeaderValue, Request, Response, StatusCode, header};
 
-use crate::path::{self, InvalidPath};
+use apus_http::path::{self, InvalidPath};
 
 /// What is purged.
 #[derive(Clone, Debug, PartialEq, Eq)]

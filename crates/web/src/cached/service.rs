@@ -1,7 +1,6 @@
 //! What becomes of a request: answered from what is stored, along with another, or by the service
 //! behind.
 
-use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -26,7 +25,6 @@ use super::ranges::{Beginning, Gaps, Opened};
 use super::settings::{Cache, CacheSettings};
 use super::telling::Telling;
 use crate::files::Compression;
-use crate::path;
 
 /// What a worker keeps ready of one location.
 const FRONT_ENTRIES: usize = 10_000;
@@ -104,18 +102,17 @@ impl Service for CachedService {
     fn call(&self, mut request: Request) -> Answer {
         let cached = &self.0;
         // What is sent on as the same is stored as the same, and purged as that.
-        match path::sent_on(request.path()) {
-            Ok(Cow::Owned(path)) => {
-                let target = match request.query() {
-                    Some(query) => format!("{path}?{query}"),
-                    None => path,
-                };
-                if request.set_path_and_query(&target).is_err() {
-                    return Response::new(StatusCode::BAD_REQUEST).into();
-                }
+        let Ok(path) = request.forwarded_path() else {
+            return Response::new(StatusCode::BAD_REQUEST).into();
+        };
+        if path != request.path() {
+            let target = match request.query() {
+                Some(query) => format!("{path}?{query}"),
+                None => path.to_owned(),
+            };
+            if request.set_path_and_query(&target).is_err() {
+                return Response::new(StatusCode::BAD_REQUEST).into();
             }
-            Ok(Cow::Borrowed(_)) => {}
-            Err(_) => return Response::new(StatusCode::BAD_REQUEST).into(),
         }
         match *request.method() {
             Method::GET | Method::HEAD => {}
@@ -453,8 +450,8 @@ impl Inner {
                 _ => self.cache.0.uses.count(key.bytes()),
             },
             is_trusted: !trusted.is_empty() && {
-                let peer = &request.connection().peer;
-                trusted.iter().any(|network| network.contains(peer))
+                let client = request.client().peer();
+                trusted.iter().any(|network| network.contains(&client))
             },
             ..Conditions::default()
         }
@@ -525,6 +522,7 @@ pub(super) fn presented<'a>(
         query: target.query(),
         headers: request.headers(),
         device: (settings.rules.key.device).then(|| device(request.headers())),
+        has_body: request.has_body(),
     }
 }
 

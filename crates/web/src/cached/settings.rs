@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use apus_cache::policy::{Key, NamePattern, Rules};
 use apus_cache::store::{DiskSettings, Figures, Recorded, Settings, Store};
-use apus_http::{Request, Target};
-use apus_net::Network;
+use apus_http::{Network, Request, Target};
 use tokio::sync::Semaphore;
 
 use super::purge::{PurgeAccess, PurgeRequest};
 use super::service::presented;
 use super::uses::Uses;
-use crate::path;
+use apus_http::path;
 
 /// More compressed forms of long content are not made at a time.
 const FORMS_AT_ONCE: usize = 2;
@@ -140,8 +139,9 @@ impl CacheSettings {
         if (self.bypass_headers.iter()).any(|name| headers.contains(name)) {
             return true;
         }
-        // What switches protocols is no content.
-        headers.contains("upgrade")
+        // What switches protocols is no response to store, and what a body asks for is not in the key.
+        request.upgrade().is_some()
+            || request.has_body()
             || (!self.bypass_cookies.is_empty()
                 && headers
                     .get_all("cookie")

@@ -6,7 +6,6 @@ use apus_http::{Request, Response};
 use cookie::{Cookie, SameSite};
 
 use super::{FromRequestHead, Matched};
-use crate::layers::ClientInfo;
 use crate::respond::IntoResponse;
 
 /// The longest cookie that browsers keep, in bytes.
@@ -51,7 +50,7 @@ impl Cookies {
         let mut cookies = Self {
             received: Vec::new(),
             changes: Vec::new(),
-            is_secure: ClientInfo::of(request).is_secure,
+            is_secure: request.is_secure(),
         };
         // HTTP/2 may split the field (RFC 9113 section 8.2.3).
         for line in request.headers().get_all("cookie") {

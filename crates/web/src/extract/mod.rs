@@ -237,7 +237,7 @@ always! {
     Target: |request| request.target().clone();
     Headers: |request| request.headers().clone();
     HeaderMap: |request| request.headers().to_header_map();
-    Peer: |request| request.connection().peer;
+    Peer: |request| request.client().peer();
     Rc<ConnectionInfo>: |request| request.connection().clone();
 }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use apus_http::path;
 use serde::de::value::{Error, MapDeserializer, SeqDeserializer};
 use serde::de::{self, Deserializer, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
@@ -273,15 +274,13 @@ fn decode(text: &[u8]) -> Result<Cow<'_, str>, Error> {
         rest = after;
         decoded.push(match (first, after) {
             (b'+', _) => b' ',
-            (b'%', [high, low, after @ ..]) => {
-                match (crate::path::hex(*high), crate::path::hex(*low)) {
-                    (Some(high), Some(low)) => {
-                        rest = after;
-                        high << 4 | low
-                    }
-                    _ => b'%',
+            (b'%', [high, low, after @ ..]) => match (path::hex(*high), path::hex(*low)) {
+                (Some(high), Some(low)) => {
+                    rest = after;
+                    high << 4 | low
                 }
-            }
+                _ => b'%',
+            },
             (byte, _) => *byte,
         });
     }

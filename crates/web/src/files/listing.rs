@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::Options;
 use super::tree::Root;
 use crate::media_type;
-use crate::path::encode;
+use apus_http::path::encode;
 
 /// A folder with more than that is listed in part, and says so.
 const MAX_ENTRIES: usize = 10_000;

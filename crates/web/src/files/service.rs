@@ -1,6 +1,5 @@
 //! The service of one worker: from the request to the answer, out of memory where that is possible.
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -27,8 +26,9 @@ use super::try_files::{Last, TryFiles};
 use super::variants::{Effort, Variants, compress};
 use super::{Files, Options};
 use crate::media_type;
-use crate::path::{encode, mounted_at, normalise};
+use crate::mounted::mounted_at;
 use crate::trace::{Step, StepKind, note};
+use apus_http::path::encode;
 
 /// [`Files`] on one worker.
 pub struct FilesService {
@@ -168,24 +168,24 @@ impl Worker {
             });
             return not_read(&request).into();
         }
-        let Ok(path) = normalise(request.path()) else {
+        let Ok(path) = request.plain_path() else {
             note(&request, || {
                 Step::new(StepKind::File, "none", "the path is not valid")
             });
             return Response::new(StatusCode::BAD_REQUEST).into();
         };
         if let Some(programs) = &self.fallback
-            && self.options.names_program(&path)
+            && self.options.names_program(path)
         {
             return Handled::Answer(programs.call(request));
         }
         let now = (self.clock)();
-        if is_read && let Some(entry) = self.cached(&path, now) {
+        if is_read && let Some(entry) = self.cached(path, now) {
             note(&request, || self.file_step(&entry, "in memory"));
-            let choice = self.choose(&entry, &path, &request);
+            let choice = self.choose(&entry, path, &request);
             return Handled::Answer(choice.respond(entry, request));
         }
-        let path = path.into_owned();
+        let path = path.to_vec();
         let program = self.programs.borrow().get(&path, now);
         if let Some(program) = program {
             return Handled::Answer(self.run(request, &path, &program));
@@ -281,7 +281,7 @@ impl Worker {
                     return Handled::Answer(fallback.call(request));
                 }
                 // Where it is already, it would be sent on again.
-                match normalise(request.path()).is_ok_and(|new| *new == *path) {
+                match request.plain_path().is_ok_and(|new| *new == *path) {
                     true => Handled::Answer(self.stay(request)),
                     false => Handled::Elsewhere(request),
                 }
@@ -321,7 +321,7 @@ impl Worker {
 
     /// Answers a request that `try_files` has sent to another path, where nothing else does.
     fn stay(self: &Rc<Self>, request: Request) -> Answer {
-        let path = normalise(request.path()).map_or_else(|_| Vec::new(), Cow::into_owned);
+        let path = request.plain_path().unwrap_or_default().to_vec();
         self.page(request, &path, StatusCode::NOT_FOUND, (self.clock)())
     }
 

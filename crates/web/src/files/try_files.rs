@@ -4,7 +4,7 @@ use std::fmt;
 
 use apus_http::StatusCode;
 
-use crate::path::encode;
+use apus_http::path::encode;
 
 /// Files and folders to look for in turn, and what happens if none is there.
 #[derive(Clone, Debug, PartialEq, Eq)]

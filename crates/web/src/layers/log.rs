@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use apus_http::{Answer, Completion, Method, Outcome, Request, StatusCode};
 
-use super::{ClientInfo, RequestId};
+use super::RequestId;
 use crate::middleware::{Middleware, Next};
 
 /// Where the lines go, for filters.
@@ -34,7 +34,7 @@ impl Middleware<()> for Logged {
         let mut line = Line {
             method: request.method().clone(),
             path: request.original_target().path().to_owned(),
-            client: ClientInfo::of(&request).ip,
+            client: request.client().ip,
             id: RequestId::of(&request).cloned(),
             started: Instant::now(),
             status: None,

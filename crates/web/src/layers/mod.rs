@@ -28,6 +28,7 @@
 
 mod body_limit;
 mod catch_panic;
+mod client_info;
 mod compress;
 mod cors;
 mod etag;
@@ -38,10 +39,10 @@ mod rate_limit;
 mod request_id;
 mod security_headers;
 mod timeout;
-mod trusted_proxies;
 
 pub use self::body_limit::BodyLimit;
 pub use self::catch_panic::CatchPanic;
+pub use self::client_info::{ClientInfo, ForwardedField, TrustedProxies};
 pub use self::cors::{AllowedOrigins, AnyOrigin, Cors, ListedOrigins};
 pub use self::etag::Etag;
 pub use self::force_https::ForceHttps;
@@ -51,6 +52,5 @@ pub use self::rate_limit::RateLimit;
 pub use self::request_id::{RequestId, RequestIds};
 pub use self::security_headers::{CspNonce, SecurityHeaders};
 pub use self::timeout::Timeout;
-pub use self::trusted_proxies::{ClientInfo, TrustedProxies};
 
 pub use crate::files::Compression;

@@ -17,7 +17,6 @@ use governor::state::{InMemoryState, NotKeyed, StateStore};
 use governor::{Quota, RateLimiter};
 use quick_cache::sync::Cache;
 
-use super::ClientInfo;
 use crate::error::{Error, Rendering};
 use crate::middleware::{Middleware, Next};
 use crate::respond::IntoResponse;
@@ -158,7 +157,7 @@ impl RateLimit {
         };
         match text {
             Some(text) => Some(self.state.hash((0u8, text))),
-            None => Some(self.state.hash((1u8, network(ClientInfo::of(request).ip?)))),
+            None => Some(self.state.hash((1u8, network(request.client().ip?)))),
         }
     }
 

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
+use apus_http::Network;
 use apus_http::{Answer, HeaderName, HeaderValue, Request, StatusCode};
-use apus_net::Network;
 use aws_lc_rs::rand;
 
 use crate::extract::{FromRequestHead, Matched};

@@ -8,7 +8,6 @@ use aws_lc_rs::rand;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::ClientInfo;
 use crate::extract::{FromRequestHead, Matched};
 use crate::middleware::{Middleware, Next};
 
@@ -197,7 +196,7 @@ impl Middleware<()> for SecurityHeaders {
                 value.ok().map(|value| (name.clone(), value))
             }
         };
-        let is_secure = self.hsts.is_some() && ClientInfo::of(&request).is_secure;
+        let is_secure = self.hsts.is_some() && request.is_secure();
         let hsts = self.hsts.clone().filter(|_| is_secure);
         let others = self.others.clone();
         next.call(request).map(move |mut response| {

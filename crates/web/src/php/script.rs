@@ -535,7 +535,7 @@ mod tests {
             static TREE: LazyLock<tempfile::TempDir> = LazyLock::new(tree);
             let folder = &*TREE;
             let settings = settings(folder.path());
-            if let Ok(path) = crate::path::normalise(&path)
+            if let Ok(path) = apus_http::path::normalise(&path)
                 && let Ok(script) = Scripts::new(&settings).find(&path, &settings)
             {
                 let name = String::from_utf8(script.path.to_vec()).unwrap();

@@ -16,7 +16,6 @@ use super::resident::Resident;
 use super::script::{NoScript, Scripts};
 use super::settings::PhpSettings;
 use super::variables::{Variables, content_length};
-use crate::path::normalise;
 use crate::proxy::log_rate::LogRate;
 use crate::proxy::{Exchange, Hold};
 use crate::trace::{self, Step, StepKind};
@@ -101,10 +100,10 @@ struct Inner {
 impl Service for PhpService {
     fn call(&self, request: Request) -> Answer {
         let inner = &self.0;
-        let Ok(path) = normalise(request.path()) else {
+        let Ok(path) = request.plain_path() else {
             return Response::new(StatusCode::BAD_REQUEST).into();
         };
-        let script = match inner.scripts.find(&path, &inner.settings) {
+        let script = match inner.scripts.find(path, &inner.settings) {
             Ok(script) => script,
             Err(none) => return inner.refuse(&request, none).into(),
         };

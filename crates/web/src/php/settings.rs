@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use apus_net::Network;
-
 use crate::files::{Glob, Symlinks};
 use crate::proxy::Hold;
 use crate::sites::Template;
@@ -40,8 +38,6 @@ pub struct PhpSettings {
     pub server_name: Option<Box<str>>,
     /// `SERVER_SOFTWARE`.
     pub server_software: Box<str>,
-    /// Proxies in front of us, whose word about the client is taken.
-    pub trusted: Vec<Network>,
     /// Whether programs are told of fields whose names hold an underscore.
     pub underscores: bool,
     /// Variables of our own, in place of those of the same name. One without a value is left out.
@@ -81,7 +77,6 @@ impl Default for PhpSettings {
             site: "".into(),
             server_name: None,
             server_software: "Apus".into(),
-            trusted: Vec::new(),
             underscores: false,
             params: Vec::new(),
             hidden: Vec::new(),

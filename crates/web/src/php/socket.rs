@@ -13,7 +13,7 @@ use crate::websocket::{
 /// The handshake in a request, if the application takes them.
 pub(super) fn upgrade(request: &Request, pool: &Pool) -> Option<WebSocketUpgrade> {
     // Most requests are none, and need not ask the pool.
-    let is_handshake = request.headers().contains("sec-websocket-version");
+    let is_handshake = request.upgrade().is_some();
     (is_handshake && pool.takes_sockets())
         .then(|| WebSocketUpgrade::of(request).ok())
         .flatten()

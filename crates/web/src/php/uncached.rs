@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use apus_http::{Answer, Request, RouteInfo, Service, ServiceFactory};
 
-use crate::path::sent_on;
 use crate::trace::{self, Step, StepKind};
+use apus_http::path::sent_on;
 
 /// Puts requests to a cache in front of a service, and those past it that the target which the client sent
 /// does not tell apart, by which the cache [stores](crate::cached::CacheSettings::by_sent_target).
@@ -53,7 +53,10 @@ struct UncachedService {
 impl Service for UncachedService {
     fn call(&self, request: Request) -> Answer {
         let sent = request.original_target().path();
-        let is_normal = sent_on(sent).is_ok_and(|path| *path == *sent);
+        let is_normal = match request.is_rewritten() {
+            true => sent_on(sent).is_ok_and(|path| *path == *sent),
+            false => request.forwarded_path() == Ok(sent),
+        };
         if is_normal && !Untold::is(&request) {
             return self.cached.call(request);
         }

@@ -6,16 +6,15 @@
 //! would take for the proxy to send their own requests through (httpoxy, CVE-2016-5385).
 
 use std::cell::RefCell;
-use std::net::IpAddr;
 
 use apus_http::fastcgi::Params;
-use apus_http::{Peer, Request, Version};
+use apus_http::{Peer, Request, Version, is_identity_field};
 use apus_php::wire::{FixedVariables, Message};
 use smallvec::SmallVec;
 
 use super::script::Script;
 use super::settings::PhpSettings;
-use crate::proxy::forward::{Text, address, client_behind, decimal, members, tells_of_client};
+use crate::proxy::forward::{Text, address, decimal};
 
 /// What the variables of a request take, mostly.
 const TYPICAL: usize = 2048;
@@ -228,26 +227,24 @@ impl<T: Told> Telling<'_, T> {
     }
 
     fn connection(&mut self) {
-        let client = Client::of(self.request, self.settings);
-        match client.address {
-            Some(told) => self.push("REMOTE_ADDR", &[&address(told)]),
+        let request = self.request;
+        let client = request.client();
+        match client.ip {
+            Some(ip) => self.push("REMOTE_ADDR", &[&address(ip)]),
             None => self.push("REMOTE_ADDR", &[b"unix:"]),
         }
         if let Some(port) = client.port {
             self.push("REMOTE_PORT", &[&number(port)]);
         }
-        if let Peer::Ip(local) = self.request.connection().local {
+        if let Peer::Ip(local) = request.connection().local {
             self.push("SERVER_ADDR", &[&address(local.ip())]);
         }
-        if let Some(port) = client.server_port {
+        if let Some(port) = request.port() {
             self.push("SERVER_PORT", &[&number(port)]);
         }
-        match client.is_secure {
-            true => {
-                self.push("REQUEST_SCHEME", &[b"https"]);
-                self.push("HTTPS", &[b"on"]);
-            }
-            false => self.push("REQUEST_SCHEME", &[b"http"]),
+        self.push("REQUEST_SCHEME", &[request.scheme().as_bytes()]);
+        if request.is_secure() {
+            self.push("HTTPS", &[b"on"]);
         }
     }
 
@@ -258,17 +255,11 @@ impl<T: Told> Telling<'_, T> {
         if let Some(host) = request.authority() {
             self.push("HTTP_HOST", &[host.as_bytes()]);
         }
-        let is_trusted = is_trusted(request, self.settings);
-        let mut named: SmallVec<[&[u8]; 4]> = SmallVec::new();
-        for value in headers.get_all("connection") {
-            named.extend(members(value));
-        }
+        // What is left of these was not written by the client.
+        let takes_identity = request.are_identity_fields_removed();
         for (at, (name, value)) in headers.iter().enumerate() {
-            if is_of_connection(name)
-                || named
-                    .iter()
-                    .any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
-                || ((!is_trusted || name.contains('_')) && tells_of_client(name))
+            if is_written_otherwise(name)
+                || (!takes_identity && is_identity_field(name))
                 || !self.is_plain(name)
             {
                 continue;
@@ -334,84 +325,12 @@ fn is_same_variable(one: &str, other: &str) -> bool {
     one.len() == other.len() && one.bytes().map(letter).eq(other.bytes().map(letter))
 }
 
-/// Whether a field is about the connection, or told otherwise, or must not be told.
-fn is_of_connection(name: &str) -> bool {
+/// Whether a field has a variable of another name, or must have none.
+fn is_written_otherwise(name: &str) -> bool {
     matches!(
         name,
-        "host"
-            | "connection"
-            | "keep-alive"
-            | "proxy-connection"
-            | "transfer-encoding"
-            | "te"
-            | "trailer"
-            | "upgrade"
-            | "http2-settings"
-            | "expect"
-            | "content-type"
-            | "content-length"
-            | "proxy"
+        "host" | "trailer" | "expect" | "content-type" | "content-length" | "proxy"
     )
-}
-
-/// Whether the other side is a proxy whose word is taken.
-fn is_trusted(request: &Request, settings: &PhpSettings) -> bool {
-    let peer = &request.connection().peer;
-    let mut trusted = settings.trusted.iter();
-    trusted.any(|network| network.contains(peer))
-}
-
-/// The client, as far as somebody whose word counts has told.
-struct Client {
-    address: Option<IpAddr>,
-    port: Option<u16>,
-    server_port: Option<u16>,
-    is_secure: bool,
-}
-
-impl Client {
-    fn of(request: &Request, settings: &PhpSettings) -> Self {
-        let connection = request.connection();
-        let port = |peer: Peer| match peer {
-            Peer::Ip(address) => Some(address.port()),
-            Peer::Unix => None,
-        };
-        let mut client = Self {
-            address: connection.peer.ip(),
-            port: port(connection.peer),
-            server_port: port(connection.local),
-            is_secure: request.is_secure(),
-        };
-        if is_trusted(request, settings) {
-            client.hear(request, settings);
-        }
-        client
-    }
-
-    /// Takes the word of a proxy.
-    fn hear(&mut self, request: &Request, settings: &PhpSettings) {
-        let headers = request.headers();
-        if let Some(told) = client_behind(headers, &settings.trusted)
-            && Some(told) != self.address
-        {
-            self.address = Some(told);
-            self.port = None;
-        }
-        // The first proxy is the one that the client reached.
-        let first = |name: &str| {
-            let value = headers.get(name)?;
-            members(value)
-                .next()
-                .and_then(|value| std::str::from_utf8(value).ok())
-        };
-        if let Some(scheme) = first("x-forwarded-proto") {
-            self.is_secure = scheme.eq_ignore_ascii_case("https");
-            self.server_port = Some(if self.is_secure { 443 } else { 80 });
-        }
-        if let Some(port) = first("x-forwarded-port").and_then(|port| port.parse().ok()) {
-            self.server_port = Some(port);
-        }
-    }
 }
 
 fn number(number: u16) -> Text {
@@ -425,7 +344,7 @@ mod tests {
     use std::net::SocketAddr;
     use std::rc::Rc;
 
-    use apus_http::{Body, ConnectionInfo, Headers, Method, RequestParts, Target};
+    use apus_http::{Body, ConnectionInfo, Headers, Method, RequestParts, Target, TrustedProxies};
     use http::Extensions;
 
     use super::*;
@@ -673,24 +592,37 @@ mod tests {
 
     #[test]
     fn a_trusted_proxy_says_who_the_client_is() {
+        let asked = Asked {
+            target: "/",
+            version: Version::HTTP_11,
+            lines: &[
+                ("host", "inner:8080"),
+                ("x-forwarded-for", "127.0.0.1, 203.0.113.5, 192.0.2.9"),
+                ("x-forwarded-proto", "https"),
+                ("x-forwarded-host", "A.example"),
+                ("x_forwarded_for", "evil"),
+            ],
+        };
+        let mut request = asked.request();
+        let proxies = TrustedProxies::new(["192.0.2.0/24".parse().unwrap()]);
+        proxies.establish(&mut request);
         let settings = PhpSettings {
-            trusted: vec!["192.0.2.0/24".parse().unwrap()],
             underscores: true,
             ..PhpSettings::default()
         };
-        let lines = [
-            ("x-forwarded-for", "127.0.0.1, 203.0.113.5, 192.0.2.9"),
-            ("x-forwarded-proto", "https"),
-            ("x_forwarded_for", "evil"),
-        ];
-        let told = with(&lines, &settings);
-        assert_eq!(value(&told, "REMOTE_ADDR"), Some("203.0.113.5"));
-        assert_eq!(value(&told, "REMOTE_PORT"), None);
-        assert_eq!(value(&told, "HTTPS"), Some("on"));
-        assert_eq!(value(&told, "REQUEST_SCHEME"), Some("https"));
-        assert_eq!(value(&told, "SERVER_PORT"), Some("443"));
-        let forwarded = value(&told, "HTTP_X_FORWARDED_FOR");
-        assert_eq!(forwarded, Some("127.0.0.1, 203.0.113.5, 192.0.2.9"));
+        let told = told(&request, &settings);
+        for (name, expected) in [
+            ("REMOTE_ADDR", Some("203.0.113.5")),
+            ("REMOTE_PORT", None),
+            ("HTTPS", Some("on")),
+            ("REQUEST_SCHEME", Some("https")),
+            ("SERVER_PORT", Some("443")),
+            ("SERVER_NAME", Some("a.example")),
+            ("HTTP_HOST", Some("a.example")),
+            ("HTTP_X_FORWARDED_FOR", None),
+        ] {
+            assert_eq!(value(&told, name), expected, "{name}");
+        }
     }
 
     #[test]

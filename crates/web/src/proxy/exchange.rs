@@ -90,7 +90,7 @@ impl Exchange {
                 .sticky
                 .as_ref()
                 .and_then(|sticky| cookie(request, &sticky.name)),
-            client: Some(&**request.connection()),
+            client: Some(request.proxy_header()),
             idempotent: is_idempotent(&head.method),
             deadline: None,
         });
@@ -116,7 +116,7 @@ pub(super) fn hash_key_of(plan: &GroupPlan, request: &Request, head: &RequestHea
     };
     match key {
         HashKey::Address => {
-            let address = request.connection().peer.ip()?.to_canonical();
+            let address = request.client().ip?.to_canonical();
             Some(match address {
                 IpAddr::V4(address) => hash_key(&address.octets()),
                 IpAddr::V6(address) => hash_key(&address.octets()),

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use apus_http::{Body, ConnectionInfo, Method, Request};
+use apus_http::{Body, Method, Request, proxy_protocol};
 use apus_net::client::{Cause, ClientRequest, RequestHead};
 use apus_upstream::{Context, FailedKind, Upstreams, WorkerGroup};
 
@@ -48,7 +48,7 @@ pub(super) struct Copies {
 struct Copy {
     request: ClientRequest,
     key: Option<u64>,
-    client: Rc<ConnectionInfo>,
+    client: proxy_protocol::Header,
     /// What the reader of the request's own content sees of it, if that is streamed.
     watch: Option<Watch>,
     _place: Place,
@@ -101,7 +101,7 @@ impl Copies {
                 stderr: None,
             },
             key: self.group.plan(|plan| hash_key_of(plan, request, head)),
-            client: Rc::clone(request.connection()),
+            client: request.proxy_header(),
             watch,
             _place: place,
         };
@@ -141,7 +141,7 @@ impl Copies {
     async fn send(&self, copy: Copy) {
         let context = Context {
             key: copy.key,
-            client: Some(&*copy.client),
+            client: Some(copy.client),
             deadline: Instant::now().checked_add(self.settings.timeout),
             ..Context::default()
         };

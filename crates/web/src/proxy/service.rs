@@ -1,10 +1,12 @@
 //! One request and its answer by way of an origin.
 
-use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use apus_http::{Answer, Body, Method, Request, Response, Service, ServiceFactory, StatusCode};
+use apus_http::path::InvalidPath;
+use apus_http::{
+    Answer, Body, Method, Request, Response, Service, ServiceFactory, StatusCode, Version,
+};
 use apus_net::client::{ClientResponse, RequestHead};
 use apus_upstream::Upstreams;
 use bytes::Bytes;
@@ -15,7 +17,6 @@ use super::mirror::Copies;
 use super::settings::{Host, ProxySettings};
 use super::websocket::{self, Handshake};
 use super::{forward, refusal, tunnel};
-use crate::path::{self, InvalidPath};
 
 /// A reverse proxy: requests are answered by a group of origins.
 #[derive(Clone, Debug)]
@@ -89,8 +90,14 @@ impl Inner {
     fn head(&self, request: &Request) -> Result<RequestHead, Response> {
         let settings = &self.settings;
         let target = target(request, settings).map_err(refuse)?;
-        let (mut headers, aside) = forward::fields(request, &settings.forwarding)
+        let mut headers = forward::fields(request, &settings.forwarding)
             .map_err(|circle| refusal::circle(request, circle))?;
+        let upgrade = forward::upgrade(request, &settings.forwarding);
+        if upgrade.is_none() && request.upgrade().is_some() && request.version() > Version::HTTP_11
+        {
+            // An extended CONNECT means this protocol and nothing else (RFC 9220 section 3).
+            return Err(Response::new(StatusCode::NOT_IMPLEMENTED));
+        }
         if !settings.substitutions.is_empty() {
             // Texts are found in what is not compressed.
             headers.remove("accept-encoding");
@@ -105,9 +112,9 @@ impl Inner {
             authority,
             target,
             headers,
-            upgrade: aside.upgrade,
-            te_trailers: aside.te_trailers,
-            expects_continue: aside.expects_continue,
+            upgrade,
+            te_trailers: request.accepts_trailers(),
+            expects_continue: request.headers().contains("expect"),
             params: None,
         })
     }
@@ -186,12 +193,9 @@ fn target(request: &Request, settings: &ProxySettings) -> Result<Box<str>, Inval
     if *request.method() == Method::OPTIONS && request.path() == "*" {
         return Ok("*".into());
     }
-    let mut path = path::sent_on(request.path())?;
-    if let Some(change) = &settings.path
-        && let Some(changed) = change.apply(&path)
-    {
-        path = Cow::Owned(changed);
-    }
+    let path = request.forwarded_path()?;
+    let changed = settings.path.as_ref().and_then(|change| change.apply(path));
+    let path = changed.as_deref().unwrap_or(path);
     Ok(match request.query() {
         None => path.into(),
         Some(query) => format!("{path}?{query}").into(),

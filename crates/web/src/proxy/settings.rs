@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use apus_http::path::strip_decoded_prefix;
+
 use super::backward::{CookieRules, RedirectRule};
 use super::forward::Forwarding;
 use super::hold::Hold;
@@ -77,9 +79,10 @@ pub struct PathChange {
 }
 
 impl PathChange {
-    /// The path for the origin. One that does not start with what is to be taken off stays.
+    /// The path for the origin. One that does not start with what is to be taken off, whatever its encoding,
+    /// stays.
     pub(super) fn apply(&self, path: &str) -> Option<String> {
-        let rest = path.strip_prefix(&*self.strip)?;
+        let rest = strip_decoded_prefix(path, self.strip.as_bytes())?;
         let put = match rest.starts_with('/') {
             true => self.put.trim_end_matches('/'),
             false => &*self.put,
@@ -107,6 +110,8 @@ mod tests {
             ("/api/", "/v1", "/api/x", Some("/v1/x")),
             ("/", "/base/", "/x", Some("/base/x")),
             ("/api/", "/", "/other", None),
+            ("/api/", "/public/", "/%61pi/x", Some("/public/x")),
+            ("/api/", "/", "/api/a%2Fb", Some("/a%2Fb")),
         ] {
             let change = PathChange {
                 strip: strip.into(),

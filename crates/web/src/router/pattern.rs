@@ -6,7 +6,7 @@ use std::ops::Range;
 use regex::Regex;
 use smallvec::SmallVec;
 
-use crate::path;
+use apus_http::path;
 
 /// Where the values of parameters stand in a path, in order.
 pub(crate) type Ranges = SmallVec<[Range<usize>; 4]>;

@@ -13,7 +13,6 @@ use super::layer::Settings;
 use super::state::{Changes, Record};
 use super::store::{Place, StoreError};
 use crate::extract::{FromRequestHead, Matched};
-use crate::layers::ClientInfo;
 
 /// Put before names of values that are read once.
 const FLASH: &str = "~flash/";
@@ -84,7 +83,7 @@ pub(super) enum CookieChange {
 impl Session {
     /// The session of a request, as a cookie of it tells.
     pub(super) fn of_cookie(settings: &Arc<Settings>, request: &Request) -> Self {
-        let is_secure = settings.is_always_secure || ClientInfo::of(request).is_secure;
+        let is_secure = settings.is_always_secure || request.is_secure();
         let shown = match settings.cookie.read(request, is_secure) {
             None => Shown::Nothing,
             Some(text) => match (&settings.place.0, Id::parse(text)) {

@@ -19,12 +19,12 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use apus_http::{Answer, Request, RouteInfo, Service, ServiceFactory, StatusCode};
+use apus_http::{Answer, Request, RouteInfo, Service, ServiceFactory, StatusCode, TrustedProxies};
 
 pub use fields::{FieldChange, Hsts, InvalidChange};
 pub use location::{InvalidPattern, Pattern};
+pub(crate) use names::Names as ServerNames;
 pub use names::{InvalidServerName, ServerName};
-pub(crate) use names::{Names as ServerNames, canonical};
 pub use observe::{Observer, OnCompletion, WorkerObserver};
 pub use preset::{Preset, UnknownPreset};
 pub use respond::{InvalidReturn, Return};
@@ -43,6 +43,7 @@ use serve::SiteService;
 pub struct Sites {
     sites: Arc<Vec<Site>>,
     names: Arc<Names>,
+    trusted_proxies: Arc<TrustedProxies>,
     fallback: Option<usize>,
     /// What clones that are alike have in common, and no other: listeners that share their sites
     /// share the services of a worker too.
@@ -61,6 +62,7 @@ impl Sites {
         Self {
             sites: Arc::default(),
             names: Arc::default(),
+            trusted_proxies: Arc::default(),
             fallback: None,
             identity: fresh_identity(),
         }
@@ -84,6 +86,14 @@ impl Sites {
         Arc::make_mut(&mut self.sites).push(site);
         self.identity = fresh_identity();
         Ok(self)
+    }
+
+    /// Takes the word of these proxies about who sent a request. By default nobody's word is taken.
+    #[must_use]
+    pub fn trusted_proxies(mut self, trusted: TrustedProxies) -> Self {
+        self.trusted_proxies = Arc::new(trusted);
+        self.identity = fresh_identity();
+        self
     }
 
     /// Adds a site that also answers for hosts that no site is named after. Without one, the first
@@ -145,6 +155,7 @@ impl ServiceFactory for Sites {
             return service;
         }
         let service = Rc::new(SitesService {
+            trusted_proxies: Arc::clone(&self.trusted_proxies),
             names: self.names.clone(),
             sites: self.sites.iter().map(SiteService::new).collect(),
             fallback: self.fallback.unwrap_or(0),
@@ -163,13 +174,15 @@ impl ServiceFactory for Sites {
 }
 
 struct SitesService {
+    trusted_proxies: Arc<TrustedProxies>,
     names: Arc<Names>,
     sites: Box<[SiteService]>,
     fallback: usize,
 }
 
 impl Service for SitesService {
-    fn call(&self, request: Request) -> Answer {
+    fn call(&self, mut request: Request) -> Answer {
+        self.trusted_proxies.establish(&mut request);
         if let [only] = &*self.sites
             && request.connection().tls.is_none()
             && Trace::of(&request).is_none()
@@ -177,11 +190,11 @@ impl Service for SitesService {
             // Nothing is to be chosen, and nobody asks why.
             return only.call(request);
         }
-        let host = canonical(request.host().unwrap_or(""));
+        let host = request.host().unwrap_or("");
         if let Some(tls) = &request.connection().tls
             && !host.is_empty()
             && !tls.certificate_names.is_empty()
-            && !names::certificate_covers(&tls.certificate_names, &host)
+            && !names::certificate_covers(&tls.certificate_names, host)
         {
             trace::note(&request, || {
                 Step::new(
@@ -197,7 +210,7 @@ impl Service for SitesService {
                 None => error_page(&request, status).into(),
             };
         }
-        let found = self.names.find(&host);
+        let found = self.names.find(host);
         let index = found.map_or(self.fallback, |(site, _)| site);
         let Some(site) = self.sites.get(index) else {
             return error_page(&request, StatusCode::NOT_FOUND).into();

@@ -1,6 +1,5 @@
 //! Server names: which site a host belongs to.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
@@ -159,7 +158,7 @@ impl Names {
         }
     }
 
-    /// The site of a host in [`canonical`] form.
+    /// The site of a host in the normal form of [`apus_http::Authority::host`].
     pub(crate) fn find(&self, host: &str) -> Option<(usize, Match)> {
         if let Some(site) = self.exact.get(host) {
             return Some((*site, Match::Exact));
@@ -186,16 +185,6 @@ impl Names {
             .iter()
             .find(|(regex, _)| regex.is_match(host))
             .map(|(_, site)| (*site, Match::Regex))
-    }
-}
-
-/// The host in lower case, without the dot of the root.
-pub(crate) fn canonical(host: &str) -> Cow<'_, str> {
-    let host = host.strip_suffix('.').unwrap_or(host);
-    if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        Cow::Owned(host.to_ascii_lowercase())
-    } else {
-        Cow::Borrowed(host)
     }
 }
 
@@ -263,8 +252,6 @@ mod tests {
 
     #[test]
     fn ignores_case_and_the_dot_of_the_root() {
-        assert_eq!(canonical("WWW.Example.com."), "www.example.com");
-        assert!(matches!(canonical("example.com."), Cow::Borrowed(_)));
         let table = table(&["Example.COM."]);
         assert!(table.find("example.com").is_some());
     }

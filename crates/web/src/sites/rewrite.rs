@@ -9,7 +9,6 @@ use apus_http::{HeaderValue, Request, Response, StatusCode, header};
 use regex::bytes::Regex;
 
 use super::template::{Captures, Form, InvalidTemplate, Root, Scope, Template};
-use crate::path;
 use crate::php::Untold;
 use crate::trace::{self, Step, StepKind};
 
@@ -290,12 +289,12 @@ impl Rewrite {
 pub(super) fn run(rules: &[Rewrite], request: &mut Request, site: &str, root: &Root) -> Rewritten {
     let mut is_changed = false;
     for rule in rules {
-        let Ok(path) = path::matched(request.path()) else {
+        let Ok(path) = request.normal_path() else {
             return Rewritten::Answer(Response::new(StatusCode::BAD_REQUEST));
         };
         let scope = Scope {
             request,
-            path: &path,
+            path,
             site,
             root,
             captures: &Captures::default(),
@@ -322,7 +321,6 @@ pub(super) fn run(rules: &[Rewrite], request: &mut Request, site: &str, root: &R
             }
             _ => {}
         }
-        drop(path);
         if request.set_path_and_query(&target).is_err() {
             return Rewritten::Answer(Response::new(StatusCode::BAD_REQUEST));
         }

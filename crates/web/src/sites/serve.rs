@@ -3,7 +3,6 @@
 mod accel;
 mod complete;
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,11 +10,11 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use apus_http::path::InvalidPath;
 use apus_http::{
-    Answer, ConnectionInfo, HeaderValue, Headers, Method, Request, Response, RouteInfo, Service,
-    ServiceFactory, StatusCode, Target, Version, header,
+    Answer, HeaderValue, Method, Request, Response, RouteInfo, Service, ServiceFactory, StatusCode,
+    header,
 };
-use http::Extensions;
 
 use super::fields::{FieldChange, Hsts};
 use super::location::{Matcher, Pattern};
@@ -28,7 +27,6 @@ use super::template::{Captures, Root, Scope};
 use crate::compress::Wish;
 use crate::error_pages::{ErrorFormat, error_page};
 use crate::files::{Compression, Files, FilesService, Handled};
-use crate::path::{self, InvalidPath};
 use crate::trace::{self, Step, StepKind, Trace};
 
 /// How often a request may be sent to another location before it is taken to go in a circle.
@@ -97,20 +95,9 @@ struct Exchange {
     changes: Option<Vec<FieldChange>>,
     compression: Option<Wish>,
     observer: Option<Observed>,
-    client: Option<Client>,
+    /// The request once more, for another answer of the site in the place of the one it gets.
+    again: Option<Request>,
     trace: Option<Trace>,
-}
-
-/// What is kept of a request for another answer of the site in the place of the one it gets.
-struct Client {
-    id: u64,
-    method: Method,
-    /// The one that the client sent.
-    target: Target,
-    version: Version,
-    headers: Headers,
-    connection: Rc<ConnectionInfo>,
-    extensions: Extensions,
 }
 
 impl SiteService {
@@ -181,7 +168,7 @@ impl Service for SiteService {
             changes: None,
             compression: None,
             observer: site.observe(&request),
-            client: site.kept(&request),
+            again: site.kept(&request),
             trace: Trace::of(&request),
         };
         match site.route(request, &mut exchange) {
@@ -218,11 +205,11 @@ impl Inner {
             return response.into();
         }
         for _ in 0..MAX_REWRITES {
-            let path = match path::matched(request.path()) {
+            let path = match request.normal_path() {
                 Ok(path) => path,
                 Err(error) => return refuse(&request, error).into(),
             };
-            let Some((location, how)) = self.matcher.find(&path) else {
+            let Some((location, how)) = self.matcher.find(path) else {
                 trace::note(&request, || {
                     Step::new(StepKind::Location, "none", "no location matches the path")
                 });
@@ -231,10 +218,8 @@ impl Inner {
             let Some(place) = self.locations.get(location) else {
                 return Response::new(StatusCode::NOT_FOUND).into();
             };
-            // One that is borrowed had nothing to decode.
-            if matches!(path, Cow::Owned(_))
-                && !place.takes_encoded_slash
-                && let Err(error) = path::normalise(request.path())
+            if !place.takes_encoded_slash
+                && let Err(error) = request.plain_path()
             {
                 return refuse(&request, error).into();
             }
@@ -255,11 +240,10 @@ impl Inner {
             });
             let captures = match (&place.action, &place.pattern) {
                 (Action::Return(answer), Some(pattern)) if answer.has_captures() => {
-                    pattern.captures(&path)
+                    pattern.captures(path)
                 }
                 _ => Captures::default(),
             };
-            drop(path);
             if !place.rewrites.is_empty() {
                 match self.rewrite(place, &mut request) {
                     Rewritten::No | Rewritten::Break => {}
@@ -368,10 +352,9 @@ impl Inner {
         captures: &Captures,
         then: impl FnOnce(&Scope<'_>) -> T,
     ) -> T {
-        let path = path::matched(request.path()).unwrap_or_default();
         then(&Scope {
             request,
-            path: &path,
+            path: request.normal_path().unwrap_or_default(),
             site: &self.name,
             root: &place.root,
             captures,

@@ -2,20 +2,20 @@
 
 use std::fmt;
 
-use apus_http::{Peer, Request};
+use apus_http::Request;
 use regex::bytes::Regex;
 
-use crate::path;
+use apus_http::path;
 
 /// Text with variables, which each request fills in.
 ///
 /// | variable | value |
 /// | --- | --- |
 /// | `$host` | the host of the request in lower case, without port |
-/// | `$http_host` | host and port as the client sent them |
+/// | `$http_host` | host and port that the client used, in their normal form |
 /// | `$scheme` | `http` or `https` |
 /// | `$server_name` | the name of the site |
-/// | `$server_port` | the port the client reached |
+/// | `$server_port` | the port that the client used |
 /// | `$request_method` | the method |
 /// | `$request_uri` | path and query as they are sent on, percent-encoded |
 /// | `$uri` | the path in normal form, decoded |
@@ -27,7 +27,7 @@ use crate::path;
 /// | `$request_filename` | the file that the path stands for, below the root |
 /// | `$ssl_protocol` | the version of TLS, empty in clear text |
 /// | `$ssl_client_s_dn` | the subject of the verified client certificate, or empty |
-/// | `$http_NAME` | the field `NAME` of the request, `_` for `-` |
+/// | `$http_NAME` | the field `NAME` of the request, `_` for `-`; not one about the connection |
 /// | `$1` to `$9`, `$name` | what groups of the regular expression captured |
 /// | `$$` | a dollar sign |
 #[derive(Clone, Debug)]
@@ -236,10 +236,9 @@ impl Template {
             folder: folder.into(),
             prefix: Box::default(),
         };
-        let path = path::matched(request.path()).unwrap_or_default();
         let scope = Scope {
             request,
-            path: &path,
+            path: request.normal_path().unwrap_or_default(),
             site,
             root: &root,
             captures: &Captures::default(),
@@ -327,14 +326,11 @@ impl Variable {
         let request = scope.request;
         let connection = request.connection();
         match self {
-            Self::Host => {
-                let host = request.host().unwrap_or("");
-                text.extend(host.bytes().map(|byte| byte.to_ascii_lowercase()));
-            }
+            Self::Host => text.extend_from_slice(request.host().unwrap_or("").as_bytes()),
             Self::HttpHost => text.extend_from_slice(request.authority().unwrap_or("").as_bytes()),
             Self::Scheme => text.extend_from_slice(request.scheme().as_bytes()),
             Self::ServerName => text.extend_from_slice(scope.site.as_bytes()),
-            Self::ServerPort => port(text, connection.local),
+            Self::ServerPort => port(text, request.port()),
             Self::RequestMethod => text.extend_from_slice(request.method().as_str().as_bytes()),
             Self::RequestUri => {
                 text.extend_from_slice(request.target().path_and_query().as_bytes());
@@ -348,11 +344,11 @@ impl Variable {
                     b""
                 })
             }
-            Self::RemoteAddr => match connection.peer.ip() {
+            Self::RemoteAddr => match request.client().ip {
                 Some(address) => text.extend_from_slice(address.to_string().as_bytes()),
                 None => text.extend_from_slice(b"unix:"),
             },
-            Self::RemotePort => port(text, connection.peer),
+            Self::RemotePort => port(text, request.client().port),
             Self::DocumentRoot => push(text, &scope.root.folder, form),
             Self::RequestFilename => push(text, &scope.root.file(scope.path), form),
             Self::SslProtocol => {
@@ -373,9 +369,9 @@ impl Variable {
     }
 }
 
-fn port(text: &mut Vec<u8>, peer: Peer) {
-    if let Peer::Ip(address) = peer {
-        text.extend_from_slice(address.port().to_string().as_bytes());
+fn port(text: &mut Vec<u8>, port: Option<u16>) {
+    if let Some(port) = port {
+        text.extend_from_slice(port.to_string().as_bytes());
     }
 }
 

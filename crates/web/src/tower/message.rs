@@ -8,7 +8,7 @@ use std::task::Poll;
 use apus_http::{
     Body, ConnectionInfo, Frame, Headers, Peer, Request, RequestParts, Response, StatusCode, Target,
 };
-use http::{HeaderMap, Uri, header};
+use http::{HeaderMap, HeaderValue, Uri, header};
 
 use super::BoxError;
 use super::body::Foreign;
@@ -26,14 +26,16 @@ pub(super) fn request_to<B>(
     content: impl FnOnce(Body) -> B,
 ) -> Result<http::Request<B>, http::Error> {
     let authority = request.authority().map(str::to_owned);
+    let client = request.client().peer();
+    let accepts_trailers = request.accepts_trailers();
     let RequestParts {
         method,
         target,
         version,
         headers,
         body,
-        connection,
         extensions,
+        ..
     } = request.into_parts();
     let mut made = http::Request::builder()
         .method(method)
@@ -46,8 +48,13 @@ pub(super) fn request_to<B>(
     {
         made.headers_mut().insert(header::HOST, authority);
     }
+    if accepts_trailers {
+        // Services of gRPC refuse requests without it.
+        made.headers_mut()
+            .insert(header::TE, HeaderValue::from_static("trailers"));
+    }
     *made.extensions_mut() = extensions;
-    made.extensions_mut().insert(connection.peer);
+    made.extensions_mut().insert(client);
     Ok(made)
 }
 

@@ -23,7 +23,7 @@ const BUFFER: usize = 64 * 1024;
 
 /// Whether a request asks for another protocol.
 pub(super) fn is_asked_for(request: &Request) -> bool {
-    request.headers().contains("upgrade")
+    request.upgrade().is_some()
 }
 
 /// Answers a request that asks for another protocol.
@@ -37,7 +37,9 @@ pub(super) async fn answer<S: TowerService>(service: S, request: Request) -> Res
 async fn exchange<S: TowerService>(service: S, mut request: Request) -> Result<Response, BoxError> {
     // Over HTTP/2 there is neither, but the same is asked for (RFC 8441 section 5).
     let is_http1 = request.version() == Version::HTTP_11;
+    let offered = request.upgrade().unwrap_or_default().to_owned();
     request.headers_mut().try_insert("connection", "upgrade")?;
+    request.headers_mut().try_insert("upgrade", offered)?;
     if !is_http1 && !request.headers().contains("sec-websocket-key") {
         let key = "dGhlIHNhbXBsZSBub25jZQ==";
         request.headers_mut().try_insert("sec-websocket-key", key)?;

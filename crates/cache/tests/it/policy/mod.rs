@@ -58,6 +58,7 @@ struct Ask {
     path: String,
     query: Option<String>,
     headers: Headers,
+    has_body: bool,
     device: Option<&'static str>,
 }
 
@@ -71,6 +72,7 @@ impl Ask {
             path: "/page".to_owned(),
             query: None,
             headers: headers(lines),
+            has_body: false,
             device: None,
         }
     }
@@ -99,6 +101,7 @@ impl Ask {
             path: &self.path,
             query: self.query.as_deref(),
             headers: &self.headers,
+            has_body: self.has_body,
             device: self.device,
         }
     }

@@ -53,7 +53,7 @@ impl<'a> OutgoingRequest<'a> {
             protocol: None,
             headers,
             content_length: headers.get("content-length").and_then(parse_decimal),
-            te_trailers: is("te", "trailers"),
+            te_trailers: head.hop_by_hop.accepts_trailers || is("te", "trailers"),
             expects_continue: is("expect", "100-continue"),
         }
     }

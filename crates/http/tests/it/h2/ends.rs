@@ -1,7 +1,7 @@
 //! Two ends of a connection, joined by nothing but buffers.
 
 use apus_http::h2::{Config, Connection, ConnectionError, Content, Event, StreamKey};
-use apus_http::{Head, Headers, Method, ResponseHead, StatusCode, Target, Version};
+use apus_http::{Head, Headers, HopByHop, Method, ResponseHead, StatusCode, Target, Version};
 
 pub(super) const DATE: &[u8; 29] = b"Sat, 21 Nov 2026 10:00:00 GMT";
 
@@ -157,6 +157,7 @@ pub(super) fn request(method: &str, target: &str, fields: &str) -> Head {
         method,
         version: Version::HTTP_2,
         headers: headers(fields),
+        hop_by_hop: HopByHop::default(),
     }
 }
 

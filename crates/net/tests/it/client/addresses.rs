@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::rc::Rc;
 
-use apus_http::{ConnectionInfo, Peer};
+use apus_http::proxy_protocol;
 use apus_net::client::{Address, Cause, Origin, Phase, ProxyHead, Timeouts, connect};
 
 use super::harness::{House, RawOrigin, collect, get, get_once, origin, run};
@@ -56,22 +56,20 @@ fn an_origin_that_is_not_there_fails_before_anything_is_sent() {
 
 #[test]
 fn the_origin_is_told_whom_a_connection_is_for() {
-    let client = ConnectionInfo {
-        id: 1,
-        peer: Peer::Ip("192.0.2.1:1000".parse().unwrap()),
-        local: Peer::Ip("192.0.2.2:80".parse().unwrap()),
-        tls: None,
+    let client = proxy_protocol::Header {
+        source: Some("192.0.2.1:1000".parse().unwrap()),
+        destination: Some("192.0.2.2:80".parse().unwrap()),
     };
     let v2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x01\xc0\0\x02\x02\x03\xe8\0\x50";
     let own: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
     for (proxy_head, client, expected) in [
         (
             ProxyHead::V1,
-            Some(&client),
+            Some(client),
             &b"PROXY TCP4 192.0.2.1 192.0.2.2 1000 80\r\n"[..],
         ),
         (ProxyHead::V1, None, b"PROXY UNKNOWN\r\n"),
-        (ProxyHead::V2, Some(&client), v2),
+        (ProxyHead::V2, Some(client), v2),
         (ProxyHead::V2, None, own),
     ] {
         let asked = RawOrigin::start(move |_, mut connection| {

@@ -9,7 +9,8 @@ use super::upstream::SameSite;
 use crate::config::keys::{Kind, Node, Reader, Table, TableNode, Value, keys};
 use crate::config::value::{FilePath, Int, Kilobytes, Map, Megabytes, Several, Switch, Text, Time};
 use crate::config::word::origin::{
-    CookiePath, Domain, MediaRange, NewDomain, Passage, ProxyHost, UpstreamName, UriStart,
+    CookiePath, Domain, MediaRange, NewDomain, Passage, ProxyHost, UpgradeName, UpstreamName,
+    UriStart,
 };
 use crate::config::word::{Content, FieldName, Uri};
 
@@ -17,12 +18,12 @@ keys! {
     /// What is done with requests and answers on their way to origins and back. A location's own table
     /// changes the keys that it gives; the others are as in the site's.
     pub(in crate::config) struct Proxy {
-        /// The host that origins are asked for: `$http_host` for the one that the client sent,
+        /// The host that origins are asked for: `$http_host` for the one that the client used,
         /// `$proxy_host` for the one in a URL as `upstream`, or a name.
         host: ProxyHost = ProxyHost::Client,
         /// Whether origins are told of the client by `X-Forwarded-For`, `X-Forwarded-Proto`,
         /// `X-Forwarded-Host`, `X-Forwarded-Port` and `X-Real-IP`. What clients send of these themselves is
-        /// removed, but for that of `trusted_proxies`.
+        /// removed; one that `request_headers` sets stays as it is set.
         x_forwarded: bool = true,
         /// Whether origins are told of the client by `Forwarded`.
         forwarded: bool = false,
@@ -31,6 +32,9 @@ keys! {
         /// Whether fields of requests are sent on whose names hold an underscore. Many applications take
         /// them for those with a hyphen.
         underscores: bool = false,
+        /// The protocols to which clients may switch with `Upgrade`; by default `websocket`. `h2c` is never
+        /// one of them: what follows it would go past locations, limits and cache.
+        upgrade: Several<UpgradeName> = Several::default(),
         /// Fields of answers that are not sent on.
         hide: Several<FieldName> = Several::default(),
         /// Redirects in the terms of the site: from what `Location` starts with to what stands there

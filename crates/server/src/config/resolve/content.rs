@@ -157,7 +157,6 @@ impl<'a> Resolver<'a> {
             of_site,
             cache: location.and_then(|location| location.content.cache.as_ref()),
             cache_of_site: self.site.content.cache.as_ref(),
-            trusted: &self.inherited.trusted_proxies,
         }
         .handler(reader)
         .map(|proxy| Handler::Proxy(Box::new(proxy)))
@@ -201,7 +200,6 @@ impl<'a> Resolver<'a> {
             own: location.and_then(|location| location.content.fastcgi.as_ref()),
             of_site: site.fastcgi.as_ref(),
             preset: self.preset(),
-            trusted: &self.inherited.trusted_proxies,
             files,
             prefix: prefix.unwrap_or_default().trim_end_matches('/'),
         }

@@ -1,6 +1,7 @@
 //! Where sites listen, and that two sites on one address agree about it.
 
-use apus_net::{ListenAddress, Network};
+use apus_http::Network;
+use apus_net::ListenAddress;
 
 use crate::config::diagnostics::Finding;
 use crate::config::keys::Reader;

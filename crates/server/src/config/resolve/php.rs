@@ -8,7 +8,6 @@ use apus::files::{Glob, Symlinks};
 use apus::php::PhpSettings;
 use apus::sites::Preset;
 use apus_cache::policy::NamePattern;
-use apus_net::Network;
 use apus_net::client::{Address, Timeouts};
 use apus_upstream::plan::{self, NodePlan};
 
@@ -38,7 +37,6 @@ pub(super) struct Said<'a> {
     pub(super) own: Option<&'a At<keys::Fastcgi>>,
     pub(super) of_site: Option<&'a At<keys::Fastcgi>>,
     pub(super) preset: Option<Preset>,
-    pub(super) trusted: &'a [Network],
     /// The files beside the programs, if there is a root. The path that stands in front of an alias.
     pub(super) files: Option<Files>,
     pub(super) prefix: &'a str,
@@ -132,7 +130,6 @@ impl Said<'_> {
                 .and_then(Preset::server_software)
                 .unwrap_or("Apus")
                 .into(),
-            trusted: self.trusted.to_vec(),
             underscores: *keys.underscores,
             params: keys
                 .params

@@ -7,7 +7,6 @@ use apus::proxy::{
     Substitution, Substitutions,
 };
 use apus::sites::Accel;
-use apus_net::Network;
 
 use super::cache;
 use super::upstream::{Found, Groups, same_site};
@@ -35,7 +34,6 @@ pub(super) struct Said<'a> {
     pub(super) of_site: Option<&'a At<keys::Proxy>>,
     pub(super) cache: Option<&'a At<Switch<Cache>>>,
     pub(super) cache_of_site: Option<&'a At<Switch<Cache>>>,
-    pub(super) trusted: &'a [Network],
 }
 
 impl Said<'_> {
@@ -63,7 +61,12 @@ impl Said<'_> {
                     forwarded: *keys.forwarded,
                     via: *keys.via,
                     underscores: *keys.underscores,
-                    trusted: self.trusted.to_vec(),
+                    upgrades: match keys.upgrade.given {
+                        true => (keys.upgrade.0.iter())
+                            .map(|name| name.0.as_str().into())
+                            .collect(),
+                        false => Forwarding::default().upgrades,
+                    },
                 },
                 hidden: keys
                     .hide
@@ -189,6 +192,7 @@ impl Said<'_> {
             forwarded: own.forwarded.or(&site.forwarded).clone(),
             via: own.via.or(&site.via).clone(),
             underscores: own.underscores.or(&site.underscores).clone(),
+            upgrade: own.upgrade.or(&site.upgrade).clone(),
             hide: own.hide.or(&site.hide).clone(),
             redirects: own.redirects.or(&site.redirects).clone(),
             cookies: own.cookies.as_ref().or(site.cookies.as_ref()).cloned(),

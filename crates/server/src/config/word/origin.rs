@@ -467,6 +467,27 @@ impl Word for MediaRange {
     }
 }
 
+/// A protocol that a connection is switched to.
+#[derive(Clone, Debug)]
+pub(in crate::config) struct UpgradeName(pub(in crate::config) String);
+
+impl Word for UpgradeName {
+    const WORDS: &'static str = "a protocol as \"websocket\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let name = text.split('/').next().unwrap_or_default();
+        let is_token = HeaderName::from_bytes(name.as_bytes()).is_ok()
+            && text
+                .bytes()
+                .all(|byte| byte.is_ascii_graphic() && !matches!(byte, b',' | b'"'));
+        match text.to_ascii_lowercase().as_str() {
+            "h2c" | "h2" => Err("requests of HTTP/2 would go past locations and cache".to_owned()),
+            lower if is_token => Ok(Self(lower.to_owned())),
+            _ => Err(String::new()),
+        }
+    }
+}
+
 /// A resolver of names.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::config) struct Resolver(pub(in crate::config) SocketAddr);

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use apus_http::{Answer, Method, Request, Response, StatusCode};
 
 use crate::error::{Error, Rendering};
-use crate::layers::ClientInfo;
 use crate::middleware::{Middleware, Next};
 use crate::respond::{AtOnce, IntoResponse};
 use crate::session::{CookieText, Key, Session};
@@ -112,7 +111,7 @@ impl Csrf {
     fn source(&self, request: &Request) -> Source {
         match &self.key {
             Some(key) => {
-                let is_secure = ClientInfo::of(request).is_secure;
+                let is_secure = request.is_secure();
                 let shown = COOKIE.read(request, is_secure);
                 let shown = shown.and_then(|text| Secret::open(text, key));
                 Source::cookie(shown)
@@ -138,7 +137,7 @@ impl Csrf {
         if self.key.is_none() {
             return next.call(request);
         }
-        let is_secure = ClientInfo::of(&request).is_secure;
+        let is_secure = request.is_secure();
         let this = self.clone();
         next.call(request)
             .map(move |response| this.tell(&token, is_secure, response))

@@ -3,12 +3,12 @@
 
 use std::rc::Rc;
 
-use apus_http::{Answer, Body, Headers, Method, Request, RequestParts, Response, StatusCode};
+use apus_http::{Answer, Headers, Method, Request, Response, StatusCode};
 
-use super::{Client, Exchange, Inner};
-use crate::path;
+use super::{Exchange, Inner};
 use crate::php::Untold;
 use crate::trace::{Step, StepKind};
+use apus_http::path;
 
 /// Fields that the application decides on. The others are those of the answer in its place.
 const KEPT: [&str; 6] = [
@@ -20,20 +20,14 @@ const KEPT: [&str; 6] = [
     "set-cookie",
 ];
 
-/// Fields of a request that are about its content or its connection, which another answer to it has
-/// nothing of.
-const OF_CONTENT: [&str; 11] = [
-    "connection",
+/// Fields of a request that are about its content, which another answer to it has nothing of.
+const OF_CONTENT: [&str; 6] = [
     "content-encoding",
     "content-language",
     "content-length",
     "content-type",
     "expect",
-    "keep-alive",
-    "te",
     "trailer",
-    "transfer-encoding",
-    "upgrade",
 ];
 
 /// Those that ask for less than the whole (RFC 9110 sections 13.1 and 14.2). An error page is sent whole.
@@ -48,8 +42,8 @@ const OF_PART: [&str; 6] = [
 
 impl Inner {
     /// What has to be kept of a request.
-    pub(super) fn kept(&self, request: &Request) -> Option<Client> {
-        (self.accelerates || self.replays).then(|| Client::of(request))
+    pub(super) fn kept(&self, request: &Request) -> Option<Request> {
+        (self.accelerates || self.replays).then(|| copy(request))
     }
 
     /// The path of the site that a service has it answer with.
@@ -82,7 +76,11 @@ impl Inner {
                 "the application says so",
             ));
         }
-        let Some(request) = exchange.client.take().and_then(|client| client.again(path)) else {
+        let Some(request) = exchange
+            .again
+            .take()
+            .and_then(|request| again(request, path))
+        else {
             tracing::error!(
                 site = &*self.name,
                 path,
@@ -114,53 +112,37 @@ fn take_over(from: &Headers, to: &mut Headers) {
     to.append_from(from, |name, _| KEPT.contains(&name));
 }
 
-impl Client {
-    fn of(request: &Request) -> Self {
-        let mut headers = Headers::with_capacity(request.headers().wire().len());
-        headers.append_from(request.headers(), |name, _| !OF_CONTENT.contains(&name));
-        Self {
-            id: request.id(),
-            method: request.method().clone(),
-            target: request.original_target().clone(),
-            version: request.version(),
-            headers,
-            connection: request.connection().clone(),
-            extensions: request.extensions().clone(),
-        }
-    }
+/// A request once more, for what the site answers in another place: without what was about its body.
+fn copy(request: &Request) -> Request {
+    let mut copy = request.without_body();
+    copy.restore_target();
+    copy.headers_mut()
+        .retain(|name| !OF_CONTENT.contains(&name));
+    *copy.extensions_mut() = request.extensions().clone();
+    copy
+}
 
-    /// A GET by this client, for a page that is sent whole.
-    pub(super) fn page(mut self, path: &str) -> Option<Request> {
-        self.method = Method::GET;
-        for name in OF_PART {
-            self.headers.remove(name);
-        }
-        self.ask(path)
-    }
+/// A GET by the same client, for a page that is sent whole.
+pub(super) fn page(mut request: Request, path: &str) -> Option<Request> {
+    request.set_method(Method::GET);
+    request
+        .headers_mut()
+        .retain(|name| !OF_PART.contains(&name));
+    at(request, path)
+}
 
-    /// The request again, for another path; as GET, unless it is HEAD.
-    fn again(mut self, path: &str) -> Option<Request> {
-        if self.method != Method::HEAD {
-            self.method = Method::GET;
-        }
-        self.ask(path)
+/// The request again, for another path; as GET, unless it is HEAD.
+fn again(mut request: Request, path: &str) -> Option<Request> {
+    if *request.method() != Method::HEAD {
+        request.set_method(Method::GET);
     }
+    at(request, path)
+}
 
-    /// The request for a path of the site. A program behind that is told the target that the client sent,
-    /// as nginx does it.
-    fn ask(self, path: &str) -> Option<Request> {
-        let mut request = Request::new(RequestParts {
-            target: self.target,
-            method: self.method,
-            version: self.version,
-            headers: self.headers,
-            body: Body::Empty,
-            connection: self.connection,
-            extensions: self.extensions,
-        });
-        request.set_id(self.id);
-        request.set_path_and_query(path).ok()?;
-        request.extensions_mut().insert(Untold);
-        Some(request)
-    }
+/// The request for a path of the site. A program behind that is told the target that the client sent,
+/// as nginx does it.
+fn at(mut request: Request, path: &str) -> Option<Request> {
+    request.set_path_and_query(path).ok()?;
+    request.extensions_mut().insert(Untold);
+    Some(request)
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use apus_http::{Answer, Body, FileRange, HeaderName, Request, Response, StatusCode, header};
 
+use super::accel;
 use super::{Exchange, Inner};
 use crate::error_pages::{self, Details, ErrorFormat};
 use crate::media_type;
@@ -85,7 +86,10 @@ impl Inner {
             Some(ErrorPage::Path(page)) => {
                 let (site, page) = (self.clone(), page.clone());
                 Answer::later(async move {
-                    let request = exchange.client.take().and_then(|client| client.page(&page));
+                    let request = exchange
+                        .again
+                        .take()
+                        .and_then(|request| accel::page(request, &page));
                     let found = match request {
                         Some(request) => {
                             let status = response.status();
@@ -128,7 +132,7 @@ impl Inner {
             changes: None,
             compression: None,
             observer: None,
-            client: None,
+            again: None,
             trace: None,
         };
         let response = self.route(request, &mut exchange).wait().await;

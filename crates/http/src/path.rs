@@ -1,0 +1,426 @@
+//! The one normal form of a request path (RFC 3986 section 6.2.2), which locations and routes match
+//! and files are looked up by, and the form in which the same path is sent to an origin.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use smallvec::SmallVec;
+
+/// The normal form of a path as it was sent: percent-decoded once, `//` as one slash, dot segments
+/// resolved.
+///
+/// The result starts with `/` and has no NUL or other control byte, no empty segment, no `.` and no
+/// `..` segment. It may hold any other bytes, also such that are not UTF-8. A path that is in this
+/// form already is borrowed.
+///
+/// # Errors
+/// What has no normal form that everybody would agree on; the response to it is 400.
+pub fn normalise(raw: &str) -> Result<Cow<'_, [u8]>, InvalidPath> {
+    match resolve(raw)? {
+        None => Ok(Cow::Borrowed(raw.as_bytes())),
+        Some(resolved) if resolved.has_encoded_slash => Err(InvalidPath::EncodedSlash),
+        Some(resolved) => Ok(Cow::Owned(resolved.normal)),
+    }
+}
+
+/// The path as it is sent on to another server: every segment as the client encoded it, with empty and
+/// dot segments resolved, in which that server might see something else than locations did.
+///
+/// An encoded slash separates segments when they are resolved, and stays encoded where both of its
+/// sides are left. So the result is, decoded, what the path was matched by.
+///
+/// # Errors
+/// As [`normalise`], but that an encoded slash is no error.
+pub fn sent_on(raw: &str) -> Result<Cow<'_, str>, InvalidPath> {
+    Ok(match resolve(raw)? {
+        None => Cow::Borrowed(raw),
+        Some(resolved) => Cow::Owned(resolved.encoded),
+    })
+}
+
+/// What is left of a [`sent_on`] path behind a beginning that is given decoded; `None` if the path does
+/// not begin so.
+pub fn strip_decoded_prefix<'a>(encoded: &'a str, prefix: &[u8]) -> Option<&'a str> {
+    let mut rest = encoded.as_bytes();
+    for wanted in prefix {
+        let (byte, after) = decode_first(rest).ok()??;
+        if byte != *wanted {
+            return None;
+        }
+        rest = after;
+    }
+    encoded.get(encoded.len().checked_sub(rest.len())?..)
+}
+
+/// The forms of one path, computed once for all who ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Resolved {
+    /// Decoded, an encoded slash as a slash.
+    pub(crate) normal: Vec<u8>,
+    /// As [`sent_on`] has it.
+    pub(crate) encoded: String,
+    /// Whether a slash was sent as `%2F`: a slash for some readers and a part of a name for others.
+    pub(crate) has_encoded_slash: bool,
+}
+
+/// A segment of a path, with the slash in front of it.
+struct Segment<'a> {
+    raw: &'a str,
+    decoded: SmallVec<[u8; 32]>,
+    /// Whether the slash was sent as `%2F`.
+    is_slash_encoded: bool,
+}
+
+/// Resolves a path; `None` if it is in its normal form.
+pub(crate) fn resolve(raw: &str) -> Result<Option<Resolved>, InvalidPath> {
+    let bytes = raw.as_bytes();
+    if bytes.first() != Some(&b'/') {
+        return Err(InvalidPath::NotAbsolute);
+    }
+    if is_normal(bytes) {
+        return Ok(None);
+    }
+    let mut kept: Vec<Segment<'_>> = Vec::new();
+    let mut has_encoded_slash = false;
+    let mut is_changed = false;
+    let mut ends_with_slash = false;
+    // Whether a plain slash was seen behind the last segment that is kept. The next one that is kept is
+    // separated by an encoded slash only if nothing else stood between them.
+    let mut after_plain = false;
+    let mut rest = raw;
+    while !rest.is_empty() {
+        let (segment, after) = first_segment(rest)?;
+        rest = after;
+        has_encoded_slash |= segment.is_slash_encoded;
+        after_plain |= !segment.is_slash_encoded;
+        ends_with_slash = false;
+        match &*segment.decoded {
+            b"" | b"." => {
+                ends_with_slash = rest.is_empty();
+                is_changed |= !(segment.raw.is_empty() && rest.is_empty());
+            }
+            b".." => {
+                let parent = kept.pop().ok_or(InvalidPath::AboveRoot)?;
+                after_plain |= !parent.is_slash_encoded;
+                ends_with_slash = rest.is_empty();
+                is_changed = true;
+            }
+            _ => kept.push(Segment {
+                is_slash_encoded: !std::mem::take(&mut after_plain),
+                ..segment
+            }),
+        }
+    }
+    let (mut normal, mut encoded) = (Vec::with_capacity(raw.len()), String::new());
+    for segment in &kept {
+        normal.push(b'/');
+        normal.extend_from_slice(&segment.decoded);
+        encoded.push_str(if segment.is_slash_encoded { "%2F" } else { "/" });
+        encoded.push_str(segment.raw);
+    }
+    if ends_with_slash {
+        normal.push(b'/');
+        encoded.push('/');
+    }
+    Ok(Some(Resolved {
+        normal,
+        encoded: if is_changed { encoded } else { raw.to_owned() },
+        has_encoded_slash,
+    }))
+}
+
+/// Splits the first segment, with the slash in front of it, off a path.
+fn first_segment(path: &str) -> Result<(Segment<'_>, &str), InvalidPath> {
+    let (slash_len, is_slash_encoded) = if path.starts_with('/') {
+        (1, false)
+    } else {
+        (3, true)
+    };
+    let start = path.get(slash_len..).unwrap_or_default();
+    let mut decoded = SmallVec::new();
+    let mut rest = start.as_bytes();
+    while let Some((byte, after)) = decode_first(rest)? {
+        match byte {
+            0..=0x1f | 0x7f => return Err(InvalidPath::Control),
+            b'/' => break,
+            byte => decoded.push(byte),
+        }
+        rest = after;
+    }
+    let (raw, rest) = start
+        .split_at_checked(start.len().saturating_sub(rest.len()))
+        .unwrap_or((start, ""));
+    let segment = Segment {
+        raw,
+        decoded,
+        is_slash_encoded,
+    };
+    Ok((segment, rest))
+}
+
+/// Whether nothing is to decode, collapse or resolve.
+fn is_normal(path: &[u8]) -> bool {
+    let mut rest = path;
+    while let Some((byte, after)) = rest.split_first() {
+        match byte {
+            b'%' | 0..=0x1f | 0x7f => return false,
+            b'/' => {
+                if matches!(
+                    after,
+                    [b'/', ..] | [b'.'] | [b'.', b'/', ..] | [b'.', b'.'] | [b'.', b'.', b'/', ..]
+                ) {
+                    return false;
+                }
+            }
+            _ => {}
+        }
+        rest = after;
+    }
+    true
+}
+
+/// The first byte of an encoded path, and what follows; `None` at its end.
+fn decode_first(path: &[u8]) -> Result<Option<(u8, &[u8])>, InvalidPath> {
+    match path {
+        [] => Ok(None),
+        [b'%', high, low, after @ ..] => match (hex(*high), hex(*low)) {
+            (Some(high), Some(low)) => Ok(Some((high << 4 | low, after))),
+            _ => Err(InvalidPath::Encoding),
+        },
+        [b'%', ..] => Err(InvalidPath::Encoding),
+        [byte, after @ ..] => Ok(Some((*byte, after))),
+    }
+}
+
+/// The value of a hexadecimal digit.
+pub fn hex(digit: u8) -> Option<u8> {
+    char::from(digit)
+        .to_digit(16)
+        .and_then(|value| u8::try_from(value).ok())
+}
+
+/// Writes `path`, which is not encoded, as the path of a URI (RFC 3986 section 3.3).
+pub fn encode(path: &[u8]) -> String {
+    let mut encoded = String::with_capacity(path.len());
+    encode_onto(&mut encoded, path);
+    encoded
+}
+
+/// As [`encode`], behind what `encoded` holds.
+pub fn encode_onto(encoded: &mut String, path: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for byte in path {
+        if is_path_byte(*byte) {
+            encoded.push(char::from(*byte));
+        } else {
+            encoded.push('%');
+            for digit in [byte >> 4, byte & 15] {
+                let digit = DIGITS.get(usize::from(digit)).copied().unwrap_or(b'0');
+                encoded.push(char::from(digit));
+            }
+        }
+    }
+}
+
+/// `pchar` and the slash, but for `%`.
+fn is_path_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(
+            byte,
+            b'-' | b'.'
+                | b'_'
+                | b'~'
+                | b'!'
+                | b'$'
+                | b'&'
+                | b'\''
+                | b'('
+                | b')'
+                | b'*'
+                | b'+'
+                | b','
+                | b';'
+                | b'='
+                | b':'
+                | b'@'
+                | b'/'
+        )
+}
+
+/// Why a path has no normal form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidPath {
+    /// It does not start with a slash: the asterisk or the authority form of a target.
+    NotAbsolute,
+    /// A `%` without two hexadecimal digits: a faulty client, or an attempt to be read in two ways.
+    Encoding,
+    /// A NUL or another control byte, encoded: an attack on what reads the path next.
+    Control,
+    /// `%2F`: a slash for some readers and a part of a name for others.
+    EncodedSlash,
+    /// `..` out of the root: a traversal attack.
+    AboveRoot,
+}
+
+impl fmt::Display for InvalidPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotAbsolute => "the path does not start with a slash",
+            Self::Encoding => "a % in the path is not followed by two hexadecimal digits",
+            Self::Control => "the path holds a control character",
+            Self::EncodedSlash => "the path holds an encoded slash",
+            Self::AboveRoot => "the path leads out of the root",
+        })
+    }
+}
+
+impl std::error::Error for InvalidPath {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_path_is_sent_on_as_it_came_unless_others_may_resolve_it_differently() {
+        for same in [
+            "/a%20b/%C3%A4",
+            "/a/b",
+            "/%7Euser/..x",
+            "/a%2Fb",
+            "/a%2fb/",
+            "/a%2F",
+        ] {
+            assert_eq!(sent_on(same).unwrap(), same);
+        }
+        for (sent, resolved) in [
+            ("/a/../b", "/b"),
+            ("/a/%2e%2E/b%20c", "/b%20c"),
+            ("//a//b", "/a/b"),
+            ("/a%2f..%2Fb", "/b"),
+            ("/a/./b/", "/a/b/"),
+            ("/api/../api/a%2Fb", "/api/a%2Fb"),
+            ("/a/./b%2fc", "/a/b%2Fc"),
+            ("/p/a%2f..%2Fb", "/p/b"),
+            ("/p%2Fa%2f..%2Fb", "/p%2Fb"),
+            ("/p%2F%2Fb", "/p%2Fb"),
+            ("/p%2F/b", "/p/b"),
+            ("/a/..", "/"),
+        ] {
+            assert_eq!(sent_on(sent).unwrap(), resolved, "{sent}");
+        }
+    }
+
+    #[test]
+    fn borrows_what_is_normal() {
+        for path in [
+            "/",
+            "/a/b.html",
+            "/.well-known/x",
+            "/a/..b",
+            "/a/b/",
+            "/...",
+            "/a~b@c",
+        ] {
+            assert!(
+                matches!(normalise(path), Ok(Cow::Borrowed(same)) if same == path.as_bytes()),
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn decodes_once_and_resolves_dot_segments() {
+        for (raw, normal) in [
+            ("//", "/"),
+            ("/a//b///c", "/a/b/c"),
+            ("/a/./b/.", "/a/b/"),
+            ("/a/../b", "/b"),
+            ("/a/b/..", "/a/"),
+            ("/a/..", "/"),
+            ("/a/b/%2e%2E/c", "/a/c"),
+            ("/a//../b", "/b"),
+            ("/%61%20b", "/a b"),
+            ("/%252e%252e/", "/%2e%2e/"),
+            ("/a%5C..%5Cb", "/a\\..\\b"),
+            ("/caf%C3%A9", "/café"),
+        ] {
+            assert_eq!(normalise(raw).unwrap().as_ref(), normal.as_bytes(), "{raw}");
+        }
+    }
+
+    #[test]
+    fn keeps_overlong_utf8_as_bytes() {
+        assert_eq!(
+            normalise("/%c0%ae%c0%ae/").unwrap().as_ref(),
+            b"/\xc0\xae\xc0\xae/"
+        );
+    }
+
+    #[test]
+    fn refuses_what_can_be_read_in_two_ways() {
+        for (raw, why) in [
+            ("", InvalidPath::NotAbsolute),
+            ("*", InvalidPath::NotAbsolute),
+            ("/..", InvalidPath::AboveRoot),
+            ("/a/../../b", InvalidPath::AboveRoot),
+            ("/%2e%2e/b", InvalidPath::AboveRoot),
+            ("/a%2fb", InvalidPath::EncodedSlash),
+            ("/a%00", InvalidPath::Control),
+            ("/a%0a", InvalidPath::Control),
+            ("/%", InvalidPath::Encoding),
+            ("/%4", InvalidPath::Encoding),
+            ("/%zz", InvalidPath::Encoding),
+            ("/%+1", InvalidPath::Encoding),
+        ] {
+            assert_eq!(normalise(raw), Err(why), "{raw}");
+        }
+    }
+
+    #[test]
+    fn a_decoded_prefix_is_taken_off_whatever_its_encoding() {
+        for (path, prefix, rest) in [
+            ("/api/x", "/api/", Some("x")),
+            ("/%61pi/x%20y", "/api/", Some("x%20y")),
+            ("/ap%69%2Fx", "/api/", Some("x")),
+            ("/api", "/api", Some("")),
+            ("/api", "/api/", None),
+            ("/other", "/api", None),
+        ] {
+            assert_eq!(
+                strip_decoded_prefix(path, prefix.as_bytes()),
+                rest,
+                "{path}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_sent_on_is_the_path_that_was_matched(raw in "/[a./%25eEfF0-]{0,24}") {
+            if let (Ok(sent), Ok(Some(resolved))) = (sent_on(&raw), resolve(&raw)) {
+                let again = resolve(&sent).unwrap();
+                let normal = again.map_or_else(|| sent.as_bytes().to_vec(), |again| again.normal);
+                prop_assert_eq!(normal, resolved.normal, "{}", raw);
+                prop_assert_eq!(strip_decoded_prefix(&sent, b"/").is_some(), true);
+            }
+        }
+
+        #[test]
+        fn normal_form_is_safe_and_stable(raw in "/[a./%25eEfF0-]{0,24}") {
+            if let Ok(normal) = normalise(&raw) {
+                prop_assert_eq!(normal.first(), Some(&b'/'));
+                let mut segments: Vec<_> = normal.split(|byte| *byte == b'/').skip(1).collect();
+                segments.pop_if(|last| last.is_empty());
+                for segment in segments {
+                    prop_assert!(!matches!(segment, b"" | b"." | b".."), "{raw}");
+                }
+                let encoded = encode(&normal);
+                let again = normalise(&encoded).unwrap();
+                prop_assert_eq!(again, normal);
+            }
+        }
+    }
+}

@@ -1,0 +1,463 @@
+//! Who a client is and what it asked for, as proxies that are trusted tell it: `X-Forwarded-For` and its
+//! relatives, or `Forwarded` (RFC 7239).
+
+use std::net::{IpAddr, SocketAddr};
+
+use smallvec::SmallVec;
+
+use crate::{Authority, Headers, Network, Peer, Request};
+
+/// The proxies whose word about clients is taken.
+///
+/// [`TrustedProxies::establish`] is called once for each request, before anything else sees it. From then
+/// on [`Request::client`], [`Request::scheme`], [`Request::authority`] and [`Request::port`] are those of
+/// the client, and the fields that told them are gone: nothing behind can read them in another way.
+///
+/// Addresses are read from the end, where the nearest proxy wrote: the first that is not a trusted proxy
+/// is the client. What stands before it anybody can have written, and is dropped.
+#[derive(Clone, Debug, Default)]
+pub struct TrustedProxies {
+    networks: Vec<Network>,
+    field: ForwardedField,
+    passed: Vec<Box<str>>,
+}
+
+/// The field in which trusted proxies tell of their clients. It is one or the other: the one that they do
+/// not write they pass on as the client sent it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ForwardedField {
+    /// `X-Forwarded-For`, with `X-Forwarded-Proto`, `X-Forwarded-Host` and `X-Forwarded-Port`.
+    #[default]
+    XForwardedFor,
+    /// `Forwarded` (RFC 7239).
+    Forwarded,
+}
+
+/// One end of a request's way: the address and port of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Client {
+    /// The address; `None` behind a Unix socket whose other side told none.
+    pub ip: Option<IpAddr>,
+    /// The port, if it is known.
+    pub port: Option<u16>,
+}
+
+impl Client {
+    /// The client in the form of a connection's end; a port that is not known is 0.
+    pub fn peer(&self) -> Peer {
+        match self.ip {
+            Some(ip) => Peer::Ip(SocketAddr::new(ip, self.port.unwrap_or(0))),
+            None => Peer::Unix,
+        }
+    }
+}
+
+impl From<Peer> for Client {
+    fn from(peer: Peer) -> Self {
+        match peer {
+            Peer::Ip(address) => Self {
+                ip: Some(address.ip()),
+                port: Some(address.port()),
+            },
+            Peer::Unix => Self {
+                ip: None,
+                port: None,
+            },
+        }
+    }
+}
+
+/// What trusted proxies told of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Forwarded {
+    pub(crate) client: Client,
+    /// The trusted proxies that it came through, the one next to the client first.
+    pub(crate) proxies: SmallVec<[IpAddr; 2]>,
+    pub(crate) is_secure: bool,
+}
+
+impl TrustedProxies {
+    /// Trusts these networks, as `"10.0.0.0/8".parse()?`.
+    pub fn new(networks: impl IntoIterator<Item = Network>) -> Self {
+        Self {
+            networks: networks.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Reads `Forwarded` (RFC 7239) in place of `X-Forwarded-For` and its relatives.
+    #[must_use]
+    pub fn forwarded(mut self) -> Self {
+        self.field = ForwardedField::Forwarded;
+        self
+    }
+
+    /// Keeps a field that trusted proxies write, such as `cf-connecting-ip`, in their requests. It is
+    /// removed from all others.
+    #[must_use]
+    pub fn pass(mut self, name: impl Into<Box<str>>) -> Self {
+        let mut name = name.into();
+        name.make_ascii_lowercase();
+        self.passed.push(name);
+        self
+    }
+
+    /// Whether a connection comes from a trusted proxy.
+    pub fn trusts(&self, peer: &Peer) -> bool {
+        self.networks.iter().any(|network| network.contains(peer))
+    }
+
+    /// Establishes who the client of a request is, and removes the fields by which it could claim to be
+    /// somebody else.
+    pub fn establish(&self, request: &mut Request) {
+        let is_trusted = self.trusts(&request.connection().peer);
+        if is_trusted {
+            let (forwarded, authority) = self.read(request);
+            request.set_forwarded(forwarded, authority);
+        }
+        let is_kept = |name: &str| is_trusted && self.passed.iter().any(|passed| **passed == *name);
+        request.remove_identity_fields(is_kept);
+    }
+
+    fn read(&self, request: &Request) -> (Forwarded, Authority) {
+        let connection = request.connection();
+        let mut found = Forwarded {
+            client: connection.peer.into(),
+            proxies: SmallVec::new(),
+            is_secure: request.is_secure(),
+        };
+        let (scheme, host, port) = match self.field {
+            ForwardedField::XForwardedFor => {
+                self.walk(
+                    &mut found,
+                    &members(request.headers(), "x-forwarded-for"),
+                    node,
+                );
+                // The proxy next to the client knows, which of those that are trusted wrote first.
+                let hops = found.proxies.len().max(1);
+                let of_client = |name: &str| {
+                    let members = members(request.headers(), name);
+                    let at = hops.min(members.len()).checked_sub(1)?;
+                    members.get(at).copied()
+                };
+                (
+                    of_client("x-forwarded-proto"),
+                    of_client("x-forwarded-host"),
+                    of_client("x-forwarded-port"),
+                )
+            }
+            ForwardedField::Forwarded => {
+                let elements = members(request.headers(), "forwarded");
+                let node_of = |element: &str| parameter(element, "for").and_then(node);
+                self.walk(&mut found, &elements, node_of);
+                let of_proxies = elements.get(..found.proxies.len().max(1).min(elements.len()));
+                let of_client = |name: &str| {
+                    let elements = of_proxies.unwrap_or_default().iter().rev();
+                    elements
+                        .filter_map(|element| parameter(element, name))
+                        .next()
+                };
+                (of_client("proto"), of_client("host"), None)
+            }
+        };
+        found.is_secure = scheme.and_then(is_https).unwrap_or(found.is_secure);
+        let authority = host
+            .and_then(|host| Authority::normalise(host.as_bytes(), found.is_secure))
+            .unwrap_or_else(|| request.authority_as_sent(found.is_secure));
+        let port = port.and_then(|port| port.parse().ok());
+        let authority = authority.or_port(port, found.is_secure);
+        (found, authority)
+    }
+
+    /// Goes from proxy to proxy, the nearest first, up to the first that is none of ours.
+    fn walk(
+        &self,
+        found: &mut Forwarded,
+        elements: &[&str],
+        node_of: impl Fn(&str) -> Option<Client>,
+    ) {
+        for element in elements {
+            // What hides its client, or cannot be read, is as far as we know.
+            let Some(client) = node_of(element) else {
+                return;
+            };
+            found.proxies.extend(found.client.ip);
+            found.client = client;
+            let is_proxy = |ip| self.networks.iter().any(|network| network.contains_ip(ip));
+            if !client.ip.is_some_and(is_proxy) {
+                break;
+            }
+        }
+        found.proxies.reverse();
+    }
+}
+
+/// The members of a list field, the last one first. Quoted commas count.
+fn members<'a>(headers: &'a Headers, name: &str) -> Vec<&'a str> {
+    let mut members: Vec<&str> = headers
+        .iter()
+        .filter(|(line, _)| *line == name)
+        .filter_map(|(_, value)| std::str::from_utf8(value).ok())
+        .flat_map(|line| split(line, ','))
+        .filter(|member| !member.is_empty())
+        .collect();
+    members.reverse();
+    members
+}
+
+/// The parts between separators that are not quoted, trimmed.
+fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
+    let mut is_quoted = false;
+    text.split(move |character| {
+        is_quoted ^= character == '"';
+        character == separator && !is_quoted
+    })
+    .map(str::trim)
+}
+
+/// A parameter of an element of `Forwarded`, without quotes. Addresses, hosts and schemes hold nothing
+/// that would have to be escaped.
+fn parameter<'a>(element: &'a str, name: &str) -> Option<&'a str> {
+    split(element, ';').find_map(|pair| {
+        let (key, value) = pair.split_once('=')?;
+        key.eq_ignore_ascii_case(name)
+            .then(|| value.trim_matches('"'))
+    })
+}
+
+/// An address with or without port; an IPv6 address with or without brackets.
+fn node(text: &str) -> Option<Client> {
+    let text = text.trim_matches('"');
+    let bare = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'));
+    let (ip, port) = match bare.unwrap_or(text).parse::<IpAddr>() {
+        Ok(ip) if bare.is_none() || ip.is_ipv6() => (ip, None),
+        _ => {
+            let address: SocketAddr = text.parse().ok()?;
+            (address.ip(), Some(address.port()))
+        }
+    };
+    Some(Client {
+        ip: Some(ip.to_canonical()),
+        port,
+    })
+}
+
+/// Whether a scheme is `https` rather than `http`; `None` if it is neither. Some proxies tell the scheme of
+/// a WebSocket.
+fn is_https(scheme: &str) -> Option<bool> {
+    if scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("wss") {
+        Some(true)
+    } else if scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("ws") {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use http::{Extensions, Method, Version};
+
+    use super::*;
+    use crate::{Body, ConnectionInfo, RequestParts, Target};
+
+    fn established(proxies: &TrustedProxies, lines: &[(&str, &str)]) -> Request {
+        let mut headers = Headers::new();
+        headers.try_append("host", "Inner.example:8080").unwrap();
+        for (name, value) in lines {
+            headers.try_append(name, value).unwrap();
+        }
+        let address = |text: &str| Peer::Ip(text.parse().unwrap());
+        let mut request = Request::new(RequestParts {
+            method: Method::GET,
+            target: Target::parse(&Method::GET, "/").unwrap(),
+            version: Version::HTTP_11,
+            headers,
+            body: Body::Empty,
+            connection: Rc::new(ConnectionInfo {
+                id: 1,
+                peer: address("10.0.0.1:999"),
+                local: address("10.0.0.9:8080"),
+                tls: None,
+            }),
+            extensions: Extensions::new(),
+        });
+        proxies.establish(&mut request);
+        request
+    }
+
+    fn trusting() -> TrustedProxies {
+        TrustedProxies::new(["10.0.0.0/8".parse().unwrap()])
+    }
+
+    fn text(client: Client) -> String {
+        match client.port {
+            Some(_) => client.peer().to_string(),
+            None => client.ip.map_or("unix".to_owned(), |ip| ip.to_string()),
+        }
+    }
+
+    #[test]
+    fn a_stranger_tells_nothing_and_its_claims_are_removed() {
+        let lines = [
+            ("x-forwarded-for", "192.0.2.7"),
+            ("x-forwarded-proto", "https"),
+            ("x_forwarded_host", "evil.example"),
+            ("forwarded", "for=192.0.2.7;proto=https"),
+            ("cf-connecting-ip", "192.0.2.7"),
+            ("accept", "*/*"),
+        ];
+        let nobody = TrustedProxies::default().pass("cf-connecting-ip");
+        let request = established(&nobody, &lines);
+        assert_eq!(text(request.client()), "10.0.0.1:999");
+        assert_eq!(request.scheme(), "http");
+        assert_eq!(request.authority(), Some("inner.example:8080"));
+        assert_eq!(request.port(), Some(8080));
+        let names: Vec<_> = request.headers().iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["host", "accept"]);
+    }
+
+    #[test]
+    fn the_client_is_the_last_that_is_no_proxy_of_ours() {
+        for (told, client, proxies) in [
+            ("192.0.2.7", "192.0.2.7", &["10.0.0.1"][..]),
+            ("127.0.0.1, 192.0.2.7:4711", "192.0.2.7:4711", &["10.0.0.1"]),
+            (
+                "192.0.2.7, 10.1.1.1",
+                "192.0.2.7",
+                &["10.1.1.1", "10.0.0.1"],
+            ),
+            ("[2001:db8::1]:99", "[2001:db8::1]:99", &["10.0.0.1"]),
+            ("2001:db8::1", "2001:db8::1", &["10.0.0.1"]),
+            ("[2001:db8::1]", "2001:db8::1", &["10.0.0.1"]),
+            ("::ffff:192.0.2.7", "192.0.2.7", &["10.0.0.1"]),
+            ("10.2.2.2, 10.1.1.1", "10.2.2.2", &["10.1.1.1", "10.0.0.1"]),
+            ("192.0.2.7, unknown", "10.0.0.1:999", &[]),
+            ("192.0.2.7, [192.0.2.8]", "10.0.0.1:999", &[]),
+            ("evil", "10.0.0.1:999", &[]),
+        ] {
+            let request = established(&trusting(), &[("x-forwarded-for", told)]);
+            assert_eq!(text(request.client()), client, "{told}");
+            let found: Vec<_> = request.proxies().iter().map(ToString::to_string).collect();
+            assert_eq!(found, proxies, "{told}");
+        }
+    }
+
+    #[test]
+    fn scheme_host_and_port_are_those_of_the_proxy_next_to_the_client() {
+        let client = ("x-forwarded-for", "192.0.2.7");
+        for (lines, scheme, authority, port) in [
+            (
+                &[("x-forwarded-proto", "https")][..],
+                "https",
+                "inner.example:8080",
+                8080,
+            ),
+            (
+                &[("x-forwarded-proto", "http, https")],
+                "https",
+                "inner.example:8080",
+                8080,
+            ),
+            (
+                &[("x-forwarded-proto", "evil\"")],
+                "http",
+                "inner.example:8080",
+                8080,
+            ),
+            (
+                &[
+                    ("x-forwarded-proto", "HTTPS"),
+                    ("x-forwarded-host", "A.example:443"),
+                ],
+                "https",
+                "a.example",
+                443,
+            ),
+            (
+                &[("x-forwarded-host", "a.example:81")],
+                "http",
+                "a.example:81",
+                81,
+            ),
+            (
+                &[
+                    ("x-forwarded-host", "a.example"),
+                    ("x-forwarded-port", "0444"),
+                ],
+                "http",
+                "a.example:444",
+                444,
+            ),
+            (
+                &[
+                    ("x-forwarded-host", "a.example"),
+                    ("x-forwarded-port", "80"),
+                ],
+                "http",
+                "a.example",
+                80,
+            ),
+            (
+                &[
+                    ("x-forwarded-host", "a.example"),
+                    ("x-forwarded-port", "70000"),
+                ],
+                "http",
+                "a.example",
+                80,
+            ),
+            (
+                &[("x-forwarded-host", "a b")],
+                "http",
+                "inner.example:8080",
+                8080,
+            ),
+        ] {
+            let lines: Vec<_> = [&[client], lines].concat();
+            let request = established(&trusting(), &lines);
+            assert_eq!(request.scheme(), scheme, "{lines:?}");
+            assert_eq!(request.authority(), Some(authority), "{lines:?}");
+            assert_eq!(request.port(), Some(port), "{lines:?}");
+        }
+        let two_hops = [
+            ("x-forwarded-for", "192.0.2.7, 10.1.1.1"),
+            ("x-forwarded-proto", "evil, https, http"),
+        ];
+        assert!(established(&trusting(), &two_hops).is_secure());
+    }
+
+    #[test]
+    fn forwarded_is_read_where_it_is_what_proxies_write() {
+        let proxies = trusting().forwarded();
+        let lines = [
+            (
+                "forwarded",
+                "for=127.0.0.1;proto=http, For=\"[2001:db8::7]:47\";Proto=https;host=\"A.example\"",
+            ),
+            ("forwarded", "for=10.1.1.1;proto=http"),
+            ("x-forwarded-for", "127.0.0.1"),
+        ];
+        let request = established(&proxies, &lines);
+        assert_eq!(text(request.client()), "[2001:db8::7]:47");
+        assert_eq!(request.scheme(), "https");
+        assert_eq!(request.authority(), Some("a.example"));
+        assert_eq!(request.port(), Some(443));
+        assert!(!request.headers().contains("forwarded"));
+    }
+
+    #[test]
+    fn a_field_is_passed_from_trusted_proxies_alone_and_where_it_is_named() {
+        let lines = [
+            ("cf-connecting-ip", "192.0.2.7"),
+            ("x-real-ip", "192.0.2.7"),
+        ];
+        let request = established(&trusting().pass("CF-Connecting-IP"), &lines);
+        assert!(request.headers().contains("cf-connecting-ip"));
+        assert!(!request.headers().contains("x-real-ip"));
+    }
+}
