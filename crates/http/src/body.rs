@@ -1,5 +1,6 @@
 //! Message content (RFC 9110 section 6.4), in forms that a connection driver can see through.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::fs::File;
 use std::future::poll_fn;
@@ -63,6 +64,18 @@ pub enum Frame {
     File(FileRange),
     /// The trailer section (RFC 9110 section 6.5); no data follows.
     Trailers(Headers),
+}
+
+impl Frame {
+    /// The bytes of data in it.
+    #[allow(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Data(bytes) => bytes.len() as u64,
+            Self::File(range) => range.len,
+            Self::Trailers(_) => 0,
+        }
+    }
 }
 
 /// Why content ended before it was whole.
@@ -179,6 +192,17 @@ impl Body {
         }
     }
 
+    /// These frames, and then what is left of this body: for whoever has read ahead and puts back
+    /// what came. Frames of data are told by [`Body::len`] along with the rest.
+    #[must_use]
+    pub fn preceded_by(self, frames: impl IntoIterator<Item = Frame>) -> Self {
+        let first: VecDeque<Frame> = frames.into_iter().collect();
+        match first.is_empty() {
+            true => self,
+            false => Self::stream(Preceded { first, rest: self }),
+        }
+    }
+
     /// The same content, cut off with [`BodyError::TooLarge`] once it is longer than `max` bytes.
     #[must_use]
     pub fn limit(self, max: u64) -> Self {
@@ -255,6 +279,26 @@ impl BodyStream for Whole {
     }
 }
 
+struct Preceded {
+    first: VecDeque<Frame>,
+    rest: Body,
+}
+
+impl BodyStream for Preceded {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        match self.first.pop_front() {
+            Some(frame) => Poll::Ready(Some(Ok(frame))),
+            None => self.rest.poll_frame(cx),
+        }
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        let rest = self.rest.len()?;
+        let first = self.first.iter().map(Frame::len);
+        rest.checked_add(first.sum())
+    }
+}
+
 struct Limited {
     inner: Box<dyn BodyStream>,
     left: u64,
@@ -263,12 +307,10 @@ struct Limited {
 impl BodyStream for Limited {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         let polled = self.inner.poll_frame(cx);
-        let len = match &polled {
-            Poll::Ready(Some(Ok(Frame::Data(bytes)))) => bytes.len() as u64,
-            Poll::Ready(Some(Ok(Frame::File(range)))) => range.len,
-            _ => return polled,
+        let Poll::Ready(Some(Ok(frame))) = &polled else {
+            return polled;
         };
-        match self.left.checked_sub(len) {
+        match self.left.checked_sub(frame.len()) {
             Some(left) => {
                 self.left = left;
                 polled

@@ -4,7 +4,6 @@ use std::task::{Context, Poll, ready};
 
 use apus_http::fastcgi::ResponseContent;
 use apus_http::{Body, BodyError, BodyStream, Frame};
-use bytes::Bytes;
 
 use crate::error::Failure;
 use crate::exchange::Exchange;
@@ -23,7 +22,6 @@ pub(crate) fn content(exchange: Exchange, length: ResponseContent, head: &Respon
         exchange,
         left: declared,
         is_wanted: wanted,
-        first: None,
     };
     // What is there was read with the head.
     let mut cx = Context::from_waker(std::task::Waker::noop());
@@ -35,9 +33,9 @@ pub(crate) fn content(exchange: Exchange, length: ResponseContent, head: &Respon
         Poll::Ready(Some(Ok(Frame::Data(bytes)))) => match stream.left {
             Some(0) => match stream.poll_frame(&mut cx) {
                 Poll::Ready(None) => Body::Bytes(bytes),
-                _ => stream.beginning_with(bytes),
+                _ => Body::stream(stream).preceded_by([Frame::Data(bytes)]),
             },
-            _ => stream.beginning_with(bytes),
+            _ => Body::stream(stream).preceded_by([Frame::Data(bytes)]),
         },
         _ => Body::stream(stream),
     }
@@ -48,21 +46,10 @@ struct ContentStream {
     /// Bytes that are to come, if that is known.
     left: Option<u64>,
     is_wanted: bool,
-    first: Option<Bytes>,
-}
-
-impl ContentStream {
-    fn beginning_with(mut self, first: Bytes) -> Body {
-        self.first = Some(first);
-        Body::stream(self)
-    }
 }
 
 impl BodyStream for ContentStream {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-        if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(Ok(Frame::Data(first))));
-        }
         loop {
             let event = ready!(self.exchange.poll_event(cx));
             self.exchange.rest();
@@ -112,7 +99,6 @@ impl BodyStream for ContentStream {
         if !self.is_wanted {
             return Some(0);
         }
-        let first = self.first.as_ref().map_or(0, |first| first.len() as u64);
-        Some(self.left?.saturating_add(first))
+        self.left
     }
 }

@@ -51,11 +51,7 @@ impl Upload {
             Some(len) if len <= INLINE_CONTENT => {}
             _ => return Ok(Self::OnPull(body)),
         }
-        if matches!(body, Body::File(_)) {
-            // What was put aside in a file is read in the course of things.
-            return Ok(Self::OnPull(body));
-        }
-        let mut pieces = SmallVec::new();
+        let mut pieces: SmallVec<[Bytes; 4]> = SmallVec::new();
         let mut room = INLINE_CONTENT;
         while let Some(frame) = body.frame().await {
             match frame.map_err(Failure::Content)? {
@@ -66,7 +62,12 @@ impl Upload {
                     pieces.push(bytes);
                 }
                 Frame::Trailers(_) => break,
-                Frame::File(range) => return Ok(Self::OnPull(Body::File(range))),
+                // What was put aside in a file is read in the course of things, behind what came
+                // before it, so that requests that wait for a worker do not take memory for it.
+                file @ Frame::File(_) => {
+                    let taken = pieces.into_iter().map(Frame::Data).chain([file]);
+                    return Ok(Self::OnPull(body.preceded_by(taken)));
+                }
             }
         }
         Ok(Self::Inline(pieces))
@@ -94,3 +95,43 @@ const LIMITS: HeadLimits = HeadLimits {
     head_bytes: 64 * 1024,
     fields: 512,
 };
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    fn now<T>(future: impl Future<Output = T>) -> T {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => value,
+            Poll::Pending => panic!("it waits"),
+        }
+    }
+
+    #[test]
+    fn what_came_before_a_file_is_put_back_in_front_of_it() {
+        let file = tempfile::tempfile().unwrap();
+        let file = Frame::File(apus_http::FileRange {
+            file: std::sync::Arc::new(file),
+            offset: 0,
+            len: 100,
+        });
+        let pieces = ["one", "two"].map(|text| Frame::Data(text.into()));
+        let body = Body::Empty.preceded_by(pieces.into_iter().chain([file]));
+        assert_eq!(body.len(), Some(106));
+        let Ok(Upload::OnPull(mut body)) = now(Upload::of(body)) else {
+            panic!("it travels in the frame");
+        };
+        assert_eq!(body.len(), Some(106));
+        for expected in ["one", "two"] {
+            match now(body.frame()) {
+                Some(Ok(Frame::Data(bytes))) => assert_eq!(bytes, expected),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(matches!(now(body.frame()), Some(Ok(Frame::File(range))) if range.len == 100));
+        assert!(now(body.frame()).is_none());
+    }
+}

@@ -3,9 +3,8 @@
 //! 7578).
 
 use std::collections::VecDeque;
-use std::task::{Context, Poll};
 
-use apus_http::{Body, BodyError, BodyStream, Frame, Request, StatusCode};
+use apus_http::{Body, BodyError, Frame, Request, StatusCode};
 use bytes::{Bytes, BytesMut};
 
 use crate::error::Error;
@@ -160,29 +159,8 @@ impl Pieces {
         if self.is_whole && self.after.is_none() {
             return self.joined().into();
         }
-        Body::stream(PutBack {
-            first: self.joined(),
-            after: self.after,
-            rest,
-        })
-    }
-}
-
-struct PutBack {
-    first: Bytes,
-    after: Option<Frame>,
-    rest: Body,
-}
-
-impl BodyStream for PutBack {
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-        if !self.first.is_empty() {
-            return Poll::Ready(Some(Ok(Frame::Data(std::mem::take(&mut self.first)))));
-        }
-        if let Some(frame) = self.after.take() {
-            return Poll::Ready(Some(Ok(frame)));
-        }
-        self.rest.poll_frame(cx)
+        let first = Some(self.joined()).filter(|first| !first.is_empty());
+        rest.preceded_by(first.map(Frame::Data).into_iter().chain(self.after))
     }
 }
 
