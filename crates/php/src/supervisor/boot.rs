@@ -2,6 +2,7 @@
 //! ends. What comes out of it is what PHP says of itself.
 
 use std::cell::RefCell;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
@@ -76,8 +77,21 @@ pub(super) struct Said {
     pub(super) reason: String,
     errors: Vec<u8>,
     output: Vec<u8>,
+    pub(super) ending: Ending,
     /// From now on what it says goes to the log as it comes.
     pub(super) is_booted: bool,
+}
+
+/// How the FastCGI request of a worker ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// By END_REQUEST, or by us: what PHP said of itself is all there is to know.
+    #[default]
+    InOrder,
+    /// Nobody took the connection.
+    Unreachable,
+    /// The connection ended before END_REQUEST: its process is gone, as when the server begins anew.
+    CutOff,
 }
 
 /// What is kept of it.
@@ -117,31 +131,49 @@ pub(super) struct Wanted {
 
 /// Sends the request and stays with it until it ends.
 pub(super) async fn run(wanted: Wanted) {
-    let connected = async {
-        match &wanted.address {
-            Address::Ip(address) => {
-                let stream = TcpStream::connect(address).await?;
-                live(stream, &wanted).await
-            }
-            Address::Unix(path) => {
-                let stream = timeout(wanted.limit, UnixStream::connect(path)).await??;
-                live(stream, &wanted).await
-            }
-        }
+    let connected = timeout(wanted.limit, connect(&wanted.address)).await;
+    let (ending, ended) = match connected.map_err(io::Error::from).flatten() {
+        Ok(stream) => match live(stream, &wanted).await {
+            Ok(ending) => (ending, Ok(())),
+            Err(error) if is_cut_off(&error) => (Ending::CutOff, Err(error)),
+            Err(error) => (Ending::InOrder, Err(error)),
+        },
+        Err(error) => (Ending::Unreachable, Err(error)),
     };
-    if let Err(error) = connected.await {
+    {
         let mut said = wanted.said.borrow_mut();
-        if !said.is_booted && said.reason.is_empty() {
+        said.ending = ending;
+        if let Err(error) = ended
+            && !said.is_booted
+            && said.reason.is_empty()
+        {
             said.reason = format!("the FastCGI server at {}: {error}", wanted.address);
         }
     }
     let _ = wanted.signals.send(Signal::Ended(wanted.id));
 }
 
-async fn live(
-    mut stream: impl AsyncRead + AsyncWrite + Unpin,
-    wanted: &Wanted,
-) -> std::io::Result<()> {
+fn is_cut_off(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
+    matches!(
+        error.kind(),
+        BrokenPipe | ConnectionAborted | ConnectionReset
+    )
+}
+
+/// A connection to a FastCGI server.
+trait Stream: AsyncRead + AsyncWrite + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
+
+async fn connect(address: &Address) -> io::Result<Box<dyn Stream>> {
+    Ok(match address {
+        Address::Ip(address) => Box::new(TcpStream::connect(address).await?),
+        Address::Unix(path) => Box::new(UnixStream::connect(path).await?),
+    })
+}
+
+async fn live(mut stream: Box<dyn Stream>, wanted: &Wanted) -> io::Result<Ending> {
     let mut codec = ClientConnection::new(HeadLimits {
         target_bytes: 0,
         head_bytes: 64 * 1024,
@@ -149,7 +181,7 @@ async fn live(
     });
     let mut out = Vec::with_capacity(1024);
     if !codec.send_request(&wanted.params, false, false, &mut out) {
-        return Ok(());
+        return Ok(Ending::InOrder);
     }
     codec.send_end(&mut out);
     stream.write_all(&out).await?;
@@ -157,12 +189,12 @@ async fn live(
     let mut input = Vec::with_capacity(4096);
     loop {
         loop {
-            let (consumed, event) = codec.handle_input(&input).map_err(std::io::Error::other)?;
+            let (consumed, event) = codec.handle_input(&input).map_err(io::Error::other)?;
             let piece = |range: &Range<usize>| input.get(range.clone()).unwrap_or_default();
             match &event {
                 ClientEvent::Stderr(range) => wanted.hear(piece(range), true),
                 ClientEvent::Data(range) => wanted.hear(piece(range), false),
-                ClientEvent::End { .. } => return Ok(()),
+                ClientEvent::End { .. } => return Ok(Ending::InOrder),
                 ClientEvent::Head(_) | ClientEvent::Incomplete => {}
             }
             input.drain(..consumed);
@@ -171,7 +203,7 @@ async fn live(
             }
         }
         if stream.read_buf(&mut input).await? == 0 {
-            return Ok(());
+            return Ok(Ending::CutOff);
         }
     }
 }

@@ -6,6 +6,7 @@ mod clocks;
 mod end;
 mod folder;
 mod greet;
+mod interruption;
 mod own;
 mod rolling;
 mod tasks;
@@ -26,11 +27,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, sleep_until};
 
-use self::boot::Said;
+use self::boot::{Ending, Said};
 use self::clocks::PATIENCE;
 pub(crate) use self::end::work_on;
 use self::folder::Folder;
 use self::greet::Greeting;
+use self::interruption::Interruption;
 use self::own::Master;
 use self::rolling::Rolling;
 use self::tasks::Tasks;
@@ -99,6 +101,10 @@ pub(crate) struct Supervisor {
     last_id: WorkerId,
     masters: Vec<Master>,
     failures: u32,
+    /// The server that runs PHP cuts off boots: since when, and how often.
+    interruption: Option<Interruption>,
+    /// Whether a worker of this pool ever booted.
+    has_booted: bool,
     next_boot: Instant,
     /// When the clocks were looked at last.
     looked: Instant,
@@ -177,6 +183,8 @@ impl Supervisor {
             last_id: 0,
             masters: Vec::new(),
             failures: 0,
+            interruption: None,
+            has_booted: false,
             next_boot: Instant::now(),
             looked: Instant::now(),
             logged: None,
@@ -290,10 +298,11 @@ impl Supervisor {
             None => plan.min.saturating_sub(active),
         };
         // After a failure one has to succeed first.
-        let most = match self.failures {
-            0 => AT_ONCE.saturating_sub(starting),
-            _ => 1_usize.saturating_sub(starting),
+        let at_once = match self.failures == 0 && self.interruption.is_none() {
+            true => AT_ONCE,
+            false => 1,
         };
+        let most = at_once.saturating_sub(starting);
         // Each that boots may serve many of those who wait.
         let may_grow = |begun: usize| {
             starting + begun < 1 + ready / 4 && active + begun < plan.max && begun < most
@@ -410,6 +419,8 @@ impl Supervisor {
         }
         boot.phase = Phase::Ready;
         boot.said.borrow_mut().is_booted = true;
+        self.has_booted = true;
+        self.interruption = None;
         tracing::info!(
             pool = &*self.shared.plan.name,
             pid = record.pid_number(),
@@ -491,14 +502,26 @@ impl Supervisor {
                     .record
                     .as_ref()
                     .is_some_and(|record| record.requests() == 0 && !record.is_killed());
-            if boot.phase.is_starting() {
-                let message = boot.said.borrow().message();
-                self.boot_failed(message.into());
-            } else if is_unused {
-                self.boot_failed("the worker's process ended before its first request".into());
+            let message = match boot.phase.is_starting() {
+                true => Some(boot.said.borrow().message()),
+                false => is_unused
+                    .then(|| "the worker's process ended before its first request".to_owned()),
+            };
+            if let Some(message) = message {
+                let ending = boot.said.borrow().ending;
+                self.not_there(ending, message.into());
             }
         }
         self.reconcile();
+    }
+
+    /// A worker did not come into being: the application does not boot, or the server that runs it was
+    /// interrupted.
+    fn not_there(&mut self, ending: Ending, message: Arc<str>) {
+        match self.is_interrupted(ending) {
+            true => self.boot_interrupted(&message),
+            false => self.boot_failed(message),
+        }
     }
 
     fn boot_failed(&mut self, message: Arc<str>) {

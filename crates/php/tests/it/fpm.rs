@@ -1,14 +1,18 @@
 //! Workers in the processes of an unmodified PHP-FPM.
 
+use std::cell::Cell;
 use std::fs;
+use std::path::PathBuf;
 use std::process::{Child, Command};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use apus_net::client::Address;
 use apus_php::plan::{Launch, Mode, PoolPlan};
-use apus_php::{Failure, Pool};
+use apus_php::{Failure, Pool, PoolStatus};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
+use tokio::net::{UnixListener, UnixStream};
 use tokio::task::spawn_local;
 
 use crate::harness::{Application, get, run, until};
@@ -16,7 +20,7 @@ use crate::harness::{Application, get, run, until};
 /// A PHP-FPM of its own with so many processes.
 struct Fpm {
     master: Child,
-    socket: std::path::PathBuf,
+    socket: PathBuf,
 }
 
 impl Fpm {
@@ -49,6 +53,14 @@ impl Fpm {
             launch: Launch::Server(Address::Unix(Arc::from(self.socket.as_path()))),
             ..application.plan()
         }
+    }
+}
+
+impl Fpm {
+    /// As `systemctl reload` has it. It hears no signal until it is ready.
+    fn begin_anew(&self) {
+        let pid = i32::try_from(self.master.id()).unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::USR2).unwrap();
     }
 }
 
@@ -193,6 +205,130 @@ fn a_fastcgi_server_that_is_not_there_is_told_and_found_later() {
         while get(&pool, "/").await.is_err() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+        pool.stop().await;
+    });
+}
+
+/// Resets connections to a FastCGI server so many times, and is then the way to one that is there.
+async fn resetting(socket: PathBuf, times: usize, then: Option<PathBuf>) {
+    let listener = UnixListener::bind(&socket).unwrap();
+    for _ in 0..times {
+        // Closed with bytes that nobody read, it is reset.
+        let (stream, _) = listener.accept().await.unwrap();
+        stream.readable().await.unwrap();
+    }
+    let Some(then) = then else { return };
+    loop {
+        let (mut near, _) = listener.accept().await.unwrap();
+        let then = then.clone();
+        spawn_local(async move {
+            let mut far = UnixStream::connect(then).await.unwrap();
+            let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+        });
+    }
+}
+
+#[test]
+fn a_boot_that_is_reset_is_tried_again_and_who_waits_goes_on_waiting() {
+    let application = Application::new("echo 'here';");
+    let fpm = Fpm::start(&application, 3);
+    let socket = application.path("way.sock");
+    run(async {
+        let way = spawn_local(resetting(socket.clone(), 4, Some(fpm.socket.clone())));
+        tokio::task::yield_now().await;
+        let pool = Pool::start(PoolPlan {
+            launch: Launch::Server(Address::Unix(Arc::from(socket.as_path()))),
+            ..application.plan()
+        })
+        .unwrap();
+        let waiting: Vec<_> = (0..20)
+            .map(|_| {
+                let pool = pool.clone();
+                spawn_local(async move { get(&pool, "/").await.unwrap().text })
+            })
+            .collect();
+        for waiting in waiting {
+            assert_eq!(waiting.await.unwrap(), "here");
+        }
+        let totals = pool.status().totals;
+        assert_eq!((totals.boot_failures, totals.crashes), (0, 0));
+        assert!(totals.boots >= 5, "{totals:?}");
+        pool.stop().await;
+        way.abort();
+    });
+}
+
+#[test]
+fn boots_that_are_reset_for_long_are_a_failure() {
+    let application = Application::new("echo 'here';");
+    let socket = application.path("way.sock");
+    run(async {
+        let way = spawn_local(resetting(socket.clone(), usize::MAX, None));
+        tokio::task::yield_now().await;
+        let pool = Pool::start(PoolPlan {
+            launch: Launch::Server(Address::Unix(Arc::from(socket.as_path()))),
+            boot_limit: Duration::from_millis(500),
+            ..application.plan()
+        })
+        .unwrap();
+        let failure = get(&pool, "/").await.unwrap_err();
+        assert!(matches!(failure, Failure::Boot { .. }), "{failure}");
+        assert!(pool.status().totals.boots >= 3);
+        pool.stop().await;
+        way.abort();
+    });
+}
+
+#[test]
+fn no_request_is_refused_while_php_fpm_begins_anew() {
+    let application = Application::new("usleep(1000); echo $_SERVER['REQUEST_URI'];");
+    let fpm = Fpm::start(&application, 4);
+    let pool = Pool::start(PoolPlan {
+        min: 2,
+        max: 2,
+        ..fpm.plan(&application)
+    })
+    .unwrap();
+    run(async {
+        // It may take a moment until PHP-FPM listens.
+        let failures = |status: &PoolStatus| status.totals.boot_failures;
+        let at_start = failures(&until(&pool, |status| status.workers.len() == 2).await);
+        let over = Rc::new(Cell::new(false));
+        let clients: Vec<_> = (0..8)
+            .map(|client| {
+                let (pool, over) = (pool.clone(), Rc::clone(&over));
+                spawn_local(async move {
+                    for number in 0.. {
+                        if over.get() {
+                            return;
+                        }
+                        let target = format!("/{client}/{number}");
+                        match get(&pool, &target).await {
+                            Ok(answer) => assert_eq!(answer.text, target),
+                            // Three processes may end under one request, which is not asked again.
+                            Err(Failure::Crashed) => {}
+                            Err(failure) => panic!("{failure}"),
+                        }
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..8 {
+            let status = until(&pool, |status| status.workers.len() == 2).await;
+            let before: Vec<_> = status.workers.iter().map(|worker| worker.pid).collect();
+            fpm.begin_anew();
+            until(&pool, |status| {
+                let is_new = |pid: i32| !before.contains(&pid);
+                status.workers.len() == 2 && status.workers.iter().all(|one| is_new(one.pid))
+            })
+            .await;
+        }
+        over.set(true);
+        for client in clients {
+            client.await.unwrap();
+        }
+        let status = pool.status();
+        assert_eq!(failures(&status), at_start, "{status:?}");
         pool.stop().await;
     });
 }
