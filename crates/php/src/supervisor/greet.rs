@@ -1,7 +1,9 @@
 //! Workers that connect: they say who they are, and then that the application is booted.
 
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,17 +15,15 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use super::Signal;
+use super::strangers::Strangers;
 use crate::connection::Connection;
 use crate::exchange::Line;
 use crate::record::Record;
 use crate::shared::Shared;
 use crate::wire::{Decoder, Event, Hello, Limits};
 
-/// How long something that connects may say nothing.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// How many may be listened to at once that did not say who they are.
-const MAX_UNKNOWN: usize = 256;
+/// How long something that connects may take to say who it is: workers do so at once.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Something that connected and said who it is.
 #[derive(Debug)]
@@ -56,19 +56,24 @@ impl Pending {
 
 /// Takes connections in.
 pub(super) async fn accept(listener: UnixListener, signals: mpsc::UnboundedSender<Signal>) {
-    let places = Arc::new(tokio::sync::Semaphore::new(MAX_UNKNOWN));
+    let strangers = Rc::new(RefCell::new(Strangers::default()));
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let signals = signals.clone();
+                let user = stream.peer_cred().ok().map(|peer| peer.uid());
+                let entry = strangers.borrow_mut().enter(user);
+                let (signals, strangers) = (signals.clone(), Rc::clone(&strangers));
                 tokio::task::spawn_local(async move {
-                    if let Ok(Ok(greeting)) = timeout(PATIENCE, greeting(stream)).await {
-                        let _ = signals.send(Signal::Greeted(Box::new(greeting)));
+                    tokio::select! {
+                        biased;
+                        greeted = timeout(PATIENCE, greeting(stream)) => {
+                            strangers.borrow_mut().leave(entry.id);
+                            if let Ok(Ok(greeting)) = greeted {
+                                let _ = signals.send(Signal::Greeted(Box::new(greeting)));
+                            }
+                        }
+                        _ = entry.evicted => {}
                     }
-                    drop(place);
                 });
             }
             Err(error) => {

@@ -9,6 +9,7 @@ mod greet;
 mod interruption;
 mod own;
 mod rolling;
+mod strangers;
 mod tasks;
 mod watch;
 

@@ -2,10 +2,12 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use apus_php::plan::{Mode, PoolPlan};
 use apus_php::{Failure, Pool};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::harness::{Application, get, run, until};
 
@@ -56,20 +58,63 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
+/// Where workers of the pool connect.
+fn socket(application: &Application) -> PathBuf {
+    std::fs::read_dir(application.path("run"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "sock")
+        })
+        .unwrap()
+}
+
+#[test]
+fn connections_that_say_nothing_keep_no_worker_out() {
+    let application = Application::new("echo getmypid();");
+    let plan = PoolPlan {
+        max: 1,
+        ..application.plan()
+    };
+    let pool = Pool::start(plan).unwrap();
+    run(async {
+        let status = until(&pool, |status| status.workers.len() == 1).await;
+        let socket = socket(&application);
+        let connect = || {
+            let mut stream = UnixStream::connect(&socket).unwrap();
+            // The beginning of a frame that never comes.
+            stream.write_all(&[0]).unwrap();
+            stream
+        };
+        let mut silent: Vec<_> = (0..300).map(|_| connect()).collect();
+        // One after another is closed for those that come later.
+        until(&pool, |_| {
+            let oldest = &silent[0];
+            oldest.set_nonblocking(true).unwrap();
+            matches!((&*oldest).read(&mut [0]), Ok(0))
+        })
+        .await;
+        let killed = Pid::from_raw(status.workers[0].pid).unwrap();
+        kill_process(killed, Signal::KILL).unwrap();
+        silent.extend((0..300).map(|_| connect()));
+        let began = Instant::now();
+        let text = get(&pool, "/").await.unwrap().text;
+        assert_ne!(text, killed.as_raw_nonzero().to_string());
+        // Nobody waited until those that say nothing ran out of time.
+        assert!(began.elapsed() < Duration::from_secs(8));
+        pool.stop().await;
+        drop(silent);
+    });
+}
+
 #[test]
 fn who_does_not_know_a_token_is_no_worker() {
     let application = Application::new("echo 'mine';");
     let pool = Pool::start(application.plan()).unwrap();
     run(async {
         until(&pool, |status| status.workers.len() == 1).await;
-        let socket = std::fs::read_dir(application.path("run"))
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .find(|path| {
-                path.extension()
-                    .is_some_and(|extension| extension == "sock")
-            })
-            .unwrap();
+        let socket = socket(&application);
         let refused = tokio::task::spawn_blocking(move || {
             for said in [
                 frame(
