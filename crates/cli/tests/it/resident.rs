@@ -213,10 +213,15 @@ struct Client(BufReader<TcpStream>);
 impl Client {
     /// Opens it, or tells the status it is refused with.
     fn open(apus: &Apus, path: &str) -> Result<Self, u16> {
+        Self::open_with(apus, path, "")
+    }
+
+    /// The same with more field lines.
+    fn open_with(apus: &Apus, path: &str, fields: &str) -> Result<Self, u16> {
         let mut stream = apus.connect();
         let head = format!(
             "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
-             sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+             sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n{fields}\r\n"
         );
         stream.write_all(head.as_bytes()).unwrap();
         let mut reader = BufReader::new(stream);
@@ -301,4 +306,39 @@ fn sockets_of_an_application_meet_in_rooms() {
     assert!(status.contains("\"sockets\""), "{status}");
     home.expect(&["stop"], 0);
     assert_eq!(other.next().0, 8);
+}
+
+#[test]
+fn ws_open_does_not_run_with_the_cookies_of_a_victim_of_another_site() {
+    let home = home("one");
+    let script = r#"<?php
+        $app = new Apus\App();
+        $app->socket(
+            '/feed',
+            open: function (Apus\Request $request, Apus\Socket $socket) {
+                file_put_contents(__DIR__ . '/opened', $request->cookie('who') . "\n", FILE_APPEND);
+            },
+            message: fn () => null,
+        );
+        $app->run();
+    "#;
+    home.write("site/index.php", script);
+    home.write("apus.toml", home.read("apus.toml") + "mode = \"native\"\n");
+    let apus = home.serve(&[]);
+    // The pool has to know that the application takes sockets.
+    assert_eq!(apus.get("/").status, 404);
+    let open = |fields: &str| Client::open_with(&apus, "/feed", fields);
+    for origin in [
+        "http://evil.test",
+        "https://evil.test",
+        "null",
+        "http://a.evil.test",
+        "http://a:81",
+    ] {
+        let fields = format!("origin: {origin}\r\ncookie: who=victim\r\n");
+        assert_eq!(open(&fields).err(), Some(403), "{origin}");
+    }
+    assert_eq!(home.read("site/opened"), "");
+    assert!(open("origin: http://a\r\ncookie: who=visitor\r\n").is_ok());
+    assert_eq!(home.read("site/opened"), "visitor\n");
 }

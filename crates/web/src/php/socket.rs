@@ -1,7 +1,7 @@
 //! WebSockets of an application that stays in memory: their connections are here, and each message is an
 //! event for any of its workers.
 
-use apus_http::{Request, Response, StatusCode};
+use apus_http::{Request, Response};
 use apus_php::wire::{Form, Message as Event};
 use apus_php::{Failure, Pool, Socket, SocketEvents, SocketOrder, SocketOrders};
 use bytes::Bytes;
@@ -19,13 +19,17 @@ pub(super) fn upgrade(request: &Request, pool: &Pool) -> Option<WebSocketUpgrade
         .flatten()
 }
 
-/// The answer to a handshake: that of the application, which may refuse it. `event` has the variables of
-/// the request.
+/// The response to a handshake: that of the application, which may refuse it. `event` has the variables
+/// of the request. The application does not learn of a handshake that a page of another site begins with
+/// the cookies of its visitor.
 pub(super) async fn open(
     pool: &Pool,
     upgrade: WebSocketUpgrade,
     event: Event,
 ) -> Result<Response, Failure> {
+    if let Some(refusal) = upgrade.refusal() {
+        return Ok(refusal);
+    }
     let (answer, socket) = pool.open(event).await?;
     let Some(socket) = socket else {
         return Ok(Response::with_shared_headers(
@@ -37,15 +41,13 @@ pub(super) async fn open(
     let chosen = answer.headers.get_str("sec-websocket-protocol");
     let upgrade = upgrade.protocols(chosen.map(str::to_owned));
     let mut response = upgrade.run(move |connection| converse(connection, socket));
-    if response.status() != StatusCode::FORBIDDEN {
-        // What the application says besides, such as a cookie.
-        let is_own = |name: &str| {
-            name.starts_with("sec-websocket-") || matches!(name, "content-type" | "content-length")
-        };
-        response
-            .headers_mut()
-            .append_from(&answer.headers, |name, _| !is_own(name));
-    }
+    // What the application says besides, such as a cookie.
+    let is_own = |name: &str| {
+        name.starts_with("sec-websocket-") || matches!(name, "content-type" | "content-length")
+    };
+    response
+        .headers_mut()
+        .append_from(&answer.headers, |name, _| !is_own(name));
     Ok(response)
 }
 

@@ -65,18 +65,27 @@ impl WebSocketUpgrade {
         self
     }
 
+    /// The response to a page that may not open a socket. Whoever does something with the cookies of
+    /// the request before [`WebSocketUpgrade::run`] asks this first.
+    pub(crate) fn refusal(&self) -> Option<Response> {
+        if self.page.is_among(&self.origins) {
+            return None;
+        }
+        tracing::debug!(page = ?self.page, "refused a WebSocket of another site");
+        Some(Response::text(
+            StatusCode::FORBIDDEN,
+            "pages of other sites may not open WebSocket connections here\n",
+        ))
+    }
+
     /// The answer that opens the connection and then runs `handler` with its socket.
     pub fn run<F, R>(self, handler: F) -> Response
     where
         F: FnOnce(WebSocket) -> R + 'static,
         R: Future<Output = ()> + 'static,
     {
-        if !self.page.is_among(&self.origins) {
-            tracing::debug!(page = ?self.page, "refused a WebSocket of another site");
-            return Response::text(
-                StatusCode::FORBIDDEN,
-                "pages of other sites may not open WebSocket connections here\n",
-            );
+        if let Some(refusal) = self.refusal() {
+            return refusal;
         }
         let protocol = self
             .handshake
