@@ -47,7 +47,8 @@ pub struct PhpSettings {
     /// What of a request is taken in before PHP is asked, so that a slow client does not occupy a
     /// process. Content whose length is not known is taken in also without: PHP has to be told it.
     pub hold_request: Option<Hold>,
-    /// How much of an answer is taken in faster than its client reads.
+    /// How much of a response is taken in faster than its client reads, so that a slow client does not
+    /// occupy a process.
     pub hold_response: Option<Hold>,
 }
 
@@ -87,7 +88,7 @@ impl Default for PhpSettings {
             }),
             hold_response: Some(Hold {
                 memory: 256 << 10,
-                disk: 0,
+                disk: 1 << 30,
                 folder: "/var/tmp".into(),
             }),
         }

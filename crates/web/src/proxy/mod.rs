@@ -4,6 +4,7 @@
 //! answer put in the terms of the site (`backward`) while its content streams by. What goes wrong
 //! becomes an answer of our own (`refusal`). Another group may get copies of requests (`mirror`).
 
+mod ahead;
 mod backward;
 mod exchange;
 pub(crate) mod forward;
@@ -14,6 +15,7 @@ mod mirror;
 mod refusal;
 mod service;
 mod settings;
+mod spool;
 mod substitute;
 mod tee;
 mod to;

@@ -171,13 +171,15 @@ impl Inner {
         let body = match answer.body {
             // An origin that says nothing means it: no page of ours takes its place.
             Body::Empty => Body::Bytes(Bytes::new()),
-            body => match &settings.hold_response {
-                Some(hold) => hold.run_ahead(body),
-                None => body,
-            },
+            body => body,
         };
         let mut response = Response::with_shared_headers(answer.status, Rc::new(headers), body);
         settings.substitutions.apply(&mut response);
+        if let Some(hold) = &settings.hold_response {
+            // What is held may lie in a file, in which texts are not replaced.
+            let body = response.take_body();
+            *response.body_mut() = hold.run_ahead(body);
+        }
         if let Some(origin) = answer.tunnel {
             let idle = settings.tunnel_timeout;
             response.set_tunnel(Box::new(move |client| {

@@ -15,6 +15,7 @@ mod presets;
 mod resident;
 mod rewritten;
 mod server;
+mod slow_readers;
 mod source_files;
 mod stack;
 mod visitor;

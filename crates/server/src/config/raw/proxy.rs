@@ -166,10 +166,16 @@ keys! {
 }
 
 keys! {
-    /// How the content of answers is taken in.
+    /// How the bodies of responses are taken in.
     pub(in crate::config) struct HoldResponse {
-        /// How far ahead of the client, in KB.
+        /// What is held in memory, in KB; more goes into a file.
         memory: Kilobytes<1, 1_000_000> = Kilobytes::new(256),
+        /// What is held in a file, in MB; what is still more is taken in as fast as the client reads. 0 is
+        /// no file. Nothing is written while less than a twentieth of the file system, or 1 GB, is free.
+        disk: Megabytes<0, 1_000_000_000> = Megabytes::new(1024),
+        /// The folder of the files, which have no name and go when they are closed. By default
+        /// `/var/tmp`.
+        folder: FilePath,
     }
 }
 

@@ -79,7 +79,7 @@ impl Said<'_> {
         let settings = PhpSettings {
             front_controller: front,
             hold_request: hold_request?,
-            hold_response,
+            hold_response: hold_response?,
             ..settings
         };
         Some(Php {

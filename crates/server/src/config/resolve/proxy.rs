@@ -1,6 +1,6 @@
 //! Which origins answer, and what is done with requests and answers on their way.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use apus::proxy::{
     CookieRules, Forwarding, Hold, Host, Mirror, PathChange, ProxySettings, RedirectRule,
@@ -15,12 +15,12 @@ use crate::config::keys::{Reader, Table};
 use crate::config::plan::Proxy;
 use crate::config::raw::cache::Cache;
 use crate::config::raw::proxy as keys;
-use crate::config::source::{At, Place};
-use crate::config::value::Switch;
+use crate::config::source::At;
+use crate::config::value::{FilePath, Switch};
 use crate::config::word::LocationPath;
 use crate::config::word::origin::{ProxyHost, Target, UpstreamName};
 
-/// Where requests are held that do not fit into memory.
+/// Where bodies are held that do not fit into memory.
 const SPOOL: &str = "/var/tmp";
 
 /// What a site or location says about origins.
@@ -45,6 +45,7 @@ impl Said<'_> {
         let keys = self.keys(reader)?;
         let host = self.host(&keys, reader);
         let hold_request = hold_request(&keys.hold_request, reader);
+        let hold_response = hold_response(&keys.hold_response, reader);
         let substitutions = substitutions(&keys, reader);
         let mirror = self.mirror(&keys, reader);
         let (found, host) = (found?, host?);
@@ -86,7 +87,7 @@ impl Said<'_> {
                 cookies: keys.cookies.as_deref().map(cookies).unwrap_or_default(),
                 substitutions: substitutions?,
                 hold_request: hold_request?,
-                hold_response: hold_response(&keys.hold_response, reader),
+                hold_response: hold_response?,
                 tunnel_timeout: keys.tunnel_timeout.0,
                 mirror: mirror?,
             },
@@ -271,23 +272,27 @@ fn substitutions(keys: &keys::Proxy, reader: &mut Reader<'_>) -> Option<Substitu
     Some(Substitutions::new(rules.collect(), types.collect()))
 }
 
-pub(super) fn hold_response(
-    hold: &At<Switch<keys::HoldResponse>>,
-    reader: &mut Reader<'_>,
-) -> Option<Hold> {
-    let hold = hold.table(&hold.place, reader)?;
-    Some(Hold {
-        memory: hold.memory.value.0,
-        disk: 0,
-        folder: SPOOL.into(),
-    })
-}
-
 pub(super) fn accel(accel: &At<Switch<keys::Accel>>, reader: &mut Reader<'_>) -> Option<Accel> {
     let accel = accel.table(&accel.place, reader)?;
     Some(Accel {
         files: pairs(&accel.files.0, |folder| &folder.0, |path| &path.0),
     })
+}
+
+/// The outer `None` is for mistakes.
+pub(super) fn hold_response(
+    hold: &At<Switch<keys::HoldResponse>>,
+    reader: &mut Reader<'_>,
+) -> Option<Option<Hold>> {
+    let Some(hold) = hold.table(&hold.place, reader) else {
+        return Some(None);
+    };
+    let folder = spool_folder(hold.folder.as_ref(), hold.disk.value.0, reader)?;
+    Some(Some(Hold {
+        memory: hold.memory.value.0,
+        disk: hold.disk.value.0,
+        folder,
+    }))
 }
 
 /// The outer `None` is for mistakes.
@@ -298,23 +303,7 @@ pub(super) fn hold_request(
     let Some(hold) = hold.table(&hold.place, reader) else {
         return Some(None);
     };
-    if let Some(folder) = &hold.folder {
-        let report = |title: &str, label: &str, place: &Place| Finding::error(place, title, label);
-        let finding = if hold.disk.value.0 == 0 {
-            report(
-                "`folder` has no effect",
-                "nothing is held in files",
-                &folder.place,
-            )
-        } else if !folder.value.0.is_dir() {
-            let title = format!("there is no folder {}", folder.value.0.display());
-            report(&title, "expected a folder", &folder.place)
-        } else {
-            return Some(Some(of_table(&hold)));
-        };
-        reader.report(finding);
-        return None;
-    }
+    let folder = spool_folder(hold.folder.as_ref(), hold.disk.value.0, reader)?;
     if hold.memory.value.0 == 0 && hold.disk.value.0 == 0 {
         reader.report(Finding::error(
             &hold.disk.place,
@@ -323,17 +312,34 @@ pub(super) fn hold_request(
         ));
         return None;
     }
-    Some(Some(of_table(&hold)))
-}
-
-fn of_table(hold: &keys::HoldRequest) -> Hold {
-    let folder = hold.folder.as_ref();
-    Hold {
+    Some(Some(Hold {
         memory: hold.memory.value.0,
         disk: hold.disk.value.0,
-        folder: folder.map_or_else(
-            || Path::new(SPOOL).to_owned(),
-            |folder| folder.value.0.clone(),
-        ),
-    }
+        folder,
+    }))
+}
+
+/// The folder for bodies that are held in files; `None` for a mistake.
+fn spool_folder(
+    folder: Option<&At<FilePath>>,
+    disk: u64,
+    reader: &mut Reader<'_>,
+) -> Option<PathBuf> {
+    let Some(folder) = folder else {
+        return Some(SPOOL.into());
+    };
+    let path = &folder.value.0;
+    let (title, label) = if disk == 0 {
+        (
+            "`folder` has no effect".to_owned(),
+            "nothing is held in files",
+        )
+    } else if !path.is_dir() {
+        let title = format!("there is no folder {}", path.display());
+        (title, "expected a folder")
+    } else {
+        return Some(path.clone());
+    };
+    reader.report(Finding::error(&folder.place, title, label));
+    None
 }

@@ -43,6 +43,12 @@ pub(super) const FASTCGI: &[(&str, &str, &str)] = &[
     ),
     ("hold_response", "", "hold_response = false"),
     ("hold_response.memory", "", "hold_response = { memory = 7 }"),
+    ("hold_response.disk", "", "hold_response = { disk = 7 }"),
+    (
+        "hold_response.folder",
+        "",
+        "hold_response = { folder = \"other\" }",
+    ),
     ("intercept_errors", "", "intercept_errors = true"),
     ("accel", "", "accel = true"),
     (

@@ -51,6 +51,16 @@ pub(super) const PROXY: &[(&str, &str, &str)] = &[
         "hold_response = true",
         "hold_response = { memory = 7 }",
     ),
+    (
+        "hold_response.disk",
+        "hold_response = true",
+        "hold_response = { disk = 7 }",
+    ),
+    (
+        "hold_response.folder",
+        "hold_response = true",
+        "hold_response = { folder = \"other\" }",
+    ),
     ("tunnel_timeout", "", "tunnel_timeout = \"5m\""),
     ("intercept_errors", "", "intercept_errors = true"),
     ("accel", "", "accel = true"),
