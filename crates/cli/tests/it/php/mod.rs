@@ -1,6 +1,7 @@
 //! PHP applications behind the binary: those of Debian's packages, installed and used as people do,
 //! and compared with nginx in front of the same PHP-FPM.
 
+mod body_sizes;
 mod browser;
 mod cached;
 mod compare;
