@@ -77,14 +77,14 @@ pub(super) struct Said {
     pub(super) reason: String,
     errors: Vec<u8>,
     output: Vec<u8>,
-    pub(super) ending: Ending,
+    pub(super) ending: BootEnding,
     /// From now on what it says goes to the log as it comes.
     pub(super) is_booted: bool,
 }
 
 /// How the FastCGI request of a worker ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum BootEnding {
     /// By END_REQUEST, or by us: what PHP said of itself is all there is to know.
     #[default]
     InOrder,
@@ -135,10 +135,10 @@ pub(super) async fn run(wanted: Wanted) {
     let (ending, ended) = match connected.map_err(io::Error::from).flatten() {
         Ok(stream) => match live(stream, &wanted).await {
             Ok(ending) => (ending, Ok(())),
-            Err(error) if is_cut_off(&error) => (Ending::CutOff, Err(error)),
-            Err(error) => (Ending::InOrder, Err(error)),
+            Err(error) if is_cut_off(&error) => (BootEnding::CutOff, Err(error)),
+            Err(error) => (BootEnding::InOrder, Err(error)),
         },
-        Err(error) => (Ending::Unreachable, Err(error)),
+        Err(error) => (BootEnding::Unreachable, Err(error)),
     };
     {
         let mut said = wanted.said.borrow_mut();
@@ -173,7 +173,7 @@ async fn connect(address: &Address) -> io::Result<Box<dyn Stream>> {
     })
 }
 
-async fn live(mut stream: Box<dyn Stream>, wanted: &Wanted) -> io::Result<Ending> {
+async fn live(mut stream: Box<dyn Stream>, wanted: &Wanted) -> io::Result<BootEnding> {
     let mut codec = ClientConnection::new(HeadLimits {
         target_bytes: 0,
         head_bytes: 64 * 1024,
@@ -181,7 +181,7 @@ async fn live(mut stream: Box<dyn Stream>, wanted: &Wanted) -> io::Result<Ending
     });
     let mut out = Vec::with_capacity(1024);
     if !codec.send_request(&wanted.params, false, false, &mut out) {
-        return Ok(Ending::InOrder);
+        return Ok(BootEnding::InOrder);
     }
     codec.send_end(&mut out);
     stream.write_all(&out).await?;
@@ -194,7 +194,7 @@ async fn live(mut stream: Box<dyn Stream>, wanted: &Wanted) -> io::Result<Ending
             match &event {
                 ClientEvent::Stderr(range) => wanted.hear(piece(range), true),
                 ClientEvent::Data(range) => wanted.hear(piece(range), false),
-                ClientEvent::End { .. } => return Ok(Ending::InOrder),
+                ClientEvent::End { .. } => return Ok(BootEnding::InOrder),
                 ClientEvent::Head(_) | ClientEvent::Incomplete => {}
             }
             input.drain(..consumed);
@@ -203,7 +203,7 @@ async fn live(mut stream: Box<dyn Stream>, wanted: &Wanted) -> io::Result<Ending
             }
         }
         if stream.read_buf(&mut input).await? == 0 {
-            return Ok(Ending::CutOff);
+            return Ok(BootEnding::CutOff);
         }
     }
 }

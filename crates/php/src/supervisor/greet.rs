@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use super::Signal;
-use super::strangers::Strangers;
+use super::unidentified::UnidentifiedConnections;
 use crate::connection::Connection;
 use crate::exchange::Line;
 use crate::record::Record;
@@ -56,18 +56,18 @@ impl Pending {
 
 /// Takes connections in.
 pub(super) async fn accept(listener: UnixListener, signals: mpsc::UnboundedSender<Signal>) {
-    let strangers = Rc::new(RefCell::new(Strangers::default()));
+    let unidentified = Rc::new(RefCell::new(UnidentifiedConnections::default()));
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
                 let user = stream.peer_cred().ok().map(|peer| peer.uid());
-                let entry = strangers.borrow_mut().enter(user);
-                let (signals, strangers) = (signals.clone(), Rc::clone(&strangers));
+                let entry = unidentified.borrow_mut().enter(user);
+                let (signals, unidentified) = (signals.clone(), Rc::clone(&unidentified));
                 tokio::task::spawn_local(async move {
                     tokio::select! {
                         biased;
                         greeted = timeout(PATIENCE, greeting(stream)) => {
-                            strangers.borrow_mut().leave(entry.id);
+                            unidentified.borrow_mut().leave(entry.id);
                             if let Ok(Ok(greeting)) = greeted {
                                 let _ = signals.send(Signal::Greeted(Box::new(greeting)));
                             }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::Supervisor;
-use super::boot::Ending;
+use super::boot::BootEnding;
 use crate::plan::Launch;
 
 /// Boots that were cut off one after another.
@@ -23,11 +23,11 @@ const LONGEST: Duration = Duration::from_secs(10);
 impl Supervisor {
     /// Whether a boot that ended so is tried again at once, while requests go on waiting. A server that
     /// nobody can reach is one that was interrupted only where it was there before.
-    pub(super) fn is_interrupted(&self, ending: Ending) -> bool {
+    pub(super) fn is_interrupted(&self, ending: BootEnding) -> bool {
         let is_lost = match ending {
-            Ending::InOrder => false,
-            Ending::Unreachable => self.has_booted,
-            Ending::CutOff => true,
+            BootEnding::InOrder => false,
+            BootEnding::Unreachable => self.has_booted,
+            BootEnding::CutOff => true,
         };
         let longest = LONGEST.min(self.shared.plan.boot_limit);
         is_lost

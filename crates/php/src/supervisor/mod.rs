@@ -9,8 +9,8 @@ mod greet;
 mod interruption;
 mod own;
 mod rolling;
-mod strangers;
 mod tasks;
+mod unidentified;
 mod watch;
 
 use std::cell::RefCell;
@@ -28,7 +28,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, sleep_until};
 
-use self::boot::{Ending, Said};
+use self::boot::{BootEnding, Said};
 use self::clocks::PATIENCE;
 pub(crate) use self::end::work_on;
 use self::folder::Folder;
@@ -518,7 +518,7 @@ impl Supervisor {
 
     /// A worker did not come into being: the application does not boot, or the server that runs it was
     /// interrupted.
-    fn not_there(&mut self, ending: Ending, message: Arc<str>) {
+    fn not_there(&mut self, ending: BootEnding, message: Arc<str>) {
         match self.is_interrupted(ending) {
             true => self.boot_interrupted(&message),
             false => self.boot_failed(message),

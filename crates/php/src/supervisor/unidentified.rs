@@ -13,13 +13,13 @@ const MOST: usize = 64;
 
 /// Connections that have not said who they are, the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Strangers {
-    known: VecDeque<Stranger>,
+pub(super) struct UnidentifiedConnections {
+    known: VecDeque<UnidentifiedConnection>,
     last: u64,
 }
 
 #[derive(Debug)]
-struct Stranger {
+struct UnidentifiedConnection {
     id: u64,
     user: Option<u32>,
     /// Dropped, its connection is closed.
@@ -28,26 +28,26 @@ struct Stranger {
 
 /// A connection among those that have not said who they are.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct UnidentifiedEntry {
     pub(super) id: u64,
     /// Ready when it has to go.
     pub(super) evicted: oneshot::Receiver<()>,
 }
 
-impl Strangers {
+impl UnidentifiedConnections {
     /// Takes in a connection of a user, if that is known. Another may have to go for it.
-    pub(super) fn enter(&mut self, user: Option<u32>) -> Entry {
+    pub(super) fn enter(&mut self, user: Option<u32>) -> UnidentifiedEntry {
         if self.known.len() >= MOST {
             self.evict();
         }
         self.last += 1;
         let (stays, evicted) = oneshot::channel();
-        self.known.push_back(Stranger {
+        self.known.push_back(UnidentifiedConnection {
             id: self.last,
             user,
             _stays: stays,
         });
-        Entry {
+        UnidentifiedEntry {
             id: self.last,
             evicted,
         }
@@ -76,23 +76,25 @@ impl Strangers {
 mod tests {
     use super::*;
 
-    fn is_evicted(entry: &mut Entry) -> bool {
+    fn is_evicted(entry: &mut UnidentifiedEntry) -> bool {
         entry.evicted.try_recv() == Err(oneshot::error::TryRecvError::Closed)
     }
 
     #[test]
     fn the_user_with_the_most_connections_loses_his_oldest_and_nobody_else_any() {
-        let mut strangers = Strangers::default();
-        let mut own = strangers.enter(Some(33));
-        let mut others: Vec<_> = (0..MOST - 1).map(|_| strangers.enter(Some(1000))).collect();
+        let mut unidentified = UnidentifiedConnections::default();
+        let mut own = unidentified.enter(Some(33));
+        let mut others: Vec<_> = (0..MOST - 1)
+            .map(|_| unidentified.enter(Some(1000)))
+            .collect();
         assert!(!others.iter_mut().any(is_evicted));
-        let mut later = strangers.enter(Some(33));
+        let mut later = unidentified.enter(Some(33));
         assert!(is_evicted(&mut others[0]) && !is_evicted(&mut others[1]));
         for _ in 0..10 * MOST {
-            others.push(strangers.enter(Some(1000)));
+            others.push(unidentified.enter(Some(1000)));
         }
         assert!(!is_evicted(&mut own) && !is_evicted(&mut later));
-        assert_eq!(strangers.known.len(), MOST);
+        assert_eq!(unidentified.known.len(), MOST);
         let staying = others
             .iter_mut()
             .filter_map(|entry| (!is_evicted(entry)).then_some(entry.id));
@@ -101,13 +103,13 @@ mod tests {
 
     #[test]
     fn who_leaves_makes_room() {
-        let mut strangers = Strangers::default();
-        let mut entries: Vec<_> = (0..MOST).map(|_| strangers.enter(None)).collect();
-        strangers.leave(entries[5].id);
-        strangers.leave(entries[5].id);
-        strangers.enter(None);
+        let mut unidentified = UnidentifiedConnections::default();
+        let mut entries: Vec<_> = (0..MOST).map(|_| unidentified.enter(None)).collect();
+        unidentified.leave(entries[5].id);
+        unidentified.leave(entries[5].id);
+        unidentified.enter(None);
         assert!(!is_evicted(&mut entries[0]));
-        strangers.enter(None);
+        unidentified.enter(None);
         assert!(is_evicted(&mut entries[0]));
     }
 }
