@@ -2,8 +2,9 @@
 
 use apus_http::fields::{DeltaSeconds, ResponseDirectives};
 
+use super::names::cookies;
 use super::rules::{Credentials, Sharing};
-use super::{NamePattern, PresentedRequest, Refusal};
+use super::{PresentedRequest, Refusal};
 
 impl Credentials {
     /// Whether the response to this request may be stored for all.
@@ -39,27 +40,13 @@ impl Credentials {
             .headers
             .get_all("cookie")
             .flat_map(cookies)
-            .any(|(name, _)| {
-                NamePattern::any_matches(&self.session_cookies, name)
-                    && !NamePattern::any_matches(&self.harmless_cookies, name)
+            .any(|cookie| {
+                cookie.may_mean(&self.session_cookies)
+                    && !cookie.always_means(&self.harmless_cookies)
             })
     }
 }
 
 fn has_authorization(request: &PresentedRequest<'_>) -> bool {
     request.headers.contains("authorization")
-}
-
-/// The cookies of a line, as name and value. One without `=` has no name (RFC 6265bis section 5.7).
-pub(super) fn cookies(line: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    line.split(|byte| *byte == b';')
-        .map(<[u8]>::trim_ascii)
-        .filter(|pair| !pair.is_empty())
-        .map(|pair| match pair.iter().position(|byte| *byte == b'=') {
-            Some(at) => (
-                pair.get(..at).unwrap_or_default(),
-                pair.get(at.saturating_add(1)..).unwrap_or_default(),
-            ),
-            None => (&b""[..], pair),
-        })
 }

@@ -7,7 +7,7 @@ use apus_http::{Authority, Method};
 use smallvec::SmallVec;
 
 use super::variance::{write_field, write_value};
-use super::{NamePattern, PresentedRequest};
+use super::{NamePattern, PresentedRequest, names};
 
 /// What tells stored responses apart, beside the path, which always does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,11 +18,12 @@ pub struct KeyRules {
     pub host: Host,
     /// What of the query counts.
     pub query: Query,
-    /// Whether parameters of the query count in any order. Several of one name keep theirs.
+    /// Whether parameters of the query count in any order. Several that an origin may take for one name
+    /// keep theirs.
     pub sort_query: bool,
     /// Fields of the request whose values count, in lower case.
     pub headers: Vec<Box<str>>,
-    /// Cookies whose values count.
+    /// Cookies whose values count, and those that an origin may take for them.
     pub cookies: Vec<Box<str>>,
     /// Whether the class of the device counts.
     pub device: bool,
@@ -58,9 +59,9 @@ pub enum Query {
     All,
     /// Nothing of it.
     Ignored,
-    /// Parameters of these names.
+    /// Parameters that an origin may take for one of these names.
     Only(Vec<NamePattern>),
-    /// All parameters but those of these names.
+    /// All parameters but those that every origin takes for one of these names.
     Except(Vec<NamePattern>),
 }
 
@@ -89,17 +90,19 @@ impl KeyRules {
             let mut found = request
                 .headers
                 .get_all("cookie")
-                .flat_map(super::credentials::cookies)
-                .filter(|(cookie, _)| *cookie == name.as_bytes())
-                .map(|(_, value)| value);
+                .flat_map(names::cookies)
+                .filter(|cookie| {
+                    names::may_be(name, cookie.name)
+                        || cookie.is_nameless && names::may_be(name, cookie.value)
+                });
             match (found.next(), found.next()) {
                 (None, _) => out.push(0),
-                (Some(value), None) => {
+                (Some(cookie), None) if !cookie.is_inside && *cookie.name == *name.as_bytes() => {
                     out.push(1);
-                    write_value(value, out);
+                    write_value(cookie.value, out);
                 }
-                // Which one counts is for the origin to say.
-                (Some(_), Some(_)) => {
+                // Which one counts, and whether it does, is for the origin to say.
+                (Some(_), _) => {
                     out.push(2);
                     for line in request.headers.get_all("cookie") {
                         write_value(line, out);
@@ -162,23 +165,17 @@ impl KeyRules {
                 return;
             }
             Query::All => &|_| true,
-            Query::Only(names) => &|name| NamePattern::any_matches(names, name),
-            Query::Except(names) => &|name| !NamePattern::any_matches(names, name),
+            Query::Only(patterns) => &|name| NamePattern::may_mean(patterns, name),
+            Query::Except(patterns) => &|name| !NamePattern::always_means(patterns, name),
         };
-        let name_of = |parameter: &str| -> usize { parameter.find('=').unwrap_or(parameter.len()) };
         let mut parameters: SmallVec<[&str; 8]> = query
             .split('&')
             .filter(|parameter| {
-                counts(
-                    parameter
-                        .as_bytes()
-                        .get(..name_of(parameter))
-                        .unwrap_or_default(),
-                )
+                names::parameters_in(parameter.as_bytes()).any(|one| counts(names::name_of(one)))
             })
             .collect();
         if self.sort_query {
-            parameters.sort_by_key(|parameter| parameter.get(..name_of(parameter)));
+            sort(&mut parameters);
         }
         let mut separator = b'?';
         for parameter in parameters {
@@ -186,6 +183,15 @@ impl KeyRules {
             out.extend_from_slice(parameter.as_bytes());
             separator = b'&';
         }
+    }
+}
+
+/// Sorts parameters by their names, unless an origin may take one for another.
+fn sort(parameters: &mut [&str]) {
+    let sort_name = |parameter: &&str| names::sort_name(names::name_of(parameter.as_bytes()));
+    let is_clear = |parameter: &&str| !parameter.contains(';') && sort_name(parameter).is_some();
+    if parameters.iter().all(is_clear) {
+        parameters.sort_by_cached_key(sort_name);
     }
 }
 

@@ -62,7 +62,11 @@ fn tells_cookies_of_sessions_from_others() {
         ("wp=1", true, false),
         ("other=sid=1", true, false),
         ("value", true, false),
-        ("SID=1", true, false),
+        ("SID=1", true, true),
+        ("%73id=1", true, true),
+        ("wp.x=1", true, true),
+        ("_ga=1,sid=1", true, true),
+        ("_ga[sid]=1", true, false),
         ("", false, false),
         (";", false, false),
     ] {

@@ -137,6 +137,106 @@ fn leave_out_what_the_rules_say() {
 }
 
 #[test]
+fn a_parameter_that_an_origin_may_take_for_a_named_one_is_in_the_key() {
+    let names = |names: &[&str]| names.iter().map(|name| NamePattern::new(name)).collect();
+    let only = KeyRules {
+        query: Query::Only(names(&["id", "a_b"])),
+        ..KeyRules::default()
+    };
+    let honest = target("/a?id=2", &only);
+    for crafted in [
+        "id=2&%69d=evil",
+        "id=2&i%64=evil",
+        "id=2&ID=evil",
+        "id=2&id[]=evil",
+        "id=2&id%5b%5d=evil",
+        "id=2&+id=evil",
+        "id=2&id%00x=evil",
+        "id=2&x=1;id=evil",
+        "id=2&id;x",
+        "id=2&a.b=evil",
+        "id=2&a+b=evil",
+        "id=2&a[b=evil",
+        "%69d=evil&id=2",
+    ] {
+        let crafted_key = target(&format!("/a?{crafted}"), &only);
+        assert_ne!(honest, crafted_key, "{crafted}");
+    }
+    assert_eq!(honest, target("/a?x=id&id=2&x;y=1&a-b=2", &only));
+    let except = KeyRules {
+        query: Query::Except(names(&["utm_*", "fbclid"])),
+        ..KeyRules::default()
+    };
+    let honest = target("/a?id=2", &except);
+    for crafted in [
+        "id=2&utm_a=1;id=evil",
+        "id=2&utm[id]=evil",
+        "id=2&utm.source=evil",
+        "id=2&fbclid%00=evil",
+        "id=2&fbclid[x]=evil",
+        "id=2&FBCLID=evil",
+    ] {
+        let crafted_key = target(&format!("/a?{crafted}"), &except);
+        assert_ne!(honest, crafted_key, "{crafted}");
+    }
+    assert_eq!(honest, target("/a?utm_x=1&id=2&%66bclid=3", &except));
+}
+
+#[test]
+fn parameters_that_an_origin_may_take_for_one_are_not_sorted() {
+    let sorted = KeyRules {
+        sort_query: true,
+        ..KeyRules::default()
+    };
+    for (one, other) in [
+        ("id=2", "%69d=1"),
+        ("id=2", "ID=1"),
+        ("id=2", "id[]=1"),
+        ("id=2", "+id=1"),
+        ("id=2", "a=1;id=1"),
+        ("id=2", "[id]=1"),
+        ("id=2", "id%00=1"),
+        ("a_b=2", "a.b=1"),
+        ("a_b=2", "a[b=1"),
+    ] {
+        assert_ne!(
+            target(&format!("/a?{one}&{other}"), &sorted),
+            target(&format!("/a?{other}&{one}"), &sorted),
+            "{one} {other}"
+        );
+    }
+    assert_eq!(
+        target("/a?b[x]=1&a=2&b_c=3", &sorted),
+        target("/a?b_c=3&a=2&b[x]=1", &sorted)
+    );
+}
+
+#[test]
+fn a_cookie_that_an_origin_may_take_for_a_named_one_is_in_the_key() {
+    let rules = KeyRules {
+        cookies: vec!["my_id".into()],
+        ..KeyRules::default()
+    };
+    let of = |line: &str| rules.key(&Ask::with(&[("cookie", line)]).presented());
+    let (without, with) = (of("x=1"), of("my_id=1"));
+    assert_ne!(without, with);
+    for crafted in [
+        "my.id=1",
+        "my%5fid=1",
+        "MY_ID=1",
+        "my_id[]=1",
+        "x=1,my_id=1",
+        "x=1 my_id=1",
+        "my_id",
+    ] {
+        assert_ne!(of(crafted), without, "{crafted}");
+        assert_ne!(of(crafted), with, "{crafted}");
+    }
+    assert_eq!(of("x=1; my_id=1; y=my_id"), with);
+    assert_eq!(of("x=2; xmy_id=3"), without);
+}
+
+#[test]
 fn hold_fields_cookies_and_devices_that_the_rules_name() {
     let rules = KeyRules {
         headers: vec!["x-tenant".into(), "accept-language".into()],
