@@ -90,7 +90,7 @@ pub fn may_serve_on_error(
         let wished = Duration::from_secs(seconds.into());
         until = until.max(stored.times.fresh_until.after(wished));
     }
-    (now < until).then(|| stored.age(now))
+    stored.is_within(now, until).then(|| stored.age(now))
 }
 
 /// Whether a status is an error for which a stale response may be sent (RFC 5861 section 4).
@@ -126,7 +126,7 @@ impl Wishes {
         if stored.flags.has(Flags::NO_CACHE) {
             return Verdict::Unusable(ForwardReason::Stale);
         }
-        let is_fresh = now < times.fresh_until;
+        let is_fresh = stored.is_within(now, times.fresh_until);
         let is_too_old = wishes.max_age.is_some_and(|max_age| stored.age(now) > max_age)
             // A response that never changes need not be asked about (RFC 8246).
             && !(is_fresh && stored.flags.has(Flags::IMMUTABLE));
@@ -142,7 +142,7 @@ impl Wishes {
         if is_fresh {
             return Verdict::Fresh;
         }
-        if now < times.revalidate_until {
+        if stored.is_within(now, times.revalidate_until) {
             return Verdict::Stale { refresh: true };
         }
         let is_accepted = match wishes.max_stale {
@@ -150,7 +150,8 @@ impl Wishes {
             Some(_) if stored.flags.has(Flags::NEVER_STALE) => false,
             Some(MaxStale::Any) => true,
             Some(MaxStale::Seconds(seconds)) => {
-                now <= times.fresh_until.after(Duration::from_secs(seconds.into()))
+                let accepted = times.fresh_until.after(Duration::from_secs(seconds.into()));
+                now <= accepted && !stored.is_of_the_future(now)
             }
         };
         if is_accepted {

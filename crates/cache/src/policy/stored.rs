@@ -130,7 +130,18 @@ impl Stored {
 
     /// Whether it is fresh (RFC 9111 section 4.2), and need not be validated first.
     pub fn is_fresh(&self, now: Timestamp) -> bool {
-        now < self.times.fresh_until && !self.flags.has(Flags::NO_CACHE)
+        self.is_within(now, self.times.fresh_until) && !self.flags.has(Flags::NO_CACHE)
+    }
+
+    /// Whether it came later than now: the clock was set back since, and how old it is is not known.
+    pub(super) fn is_of_the_future(&self, now: Timestamp) -> bool {
+        now < self.times.received
+    }
+
+    /// Whether one of its times has not passed. All of them have for a response of the future, which
+    /// would have them for as long as the clock went back.
+    pub(super) fn is_within(&self, now: Timestamp, until: Timestamp) -> bool {
+        now < until && !self.is_of_the_future(now)
     }
 
     /// Seconds since the origin made or validated it (RFC 9111 section 4.2.3): the value of `Age`.

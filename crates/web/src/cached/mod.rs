@@ -4,9 +4,10 @@
 //! it, and asks the one behind it for the rest. The rules are `apus-cache`'s; here they meet requests:
 //! `service` decides what becomes of one, `answer` makes the response out of what is stored,
 //! `fetch` asks the service behind, for one request or for all that wait for the same, and
-//! `ranges` for what is missing of what is stored in parts; `forms` compresses what is stored.
+//! `ranges` for what is missing of what is stored in parts; `forms` compresses what is stored; `clock` tells how old it is.
 
 mod answer;
+mod clock;
 mod device;
 mod fetch;
 mod forms;

@@ -202,3 +202,16 @@ fn tells_until_when_it_is_of_use() {
     assert_eq!(ok(&[("cache-control", value)]).useful_until(), at(100));
     assert_eq!(ok(&[("expires", &later)]).useful_until(), at(5));
 }
+
+#[test]
+fn a_response_of_the_future_is_neither_fresh_nor_sent_stale() {
+    let stored = configured(&[("cache-control", "max-age=60, max-stale=9")]);
+    assert_eq!(ask(&stored, 0), Reuse::Fresh { age: 0 });
+    // The clock was set back since: by a second, a day, and to 1970.
+    for seconds in [-1, -86_400, -784_111_777] {
+        assert_eq!(ask(&stored, seconds), VALIDATE, "{seconds}");
+        assert!(!stored.is_fresh(at(seconds)), "{seconds}");
+        assert_eq!(on_error(&stored, seconds), None, "{seconds}");
+    }
+    assert_eq!(on_error(&stored, 0), Some(0));
+}
