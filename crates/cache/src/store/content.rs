@@ -13,7 +13,6 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Poll, Waker};
 
-use apus_http::FileRange;
 use bytes::{Bytes, BytesMut};
 
 use super::disk::ObjectFile;
@@ -125,6 +124,15 @@ pub enum Filled {
     Nothing,
 }
 
+/// Why a reader does not get a piece.
+#[derive(Debug)]
+pub(crate) enum Unread {
+    /// There is none for it.
+    Failed(ReadError),
+    /// It is in the file, as far as this, and was not compared with its checksum.
+    Unchecked(Range<u64>),
+}
+
 impl Content {
     /// Content of which nothing is there yet.
     pub(crate) fn new(length: Option<u64>, mode: Mode) -> Self {
@@ -229,16 +237,15 @@ impl Content {
         matches!(self.lock().mode, Mode::Disk(_)).then_some(file)
     }
 
-    /// `range` of it in the file, when all of that is there.
-    pub(crate) fn file_range(&self, range: &Range<u64>) -> Option<FileRange> {
+    /// What of `range`, from its start on, is in the file and not in memory.
+    pub(crate) fn in_file(&self, range: &Range<u64>) -> Option<(&Arc<ObjectFile>, Range<u64>)> {
         let file = self.file.get()?;
         let state = self.lock();
-        let end = state.length?.min(range.end);
-        let start = range.start.min(end);
-        let there = state.on_file.contains(&(start..end));
-        drop(state);
-        file.range(start, end.saturating_sub(start))
-            .filter(|_| there)
+        if self.whole.get().is_some() || state.piece(range).is_some() {
+            return None;
+        }
+        let there = state.on_file.at(range.start)?;
+        Some((file, range.start..there.end.min(range.end)))
     }
 
     /// What of it is in memory, by where it starts.
@@ -489,13 +496,15 @@ impl Content {
         wake.now();
     }
 
-    /// The piece at the start of `range`, which is not empty; `None` where the content ends.
+    /// The piece at the start of `range`, which is not empty; `None` where the content ends. What is in
+    /// the file is only read as far as it was `checked`.
     pub(crate) fn poll_read(
         &self,
         cx: &mut Context<'_>,
         reader: u64,
         range: &Range<u64>,
-    ) -> Poll<Option<Result<Piece, ReadError>>> {
+        checked: u64,
+    ) -> Poll<Option<Result<Piece, Unread>>> {
         if let Some(whole) = self.whole.get() {
             return Poll::Ready(
                 slice(whole.bytes(), 0, range).map(|bytes| Ok(Piece::Bytes(bytes))),
@@ -509,19 +518,27 @@ impl Content {
             return Poll::Ready(None);
         }
         let Some(held) = state.readers.iter().position(|held| held.id == reader) else {
-            return Poll::Ready(Some(Err(ReadError::BrokenOff)));
+            return failed(ReadError::BrokenOff);
         };
         if state.readers.get(held).is_some_and(|follower| follower.cut) {
-            return Poll::Ready(Some(Err(ReadError::LeftBehind)));
+            return failed(ReadError::LeftBehind);
         }
-        let in_file = state.on_file.at(range.start).and_then(|there| {
-            let len = there.end.min(end).saturating_sub(range.start);
-            self.file.get()?.range(range.start, len)
-        });
-        let in_memory = || state.piece(&(range.start..end));
-        let piece = in_file
-            .map(Piece::File)
-            .or_else(|| in_memory().map(Piece::Bytes));
+        let piece = match state.piece(&(range.start..end)) {
+            Some(bytes) => Some(Piece::Bytes(bytes)),
+            None => match state.on_file.at(range.start) {
+                Some(there) if checked <= range.start => {
+                    let unchecked = range.start..there.end.min(end);
+                    return Poll::Ready(Some(Err(Unread::Unchecked(unchecked))));
+                }
+                Some(there) => {
+                    let len = there.end.min(end).min(checked).saturating_sub(range.start);
+                    let file = self.file.get();
+                    file.and_then(|file| file.range(range.start, len))
+                        .map(Piece::File)
+                }
+                None => None,
+            },
+        };
         if let Some(piece) = piece {
             let position = range.start.saturating_add(piece.len());
             if let Some(follower) = state.readers.get_mut(held) {
@@ -545,16 +562,16 @@ impl Content {
             return Poll::Pending;
         }
         if state.broken {
-            return Poll::Ready(Some(Err(ReadError::BrokenOff)));
+            return failed(ReadError::BrokenOff);
         }
         if state.is_window() {
-            return Poll::Ready(Some(Err(ReadError::LeftBehind)));
+            return failed(ReadError::LeftBehind);
         }
         let gap_end = state
             .ready
             .next_held(range.start)
             .map_or(end, |held| held.min(end));
-        Poll::Ready(Some(Err(ReadError::Gap(range.start..gap_end))))
+        failed(ReadError::Gap(range.start..gap_end))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -725,6 +742,10 @@ impl State {
                 .collect(),
         )
     }
+}
+
+fn failed(error: ReadError) -> Poll<Option<Result<Piece, Unread>>> {
+    Poll::Ready(Some(Err(Unread::Failed(error))))
 }
 
 /// What `piece`, which begins at `start`, holds of `range`, from the start of `range` on.

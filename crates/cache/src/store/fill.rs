@@ -174,7 +174,7 @@ impl Filler {
         let Some(disk) = &shared.disk else {
             return;
         };
-        let file = Arc::new(disk.file_for(&self.object));
+        let file = Arc::new(disk.file_for(&self.store, &self.object));
         let unwritten = shared.settings.unwritten_bytes;
         if let Some(pieces) = self.object.content().spill(file.clone(), unwritten)
             && !pieces.is_empty()

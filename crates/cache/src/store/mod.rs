@@ -258,6 +258,14 @@ impl Store {
         self.remove_file(object);
     }
 
+    /// Removes an object of which a piece on disk is not what was written there.
+    pub(crate) fn remove_damaged(&self, object: &Arc<Object>) {
+        if !object.is_out() {
+            self.0.on_disk(Disk::count_damage);
+        }
+        self.remove(object);
+    }
+
     /// Waits until everything that is stored is on disk, and what was purged is not. Blocks.
     pub fn flush(&self) {
         self.0.on_disk(Disk::flush);

@@ -1,15 +1,17 @@
 //! A stored response: its metadata, its content, and what became of it since.
 
+use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use apus_http::Body;
 use bytes::Bytes;
+use tokio::task::spawn_blocking;
 
 use super::Store;
 use super::content::Content;
-use super::disk::{Extent, Name, Record};
+use super::disk::{Checked, Name, Record, Sums};
 use super::eviction::{Candidate, Usage};
 use super::fill::Filler;
 use super::forms::Forms;
@@ -29,6 +31,9 @@ pub struct Head {
     pub fields: Bytes,
     /// When it is no longer of any use, in seconds since the epoch: a hint for what to drop first.
     pub expires: u64,
+    /// When it came or was last validated, in seconds since the epoch. What is found on disk and came
+    /// later than now is dropped: how old it is is not known.
+    pub received: u64,
 }
 
 /// A response about to be stored.
@@ -50,8 +55,6 @@ pub struct NewObject {
     pub resumable: bool,
     /// Whether the fill goes on when nobody reads it any more.
     pub fill_unread: bool,
-    /// When it was received, in seconds since the epoch.
-    pub created: u64,
 }
 
 /// A stored response, or one that is being stored. Shared by all who serve it.
@@ -65,7 +68,6 @@ pub struct Object {
     tags: Box<[Box<[u8]>]>,
     resumable: bool,
     fill_unread: bool,
-    created: u64,
     head: Mutex<Arc<Head>>,
     /// Counts whatever makes copies of it out of date: freshened, purged, replaced, evicted.
     epoch: AtomicU64,
@@ -106,7 +108,6 @@ impl Object {
             tags: new.tags.into(),
             resumable: new.resumable,
             fill_unread: new.fill_unread,
-            created: new.created,
             head: Mutex::new(Arc::new(new.head)),
             epoch: AtomicU64::new(0),
             stale: AtomicBool::new(false),
@@ -147,11 +148,6 @@ impl Object {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
-    }
-
-    /// When it was received, in seconds since the epoch.
-    pub fn created(&self) -> u64 {
-        self.created
     }
 
     /// Whether what is missing of it may be asked for.
@@ -232,20 +228,64 @@ impl Object {
         Reader::new(self.clone(), range.unwrap_or(0..u64::MAX))
     }
 
-    /// `range` of it as the content of a response, in the simplest form there is: memory, a part of
-    /// a file, or a [`Reader`].
+    /// Whether the piece at `position` is what was stored, as far as it is there. If it is not, the object is
+    /// removed: what nobody was sent yet of it can be fetched anew.
+    pub async fn is_sound_at(self: &Arc<Self>, position: u64) -> bool {
+        let one = position..position.saturating_add(1);
+        let Some((file, range)) = self.content.in_file(&one) else {
+            return true;
+        };
+        let is_damaged = matches!(
+            spawn_blocking(file.check(range, Checked::default())).await,
+            Ok(None)
+        );
+        if is_damaged {
+            self.remove_damaged();
+        }
+        !is_damaged
+    }
+
+    /// All of its content in memory, if all of it is there and is what was stored; else, if it is damaged, it
+    /// is removed. Blocks.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read_whole(self: &Arc<Self>) -> io::Result<Option<Bytes>> {
+        if let Some(bytes) = self.bytes() {
+            return Ok(Some(bytes.clone()));
+        }
+        let Some(length) = self.length().filter(|_| self.is_complete()) else {
+            return Ok(None);
+        };
+        let Some((file, range)) = self.content.in_file(&(0..length)) else {
+            return Ok(None);
+        };
+        if range.end < length {
+            // The rest is still to be written.
+            return Ok(None);
+        }
+        let read = file.read(range)?;
+        if read.is_none() {
+            self.remove_damaged();
+        }
+        Ok(read.map(Bytes::from))
+    }
+
+    /// Removes it, as what is on disk is not what was written there.
+    pub(crate) fn remove_damaged(self: &Arc<Self>) {
+        let store = self.content.file().and_then(|file| file.store());
+        if let Some(store) = store {
+            store.remove_damaged(self);
+        }
+    }
+
+    /// `range` of it as the content of a response, in the simplest form there is: memory, or a
+    /// [`Reader`].
     pub fn body(self: &Arc<Self>, range: Option<Range<u64>>) -> Body {
         if let Some(whole) = self.content.whole() {
             return whole.body(range);
         }
-        match self
-            .content
-            .file_range(range.as_ref().unwrap_or(&(0..u64::MAX)))
-        {
-            Some(range) if range.len == 0 => Body::Empty,
-            Some(range) => Body::File(range),
-            None => Body::stream(self.read(range)),
-        }
+        Body::stream(self.read(range))
     }
 
     /// Takes over the filling of what is missing of `range` and nobody fills yet: a filler for each
@@ -365,8 +405,8 @@ impl Object {
         }
     }
 
-    /// What is written about it beside `extents` of its content.
-    pub(crate) fn record(&self, extents: Vec<Extent>) -> Record {
+    /// What is written about it, with the `sums` of its content.
+    pub(crate) fn record(&self, sums: Sums) -> Record {
         Record {
             key: self.key.clone(),
             new: NewObject {
@@ -377,12 +417,11 @@ impl Object {
                 length: self.length(),
                 resumable: self.resumable,
                 fill_unread: self.fill_unread,
-                created: self.created,
             },
             generation: self.generation,
             filled_at: self.filled_at.load(Ordering::Acquire),
             stale: self.is_purged_softly(),
-            extents,
+            sums,
         }
     }
 

@@ -3,12 +3,16 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::ops::Range;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use apus_http::{BodyError, BodyStream, FileRange, Frame};
 use bytes::Bytes;
+use tokio::task::{JoinHandle, spawn_blocking};
 
+use super::content::Unread;
+use super::disk::Checked;
 use super::object::Object;
 
 /// Part of an object's content.
@@ -38,6 +42,8 @@ pub enum ReadError {
     /// Who filled the object broke off, and the rest cannot be asked for: it has no strong
     /// validator.
     BrokenOff,
+    /// The next piece on disk is not what was written there. The object was removed.
+    Damaged,
     /// The object cannot be stored, the others who read it along had everything, and this reader
     /// was too slow.
     LeftBehind,
@@ -50,6 +56,7 @@ impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BrokenOff => f.write_str("the stored response broke off while it was fetched"),
+            Self::Damaged => f.write_str("the stored response is damaged on disk"),
             Self::LeftBehind => f.write_str("the client read too slowly to share the response"),
             Self::Gap(gap) => write!(f, "bytes {} to {} are not stored", gap.start, gap.end),
         }
@@ -60,18 +67,31 @@ impl std::error::Error for ReadError {}
 
 /// Reads a range of an object in order, and waits for what is still being filled. It counts as
 /// somebody who wants the fill to go on until it is dropped.
+///
+/// What is on disk is read and compared with its checksums before it is handed on, a little ahead of
+/// the reader, by the blocking threads of the tokio runtime in which it is polled.
 #[derive(Debug)]
 pub struct Reader {
     object: Arc<Object>,
     id: u64,
     /// What was not read yet.
     range: Range<u64>,
+    /// What was compared last of what is on disk.
+    checked: Checked,
+    /// What comes after it, which is being compared.
+    check: Option<JoinHandle<Option<Checked>>>,
 }
 
 impl Reader {
     pub(crate) fn new(object: Arc<Object>, range: Range<u64>) -> Self {
         let id = object.content().follow(&range);
-        Self { object, id, range }
+        Self {
+            object,
+            id,
+            range,
+            checked: Checked::default(),
+            check: None,
+        }
     }
 
     /// The object that is read.
@@ -89,16 +109,41 @@ impl Reader {
 
     /// As [`Reader::piece`], for code that is polled.
     pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Piece, ReadError>>> {
-        if self.range.is_empty() {
-            return Poll::Ready(None);
+        loop {
+            if self.range.is_empty() {
+                return Poll::Ready(None);
+            }
+            if let Some(check) = &mut self.check {
+                let checked = ready!(Pin::new(check).poll(cx));
+                self.check = None;
+                match checked {
+                    Ok(Some(checked)) => self.checked = checked,
+                    Ok(None) => {
+                        self.object.remove_damaged();
+                        return Poll::Ready(Some(Err(ReadError::Damaged)));
+                    }
+                    // The runtime ends.
+                    Err(_) => return Poll::Ready(Some(Err(ReadError::BrokenOff))),
+                }
+            }
+            let content = self.object.content();
+            let polled = content.poll_read(cx, self.id, &self.range, self.checked.until);
+            return Poll::Ready(match ready!(polled) {
+                None => None,
+                Some(Ok(piece)) => {
+                    self.range.start = self.range.start.saturating_add(piece.len());
+                    Some(Ok(piece))
+                }
+                Some(Err(Unread::Failed(error))) => Some(Err(error)),
+                Some(Err(Unread::Unchecked(range))) => match content.file() {
+                    Some(file) => {
+                        self.check = Some(spawn_blocking(file.check(range, self.checked)));
+                        continue;
+                    }
+                    None => Some(Err(ReadError::BrokenOff)),
+                },
+            });
         }
-        let polled = self.object.content().poll_read(cx, self.id, &self.range);
-        let read = match &polled {
-            Poll::Ready(Some(Ok(piece))) => piece.len(),
-            _ => 0,
-        };
-        self.range.start = self.range.start.saturating_add(read);
-        polled
     }
 
     /// The bytes still to come, once the length of the object is known.

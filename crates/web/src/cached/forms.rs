@@ -5,12 +5,12 @@
 //! a thread that may block, while the first ones are sent it as the site compresses it.
 
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use apus_cache::policy::Stored;
 use apus_cache::store::FormTicket;
+use apus_http::Headers;
 use apus_http::fields::Coding;
-use apus_http::{Body, Headers};
 use bytes::Bytes;
 
 use super::answer::Prepared;
@@ -86,20 +86,14 @@ impl Forming<'_> {
         }
         let kept = &self.cache.0;
         let ticket = object.make_form(&kept.store, number)?;
-        let body = object.body(None);
-        if let Some(bytes) = body.in_memory().cloned() {
-            if bytes.len() as u64 <= AT_ONCE {
-                make(ticket, coding, || Ok(bytes));
-            } else {
-                self.make_later(ticket, coding, move || Ok(bytes));
+        match object.bytes().cloned() {
+            Some(bytes) if bytes.len() as u64 <= AT_ONCE => {
+                make(ticket, coding, || Ok(Some(bytes)));
             }
-        } else if let Body::File(range) = body {
-            self.make_later(ticket, coding, move || {
-                let len = usize::try_from(range.len).map_err(io::Error::other)?;
-                let mut content = vec![0; len];
-                range.file.read_exact_at(&mut content, range.offset)?;
-                Ok(content.into())
-            });
+            _ => {
+                let object = Arc::clone(object);
+                self.make_later(ticket, coding, move || object.read_whole());
+            }
         }
         object.form(number).cloned()
     }
@@ -109,7 +103,7 @@ impl Forming<'_> {
         self,
         ticket: FormTicket,
         coding: Coding,
-        content: impl FnOnce() -> io::Result<Bytes> + Send + 'static,
+        content: impl FnOnce() -> io::Result<Option<Bytes>> + Send + 'static,
     ) {
         if let Ok(permit) = self.cache.0.forming.clone().try_acquire_owned() {
             tokio::task::spawn_blocking(move || {
@@ -120,10 +114,14 @@ impl Forming<'_> {
     }
 }
 
-fn make(ticket: FormTicket, coding: Coding, content: impl FnOnce() -> io::Result<Bytes>) {
-    let made = content().and_then(|content| compress::whole(&content, coding));
+/// Makes a form of what `content` reads. If there is nothing, as not all of it is on disk yet, it is left
+/// for the next who comes.
+fn make(ticket: FormTicket, coding: Coding, content: impl FnOnce() -> io::Result<Option<Bytes>>) {
+    let compress = |content: Bytes| compress::whole(&content, coding);
+    let made = content().and_then(|content| content.map(compress).transpose());
     match made {
-        Ok(form) => ticket.keep(form.into()),
+        Ok(Some(form)) => ticket.keep(form.into()),
+        Ok(None) => drop(ticket),
         Err(error) => {
             tracing::error!(%error, "cannot compress a stored response");
             ticket.refuse();

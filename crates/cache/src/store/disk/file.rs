@@ -3,22 +3,28 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use apus_http::FileRange;
 use bytes::Bytes;
 
 use super::super::collapse::Asked;
-use super::super::locked;
+use super::super::object::Object;
+use super::super::{Shared, Store, locked};
 use super::directory::Name;
-use super::format::{Extent, Layout, add_extent};
+use super::format::{Layout, Opened};
+use super::sums::{Checked, PieceSum, Run, Sums};
+
+/// About how many bytes are read at once to be checked before they are sent.
+const CHECKED_AT_ONCE: u64 = 1 << 20;
 
 /// What has to be met before it is written that an object is kept.
 #[derive(Debug)]
 pub(crate) struct Seal(pub(crate) Option<Asked>);
 
-/// An object's file. Only threads of the pool touch the file system for it.
+/// An object's file. Only threads that may block touch the file system for it.
 #[derive(Debug)]
 pub(crate) struct ObjectFile {
     pub(crate) name: Name,
@@ -26,16 +32,17 @@ pub(crate) struct ObjectFile {
     /// What it is called until it has its name.
     pub(crate) temporary: String,
     file: OnceLock<Arc<File>>,
+    store: Weak<Shared>,
     state: Mutex<State>,
 }
 
 /// What was written of a file, and what is to be.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct State {
     queue: VecDeque<(u64, Bytes)>,
     /// A thread is at it.
     running: bool,
-    pub(crate) extents: Vec<Extent>,
+    pub(crate) sums: Sums,
     /// The number of the slot that counts.
     pub(crate) sequence: u64,
     /// It has its final name; before, a temporary one.
@@ -53,38 +60,69 @@ pub(crate) struct State {
 }
 
 impl ObjectFile {
-    /// A file that is to be made.
-    pub(crate) fn new(name: Name, layout: Layout, temporary: String) -> Self {
+    /// A file of `store` that is to be made.
+    pub(crate) fn new(store: &Store, object: &Object, layout: Layout, temporary: String) -> Self {
         Self {
-            name,
+            name: object.name(),
             layout,
             temporary,
             file: OnceLock::new(),
-            state: Mutex::default(),
+            store: Arc::downgrade(&store.0),
+            state: Mutex::new(State::new(Sums::new(object.length()))),
         }
     }
 
-    /// A file that was found.
-    pub(crate) fn found(
-        name: Name,
-        layout: Layout,
-        file: File,
-        extents: Vec<Extent>,
-        sequence: u64,
-    ) -> Self {
+    /// A file of `store` that was found.
+    pub(crate) fn found(store: &Store, name: Name, file: File, opened: Opened) -> Self {
         let state = State {
-            extents,
-            sequence,
+            sequence: opened.sequence,
             named: true,
-            ..State::default()
+            ..State::new(opened.record.sums)
         };
         Self {
             name,
-            layout,
+            layout: opened.layout,
             temporary: String::new(),
             file: OnceLock::from(Arc::new(file)),
+            store: Arc::downgrade(&store.0),
             state: Mutex::new(state),
         }
+    }
+
+    /// The store that it is of, unless that is no longer used.
+    pub(crate) fn store(&self) -> Option<Store> {
+        self.store.upgrade().map(Store)
+    }
+
+    /// What reads the next pieces of `range`, which was written, and compares them; it blocks. What it
+    /// returns is `None` if they are damaged.
+    pub(crate) fn check(
+        &self,
+        range: Range<u64>,
+        checked: Checked,
+    ) -> impl FnOnce() -> Option<Checked> + Send + use<> {
+        let end = range.end.min(range.start.saturating_add(CHECKED_AT_ONCE));
+        let pieces = self.pieces(range.start..end);
+        let (file, content_at) = (self.file.get().cloned(), self.layout.content_at);
+        move || {
+            let pieces = Some(pieces).filter(|pieces| !pieces.is_empty())?;
+            checked.next(&*file?, content_at, &pieces)
+        }
+    }
+
+    /// All of `range`, which was written, if it is what was written. Blocks.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn read(&self, range: Range<u64>) -> io::Result<Option<Vec<u8>>> {
+        match self.file.get() {
+            Some(file) => Checked::read(file, self.layout.content_at, &self.pieces(range)),
+            None => Ok(None),
+        }
+    }
+
+    fn pieces(&self, range: Range<u64>) -> Vec<PieceSum> {
+        self.lock().sums.pieces(range).collect()
     }
 
     /// The open file, once it was made.
@@ -154,14 +192,14 @@ impl ObjectFile {
             return Err(io::ErrorKind::NotFound.into());
         };
         let mut end = start;
-        let mut hasher = crc32fast::Hasher::new();
         for piece in run {
             file.write_all_at(piece, self.layout.content_at.saturating_add(end))?;
-            hasher.update(piece);
             end = end.saturating_add(piece.len() as u64);
         }
-        let crc = hasher.finalize();
-        add_extent(&mut self.lock().extents, Extent { start, end, crc });
+        // Nobody else adds to them meanwhile.
+        let piece_bytes = self.lock().sums.piece_bytes();
+        let run = Run::of(piece_bytes, start, run.iter().map(|piece| &piece[..]));
+        self.lock().sums.add(run);
         Ok(end)
     }
 
@@ -171,11 +209,18 @@ impl ObjectFile {
 }
 
 impl State {
-    /// The bytes of content in the file.
-    pub(crate) fn stored(&self) -> u64 {
-        self.extents
-            .iter()
-            .map(|extent| extent.end.saturating_sub(extent.start))
-            .sum()
+    fn new(sums: Sums) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            running: false,
+            sums,
+            sequence: 0,
+            named: false,
+            seal: None,
+            dropped: false,
+            removed: false,
+            unmarked: 0,
+            counted: 0,
+        }
     }
 }

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Metadata changes by writing the slot that does not count, so that there is a whole one at any
-//! moment. It names the extents of content that were written before it, each with its checksum;
-//! bytes outside of them mean nothing.
+//! moment. It names the pieces of content that were written before it, each with its [checksum](Sums);
+//! bytes outside of them mean nothing. Whoever reads a piece compares it first.
 
 use std::fs::File;
 use std::io;
@@ -18,24 +18,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::super::intervals::Intervals;
 use super::super::key::{Hash, Key};
 use super::super::object::{Head, NewObject};
+use super::sums::Sums;
 
-const MAGIC: &[u8; 8] = b"apusobj1";
+const MAGIC: &[u8; 8] = b"apusobj2";
 const PREAMBLE_BYTES: u64 = 64;
 const SLOT_HEAD_BYTES: u64 = 16;
 
 /// No slot is larger: it would not be metadata.
 const MOST_SLOT_BYTES: u64 = 4 << 20;
-
-/// A run of content that is in the file, and its CRC-32.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Extent {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    pub(crate) crc: u32,
-}
 
 /// Where things are in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +44,7 @@ pub(crate) struct Record {
     pub(crate) generation: u64,
     pub(crate) filled_at: u64,
     pub(crate) stale: bool,
-    pub(crate) extents: Vec<Extent>,
+    pub(crate) sums: Sums,
 }
 
 /// A file's record, and where the next one goes.
@@ -65,10 +57,13 @@ pub(crate) struct Opened {
 }
 
 impl Layout {
-    /// For a record that takes `bytes` now, with room for it to grow. Content that is served from
-    /// the file begins on a page.
-    pub(crate) fn for_record(bytes: u64, content: Option<u64>) -> Self {
-        let grown = bytes.saturating_add(bytes / 2).saturating_add(256);
+    /// For a record that takes `bytes` now, with room for it to grow and for `more`. Content that is
+    /// served from the file begins on a page.
+    pub(crate) fn for_record(bytes: u64, more: u64, content: Option<u64>) -> Self {
+        let grown = bytes
+            .saturating_add(bytes / 2)
+            .saturating_add(256)
+            .saturating_add(more);
         let slot_bytes = SLOT_HEAD_BYTES.saturating_add(grown).next_multiple_of(64);
         let end = PREAMBLE_BYTES.saturating_add(slot_bytes.saturating_mul(2));
         let small = content.is_some_and(|content| content <= 64 << 10);
@@ -80,6 +75,13 @@ impl Layout {
                 end.next_multiple_of(4096)
             },
         }
+    }
+
+    /// Whether a file is of an object, and was written by a version of Apus with another form for it.
+    pub(crate) fn is_of_other_version(file: &File) -> bool {
+        let mut magic = [0; MAGIC.len()];
+        let is_read = file.read_exact_at(&mut magic, 0).is_ok();
+        is_read && magic != *MAGIC && magic.starts_with(b"apusobj")
     }
 
     fn slot_at(self, sequence: u64) -> u64 {
@@ -209,30 +211,18 @@ impl Opened {
         let record = &self.record;
         let most = len.saturating_sub(self.layout.content_at);
         let most = record.new.length.map_or(most, |length| length.min(most));
-        let mut end = 0;
-        let sorted = record.extents.iter().all(|extent| {
-            let follows = extent.start >= end && extent.end > extent.start;
-            end = extent.end;
-            follows
-        });
-        sorted && end <= most && record.key.variant(&record.new.secondary) == hash
+        let end = self.record.sums.stored().iter().last();
+        let end = end.map_or(0, |last| last.end);
+        end <= most && record.key.variant(&record.new.secondary) == hash
     }
 }
 
 impl Record {
-    /// What of the content is in the file.
-    pub(crate) fn stored(&self) -> Intervals {
-        self.extents
-            .iter()
-            .map(|extent| extent.start..extent.end)
-            .collect()
-    }
-
     /// Whether all of it is.
     pub(crate) fn is_complete(&self) -> bool {
         self.new
             .length
-            .is_some_and(|length| self.stored().contains(&(0..length)))
+            .is_some_and(|length| self.sums.stored().contains(&(0..length)))
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -241,7 +231,7 @@ impl Record {
         let numbers = [
             self.generation,
             self.filled_at,
-            new.created,
+            new.head.received,
             new.head.expires,
         ];
         for number in numbers {
@@ -269,12 +259,7 @@ impl Record {
         for tag in &new.tags {
             put_bytes(&mut out, tag);
         }
-        put_len(&mut out, self.extents.len());
-        for extent in &self.extents {
-            out.extend_from_slice(&extent.start.to_le_bytes());
-            out.extend_from_slice(&extent.end.to_le_bytes());
-            out.extend_from_slice(&extent.crc.to_le_bytes());
-        }
+        self.sums.encode(&mut out);
         out
     }
 
@@ -282,7 +267,7 @@ impl Record {
         let mut from = Reading(bytes);
         let generation = from.u64()?;
         let filled_at = from.u64()?;
-        let created = from.u64()?;
+        let received = from.u64()?;
         let expires = from.u64()?;
         let mut flags = [false; 4];
         for flag in &mut flags {
@@ -299,16 +284,7 @@ impl Record {
         let tags = (0..from.u32()?)
             .map(|_| Some(from.bytes()?.into()))
             .collect::<Option<_>>()?;
-        let extent = |from: &mut Reading<'_>| {
-            Some(Extent {
-                start: from.u64()?,
-                end: from.u64()?,
-                crc: from.u32()?,
-            })
-        };
-        let extents = (0..from.u32()?)
-            .map(|_| extent(&mut from))
-            .collect::<Option<_>>()?;
+        let sums = Sums::decode(&mut from)?;
         Some(Self {
             key,
             new: NewObject {
@@ -316,6 +292,7 @@ impl Record {
                     policy,
                     fields,
                     expires,
+                    received,
                 },
                 vary,
                 secondary,
@@ -323,46 +300,13 @@ impl Record {
                 length: has_length.then_some(length),
                 resumable,
                 fill_unread,
-                created,
             },
             generation,
             filled_at,
             stale,
-            extents,
+            sums,
         })
     }
-}
-
-/// Adds the run of bytes `extent` to `extents`, which are sorted and do not overlap it.
-pub(crate) fn add_extent(extents: &mut Vec<Extent>, mut extent: Extent) {
-    let at = extents.partition_point(|held| held.end <= extent.start);
-    let mut from = at;
-    if let Some(before) = at.checked_sub(1).and_then(|before| extents.get(before))
-        && before.end == extent.start
-    {
-        extent.crc = joined_crc(before, &extent);
-        extent.start = before.start;
-        from = at.saturating_sub(1);
-    }
-    let mut to = at;
-    if let Some(after) = extents.get(at)
-        && after.start == extent.end
-    {
-        extent.crc = joined_crc(&extent, after);
-        extent.end = after.end;
-        to = at.saturating_add(1);
-    }
-    extents.splice(from..to, [extent]);
-}
-
-fn joined_crc(first: &Extent, second: &Extent) -> u32 {
-    let second_bytes = second.end.saturating_sub(second.start);
-    let mut hasher = crc32fast::Hasher::new_with_initial(first.crc);
-    hasher.combine(&crc32fast::Hasher::new_with_initial_len(
-        second.crc,
-        second_bytes,
-    ));
-    hasher.finalize()
 }
 
 /// Appends `bytes` with their length before them.
@@ -413,24 +357,6 @@ impl<'a> Reading<'a> {
 mod tests {
     use super::*;
 
-    fn extent(bytes: &[u8], start: usize, end: usize) -> Extent {
-        Extent {
-            start: start as u64,
-            end: end as u64,
-            crc: crc32fast::hash(&bytes[start..end]),
-        }
-    }
-
-    #[test]
-    fn extents_join_and_so_do_their_checksums() {
-        let bytes: Vec<u8> = (0..100).collect();
-        let mut extents = Vec::new();
-        for (start, end) in [(10, 20), (30, 40), (60, 100), (0, 10), (20, 30), (40, 60)] {
-            add_extent(&mut extents, extent(&bytes, start, end));
-        }
-        assert_eq!(extents, [extent(&bytes, 0, 100)]);
-    }
-
     #[test]
     fn a_record_is_read_as_it_was_written() {
         let record = Record {
@@ -440,6 +366,7 @@ mod tests {
                     policy: Bytes::from_static(b"policy"),
                     fields: Bytes::from_static(b"a: b\r\n"),
                     expires: 7,
+                    received: 5,
                 },
                 vary: b"accept".to_vec(),
                 secondary: b"x".to_vec(),
@@ -447,16 +374,15 @@ mod tests {
                 length: Some(100),
                 resumable: true,
                 fill_unread: false,
-                created: 5,
             },
             generation: 1,
             filled_at: 2,
             stale: true,
-            extents: vec![Extent {
-                start: 3,
-                end: 4,
-                crc: 5,
-            }],
+            sums: {
+                let mut sums = Sums::new(Some(100));
+                sums.add(sums.run(3, [&b"x"[..]]));
+                sums
+            },
         };
         let bytes = record.encode();
         let read = Record::decode(&bytes).expect("whole");

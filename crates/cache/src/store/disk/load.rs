@@ -2,10 +2,9 @@
 
 use std::fs::File;
 use std::io;
-use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
@@ -19,11 +18,9 @@ use super::super::{Shared, Store};
 use super::Disk;
 use super::directory::{Name, bucket};
 use super::file::ObjectFile;
-use super::format::{Extent, Opened};
+use super::format::{Layout, Opened};
 use super::index::Entry;
-
-/// The bytes that are read at once to be verified.
-const VERIFIED_AT_ONCE: u64 = 1 << 20;
+use super::sums::Checked;
 
 /// Ends the wait of those who wait for a key, however the search ends.
 struct Search {
@@ -74,10 +71,10 @@ impl Store {
         };
         let bucket = bucket(key.hash());
         disk.pool.run_first(move || {
-            let shared = search.store.shared();
-            shared.on_disk(|disk| match name {
-                Some(name) => disk.load(shared, name),
-                None => disk.scan(shared, bucket),
+            let store = &search.store;
+            store.shared().on_disk(|disk| match name {
+                Some(name) => disk.load(store, name),
+                None => disk.scan(store.shared(), bucket),
             });
         });
         Some(Wait(pending))
@@ -87,6 +84,11 @@ impl Store {
     pub(crate) fn scan_disk(&self) {
         scan_from(Arc::downgrade(&self.0), 0);
     }
+}
+
+fn seconds_since_epoch() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
 }
 
 /// Looks through the directories from `outer` on, one in each turn, and holds on to the store only
@@ -154,7 +156,7 @@ impl Disk {
         }
         match self.read_entry(shared, name) {
             Ok(Some(entry)) => self.index.insert(entry),
-            // Not a file of this store, damaged, or purged.
+            // Not a file of this store and version, damaged, purged, or of the future.
             Ok(None) => {
                 if self.directory.remove_object(name).is_err() {
                     self.counters.errors.add(1);
@@ -177,14 +179,16 @@ impl Disk {
             filled_at: record.filled_at,
         };
         let purged = shared.purges.verdict(subject).0 == Verdict::Gone;
-        let sound = !self.verify || self.verify_content(&file, &opened)?;
-        if unknown || purged || !sound {
+        let sound = !self.verify || self.verify_content(&file, &opened);
+        // How old it is is not known: the clock was ahead when it came, or is behind now.
+        let is_of_the_future = record.new.head.received > seconds_since_epoch();
+        if unknown || purged || is_of_the_future || !sound {
             return Ok(None);
         }
         let bytes = opened
             .layout
             .content_at
-            .saturating_add(record.stored().len());
+            .saturating_add(record.sums.stored().len());
         Ok(Some(Entry {
             name,
             generation: record.generation,
@@ -201,21 +205,21 @@ impl Disk {
             return Ok(None);
         };
         let opened = Opened::read(&file, self.identity, name.hash)?;
-        if opened.is_none() {
+        if opened.is_none() && !Layout::is_of_other_version(&file) {
             self.counters.damaged.add(1);
         }
         Ok(opened.map(|opened| (file, opened)))
     }
 
     /// Puts an object into memory, small ones with their content.
-    fn load(&self, shared: &Shared, name: Name) {
+    fn load(&self, store: &Store, name: Name) {
         let Some(generation) = self.index.generation(name) else {
             return;
         };
-        match self.read_object(shared, name, generation) {
+        match self.read_object(store, name, generation) {
             Ok(Some(object)) => {
                 self.counters.hits.add(1);
-                shared.adopt(Arc::new(object));
+                store.shared().adopt(Arc::new(object));
             }
             Ok(None) => self.remove(name, generation),
             Err(_) => {
@@ -227,18 +231,15 @@ impl Disk {
 
     fn read_object(
         &self,
-        shared: &Shared,
+        store: &Store,
         name: Name,
         generation: u64,
     ) -> io::Result<Option<Object>> {
+        let shared = store.shared();
         let Some((file, opened)) = self.open_object(name)? else {
             return Ok(None);
         };
-        let Opened {
-            record,
-            layout,
-            sequence,
-        } = opened;
+        let record = &opened.record;
         let subject = Subject {
             key: &record.key,
             tags: &record.new.tags,
@@ -250,54 +251,30 @@ impl Disk {
         }
         let length = record.new.length;
         let small = length.filter(|length| *length <= shared.settings.memory_object_bytes);
-        let content = match small.filter(|_| record.is_complete()) {
-            Some(length) => {
-                let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
-                file.read_exact_at(&mut bytes, layout.content_at)?;
-                let crc = record.extents.first().map_or(0, |extent| extent.crc);
-                if crc32fast::hash(&bytes) != crc {
-                    self.counters.damaged.add(1);
-                    return Ok(None);
-                }
-                Content::of_bytes(Bytes::from(bytes))
-            }
-            None => {
-                let (stored, extents) = (record.stored(), record.extents.clone());
-                let file = ObjectFile::found(name, layout, file, extents, sequence);
-                Content::of_file(
-                    length,
-                    stored,
-                    Arc::new(file),
-                    shared.settings.unwritten_bytes,
-                )
-            }
-        };
+        if small.is_some() && record.is_complete() {
+            let pieces: Vec<_> = record.sums.all().collect();
+            let Some(bytes) = Checked::read(&file, opened.layout.content_at, &pieces)? else {
+                self.counters.damaged.add(1);
+                return Ok(None);
+            };
+            let content = Content::of_bytes(Bytes::from(bytes));
+            return Ok(Some(Object::restored(opened.record, content)));
+        }
+        let stored = record.sums.stored();
+        let record = record.clone();
+        let file = Arc::new(ObjectFile::found(store, name, file, opened));
+        let content = Content::of_file(length, stored, file, shared.settings.unwritten_bytes);
         Ok(Some(Object::restored(record, content)))
     }
 
     /// Whether the content is what was written.
-    fn verify_content(&self, file: &File, opened: &Opened) -> io::Result<bool> {
-        for extent in &opened.record.extents {
-            let Extent { start, end, crc } = *extent;
-            let at = opened.layout.content_at;
-            if checksum(file, at.saturating_add(start)..at.saturating_add(end))? != crc {
-                self.counters.damaged.add(1);
-                return Ok(false);
-            }
+    fn verify_content(&self, file: &File, opened: &Opened) -> bool {
+        let pieces: Vec<_> = opened.record.sums.all().collect();
+        let content_at = opened.layout.content_at;
+        let is_sound = Checked::default().next(file, content_at, &pieces).is_some();
+        if !is_sound {
+            self.counters.damaged.add(1);
         }
-        Ok(true)
+        is_sound
     }
-}
-
-fn checksum(file: &File, mut range: Range<u64>) -> io::Result<u32> {
-    let mut hasher = crc32fast::Hasher::new();
-    let mut buffer = Vec::new();
-    while !range.is_empty() {
-        let len = range.end.saturating_sub(range.start).min(VERIFIED_AT_ONCE);
-        buffer.resize(usize::try_from(len).unwrap_or_default(), 0);
-        file.read_exact_at(&mut buffer, range.start)?;
-        hasher.update(&buffer);
-        range.start = range.start.saturating_add(len);
-    }
-    Ok(hasher.finalize())
 }

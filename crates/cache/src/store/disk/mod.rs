@@ -2,8 +2,9 @@
 //!
 //! A file gets its name when what it says about itself is true, so whatever moment a process ends
 //! at, what is found is whole or says which parts of it are. Everything that may block is done on
-//! [threads of the store's own](pool::Pool); the exception are reads of content, for which readers
-//! get a [`FileRange`](apus_http::FileRange).
+//! [threads of the store's own](pool::Pool); the exception are reads of content: its [pieces](Sums)
+//! are compared with their checksums on the blocking threads of the runtime that reads, which gets
+//! them as a [`FileRange`](apus_http::FileRange) then. An object with a damaged piece is removed.
 //!
 //! An object that cannot be written is passed on to its readers as if there were no disk.
 
@@ -16,6 +17,7 @@ mod load;
 mod pool;
 mod room;
 mod save;
+mod sums;
 mod sweep;
 
 use std::collections::HashMap;
@@ -30,10 +32,11 @@ use std::time::{Duration, Instant};
 use directory::Directory;
 pub(crate) use directory::Name;
 pub(crate) use file::{ObjectFile, Seal};
-pub(crate) use format::{Extent, Record};
+pub(crate) use format::Record;
 use index::Index;
 use journal::Journal;
 use pool::Pool;
+pub(crate) use sums::{Checked, Sums};
 pub use sweep::Recorded;
 
 use super::collapse::Pending;
@@ -190,6 +193,11 @@ impl Disk {
     /// Whether `object` is what is found below its name.
     pub(crate) fn knows(&self, object: &Object) -> bool {
         self.index.generation(object.name()) == Some(object.generation())
+    }
+
+    /// Counts an object that was not what had been written.
+    pub(crate) fn count_damage(&self) {
+        self.counters.damaged.add(1);
     }
 
     /// Waits until everything is written. Blocks.

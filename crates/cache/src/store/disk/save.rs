@@ -12,15 +12,19 @@ use super::super::object::Object;
 use super::super::purge::marks;
 use super::super::{Shared, Store};
 use super::file::{ObjectFile, Seal};
-use super::format::{Extent, Layout, Opened, add_extent};
+use super::format::{Layout, Opened};
 use super::index::{Entry, Index};
+use super::sums::Sums;
 use super::{Disk, MOST_WAITING_BYTES};
 
 /// Metadata of a resumable object tells of what was written each time it is this much.
 const MARK_BYTES: u64 = 4 << 20;
 
+/// What metadata takes about a run of content: where it is, and that a piece begins and ends with it.
+const RUN_BYTES: u64 = 24;
+
 /// Metadata of a resumable object has room for this much more about its parts: some tens of them.
-const PARTS_BYTES: u64 = 64 * 20;
+const PARTS_BYTES: u64 = 64 * RUN_BYTES;
 
 impl Store {
     /// Has `pieces` of `object` written to its file.
@@ -115,13 +119,16 @@ impl Store {
 
 impl Disk {
     /// A file for `object`, which is about to be filled.
-    pub(crate) fn file_for(&self, object: &Object) -> ObjectFile {
-        let mut record = object.record(Vec::new()).encode().len() as u64;
+    pub(crate) fn file_for(&self, store: &Store, object: &Object) -> ObjectFile {
+        let length = object.length();
+        let record = object.record(Sums::new(length)).encode().len() as u64;
+        // Also of content whose length is not known does the first part make a run.
+        let mut more = Sums::most_bytes(length).saturating_add(RUN_BYTES);
         if object.is_resumable() {
-            record = record.saturating_add(PARTS_BYTES);
+            more = more.saturating_add(PARTS_BYTES);
         }
-        let layout = Layout::for_record(record, object.length());
-        ObjectFile::new(object.name(), layout, self.directory.new_name())
+        let layout = Layout::for_record(record, more, length);
+        ObjectFile::new(store, object, layout, self.directory.new_name())
     }
 
     /// Writes what waits to be written.
@@ -214,7 +221,7 @@ impl Disk {
     fn create(&self, shared: &Shared, object: &Object, file: &ObjectFile) -> io::Result<()> {
         self.check_room(shared)?;
         let created = self.directory.create_temporary(&file.temporary)?;
-        let record = object.record(Vec::new()).encode();
+        let record = object.record(Sums::new(object.length())).encode();
         let preamble = file.layout.preamble(self.identity, file.name.hash);
         created.write_all_at(&file.layout.start(&preamble, &record), 0)?;
         file.set_file(created);
@@ -234,7 +241,7 @@ impl Disk {
             // The name belongs to another by now, or was taken away.
             return Ok(());
         }
-        let record = object.record(state.extents.clone()).encode();
+        let record = object.record(state.sums.clone()).encode();
         let sequence = state.sequence.saturating_add(1);
         if !file.layout.write_slot(opened, &record, sequence)? {
             return Err(io::ErrorKind::FileTooLarge.into());
@@ -246,7 +253,8 @@ impl Disk {
             self.filling
                 .fetch_sub(std::mem::take(&mut state.counted), Ordering::Relaxed);
         }
-        let bytes = file.layout.content_at.saturating_add(state.stored());
+        let stored = state.sums.stored().len();
+        let bytes = file.layout.content_at.saturating_add(stored);
         drop(state);
         self.index.insert(entry(&self.index, object, bytes));
         Ok(())
@@ -303,17 +311,14 @@ impl Disk {
             return Ok(());
         }
         let pieces = object.content().pieces();
-        let mut extents = Vec::new();
-        let mut stored = 0_u64;
-        for (start, piece) in pieces.iter().filter(|(_, piece)| !piece.is_empty()) {
-            let (start, len) = (*start, piece.len() as u64);
-            let end = start.saturating_add(len);
-            let crc = crc32fast::hash(piece);
-            add_extent(&mut extents, Extent { start, end, crc });
-            stored = stored.saturating_add(len);
+        let mut sums = Sums::new(object.length());
+        for (start, piece) in &pieces {
+            let run = sums.run(*start, [&piece[..]]);
+            sums.add(run);
         }
-        let record = object.record(extents).encode();
-        let layout = Layout::for_record(record.len() as u64, object.length());
+        let stored = sums.stored().len();
+        let record = object.record(sums).encode();
+        let layout = Layout::for_record(record.len() as u64, 0, object.length());
         let preamble = layout.preamble(self.identity, name.hash);
         let file = self.directory.create_temporary(temporary)?;
         file.write_all_at(&layout.start(&preamble, &record), 0)?;
@@ -339,7 +344,7 @@ impl Disk {
                 let Some(opened) = file.file().filter(|_| state.named) else {
                     return Ok(());
                 };
-                let record = object.record(state.extents.clone()).encode();
+                let record = object.record(state.sums.clone()).encode();
                 state.sequence = state.sequence.saturating_add(1);
                 file.layout.write_slot(opened, &record, state.sequence)?
             }
@@ -350,7 +355,7 @@ impl Disk {
                 let Some(opened) = Opened::read(&file, self.identity, name.hash)? else {
                     return Err(io::ErrorKind::InvalidData.into());
                 };
-                let record = object.record(opened.record.extents).encode();
+                let record = object.record(opened.record.sums).encode();
                 let sequence = opened.sequence.saturating_add(1);
                 opened.layout.write_slot(&file, &record, sequence)?
             }

@@ -2,13 +2,15 @@
 //! more.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use apus_cache::store::{
-    DiskSettings, Filled, Found, NewObject, Object, Purge, Purged, ReadError, Settings, Store,
+    DiskSettings, Filled, Found, NewObject, Object, Piece, Purge, Purged, ReadError, Settings,
+    Store,
 };
 use apus_http::Body;
 use bytes::Bytes;
@@ -81,7 +83,6 @@ async fn small_and_large_objects_are_found_again() {
         vary: b"accept".to_vec(),
         secondary: b"html".to_vec(),
         tags: vec![(*b"tag").into()],
-        created: 7,
         ..response(None)
     };
     put(&store, &key("/small"), &pattern(0..1000)).await;
@@ -106,10 +107,7 @@ async fn small_and_large_objects_are_found_again() {
         .await
         .expect("found");
     assert_eq!(*html.head(), new.head);
-    assert_eq!(
-        (html.tags(), html.created(), html.vary()),
-        (&new.tags[..], 7, &b"accept"[..])
-    );
+    assert_eq!((html.tags(), html.vary()), (&new.tags[..], &b"accept"[..]));
     assert!(
         store
             .find(&key("/varies"), &mut |_| b"json".to_vec())
@@ -120,8 +118,9 @@ async fn small_and_large_objects_are_found_again() {
     let small = find(&store, "/small").await.expect("found");
     assert!(matches!(small.body(None), Body::Bytes(_)));
     let large = find(&store, "/large").await.expect("found");
-    assert!(matches!(large.body(None), Body::File(range) if range.len == 3_000_000));
-    assert!(matches!(large.body(Some(10..20)), Body::File(range) if range.len == 10));
+    let mut reader = large.read(Some(10..3_000_000));
+    assert_eq!(reader.remaining(), Some(2_999_990));
+    assert!(matches!(reader.piece().await, Some(Ok(Piece::File(range))) if range.len > 64 << 10));
 }
 
 #[tokio::test]
@@ -376,6 +375,145 @@ async fn damaged_files_are_never_served() {
         assert_eq!(store.figures().disk_damaged, 2, "{damage}");
         store.close().expect("closes");
     }
+}
+
+/// What is read of an object from `from` on, and how that ended.
+async fn read_from(store: &Store, url: &str, from: u64) -> Option<(Vec<u8>, Option<ReadError>)> {
+    let object = find(store, url).await?;
+    Some(drain(object.read(Some(from..u64::MAX))).await)
+}
+
+#[tokio::test]
+async fn altered_bytes_of_a_large_object_are_never_sent_wherever_they_are() {
+    const PIECE: u64 = 64 << 10;
+    for length in [
+        2 * PIECE - 1,
+        2 * PIECE,
+        2 * PIECE + 1,
+        18 * PIECE - 1,
+        18 * PIECE,
+        18 * PIECE + 1,
+    ] {
+        for altered in [
+            0,
+            PIECE - 1,
+            PIECE,
+            PIECE + 1,
+            length / 2,
+            length - 2,
+            length - 1,
+        ] {
+            let dir = TempDir::new().expect("dir");
+            let store = open(dir.path());
+            put(&store, &key("/large"), &pattern(0..length)).await;
+            let store = reopen(store, dir.path());
+            let [path] = &files(dir.path())[..] else {
+                panic!("one file");
+            };
+            // Sound until it is read.
+            assert!(
+                find(&store, "/large")
+                    .await
+                    .expect("found")
+                    .is_sound_at(0)
+                    .await
+            );
+            let file = fs::OpenOptions::new().read(true).write(true).open(path);
+            let file = file.expect("opens");
+            let at = file.metadata().expect("file").len() - length + altered;
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, at).expect("reads");
+            file.write_all_at(&[byte[0] ^ 0x10], at).expect("writes");
+
+            let context = format!("{altered} of {length}");
+            // What is behind the damage may be read.
+            let piece_end = (altered / PIECE + 1) * PIECE;
+            if piece_end < length {
+                let (bytes, error) = read_from(&store, "/large", piece_end).await.expect("found");
+                assert!(bytes == pattern(piece_end..length), "{context}");
+                assert_eq!(error, None, "{context}");
+            }
+            let (bytes, error) = read_from(&store, "/large", 0).await.expect("found");
+            assert!(bytes.len() as u64 <= altered / PIECE * PIECE, "{context}");
+            assert!(bytes == pattern(0..bytes.len() as u64), "{context}");
+            assert_eq!(error, Some(ReadError::Damaged), "{context}");
+            // It is fetched anew the next time.
+            assert!(find(&store, "/large").await.is_none(), "{context}");
+            assert_eq!(store.figures().disk_damaged, 1, "{context}");
+            store.flush();
+            assert_eq!(files(dir.path()).len(), 0, "{context}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn damage_at_the_place_that_is_wanted_is_found_before_anything_is_sent() {
+    let dir = TempDir::new().expect("dir");
+    let store = open(dir.path());
+    let object = put(&store, &key("/large"), &pattern(0..1_000_000)).await;
+    store.flush();
+    let [path] = &files(dir.path())[..] else {
+        panic!("one file");
+    };
+    let mut bytes = fs::read(path).expect("reads");
+    let at = bytes.len() - 1;
+    bytes[at] ^= 1;
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open(path)
+        .expect("opens");
+    file.write_all_at(&bytes[at..], at as u64).expect("writes");
+    assert!(object.is_sound_at(0).await);
+    assert!(!object.is_gone());
+    assert!(!object.is_sound_at(999_000).await);
+    assert!(object.is_gone());
+    assert!(find(&store, "/large").await.is_none());
+}
+
+#[tokio::test]
+async fn what_the_version_before_wrote_is_discarded_and_not_counted_as_damaged() {
+    let dir = TempDir::new().expect("dir");
+    let store = open(dir.path());
+    put(&store, &key("/small"), b"content").await;
+    store.close().expect("closes");
+    drop(store);
+    for path in files(dir.path()) {
+        let mut bytes = fs::read(&path).expect("reads");
+        assert_eq!(&bytes[..8], b"apusobj2");
+        bytes[..8].copy_from_slice(b"apusobj1");
+        fs::write(&path, bytes).expect("writes");
+    }
+    let store = open(dir.path());
+    assert_eq!(content(&store, "/small").await, None);
+    wait_for_scan(&store);
+    assert_eq!(files(dir.path()).len(), 0);
+    assert_eq!(store.figures().disk_damaged, 0);
+    put(&store, &key("/small"), b"anew").await;
+    let store = reopen(store, dir.path());
+    assert_eq!(content(&store, "/small").await, Some(b"anew".to_vec()));
+}
+
+#[tokio::test]
+async fn what_came_in_the_future_is_not_found_again() {
+    let dir = TempDir::new().expect("dir");
+    let store = open(dir.path());
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("after 1970");
+    for (url, received) in [("/past", now.as_secs()), ("/future", now.as_secs() + 3600)] {
+        let mut new = response(Some(100_000));
+        new.head.received = received;
+        put_as(&store, &key(url), new, &pattern(0..100_000)).await;
+    }
+    // So may be what was validated while the clock was ahead.
+    let object = put(&store, &key("/validated"), b"content").await;
+    let mut head = (*object.head()).clone();
+    head.received = now.as_secs() + 3600;
+    super::ticket(&store, &key("/validated")).freshen(&object, head);
+    let store = reopen(store, dir.path());
+    assert!(content(&store, "/past").await.is_some());
+    assert!(content(&store, "/future").await.is_none());
+    assert!(content(&store, "/validated").await.is_none());
 }
 
 #[tokio::test]

@@ -44,6 +44,7 @@ fn response(length: Option<u64>) -> NewObject {
             policy: Bytes::from_static(b"policy"),
             fields: Bytes::from_static(b"content-type: text/plain\r\n"),
             expires: 0,
+            received: 7,
         },
         length,
         ..NewObject::default()

@@ -1,0 +1,433 @@
+//! Which content is in an object's file, and the checksum of each of its pieces.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use super::super::intervals::Intervals;
+use super::format::Reading;
+
+/// The shortest pieces, and how much is read at once to be checked.
+const LEAST_PIECE_BYTES: u64 = 64 << 10;
+
+/// The content of an object has about this many pieces at most; those of a longer one are longer.
+const MOST_PIECES: u64 = 4096;
+
+/// The bytes that a record needs for each piece.
+const SUM_BYTES: u64 = 4;
+
+/// The content in a file. Pieces begin at multiples of their length, which is the same for all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sums {
+    piece_bytes: u64,
+    /// In order, and with something missing between.
+    runs: Vec<Run>,
+}
+
+/// Content without a gap, with the CRC-32 of each piece, or of what there is of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    start: u64,
+    end: u64,
+    crcs: Vec<u32>,
+}
+
+/// What there is of one piece.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PieceSum {
+    pub(crate) range: Range<u64>,
+    pub(crate) crc: u32,
+}
+
+impl Sums {
+    /// Of a file in which nothing is yet, of an object of this length.
+    pub(crate) fn new(length: Option<u64>) -> Self {
+        let mut piece_bytes = LEAST_PIECE_BYTES;
+        while length.unwrap_or_default().div_ceil(piece_bytes) > MOST_PIECES {
+            piece_bytes = piece_bytes.saturating_mul(2);
+        }
+        Self {
+            piece_bytes,
+            runs: Vec::new(),
+        }
+    }
+
+    /// How many bytes of a record the sums of all the content take.
+    pub(crate) fn most_bytes(length: Option<u64>) -> u64 {
+        let pieces = length.map_or(MOST_PIECES, |length| {
+            length.div_ceil(Self::new(Some(length)).piece_bytes)
+        });
+        pieces.saturating_mul(SUM_BYTES)
+    }
+
+    /// What was written from `start` on, one part after another.
+    pub(crate) fn run<'a>(&self, start: u64, parts: impl IntoIterator<Item = &'a [u8]>) -> Run {
+        Run::of(self.piece_bytes, start, parts)
+    }
+
+    /// The length of a piece.
+    pub(crate) fn piece_bytes(&self) -> u64 {
+        self.piece_bytes
+    }
+
+    /// Adds a run of [`Sums::run`] that overlaps none that is there.
+    pub(crate) fn add(&mut self, mut run: Run) {
+        if run.start >= run.end {
+            return;
+        }
+        let at = self.runs.partition_point(|held| held.end <= run.start);
+        let mut from = at;
+        if let Some(before) = at.checked_sub(1).and_then(|before| self.runs.get(before))
+            && before.end == run.start
+        {
+            run = before.clone().followed_by(&run, self.piece_bytes);
+            from = at.saturating_sub(1);
+        }
+        let mut to = at;
+        if let Some(after) = self.runs.get(at)
+            && after.start == run.end
+        {
+            run = run.followed_by(after, self.piece_bytes);
+            to = at.saturating_add(1);
+        }
+        self.runs.splice(from..to, [run]);
+        while self.is_too_fine() {
+            self.double();
+        }
+    }
+
+    /// Whether there are more pieces than there is room for, as of content whose length was not declared.
+    fn is_too_fine(&self) -> bool {
+        let crcs = self.runs.iter().map(|run| run.crcs.len() as u64);
+        // Where a run begins and ends there may be a part of a piece.
+        let parts = (self.runs.len() as u64).saturating_mul(2);
+        crcs.sum::<u64>() > MOST_PIECES.saturating_add(parts)
+    }
+
+    fn double(&mut self) {
+        let single = self.piece_bytes;
+        self.piece_bytes = single.saturating_mul(2);
+        for run in &mut self.runs {
+            let pieces: Vec<_> = run.pieces(single).collect();
+            run.crcs.clear();
+            let mut joined: Option<PieceSum> = None;
+            for piece in pieces {
+                joined = Some(match joined {
+                    Some(first) if !piece.range.start.is_multiple_of(self.piece_bytes) => {
+                        PieceSum {
+                            crc: joined_crc(first.crc, piece.crc, &piece.range),
+                            range: first.range.start..piece.range.end,
+                        }
+                    }
+                    first => {
+                        run.crcs.extend(first.map(|first| first.crc));
+                        piece
+                    }
+                });
+            }
+            run.crcs.extend(joined.map(|last| last.crc));
+        }
+    }
+
+    /// The pieces that `range` touches, in order, up to where something is missing.
+    pub(crate) fn pieces(&self, range: Range<u64>) -> impl Iterator<Item = PieceSum> + '_ {
+        let covers = |run: &&Run| run.start <= range.start && range.start < run.end;
+        let run = self.runs.iter().find(covers);
+        run.into_iter()
+            .flat_map(|run| run.pieces(self.piece_bytes))
+            .skip_while(move |piece| piece.range.end <= range.start)
+            .take_while(move |piece| piece.range.start < range.end)
+    }
+
+    /// All pieces.
+    pub(crate) fn all(&self) -> impl Iterator<Item = PieceSum> + '_ {
+        self.runs
+            .iter()
+            .flat_map(|run| run.pieces(self.piece_bytes))
+    }
+
+    /// What of the content is in the file.
+    pub(crate) fn stored(&self) -> Intervals {
+        self.runs.iter().map(|run| run.start..run.end).collect()
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.piece_bytes.to_le_bytes());
+        let count = u32::try_from(self.runs.len()).unwrap_or(u32::MAX);
+        out.extend_from_slice(&count.to_le_bytes());
+        for run in &self.runs {
+            out.extend_from_slice(&run.start.to_le_bytes());
+            out.extend_from_slice(&run.end.to_le_bytes());
+            for crc in &run.crcs {
+                out.extend_from_slice(&crc.to_le_bytes());
+            }
+        }
+    }
+
+    pub(super) fn decode(from: &mut Reading<'_>) -> Option<Self> {
+        let piece_bytes = from.u64()?;
+        if piece_bytes < LEAST_PIECE_BYTES || !piece_bytes.is_power_of_two() {
+            return None;
+        }
+        let mut end_before = None;
+        let run = |from: &mut Reading<'_>| {
+            let (start, end) = (from.u64()?, from.u64()?);
+            if start >= end || end_before.is_some_and(|before| start <= before) {
+                return None;
+            }
+            end_before = Some(end);
+            let pieces = (end - 1) / piece_bytes - start / piece_bytes + 1;
+            // As many as there are bytes for, whatever the number says.
+            let crcs = (0..pieces).map(|_| from.u32()).collect::<Option<_>>()?;
+            Some(Run { start, end, crcs })
+        };
+        let count = from.u32()?;
+        let runs = std::iter::repeat_with({
+            let mut run = run;
+            move || run(from)
+        })
+        .take(usize::try_from(count).ok()?)
+        .collect::<Option<_>>()?;
+        Some(Self { piece_bytes, runs })
+    }
+}
+
+impl Run {
+    /// What was written from `start` on, one part after another, in pieces of this length.
+    pub(crate) fn of<'a>(
+        piece_bytes: u64,
+        start: u64,
+        parts: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Self {
+        let mut end = start;
+        let mut crcs = Vec::new();
+        let mut hasher = crc32fast::Hasher::new();
+        for mut part in parts {
+            while !part.is_empty() {
+                let room = piece_bytes.saturating_sub(end % piece_bytes);
+                let len = part.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+                let (taken, rest) = part.split_at(len);
+                hasher.update(taken);
+                end = end.saturating_add(taken.len() as u64);
+                part = rest;
+                if end.is_multiple_of(piece_bytes) {
+                    crcs.push(std::mem::take(&mut hasher).finalize());
+                }
+            }
+        }
+        if end > start && !end.is_multiple_of(piece_bytes) {
+            crcs.push(hasher.finalize());
+        }
+        Self { start, end, crcs }
+    }
+
+    /// This run and the one that begins where it ends.
+    fn followed_by(mut self, next: &Self, piece_bytes: u64) -> Self {
+        let mut crcs = next.crcs.iter().copied();
+        if !self.end.is_multiple_of(piece_bytes)
+            && let Some(last) = self.crcs.last_mut()
+            && let (Some(first), Some(piece)) = (crcs.next(), next.pieces(piece_bytes).next())
+        {
+            *last = joined_crc(*last, first, &piece.range);
+        }
+        self.crcs.extend(crcs);
+        self.end = next.end;
+        self
+    }
+
+    fn pieces(&self, piece_bytes: u64) -> impl Iterator<Item = PieceSum> + '_ {
+        let mut start = self.start;
+        self.crcs.iter().map(move |crc| {
+            let past = (start / piece_bytes)
+                .saturating_add(1)
+                .saturating_mul(piece_bytes);
+            let range = start..past.min(self.end);
+            start = range.end;
+            PieceSum { range, crc: *crc }
+        })
+    }
+}
+
+/// The CRC-32 of a part and of the one that follows it, at `second_range`.
+fn joined_crc(first: u32, second: u32, second_range: &Range<u64>) -> u32 {
+    let len = second_range.end.saturating_sub(second_range.start);
+    let mut hasher = crc32fast::Hasher::new_with_initial(first);
+    hasher.combine(&crc32fast::Hasher::new_with_initial_len(second, len));
+    hasher.finalize()
+}
+
+/// Content that was read and is what was written: up to `until`, of whose last piece the bytes from
+/// `from` on have this CRC-32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Checked {
+    from: u64,
+    pub(crate) until: u64,
+    crc: u32,
+}
+
+impl Checked {
+    /// Reads the next pieces of a file whose content begins at `content_at`. `None` if they are not what was
+    /// written, or cannot be read. Of a piece that has grown only what is new is read.
+    pub(crate) fn next(self, file: &File, content_at: u64, pieces: &[PieceSum]) -> Option<Self> {
+        let mut checked = self;
+        let mut buffer = Vec::new();
+        for PieceSum { range, crc } in pieces {
+            let has_grown = range.start == checked.from && checked.until <= range.end;
+            let (mut at, known) = match has_grown {
+                true => (checked.until, checked.crc),
+                false => (range.start, 0),
+            };
+            let mut hasher = crc32fast::Hasher::new_with_initial(known);
+            while at < range.end {
+                let len = range.end.saturating_sub(at).min(LEAST_PIECE_BYTES);
+                buffer.resize(usize::try_from(len).ok()?, 0);
+                file.read_exact_at(&mut buffer, content_at.saturating_add(at))
+                    .ok()?;
+                hasher.update(&buffer);
+                at = at.saturating_add(len);
+            }
+            if hasher.finalize() != *crc {
+                return None;
+            }
+            checked = Self {
+                from: range.start,
+                until: range.end,
+                crc: *crc,
+            };
+        }
+        Some(checked)
+    }
+
+    /// Reads all of the pieces at once, which follow each other.
+    pub(crate) fn read(
+        file: &File,
+        content_at: u64,
+        pieces: &[PieceSum],
+    ) -> io::Result<Option<Vec<u8>>> {
+        let mut all = Vec::new();
+        for PieceSum { range, crc } in pieces {
+            let start = all.len();
+            let len =
+                usize::try_from(range.end.saturating_sub(range.start)).map_err(io::Error::other)?;
+            all.resize(start.saturating_add(len), 0);
+            let piece = all.get_mut(start..).unwrap_or_default();
+            file.read_exact_at(piece, content_at.saturating_add(range.start))?;
+            if crc32fast::hash(piece) != *crc {
+                return Ok(None);
+            }
+        }
+        Ok(Some(all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PIECE: usize = 64 << 10;
+
+    fn bytes(len: usize) -> Vec<u8> {
+        (0..len).map(|at| (at * 31 + at / 251) as u8).collect()
+    }
+
+    /// All of `bytes` in one run.
+    fn whole(bytes: &[u8]) -> Sums {
+        let mut sums = Sums::new(Some(bytes.len() as u64));
+        let run = sums.run(0, [bytes]);
+        sums.add(run);
+        sums
+    }
+
+    #[test]
+    fn runs_join_and_so_do_the_sums_of_pieces_that_are_cut() {
+        for len in [
+            1,
+            PIECE - 1,
+            PIECE,
+            PIECE + 1,
+            3 * PIECE - 1,
+            3 * PIECE,
+            3 * PIECE + 1,
+        ] {
+            let bytes = bytes(len);
+            let cut = |sixth: usize| len * sixth / 6;
+            let mut sums = Sums::new(Some(len as u64));
+            for sixth in [1, 3, 5, 0, 2, 4] {
+                let part = &bytes[cut(sixth)..cut(sixth + 1)];
+                let (one, other) = part.split_at(part.len() / 3);
+                let run = sums.run(cut(sixth) as u64, [one, other]);
+                sums.add(run);
+            }
+            assert_eq!(sums, whole(&bytes), "{len}");
+            let pieces: Vec<_> = sums.all().collect();
+            assert_eq!(pieces.len(), len.div_ceil(PIECE), "{len}");
+            for PieceSum { range, crc } in pieces {
+                let piece = &bytes[range.start as usize..range.end as usize];
+                assert_eq!(crc, crc32fast::hash(piece), "{len} {range:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_grow_where_there_would_be_too_many() {
+        let most = MOST_PIECES as usize;
+        assert_eq!(Sums::new(Some(MOST_PIECES << 16)).piece_bytes, 64 << 10);
+        assert_eq!(
+            Sums::new(Some((MOST_PIECES << 16) + 1)).piece_bytes,
+            128 << 10
+        );
+        let mut sums = Sums::new(None);
+        // As of content that begins in the middle of a piece, and has another gap.
+        for (start, crc) in (1..most as u64 + 2).map(|piece| (piece << 16, 7)) {
+            sums.add(Run {
+                start,
+                end: start + (1 << 16),
+                crcs: vec![crc],
+            });
+        }
+        assert_eq!(sums.piece_bytes, 64 << 10);
+        for piece in most as u64 + 2..most as u64 + 4 {
+            let run = sums.run(piece << 16, [&vec![7; PIECE][..]]);
+            sums.add(run);
+        }
+        assert_eq!(sums.piece_bytes, 128 << 10);
+        let last = sums.all().last().unwrap();
+        assert_eq!(last.range, (most as u64 + 2) << 16..(most as u64 + 4) << 16);
+        assert_eq!(last.crc, crc32fast::hash(&vec![7; 2 * PIECE]));
+        assert_eq!(sums.all().next().unwrap().range, 1 << 16..2 << 16);
+    }
+
+    #[test]
+    fn are_read_as_they_were_written() {
+        let mut sums = whole(&bytes(2 * PIECE + 1));
+        let run = sums.run(5 * PIECE as u64 + 7, [&bytes(PIECE)[..]]);
+        sums.add(run);
+        let mut out = Vec::new();
+        sums.encode(&mut out);
+        assert_eq!(Sums::decode(&mut Reading(&out)), Some(sums));
+        for len in 0..out.len() {
+            assert_eq!(Sums::decode(&mut Reading(&out[..len])), None, "{len}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_new_of_a_piece_that_grows_is_read() {
+        let file = tempfile::tempfile().unwrap();
+        let bytes = bytes(PIECE);
+        file.write_all_at(&bytes, 10).unwrap();
+        let mut checked = Checked::default();
+        for end in [1, 100, PIECE - 1, PIECE] {
+            let pieces: Vec<_> = whole(&bytes[..end]).all().collect();
+            checked = checked.next(&file, 10, &pieces).unwrap();
+            assert_eq!(checked.until, end as u64);
+            // What was checked is not read again.
+            file.write_all_at(&[bytes[0] ^ 1], 10).unwrap();
+        }
+        let pieces: Vec<_> = whole(&bytes).all().collect();
+        assert_eq!(Checked::default().next(&file, 10, &pieces), None);
+        assert_eq!(Checked::read(&file, 10, &pieces).unwrap(), None);
+        file.write_all_at(&bytes, 10).unwrap();
+        assert_eq!(Checked::read(&file, 10, &pieces).unwrap(), Some(bytes));
+    }
+}
