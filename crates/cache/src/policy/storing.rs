@@ -58,12 +58,7 @@ pub fn may_store(
     if conditions.uses < rules.minimum_uses {
         return Err(Refusal::TooFewUses);
     }
-    if RequestDirectives::of(request.headers).no_store {
-        return Err(Refusal::RequestNoStore);
-    }
-    if has_unkeyed_input(request, rules) {
-        return Err(Refusal::UnkeyedInput);
-    }
+    check_request(request, rules)?;
     let part = part(response, rules)?;
     check_credentials(request, response, rules)?;
     let stored = evaluate(request, response, rules)?;
@@ -84,6 +79,22 @@ pub fn may_store(
         },
         part,
     })
+}
+
+/// Whether the response to a request may change what others are sent, whatever it says: store
+/// something, update what is stored, or take it out.
+pub(super) fn check_request(
+    request: &PresentedRequest<'_>,
+    rules: &Rules,
+) -> Result<(), Refusal> {
+    if RequestDirectives::of(request.headers).no_store {
+        return Err(Refusal::RequestNoStore);
+    }
+    // An origin may have responded to something else than what the key says.
+    if request.has_body || has_override(request, rules) {
+        return Err(Refusal::UnkeyedInput);
+    }
+    Ok(())
 }
 
 /// Whether the response may be stored for all though the request tells who the client is.
@@ -205,14 +216,12 @@ fn accel_expires(response: &OriginResponse<'_>) -> Option<ResponseDirectives> {
     })
 }
 
-/// Whether an origin may have answered something else than what the key says.
-fn has_unkeyed_input(request: &PresentedRequest<'_>, rules: &Rules) -> bool {
-    let headers = request.headers;
+/// Whether a field that is not part of the key may name another method or target.
+fn has_override(request: &PresentedRequest<'_>, rules: &Rules) -> bool {
     let is_keyed = |name: &str| rules.key.headers.iter().any(|keyed| **keyed == *name);
-    request.has_body
-        || OVERRIDES
-            .iter()
-            .any(|name| headers.contains(name) && !is_keyed(name))
+    OVERRIDES
+        .iter()
+        .any(|name| request.headers.contains(name) && !is_keyed(name))
 }
 
 fn part(response: &OriginResponse<'_>, rules: &Rules) -> Result<Option<Part>, Refusal> {

@@ -1,12 +1,12 @@
 //! Asking the origin whether stored responses are current (RFC 9111 section 4.3).
 
-use apus_http::fields::{EntityTag, RequestDirectives};
+use apus_http::fields::EntityTag;
 use apus_http::{Headers, StatusCode};
 
 use super::part::content_length;
 use super::reuse::is_failure;
 use super::stored::Flags;
-use super::storing::{check_credentials, evaluate};
+use super::storing::{check_credentials, check_request, evaluate};
 use super::{
     Conditions, OriginResponse, PresentedRequest, Refusal, Rules, Stored, Timestamp, fields,
     may_serve_on_error,
@@ -154,15 +154,12 @@ pub fn freshen(
         ..*not_modified
     };
     let mut merged = fields::updated(&stored.headers, not_modified.headers, |_| true);
-    let refusal = if RequestDirectives::of(request.headers).no_store {
-        Refusal::RequestNoStore
-    } else {
-        let current = as_current(&merged);
-        let allowed = check_credentials(request, &current, rules);
-        match allowed.and_then(|()| renewed(request, stored, &current, rules)) {
-            Ok(newer) => return Freshened::Stored(Box::new(newer)),
-            Err(refusal) => refusal,
-        }
+    let current = as_current(&merged);
+    let allowed = check_request(request, rules)
+        .and_then(|()| check_credentials(request, &current, rules));
+    let refusal = match allowed.and_then(|()| renewed(request, stored, &current, rules)) {
+        Ok(newer) => return Freshened::Stored(Box::new(newer)),
+        Err(refusal) => refusal,
     };
     let renewed = match refusal {
         Refusal::Authorization | Refusal::SessionCookie | Refusal::SetCookie => {
@@ -222,6 +219,7 @@ pub fn update_by_head(
     if response.status != StatusCode::OK
         || stored.status != StatusCode::OK
         || !stored.matches(request)
+        || check_request(request, rules).is_err()
     {
         return HeadUpdate::Unchanged;
     }
