@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, StatusCode, header};
 
+use crate::fields::CacheResult;
 use crate::{Body, Headers, Tunnel};
 
 /// A response: status, field lines, content, and what happens once it was sent.
@@ -20,6 +21,7 @@ pub struct Response {
     headers: Rc<Headers>,
     body: Body,
     is_coding_chosen: bool,
+    cache: Option<CacheResult>,
     attached: Option<Box<Attached>>,
 }
 
@@ -48,8 +50,8 @@ pub struct Completion {
     pub outcome: Outcome,
     /// The origin that gave it, if one did and whoever watches was told.
     pub source: Option<Source>,
-    /// What a cache did, as `Cache-Status` tells it, likewise.
-    pub cache: Option<Box<[u8]>>,
+    /// What a cache did, likewise.
+    pub cache: Option<CacheResult>,
 }
 
 /// The origin that gave a response, for logs.
@@ -82,6 +84,7 @@ impl Response {
             headers: Rc::default(),
             body: Body::Empty,
             is_coding_chosen: false,
+            cache: None,
             attached: None,
         }
     }
@@ -93,6 +96,7 @@ impl Response {
             headers,
             body,
             is_coding_chosen: false,
+            cache: None,
             attached: None,
         }
     }
@@ -188,6 +192,16 @@ impl Response {
     /// The origin that gave the response, if that was told.
     pub fn source(&self) -> Option<&Source> {
         self.attached.as_ref()?.source.as_ref()
+    }
+
+    /// Tells logs what a cache did.
+    pub fn set_cache(&mut self, cache: CacheResult) {
+        self.cache = Some(cache);
+    }
+
+    /// What a cache did, if there was one and it told that.
+    pub fn cache(&self) -> Option<CacheResult> {
+        self.cache
     }
 
     /// Attaches a value for layers further out, in place of the one before.

@@ -76,6 +76,65 @@ impl ForwardReason {
     }
 }
 
+/// What a cache did with a request, as nginx names it in `$upstream_cache_status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CacheResult {
+    /// The response was stored, or is that of another request.
+    Hit,
+    /// A stored response was sent though it is stale.
+    Stale,
+    /// A stale response was still current, by the word of the origin.
+    Revalidated,
+    /// A stale response was not, and the origin's was sent.
+    Expired,
+    /// Nothing stored could be used.
+    Miss,
+    /// The cache was not asked.
+    Bypass,
+}
+
+impl CacheResult {
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Hit => "HIT",
+            Self::Stale => "STALE",
+            Self::Revalidated => "REVALIDATED",
+            Self::Expired => "EXPIRED",
+            Self::Miss => "MISS",
+            Self::Bypass => "BYPASS",
+        }
+    }
+}
+
+impl Handling {
+    /// In the words of nginx, for a response that stays fresh for so many seconds.
+    pub fn result(self, ttl: Option<i64>) -> CacheResult {
+        match self {
+            Self::Hit if ttl.is_some_and(|ttl| ttl < 0) => CacheResult::Stale,
+            Self::Hit
+            | Self::Forwarded {
+                collapsed: true, ..
+            } => CacheResult::Hit,
+            Self::Forwarded { reason, status, .. } => match reason {
+                ForwardReason::Bypass | ForwardReason::Method | ForwardReason::Request => {
+                    CacheResult::Bypass
+                }
+                ForwardReason::Stale if status == Some(StatusCode::NOT_MODIFIED) => {
+                    CacheResult::Revalidated
+                }
+                // It failed, and what is stored was sent.
+                ForwardReason::Stale if status.is_some() => CacheResult::Stale,
+                ForwardReason::Stale => CacheResult::Expired,
+                ForwardReason::UriMiss
+                | ForwardReason::VaryMiss
+                | ForwardReason::Miss
+                | ForwardReason::Partial => CacheResult::Miss,
+            },
+        }
+    }
+}
+
 impl CacheStatus<'_> {
     /// Adds this cache behind those that are nearer to the origin.
     pub fn append_to(&self, headers: &mut Headers) {
@@ -186,5 +245,49 @@ mod tests {
         hit.append_to(&mut headers);
         forwarded.append_to(&mut headers);
         assert_eq!(headers.get_all("cache-status").count(), 3);
+    }
+
+    #[test]
+    fn the_words_are_those_of_nginx() {
+        let forwarded = |reason, status, collapsed| Handling::Forwarded {
+            reason,
+            status,
+            stored: false,
+            collapsed,
+        };
+        let not_modified = Some(StatusCode::NOT_MODIFIED);
+        for (handling, ttl, expected) in [
+            (Handling::Hit, Some(5), "HIT"),
+            (Handling::Hit, Some(-5), "STALE"),
+            (forwarded(ForwardReason::UriMiss, None, true), None, "HIT"),
+            (forwarded(ForwardReason::UriMiss, None, false), None, "MISS"),
+            (
+                forwarded(ForwardReason::Bypass, None, false),
+                None,
+                "BYPASS",
+            ),
+            (
+                forwarded(ForwardReason::Method, None, false),
+                None,
+                "BYPASS",
+            ),
+            (
+                forwarded(ForwardReason::Stale, None, false),
+                None,
+                "EXPIRED",
+            ),
+            (
+                forwarded(ForwardReason::Stale, not_modified, false),
+                None,
+                "REVALIDATED",
+            ),
+            (
+                forwarded(ForwardReason::Stale, Some(StatusCode::BAD_GATEWAY), false),
+                Some(-5),
+                "STALE",
+            ),
+        ] {
+            assert_eq!(handling.result(ttl).as_str(), expected, "{handling:?}");
+        }
     }
 }

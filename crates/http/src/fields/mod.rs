@@ -17,7 +17,7 @@ mod vary;
 pub use accept_encoding::{AcceptEncoding, Coding};
 pub use age::age;
 pub use cache_control::{DeltaSeconds, MaxStale, RequestDirectives, ResponseDirectives, Scope};
-pub use cache_status::{CacheStatus, ForwardReason, Handling};
+pub use cache_status::{CacheResult, CacheStatus, ForwardReason, Handling};
 pub use conditional::{Precondition, Validators};
 pub use entity_tag::{EntityTag, EntityTagList, EntityTags};
 pub use range::{ByteRange, MAX_RANGES, Ranges};

@@ -169,32 +169,9 @@ fn write_late(
             None => escape.string(None, out),
         },
         Late::UpstreamCacheStatus => {
-            let status = completion.cache.as_deref().map(cache_status);
-            escape.string(status.map(str::as_bytes), out);
+            let result = completion.cache.map(|cache| cache.as_str().as_bytes());
+            escape.string(result, out);
         }
-    }
-}
-
-/// What nginx has as `$upstream_cache_status`, of what the last member of `Cache-Status` tells: ours,
-/// as the nearest to the client.
-fn cache_status(field: &[u8]) -> &'static str {
-    let ours = field.rsplit(|byte| *byte == b',').next().unwrap_or(field);
-    let has = |parameter: &str| {
-        ours.split(|byte| *byte == b';')
-            .any(|part| part.trim_ascii() == parameter.as_bytes())
-    };
-    let is_stale = |part: &[u8]| part.trim_ascii().starts_with(b"ttl=-");
-    if has("hit") {
-        return match ours.split(|byte| *byte == b';').any(is_stale) {
-            true => "STALE",
-            false => "HIT",
-        };
-    }
-    match () {
-        () if has("fwd=bypass") => "BYPASS",
-        () if has("fwd=stale") && has("fwd-status=304") => "REVALIDATED",
-        () if has("fwd=stale") => "EXPIRED",
-        () => "MISS",
     }
 }
 

@@ -46,7 +46,7 @@ pub(super) struct Prepared {
 struct Lines {
     form: Form,
     age: u32,
-    ttl: Option<i64>,
+    ttl: i64,
     headers: Rc<Headers>,
 }
 
@@ -130,18 +130,30 @@ impl Prepared {
             && self.object.length().is_none_or(is_long)
     }
 
-    /// Sees to it that what a request is sent of an object in parts comes, before it is told so.
+    /// Sees to it that what a request is sent of an object comes, before the response begins: the first
+    /// piece of it is not damaged, and the first that is missing is fetched.
     pub(super) async fn complete(&self, request: &PresentedRequest<'_>) -> Opened {
-        match (&self.gaps, self.wanted(request)) {
-            (Some(gaps), Some(range)) => {
-                Rc::clone(gaps).begin(Arc::clone(&self.object), range).await
-            }
-            _ => Opened::Comes,
+        let Some(range) = self.wanted(request) else {
+            return Opened::Comes;
+        };
+        if !self.object.is_sound_at(range.start).await {
+            return Opened::Outdated;
+        }
+        match &self.gaps {
+            Some(gaps) => Rc::clone(gaps).begin(Arc::clone(&self.object), range).await,
+            None => Opened::Comes,
         }
     }
 
     /// The response to a request.
     pub(super) fn respond(&self, request: &PresentedRequest<'_>, sending: Sending<'_>) -> Response {
+        let mut response = self.message(request, sending);
+        let ttl = self.stored.ttl(sending.now);
+        response.set_cache(sending.handling.result(Some(ttl)));
+        response
+    }
+
+    fn message(&self, request: &PresentedRequest<'_>, sending: Sending<'_>) -> Response {
         let form = self.form(request, sending.forming);
         if self.stored.is_not_modified(request.headers) {
             let headers = self.lines(sending, form);
@@ -172,7 +184,7 @@ impl Prepared {
         };
         let form = match form {
             // It is compressed as it is sent.
-            Form::Coded(_) if !matches!(body, Body::File(_)) => Form::Stored,
+            Form::Coded(_) if self.object.bytes().is_some() => Form::Stored,
             Form::Coded(_) => Form::Identity,
             form => form,
         };
@@ -239,10 +251,7 @@ impl Prepared {
     }
 
     fn lines(&self, sending: Sending<'_>, form: Form) -> Rc<Headers> {
-        let ttl = sending
-            .telling
-            .is_any()
-            .then(|| self.stored.ttl(sending.now));
+        let ttl = self.stored.ttl(sending.now);
         let is_hit = sending.handling == Handling::Hit;
         let mut known = self.lines.borrow_mut();
         let place = known.iter_mut().find(|lines| lines.form == form);
@@ -257,7 +266,9 @@ impl Prepared {
         form.describe(&mut headers);
         // A number is a valid value.
         let _ = headers.try_insert("age", sending.age.to_string());
-        sending.telling.tell(&mut headers, sending.handling, ttl);
+        sending
+            .telling
+            .add_fields(&mut headers, sending.handling, Some(ttl));
         let headers = Rc::new(headers);
         if is_hit {
             let lines = Lines {

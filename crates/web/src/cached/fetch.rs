@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use apus_cache::policy::{
     Conditions, Freshened, OriginResponse, PresentedRequest, Storable, Stored, Timestamp,
-    Validated, add_conditions, freshen, may_store, validated,
+    Validated, add_conditions, freshen, may_store, selected, validated,
 };
 use apus_cache::store::{FillTicket, Filler, Head, NewObject};
 use apus_http::fields::{ForwardReason, Handling};
@@ -16,8 +16,9 @@ use apus_http::{Body, FileRange, Frame, Method, Request, Response, StatusCode};
 use bytes::Bytes;
 
 use super::answer::{Prepared, Sending};
+use super::clock::now;
 use super::ranges::{Beginning, Gaps, Opened};
-use super::service::{Inner, now, presented};
+use super::service::{Inner, presented};
 use super::settings::CacheSettings;
 
 /// For how long requests do not wait for one another, after an answer that cannot be shared.
@@ -135,9 +136,20 @@ impl Inner {
             &conditions,
             fetched.received,
         ) {
-            Validated::Current => self.freshen(&asked, &fetched, storing.ticket, &stale).await,
+            Validated::Current => {
+                // One with another validator is not about what is stored (RFC 9111 section 4.3.4).
+                if selected(&[&stale.stored], fetched.response.headers()).is_none() {
+                    self.drop_object(&stale.object);
+                    return self.forward(asked.again(), reason).wait().await;
+                }
+                self.freshen(&asked, &fetched, storing.ticket, &stale).await
+            }
             Validated::Replaced => self.store(fetched, storing).await,
             Validated::ServeStale { age } => {
+                let opened = stale.complete(&presented).await;
+                if !matches!(opened, Opened::Comes | Opened::Fetched) {
+                    return self.told(fetched.response, reason);
+                }
                 let handling = Handling::Forwarded {
                     reason: ForwardReason::Stale,
                     status: Some(status),
@@ -181,7 +193,7 @@ impl Inner {
                 let gaps = Gaps::of(self, asked, &stored, &stale.object);
                 let current = Prepared::new(*stored, stale.object.clone()).with(gaps);
                 match current.complete(presented).await {
-                    Opened::Comes => {}
+                    Opened::Comes | Opened::Fetched => {}
                     Opened::Refused(response) => return self.told(response, ForwardReason::Stale),
                     Opened::Outdated | Opened::Alone => {
                         let again = self.forward(asked.again(), ForwardReason::Stale);
@@ -207,9 +219,21 @@ impl Inner {
                 } else if is_revoked {
                     self.drop_object(&stale.object);
                 }
+                if !stale.object.is_sound_at(0).await {
+                    let again = self.forward(asked.again(), ForwardReason::Stale);
+                    return again.wait().await;
+                }
                 let body = stale.body(None);
                 let status = stale.stored.status();
-                Response::with_shared_headers(status, Rc::new(headers), body)
+                let mut response = Response::with_shared_headers(status, Rc::new(headers), body);
+                let handling = Handling::Forwarded {
+                    reason: ForwardReason::Stale,
+                    status: Some(StatusCode::NOT_MODIFIED),
+                    stored: false,
+                    collapsed: false,
+                };
+                self.settings.telling().tell(&mut response, handling, None);
+                response
             }
         }
     }
@@ -305,6 +329,7 @@ pub(super) fn head(stored: &Stored) -> Head {
         policy: policy.into(),
         fields: Bytes::new(),
         expires: stored.useful_until().as_unix_seconds(),
+        received: stored.received().as_unix_seconds(),
     }
 }
 
@@ -322,7 +347,6 @@ fn new_object(stored: &Stored, length: Option<u64>) -> NewObject {
         resumable: false,
         // Whoever leaves does not take the answer with them.
         fill_unread: true,
-        created: stored.received().as_unix_seconds(),
     }
 }
 

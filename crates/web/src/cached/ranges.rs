@@ -18,8 +18,9 @@ use apus_cache::store::{Object, Piece, ReadError, Reader};
 use apus_http::fields::Ranges;
 use apus_http::{Body, BodyError, BodyStream, Frame, Headers, Response};
 
+use super::clock::now;
 use super::fetch::{Asked, Fetched, fill};
-use super::service::{Inner, now};
+use super::service::Inner;
 
 /// A reader that is further ahead of who fetches its part does not wait for that.
 pub(super) const AHEAD: u64 = 1 << 20;
@@ -40,8 +41,10 @@ pub(super) struct Gaps {
 
 /// What became of a gap.
 pub(super) enum Opened {
-    /// There is none, or what is missing is coming.
+    /// There is none, or another request has asked for what is missing.
     Comes,
+    /// It was asked for, and is coming.
+    Fetched,
     /// What is stored is outdated, and has been taken out.
     Outdated,
     /// What the origin sends may not be stored, because of the request.
@@ -121,7 +124,7 @@ impl Gaps {
             Verdict::Fits => {
                 let body = fetched.response.take_body();
                 fill(filler, body, self.cached.settings.rules.max_size).await;
-                Opened::Comes
+                Opened::Fetched
             }
             Verdict::Outdated => {
                 tracing::debug!(
@@ -195,7 +198,7 @@ impl BodyStream for Completing {
             if let Some(opening) = &mut self.opening {
                 let opened = ready!(opening.as_mut().poll(cx));
                 self.opening = None;
-                if !matches!(opened, Opened::Comes) {
+                if !matches!(opened, Opened::Comes | Opened::Fetched) {
                     return Poll::Ready(Some(Err(BodyError::Source(Box::new(Incomplete)))));
                 }
             }

@@ -3,7 +3,6 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use apus_cache::policy::{
     Conditions, HeadUpdate, Key, OriginResponse, PresentedRequest, Reuse, Timestamp, Variance,
@@ -17,6 +16,7 @@ use apus_http::{
 use tokio::time::Instant;
 
 use super::answer::{Prepared, Sending};
+use super::clock::now;
 use super::device::device;
 use super::fetch::{Asked, Errand, head};
 use super::forms::Forming;
@@ -226,34 +226,39 @@ impl Inner {
             if is_along && wants_middle(&presented) && kept.may_take_long() {
                 break;
             }
-            let handling = match is_along {
-                false => Handling::Hit,
-                true => Handling::Forwarded {
-                    reason,
-                    status: None,
-                    stored: true,
-                    collapsed: true,
-                },
+            let forwarded = |reason, collapsed| Handling::Forwarded {
+                reason,
+                status: None,
+                stored: true,
+                collapsed,
             };
-            let sending = |age| Sending {
-                handling,
-                ..self.hit(age, now)
+            let mut handling = match is_along {
+                false => Handling::Hit,
+                true => forwarded(reason, true),
             };
             let decision = reuse(&presented, &kept.stored, rules, &conditions, now);
             if matches!(decision, Reuse::Fresh { .. } | Reuse::Stale { .. }) {
-                if must_not_forward(&presented) && kept.lacks(&presented) {
+                let lacks = kept.lacks(&presented);
+                if must_not_forward(&presented) && lacks {
                     return Response::new(StatusCode::GATEWAY_TIMEOUT);
                 }
                 match kept.complete(&presented).await {
+                    Opened::Fetched => handling = forwarded(ForwardReason::Partial, false),
+                    Opened::Comes if lacks => handling = forwarded(ForwardReason::Partial, true),
                     Opened::Comes => {}
                     Opened::Outdated => continue,
                     Opened::Alone => break,
                     Opened::Refused(response) => return self.told(response, reason),
                 }
             }
+            let sending = |age| Sending {
+                handling,
+                ..self.hit(age, now)
+            };
             match decision {
                 Reuse::Fresh { age } => {
-                    if !is_along && object.is_complete() && kept.gaps.is_none() {
+                    // What is on disk is looked at before each response.
+                    if !is_along && object.bytes().is_some() && kept.gaps.is_none() {
                         self.front
                             .keep(key.bytes(), &object, epoch, Rc::clone(&kept), kept.size());
                     }
@@ -482,15 +487,13 @@ impl Inner {
 
 /// An answer of the service behind, which is not stored, and what the cache did if that is told.
 fn passed_on(mut response: Response, reason: ForwardReason, telling: Telling) -> Response {
-    if telling.is_any() {
-        let handling = Handling::Forwarded {
-            reason,
-            status: None,
-            stored: false,
-            collapsed: false,
-        };
-        telling.tell(response.headers_mut(), handling, None);
-    }
+    let handling = Handling::Forwarded {
+        reason,
+        status: None,
+        stored: false,
+        collapsed: false,
+    };
+    telling.tell(&mut response, handling, None);
     response
 }
 
@@ -524,8 +527,4 @@ pub(super) fn presented<'a>(
         device: (settings.rules.key.device).then(|| device(request.headers())),
         has_body: request.has_body(),
     }
-}
-
-pub(super) fn now() -> Timestamp {
-    SystemTime::now().into()
 }

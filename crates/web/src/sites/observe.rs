@@ -50,7 +50,7 @@ impl Observed {
     pub(super) fn hand_over(mut self, response: &mut Response) {
         self.status = Some(response.status());
         let source = response.source().cloned();
-        let cache = response.headers().get("cache-status").map(Box::from);
+        let cache = response.cache();
         response.on_complete(move |completion| {
             if let Some(on_completion) = self.on_completion.take() {
                 match source.is_some() || cache.is_some() {

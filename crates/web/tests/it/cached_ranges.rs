@@ -203,6 +203,12 @@ async fn read_until_broken(ask: Ask, service: &Rc<dyn Service>) -> (u16, Vec<u8>
     loop {
         match response.body_mut().frame().await {
             Some(Ok(Frame::Data(bytes))) => content.extend_from_slice(&bytes),
+            Some(Ok(Frame::File(range))) => {
+                use std::os::unix::fs::FileExt;
+                let mut bytes = vec![0; range.len as usize];
+                range.file.read_exact_at(&mut bytes, range.offset).unwrap();
+                content.extend_from_slice(&bytes);
+            }
             Some(Ok(_)) => {}
             Some(Err(_)) => return (response.status().as_u16(), content, true),
             None => return (response.status().as_u16(), content, false),
@@ -228,8 +234,18 @@ fn only_what_is_missing_is_fetched() {
         assert!(again.content == origin.part(1200..1300));
         assert_eq!(origin.asked(), [""; 0]);
 
+        assert!(
+            again
+                .field("cache-status")
+                .unwrap()
+                .starts_with("apus; hit")
+        );
+
         let more = read(part("1500-2499"), &service).await;
         assert!(more.content == origin.part(1500..2500));
+        // It was not all stored.
+        let status = more.field("cache-status").unwrap();
+        assert!(status.starts_with("apus; fwd=partial; stored"), "{status}");
         let asked = origin.asked.lock().unwrap()[0].clone();
         assert_eq!(asked.get_str("if-range"), Some("\"v1\""));
         assert_eq!(origin.asked(), ["bytes=2000-2499"]);
@@ -664,6 +680,90 @@ fn parts_on_disk_are_found_again_and_completed() {
         assert!(read(get("/"), &service).await.content == origin.content());
         assert_eq!(origin.asked(), [""; 0]);
     });
+}
+
+#[test]
+fn what_is_damaged_on_disk_is_fetched_anew_or_broken_off_and_never_sent_as_whole() {
+    const LEN: u64 = 3_000_000;
+    // In the first piece of the response, where nothing was sent yet; behind it; at the end.
+    for (asked, altered, is_anew) in [
+        ("0-", 0, true),
+        ("0-", 65_535, true),
+        ("0-", 65_536, false),
+        ("0-", LEN - 1, false),
+        ("2000000-", 2_000_000, true),
+        ("2000000-", LEN - 1, false),
+        ("2000000-", 0, false),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let origin = Origin::new(LEN);
+        let open = || {
+            let settings = Settings {
+                memory_object_bytes: 64 << 10,
+                ..Settings::default()
+            };
+            Cache::open(settings, DiskSettings::new(directory.path(), 1 << 30)).unwrap()
+        };
+        block_on(async {
+            let cache = open();
+            let reply = read(get("/"), &origin.cached_in(&cache)).await;
+            assert!(reply.content == origin.content());
+            cache.close().unwrap();
+        });
+        flip(directory.path(), LEN, altered);
+        origin.asked();
+        block_on(async {
+            let cache = open();
+            let service = origin.cached_in(&cache);
+            let context = format!("{asked} {altered}");
+            let from: usize = asked.trim_end_matches('-').parse().unwrap();
+            let (status, content, is_broken) = read_until_broken(part(asked), &service).await;
+            assert_eq!(status, 206, "{context}");
+            let whole = origin.part(from..LEN as usize);
+            assert!(whole.starts_with(&content), "{context}");
+            if is_anew {
+                assert!(!is_broken && content == whole, "{context}");
+                assert_eq!(origin.asked().len(), 1, "{context}");
+            } else if altered >= from as u64 {
+                assert!(is_broken && content.len() < whole.len(), "{context}");
+                assert_eq!(origin.asked(), [""; 0], "{context}");
+            } else {
+                // What is sent is sound.
+                assert!(!is_broken && content == whole, "{context}");
+                assert_eq!(origin.asked(), [""; 0], "{context}");
+            }
+            // Whoever asks next gets all of it.
+            let reply = read(get("/"), &service).await;
+            assert!(reply.content == origin.content(), "{context}");
+            assert_eq!(cache.figures().disk_damaged, 1, "{context}");
+            cache.close().unwrap();
+        });
+    }
+}
+
+/// Changes a bit of the content of the one object below `directory`, whose content ends the file.
+fn flip(directory: &std::path::Path, len: u64, at: u64) {
+    use std::os::unix::fs::FileExt;
+    let mut folders = vec![directory.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let file = std::fs::OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(path)
+                .unwrap();
+            if let Some(start) = file.metadata().unwrap().len().checked_sub(len) {
+                let mut byte = [0];
+                file.read_exact_at(&mut byte, start + at).unwrap();
+                file.write_all_at(&[byte[0] ^ 1], start + at).unwrap();
+            }
+        }
+    }
 }
 
 #[test]
