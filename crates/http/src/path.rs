@@ -23,6 +23,19 @@ pub fn normalise(raw: &str) -> Result<Cow<'_, [u8]>, InvalidPath> {
     }
 }
 
+/// As [`normalise`], but an encoded slash is a slash: for finding what is responsible for a path that may be
+/// sent on as it is. What an application takes `%2F` for is its own affair; rules about what it may mean
+/// have to hold for it all the same.
+///
+/// # Errors
+/// As [`normalise`], but that an encoded slash is no error.
+pub fn matched(raw: &str) -> Result<Cow<'_, [u8]>, InvalidPath> {
+    Ok(match resolve(raw)? {
+        None => Cow::Borrowed(raw.as_bytes()),
+        Some(resolved) => Cow::Owned(resolved.normal),
+    })
+}
+
 /// The path as it is sent on to another server: every segment as the client encoded it, with empty and
 /// dot segments resolved, in which that server might see something else than locations did.
 ///

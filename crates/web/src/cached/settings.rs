@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use apus_cache::policy::{Key, NamePattern, Rules};
 use apus_cache::store::{DiskSettings, Figures, Recorded, Settings, Store};
+use apus_http::path::{self, InvalidPath};
 use apus_http::{Network, Request, Target};
 use tokio::sync::Semaphore;
 
 use super::purge::{PurgeAccess, PurgeRequest};
 use super::service::presented;
 use super::uses::Uses;
-use apus_http::path;
+use crate::files::Glob;
 
 /// More compressed forms of long content are not made at a time.
 const FORMS_AT_ONCE: usize = 2;
@@ -81,11 +82,13 @@ pub struct CacheSettings {
     /// Whether the target in the key is the one that the client sent, whatever rewrites made of it: for
     /// programs, which see that one. Else it is the one that is sent on.
     pub by_sent_target: bool,
-    /// Requests with one of these cookies are not answered from the cache, nor are their answers
+    /// Requests with what an origin may take for one of these cookies are not answered from the cache, nor are their answers
     /// stored.
     pub bypass_cookies: Vec<NamePattern>,
     /// Nor those with one of these fields, in lower case.
     pub bypass_headers: Vec<Box<str>>,
+    /// Nor those for one of these paths, as the client sent it or as rewrites made it.
+    pub bypass_paths: Vec<Glob>,
     /// Networks of clients whose directives count, if the rules have those of trusted clients count.
     pub trusted: Vec<Network>,
     /// How long a request waits for the answer to another one, before it goes to the origin itself.
@@ -105,6 +108,7 @@ impl Default for CacheSettings {
             by_sent_target: false,
             bypass_cookies: Vec::new(),
             bypass_headers: Vec::new(),
+            bypass_paths: Vec::new(),
             trusted: Vec::new(),
             lock_timeout: Duration::from_secs(5),
             status_field: true,
@@ -139,18 +143,26 @@ impl CacheSettings {
         if (self.bypass_headers.iter()).any(|name| headers.contains(name)) {
             return true;
         }
-        // What switches protocols is no response to store, and what a body asks for is not in the key.
-        request.upgrade().is_some()
-            || request.has_body()
-            || (!self.bypass_cookies.is_empty()
-                && headers
-                    .get_all("cookie")
-                    .flat_map(|line| line.split(|byte| *byte == b';'))
-                    .map(|pair| pair.split(|byte| *byte == b'=').next().unwrap_or_default())
-                    .any(|name| {
-                        let name = name.trim_ascii();
-                        let mut patterns = self.bypass_cookies.iter();
-                        patterns.any(|pattern| pattern.matches(name))
-                    }))
+        // What a body asks for is not in the key, and what switches protocols has no response to store.
+        request.has_body()
+            || request.upgrade().is_some()
+            || self.is_of_bypassed_path(request)
+            || NamePattern::any_cookie(&self.bypass_cookies, headers)
+    }
+
+    fn is_of_bypassed_path(&self, request: &Request) -> bool {
+        // A path that has no one meaning may be any.
+        let is_bypassed = |path: Result<&[u8], InvalidPath>| {
+            path.ok().is_none_or(|path| {
+                let mut globs = self.bypass_paths.iter();
+                globs.any(|glob| glob.matches(path))
+            })
+        };
+        if self.bypass_paths.is_empty() {
+            return false;
+        }
+        let sent = path::matched(request.original_target().path());
+        is_bypassed(request.normal_path())
+            || request.is_rewritten() && is_bypassed(sent.as_deref().map_err(|error| *error))
     }
 }

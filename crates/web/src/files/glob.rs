@@ -4,6 +4,8 @@ use std::fmt;
 
 use regex::bytes::Regex;
 
+use super::hashed;
+
 /// A pattern for the path of a file below the root.
 ///
 /// `*` stands for any part of a name, `**` for any part of a path, `?` for one character of a name,
@@ -12,6 +14,7 @@ use regex::bytes::Regex;
 #[derive(Clone, Debug)]
 pub struct Glob {
     regex: Regex,
+    is_hashed: bool,
 }
 
 impl Glob {
@@ -56,12 +59,26 @@ impl Glob {
         }
         regex.push_str(r"\z");
         let regex = Regex::new(&regex).map_err(|_| InvalidGlob)?;
-        Ok(Self { regex })
+        Ok(Self {
+            regex,
+            is_hashed: false,
+        })
+    }
+
+    /// The pattern for only those files that have a hash of their content in their names, as build tools
+    /// write it: a part of at least eight hexadecimal digits, or of those of base 32 or 64 with an upper-case
+    /// letter, between `.` or `-`, that is no word, date or version.
+    #[must_use]
+    pub fn hashed(self) -> Self {
+        Self {
+            is_hashed: true,
+            ..self
+        }
     }
 
     /// Whether a path is one of those the pattern is for.
     pub fn matches(&self, path: &[u8]) -> bool {
-        self.regex.is_match(path)
+        self.regex.is_match(path) && (!self.is_hashed || hashed::has_hash(path))
     }
 }
 

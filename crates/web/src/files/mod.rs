@@ -6,6 +6,7 @@
 mod content;
 mod entry;
 mod glob;
+mod hashed;
 mod listing;
 mod lookup;
 mod representation;

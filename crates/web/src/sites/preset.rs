@@ -37,21 +37,25 @@ const GUARDS: &[(HeaderName, &str)] = &[
     (header::REFERRER_POLICY, "strict-origin-when-cross-origin"),
 ];
 
-/// A file below these has a hash of its content in its name, so that it never changes.
-const HASHED: &[&str] = &[
-    "/_app/immutable/**",
+/// What is below these never changes: the frameworks that put it there promise so.
+const IMMUTABLE: &[&str] = &["/_app/immutable/**", "/_next/static/**"];
+
+/// What never changes if it has a hash of its content in its name: what build tools write, wherever it is, and
+/// all kinds of files where they put them.
+const IMMUTABLE_IF_HASHED: &[&str] = &[
+    "*.{js,mjs,css,map,wasm,woff,woff2}",
     "/_astro/**",
-    "/_next/static/**",
     "/_nuxt/**",
+    "/assets/**",
+    "/static/{css,js,media}/**",
 ];
 
-/// Where the build tools of applications put such files; on other sites any file may be there.
-const HASHED_IN_SPA: &[&str] = &[
-    "/assets/**",
-    "/static/css/**",
-    "/static/js/**",
-    "/static/media/**",
-];
+/// Where the pages of an application expect what was built with them; what has no hash there is asked for
+/// anew, as it changes with them.
+const BUILT: &[&str] = &["/_nuxt/**", "/assets/**", "/static/{css,js,media}/**"];
+
+const FOREVER: &str = "public, max-age=31536000, immutable";
+const REVALIDATED: &str = "no-cache";
 
 impl Preset {
     /// Every preset.
@@ -135,6 +139,12 @@ impl Preset {
         })
     }
 
+    /// Paths of pages that are never the same for all, as those to log in and for administration, whatever a
+    /// configuration says of the time for which pages are kept.
+    pub fn uncached(self) -> Option<Glob> {
+        Glob::parse(self.application()?.uncached).ok()
+    }
+
     /// Cookies of those whom an application of PHP knows; `*` at an end of a name stands for any rest.
     /// Without a preset, the cookies of all.
     pub fn cookies_of_the_known(preset: Option<Self>) -> impl Iterator<Item = &'static str> {
@@ -149,24 +159,38 @@ impl Preset {
 
     /// `Cache-Control` by path, to stand behind the rules that a site has of its own.
     pub fn cache_control(self) -> impl Iterator<Item = (Glob, HeaderValue)> {
-        let (hashed, more): (&[_], &[_]) = match self {
-            Self::Static => (HASHED, &[]),
-            Self::Spa => (HASHED, HASHED_IN_SPA),
-            _ => (&[], &[]),
+        let (immutable, hashed, built): (&[_], &[_], &[_]) = match self {
+            Self::Static => (IMMUTABLE, IMMUTABLE_IF_HASHED, &[]),
+            Self::Spa => (IMMUTABLE, IMMUTABLE_IF_HASHED, BUILT),
+            _ => (&[], &[], &[]),
         };
-        let forever = "public, max-age=31536000, immutable";
-        let hashed = hashed.iter().chain(more).map(move |glob| (*glob, forever));
         let application = self
             .application()
             .map_or(&[][..], |application| application.cache_control);
-        // A page names the hashed files, so it has to be asked for anew.
-        hashed
-            .chain(application.iter().copied())
-            .chain([("*.html", "no-cache")])
-            .filter_map(|(glob, value)| {
-                let glob = Glob::parse(glob).ok()?;
-                Some((glob, HeaderValue::from_static(value)))
+        let glob = |pattern: &str| Glob::parse(pattern).ok();
+        let immutable = immutable
+            .iter()
+            .filter_map(move |pattern| Some((glob(pattern)?, FOREVER)));
+        let hashed = hashed
+            .iter()
+            .filter_map(move |pattern| Some((glob(pattern)?.hashed(), FOREVER)));
+        let of_application = application.iter().filter_map(move |(pattern, value)| {
+            let glob = glob(pattern)?;
+            Some(match *value {
+                php::IF_HASHED => (glob.hashed(), FOREVER),
+                value => (glob, value),
             })
+        });
+        // A page names the hashed files, so it has to be asked for anew.
+        let revalidated = built
+            .iter()
+            .chain(&["*.html"])
+            .filter_map(move |pattern| Some((glob(pattern)?, REVALIDATED)));
+        immutable
+            .chain(hashed)
+            .chain(of_application)
+            .chain(revalidated)
+            .map(|(glob, value)| (glob, HeaderValue::from_static(value)))
     }
 
     /// Fields for every response, to stand before the changes that a site has of its own.
@@ -237,9 +261,9 @@ mod tests {
             assert_eq!(preset.as_str().parse(), Ok(preset));
         }
         assert_eq!("drupal".parse::<Preset>(), Err(UnknownPreset));
-        assert_eq!(Preset::Static.cache_control().count(), HASHED.len() + 1);
-        let spa = HASHED.len() + HASHED_IN_SPA.len() + 1;
-        assert_eq!(Preset::Spa.cache_control().count(), spa);
+        let of_files = IMMUTABLE.len() + IMMUTABLE_IF_HASHED.len() + 1;
+        assert_eq!(Preset::Static.cache_control().count(), of_files);
+        assert_eq!(Preset::Spa.cache_control().count(), of_files + BUILT.len());
         for preset in Preset::ALL.into_iter().filter(|preset| preset.is_php()) {
             let application = preset.application().unwrap();
             let name = preset.as_str();
@@ -253,7 +277,83 @@ mod tests {
             );
             let control = application.cache_control.len() + 1;
             assert_eq!(preset.cache_control().count(), control, "{name}");
+            assert!(preset.uncached().is_some(), "{name}");
         }
+    }
+
+    #[test]
+    fn only_names_with_a_hash_are_immutable_and_what_was_built_without_one_is_revalidated() {
+        let of = |preset: Preset, path: &str| {
+            let mut rules = preset.cache_control();
+            let rule = rules.find(|(glob, _)| glob.matches(path.as_bytes()));
+            rule.map(|(_, value)| value.to_str().unwrap().to_owned())
+        };
+        let (forever, asked) = (Some(FOREVER), Some(REVALIDATED));
+        for (path, in_static, in_spa) in [
+            ("/assets/index-BqY9Z3aK.js", forever, forever),
+            ("/js/main.3f9a2bd0.js", forever, forever),
+            ("/assets/logo-BqY9Z3aK.png", forever, forever),
+            ("/assets/logo.png", None, asked),
+            ("/assets/config.js", None, asked),
+            ("/static/js/main.js", None, asked),
+            ("/static/files/main.js", None, None),
+            ("/_nuxt/builds/latest.json", None, asked),
+            ("/_next/static/x/_buildManifest.js", forever, forever),
+            ("/images/photo-BqY9Z3aK.png", None, None),
+            ("/assets/index.html", asked, asked),
+            ("/index.html", asked, asked),
+        ] {
+            assert_eq!(of(Preset::Static, path).as_deref(), in_static, "{path}");
+            assert_eq!(of(Preset::Spa, path).as_deref(), in_spa, "{path}");
+        }
+        let laravel = |path| of(Preset::Laravel, path);
+        assert_eq!(laravel("/build/assets/app-BqY9Z3aK.js").as_deref(), forever);
+        assert_eq!(laravel("/build/assets/app.js"), None);
+    }
+
+    #[test]
+    fn log_in_and_admin_pages_are_not_cached_and_others_are() {
+        let is_uncached = |preset: Preset, path: &str| {
+            let glob = preset.uncached().unwrap();
+            glob.matches(path.as_bytes())
+        };
+        for (preset, path) in [
+            (Preset::Typecho, "/admin/login.php"),
+            (Preset::Typecho, "/admin"),
+            (Preset::Typecho, "/admin/"),
+            (Preset::Typecho, "/install.php"),
+            (Preset::Typecho, "/action/login"),
+            (Preset::Typecho, "/index.php/action/login"),
+            (Preset::Wordpress, "/wp-login.php"),
+            (Preset::Wordpress, "/wp-login.php/x"),
+            (Preset::Wordpress, "/wp-admin"),
+            (Preset::Wordpress, "/wp-admin/options.php"),
+            (Preset::Wordpress, "/blog/wp-admin/"),
+            (Preset::Wordpress, "/blog/wp-signup.php"),
+            (Preset::Wordpress, "/xmlrpc.php"),
+            (Preset::Laravel, "/login"),
+            (Preset::Laravel, "/index.php/login"),
+            (Preset::Laravel, "/reset-password/token"),
+            (Preset::Laravel, "/admin/users"),
+        ] {
+            assert!(is_uncached(preset, path), "{preset:?} {path}");
+        }
+        for (preset, path) in [
+            (Preset::Typecho, "/"),
+            (Preset::Typecho, "/index.php"),
+            (Preset::Typecho, "/archives/1/"),
+            (Preset::Typecho, "/administration.html"),
+            (Preset::Wordpress, "/"),
+            (Preset::Wordpress, "/index.php"),
+            (Preset::Wordpress, "/2024/hello-wp-admins/"),
+            (Preset::Wordpress, "/wp-content/themes/x/style.css"),
+            (Preset::Laravel, "/"),
+            (Preset::Laravel, "/posts/login-trouble"),
+            (Preset::Laravel, "/loginhelp"),
+        ] {
+            assert!(!is_uncached(preset, path), "{preset:?} {path}");
+        }
+        assert!(Preset::Static.uncached().is_none());
     }
 
     #[test]

@@ -232,6 +232,113 @@ fn a_stale_answer_is_validated_and_sent_again() {
     assert_eq!(origin.last().get_str("if-none-match"), Some("\"v1\""));
 }
 
+/// An origin that has a version of its own for requests that tell it another method, and sends it as 304
+/// and to HEAD, too.
+fn reflecting() -> Origin {
+    Origin::new(|headers, count| {
+        let lines = [("cache-control", "max-age=0"), ("etag", "\"v1\"")];
+        let mut response = numbered(&lines, count);
+        for name in ["x-http-method-override", "content-length"] {
+            if let Some(value) = headers.get(name) {
+                response.headers_mut().try_insert("x-said", value).unwrap();
+            }
+        }
+        if headers.get("if-none-match") == Some(b"\"v1\"") {
+            response.set_status(StatusCode::NOT_MODIFIED);
+            response.take_body();
+        }
+        response
+    })
+}
+
+#[test]
+fn a_304_to_a_request_that_could_store_nothing_does_not_change_what_others_see() {
+    for line in [("x-http-method-override", "PATCH"), ("content-length", "5")] {
+        for method in ["GET", "HEAD"] {
+            let origin = reflecting();
+            let service = origin.cached(CacheSettings::default());
+            assert_eq!(get("/").of(&service).text(), "answer 1");
+            let crafted = ask(method, "/").with(line.0, line.1).of(&service);
+            assert_eq!(crafted.status, 200, "{line:?} {method}");
+            let next = get("/").of(&service);
+            assert_eq!(next.text(), "answer 1", "{line:?} {method}");
+            assert_eq!(next.field("x-said"), None, "{line:?} {method}");
+        }
+    }
+}
+
+#[test]
+fn a_304_about_another_version_does_not_relabel_what_is_stored() {
+    let origin = Origin::new(|headers, count| {
+        let lines = [("cache-control", "max-age=0"), ("etag", "\"v1\"")];
+        let mut response = numbered(&lines, count);
+        if headers.contains("if-none-match") {
+            response.headers_mut().try_insert("etag", "\"v2\"").unwrap();
+            response.set_status(StatusCode::NOT_MODIFIED);
+            response.take_body();
+        }
+        response
+    });
+    let service = origin.cached(CacheSettings::default());
+    assert_eq!(get("/").of(&service).text(), "answer 1");
+    // Asked without conditions, as nothing that is stored is current.
+    let reply = get("/").of(&service);
+    assert_eq!((reply.status, reply.text()), (200, "answer 3"));
+    assert_eq!(reply.field("etag"), Some("\"v1\""));
+}
+
+#[test]
+fn logs_are_told_what_the_cache_did_though_no_field_says_it() {
+    let origin = Origin::with(&[("cache-control", "max-age=60")]);
+    let settings = CacheSettings {
+        status_field: false,
+        bypass_headers: vec!["x-bypass".into()],
+        ..CacheSettings::default()
+    };
+    let service = origin.cached(settings);
+    let result = |ask: Ask| {
+        block_on(async {
+            let response = service.call(ask.request()).wait().await;
+            assert!(!response.headers().contains("cache-status"));
+            response.cache().map(|result| result.as_str())
+        })
+    };
+    assert_eq!(result(get("/")), Some("MISS"));
+    assert_eq!(result(get("/")), Some("HIT"));
+    assert_eq!(result(get("/").with("range", "bytes=0-1")), Some("HIT"));
+    assert_eq!(result(ask("HEAD", "/")), Some("HIT"));
+    assert_eq!(result(get("/").with("x-bypass", "1")), Some("BYPASS"));
+    assert_eq!(result(ask("POST", "/")), Some("BYPASS"));
+}
+
+#[test]
+fn paths_and_cookies_go_past_the_cache_however_they_are_written() {
+    let origin = Origin::with(&[("cache-control", "max-age=60")]);
+    let settings = CacheSettings {
+        bypass_cookies: vec![NamePattern::new("app_sid")],
+        bypass_paths: vec![apus::files::Glob::parse("/admin/**").unwrap()],
+        ..CacheSettings::default()
+    };
+    let service = origin.cached(settings);
+    get("/").of(&service);
+    for cookie in ["app_sid=1", "app.sid=1", "%61pp_sid=1", "a=1, app_sid=2"] {
+        let reply = get("/").with("cookie", cookie).of(&service);
+        assert_eq!(status_of(&reply), "apus; fwd=bypass", "{cookie}");
+    }
+    for path in [
+        "/admin/login.php",
+        "/%61dmin/login.php",
+        "//admin/x",
+        "/x/../admin/x",
+    ] {
+        for _ in 0..2 {
+            let reply = get(path).of(&service);
+            assert_eq!(status_of(&reply), "apus; fwd=bypass", "{path}");
+        }
+    }
+    assert!(status_of(&get("/").of(&service)).starts_with("apus; hit"));
+}
+
 #[test]
 fn a_stale_answer_that_changed_is_replaced() {
     let origin = Origin::new(|_, count| {

@@ -615,7 +615,11 @@ fn an_answer_at_hand_stays_at_hand() {
 fn presets_guard_answers_and_keep_what_never_changes() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("assets")).unwrap();
-    for (path, content) in [("index.html", "app"), ("assets/x-1a2b.js", "js")] {
+    for (path, content) in [
+        ("index.html", "app"),
+        ("assets/x-1a2b.js", "js"),
+        ("assets/x-1a2b3c4d.js", "js"),
+    ] {
         std::fs::write(folder.path().join(path), content).unwrap();
     }
     let forever = Some("public, max-age=31536000, immutable");
@@ -623,7 +627,9 @@ fn presets_guard_answers_and_keep_what_never_changes() {
         (Preset::Static, "/", 200, Some("no-cache")),
         (Preset::Static, "/assets/x-1a2b.js", 200, None),
         (Preset::Static, "/deep/link", 404, None),
-        (Preset::Spa, "/assets/x-1a2b.js", 200, forever),
+        (Preset::Static, "/assets/x-1a2b3c4d.js", 200, forever),
+        (Preset::Spa, "/assets/x-1a2b.js", 200, Some("no-cache")),
+        (Preset::Spa, "/assets/x-1a2b3c4d.js", 200, forever),
         (Preset::Spa, "/deep/link", 200, Some("no-cache")),
         (Preset::Spa, "/assets/old.js", 404, None),
     ] {

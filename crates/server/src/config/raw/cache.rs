@@ -51,7 +51,7 @@ keys! {
     /// unless a key says otherwise. A location's own table changes the keys that it gives; the others
     /// are as in the site's.
     pub(in crate::config) struct Cache {
-        /// How long answers are fresh whose origin does not say: a time for 200, 206, 301, 302 and 308,
+        /// How long answers are fresh whose origin does not say: a time for 200, 206, 301 and 308,
         /// or a table from statuses and classes of them to times: `{ "200" = 300, "404" = 10, "5xx" = 1 }`.
         ttl: Lifetimes = Lifetimes::default(),
         /// Whether `ttl` counts even if the origin says how long. `private` and `no-store` still hold.

@@ -379,6 +379,8 @@ impl Said<'_> {
             // The application is known, and with it what it knows people by.
             settings.rules.credentials.session_cookies = known().collect();
         }
+        let uncached = self.preset.and_then(Preset::uncached);
+        settings.bypass_paths.extend(uncached);
         settings.fastcgi_field = *keys.cache_field;
         settings.by_sent_target = true;
         Some(Some(settings))

@@ -20,8 +20,9 @@ pub(in crate::config) struct Lifetimes(
     pub(in crate::config) Vec<(Cacheable, Duration)>,
 );
 
-/// The statuses that one time alone is for: what origins answer if all is well, and redirects.
-const USUAL: [u16; 5] = [200, 206, 301, 302, 308];
+/// The statuses that one time alone is for: what origins answer if all is well, and permanent redirects. Others
+/// (302, 307) are mostly about the one who asks, or about this moment, as those to log in or to install.
+const USUAL: [u16; 4] = [200, 206, 301, 308];
 
 impl Value for Lifetimes {
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {

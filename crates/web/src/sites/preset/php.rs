@@ -16,6 +16,9 @@ pub(super) struct Application {
     pub(super) rewrites: &'static [(&'static str, &'static str, Then)],
     /// `Cache-Control` by path.
     pub(super) cache_control: &'static [(&'static str, &'static str)],
+    /// Paths of pages that are never kept for all: those to log in, for administration and to install. A program
+    /// that answers for all paths may be in front of them.
+    pub(super) uncached: &'static str,
     /// Cookies of those whom the application knows; `*` at an end stands for any rest.
     pub(super) cookies: &'static [&'static str],
     /// `SERVER_SOFTWARE`.
@@ -46,8 +49,8 @@ pub(super) const SESSION: &[&str] = &["PHPSESSID", "PHPSESSID_*"];
 /// The name of this server.
 const SOFTWARE: &str = "Apus";
 
-/// Hashes are in the names of what is below.
-const FOREVER: &str = "public, max-age=31536000, immutable";
+/// In place of `Cache-Control`: for ever, if there is a hash in the name.
+pub(super) const IF_HASHED: &str = "hashed";
 const MONTH: &str = "public, max-age=2592000";
 const WEEK: &str = "public, max-age=604800";
 
@@ -93,6 +96,7 @@ pub(super) const WORDPRESS: Application = Application {
         ("/wp-includes/**", WEEK),
         ("/wp-admin/**", WEEK),
     ],
+    uncached: "/{**/,}{wp-admin,wp-admin/**,wp-*.php,wp-*.php/**,xmlrpc.php}",
     cookies: &[
         "wordpress_logged_in_*",
         "wordpress_sec_*",
@@ -116,6 +120,7 @@ pub(super) const TYPECHO: Application = Application {
     protected: &["/config.inc.php", "/var/**"],
     rewrites: &[],
     cache_control: &[("/usr/uploads/**", MONTH), ("/usr/**", WEEK)],
+    uncached: "/{index.php/,}{admin,admin/**,action/**,install.php,install.php/**}",
     // The names have a hash of the site in front.
     cookies: &["*__typecho_*"],
     server_software: SOFTWARE,
@@ -127,7 +132,10 @@ pub(super) const LARAVEL: Application = Application {
     no_php: &["/storage/**", "/build/**", "/vendor/**"],
     protected: &["/artisan", "/hot"],
     rewrites: &[],
-    cache_control: &[("/build/assets/**", FOREVER)],
+    cache_control: &[("/build/assets/**", IF_HASHED)],
+    uncached: "/{index.php/,}{login,logout,register,user,dashboard,password,forgot-password,\
+               reset-password,confirm-password,two-factor-challenge,email,verify-email,sanctum,\
+               oauth,livewire,admin,filament,nova,horizon,telescope,pulse}{,/**}",
     cookies: &[
         // Named after the application.
         "*_session",
