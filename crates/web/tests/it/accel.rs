@@ -119,6 +119,29 @@ fn an_application_that_may_not_gets_its_own_answer_sent() {
 }
 
 #[test]
+fn what_an_application_tells_servers_reaches_no_client() {
+    let set = set(accel());
+    for location in ["/plain", "/app"] {
+        for field in [
+            "x-accel-redirect",
+            "x-sendfile",
+            "X-Sendfile",
+            "x-accel-expires",
+            "x-accel-buffering",
+            "X-Accel-Limit-Rate",
+            "x-accel-charset",
+            "x-accel-unheard-of",
+        ] {
+            let reply = set.get(&format!("{location}?{field}=/srv/secret/a&x-other=1"));
+            assert_eq!(reply.field(field), None, "{location} {field}");
+            if location == "/plain" {
+                assert_eq!(reply.field("x-other"), Some("1"), "{field}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_path_that_is_none_is_an_error_and_never_a_circle() {
     let set = set(accel());
     for target in [

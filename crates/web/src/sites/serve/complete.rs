@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use apus_http::{Answer, Body, FileRange, HeaderName, Request, Response, StatusCode, header};
+use apus_http::{
+    Answer, Body, FileRange, HeaderName, Headers, Request, Response, StatusCode, header,
+};
 
 use super::accel;
 use super::{Exchange, Inner};
@@ -152,6 +154,7 @@ impl Inner {
     /// The last changes before the response leaves.
     fn seal(&self, exchange: Exchange, mut response: Response) -> Response {
         let place = self.place(&exchange);
+        remove_internal(&mut response);
         let changes = exchange.changes.as_ref().unwrap_or(&place.response_fields);
         for change in changes {
             if !change.is_made(response.headers()) {
@@ -182,6 +185,17 @@ impl Inner {
             observer.hand_over(&mut response);
         }
         response
+    }
+}
+
+/// Takes out what applications tell servers and no client: where files are, and how to send them.
+fn remove_internal(response: &mut Response) {
+    let is_internal = |name: &str| name.starts_with("x-accel-") || name == "x-sendfile";
+    let headers = response.headers();
+    if headers.iter().any(|(name, _)| is_internal(name)) {
+        let mut others = Headers::with_capacity(headers.wire().len());
+        others.append_from(headers, |name, _| !is_internal(name));
+        *response.headers_mut() = others;
     }
 }
 
