@@ -34,6 +34,9 @@ pub(super) struct Names<'a> {
     pub(super) origin: &'a str,
     /// The authority that the client sent.
     pub(super) client: Option<&'a str>,
+    /// The name and the address of the origin, by which it may call itself though it was asked as
+    /// another.
+    pub(super) own: [&'a str; 2],
 }
 
 /// Puts redirects in the terms of the site. Without a rule that fits, one to the origin's own name
@@ -61,19 +64,23 @@ fn redirect(uri: &str, rules: &[RedirectRule], names: &Names<'_>) -> Option<Stri
             return Some(format!("{}{rest}", rule.to));
         }
     }
-    if names
-        .client
-        .is_some_and(|client| client.eq_ignore_ascii_case(names.origin))
-    {
-        return None;
-    }
-    let rest = uri
-        .strip_prefix("http://")
-        .or_else(|| uri.strip_prefix("https://"))?;
+    let (rest, port) = match uri.strip_prefix("http://") {
+        Some(rest) => (rest, ":80"),
+        None => (uri.strip_prefix("https://")?, ":443"),
+    };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, rest) = rest.split_at_checked(end)?;
+    let is = |name: &str| {
+        let bare = |name: &'_ str| name.strip_suffix(port).unwrap_or(name).to_ascii_lowercase();
+        !name.is_empty() && bare(authority) == bare(name)
+    };
+    // That is where the client is, perhaps by the other scheme.
+    if names.client.is_some_and(is) {
+        return None;
+    }
     // Two slashes at the front would name another host.
-    let is_own = authority.eq_ignore_ascii_case(names.origin) && !rest.starts_with("//");
+    let is_own = is(names.origin) || names.own.into_iter().any(is);
+    let is_own = is_own && !rest.starts_with("//");
     is_own.then(|| match rest.starts_with('/') {
         true => rest.to_owned(),
         false => format!("/{rest}"),
@@ -173,6 +180,7 @@ mod tests {
     const NAMES: Names<'_> = Names {
         origin: "app:8080",
         client: Some("www.example"),
+        own: ["app", "127.0.0.1:8080"],
     };
 
     fn rule(from: &str, to: &str) -> RedirectRule {
@@ -190,7 +198,7 @@ mod tests {
             ("http://app:8080?q", Some("/?q")),
             ("http://app:8080//evil.example/", None),
             ("http://app:8080.evil.example/", None),
-            ("http://app/", None),
+            ("http://app:81/", None),
             ("/a", None),
         ] {
             assert_eq!(redirect(uri, &[], &NAMES).as_deref(), changed, "{uri}");
@@ -198,8 +206,47 @@ mod tests {
         let same = Names {
             origin: "www.example",
             client: Some("WWW.example"),
+            ..NAMES
         };
         assert_eq!(redirect("https://www.example/a", &[], &same), None);
+        assert_eq!(redirect("https://www.example:443/a", &[], &same), None);
+    }
+
+    #[test]
+    fn a_redirect_to_the_origins_own_host_is_changed_though_it_was_asked_as_the_clients() {
+        let passed_on = Names {
+            origin: "www.example",
+            client: Some("www.example"),
+            own: ["app.internal:80", "192.0.2.1:80"],
+        };
+        for (uri, changed) in [
+            ("http://app.internal/a?b#c", Some("/a?b#c")),
+            ("http://APP.internal:80/a", Some("/a")),
+            ("http://app.internal", Some("/")),
+            ("http://192.0.2.1/a", Some("/a")),
+            // Another server on that host.
+            ("http://app.internal:8080/a", None),
+            ("https://app.internal/a", None),
+            ("http://app.internal.evil.example/", None),
+            ("http://app.internal//evil.example/", None),
+            ("https://www.example/a", None),
+            ("http://other.example/a", None),
+        ] {
+            assert_eq!(redirect(uri, &[], &passed_on).as_deref(), changed, "{uri}");
+        }
+        // A client that asks by the origin's own name stays with it.
+        let same = Names {
+            origin: "app.internal",
+            client: Some("app.internal"),
+            ..passed_on
+        };
+        assert_eq!(redirect("http://app.internal/a", &[], &same), None);
+        // An origin behind a Unix socket has no name.
+        let unnamed = Names {
+            own: ["unix:/run/app.sock", ""],
+            ..passed_on
+        };
+        assert_eq!(redirect("http:///a", &[], &unnamed), None);
     }
 
     #[test]

@@ -144,7 +144,12 @@ impl Inner {
         {
             return refusal::handshake(&self.exchange.log, &delivered.node, wrong);
         }
-        let mut response = self.response(delivered.response, &request, &head);
+        let names = Names {
+            origin: &head.authority,
+            client: request.authority(),
+            own: [&delivered.node.name, &delivered.node.address],
+        };
+        let mut response = self.response(delivered.response, &names);
         response.set_source(source);
         if let Some(cookie) = delivered.set_cookie {
             // A cookie of a plan that was checked.
@@ -154,18 +159,14 @@ impl Inner {
     }
 
     /// The answer of an origin in the terms of the site.
-    fn response(&self, answer: ClientResponse, request: &Request, head: &RequestHead) -> Response {
+    fn response(&self, answer: ClientResponse, names: &Names<'_>) -> Response {
         let settings = &self.settings;
         let mut headers = answer.headers;
         for name in &settings.hidden {
             headers.remove(name);
         }
         if headers.contains("location") || !settings.redirects.is_empty() {
-            let names = Names {
-                origin: &head.authority,
-                client: request.authority(),
-            };
-            backward::redirects(&mut headers, &settings.redirects, &names);
+            backward::redirects(&mut headers, &settings.redirects, names);
         }
         backward::cookies(&mut headers, &settings.cookies);
         let body = match answer.body {
