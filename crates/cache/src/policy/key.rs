@@ -156,6 +156,26 @@ impl KeyRules {
         }
     }
 
+    /// What the keys of all responses to one target begin with, whose [`KeyRules::uri`] this is, and no key
+    /// of another target does. `None` if they have one key, and that is it.
+    pub fn variants_of(&self, uri: &Key) -> Option<Box<[u8]>> {
+        let mut prefix = uri.bytes.clone();
+        // With the length of a name comes a NUL, which no target holds.
+        match (self.headers.first(), self.cookies.first()) {
+            (Some(name), _) => {
+                prefix.push(b'H');
+                write_value(name.as_bytes(), &mut prefix);
+            }
+            (None, Some(name)) => {
+                prefix.push(b'C');
+                write_value(name.as_bytes(), &mut prefix);
+            }
+            (None, None) if self.device => prefix.extend_from_slice(b"D\0"),
+            (None, None) => return None,
+        }
+        Some(prefix.to_vec().into())
+    }
+
     fn write_query(&self, query: &str, out: &mut SmallVec<[u8; 128]>) {
         let counts: &dyn Fn(&[u8]) -> bool = match &self.query {
             Query::Ignored => return,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use apus::files::Symlinks;
 use apus::php::PhpSettings;
+use apus_cache::policy::NamePattern;
 use apus_net::client::Protocol;
 use apus_server::config::{Content, Handler, Php, Plan, Root};
 use apus_server::{Question, Source, explain};
@@ -197,10 +198,7 @@ fn a_preset_says_what_the_application_wants() {
     assert!(!runs("/mine/a.php") && !runs("/wp-content/uploads/2024/a.php"));
     assert!(runs("/wp-login.php") && runs("/wp-content/plugins/a/b.php"));
     let cache = php.cache.as_ref().unwrap();
-    let bypassed = |name: &str| {
-        let mut patterns = cache.bypass_cookies.iter();
-        patterns.any(|pattern| pattern.matches(name.as_bytes()))
-    };
+    let bypassed = |name: &str| NamePattern::may_mean(&cache.bypass_cookies, name.as_bytes());
     for name in [
         "mine",
         "PHPSESSID",
@@ -211,11 +209,21 @@ fn a_preset_says_what_the_application_wants() {
     }
     assert!(!bypassed("laravel_session") && !bypassed("_ga"));
     let of_session = |name: &str| {
-        let mut patterns = cache.rules.credentials.session_cookies.iter();
-        patterns.any(|pattern| pattern.matches(name.as_bytes()))
+        let patterns = &cache.rules.credentials.session_cookies;
+        NamePattern::may_mean(patterns, name.as_bytes())
     };
     assert!(of_session("PHPSESSID") && of_session("wordpress_logged_in_0a"));
     assert!(!of_session("theme"));
+    let is_uncached = |path: &[u8]| cache.bypass_paths.iter().any(|glob| glob.matches(path));
+    assert!(is_uncached(b"/wp-login.php") && !is_uncached(b"/hello/"));
+    // Pages that say nothing of a time; not a redirect to a page to log in or to install.
+    let ttl = &cache.rules.ttl;
+    let has_ttl = |status: u16| {
+        ttl.iter()
+            .any(|ttl| (ttl.first..=ttl.last).contains(&status))
+    };
+    assert!([200, 301, 308].into_iter().all(has_ttl));
+    assert!(![302, 303, 307].into_iter().any(has_ttl));
     assert!(!site.content.rewrites.is_empty());
     let Some(Handler::Files(files)) = &site.locations[0].content.handler else {
         panic!("the location is of files");

@@ -75,11 +75,9 @@ fn sent_on(target: &str) -> Result<Cow<'_, str>, InvalidPath> {
 
 /// What is stored for a target.
 pub(super) fn of_uri(key: &Key, rules: &KeyRules) -> Purged {
-    let has_more = !rules.headers.is_empty() || !rules.cookies.is_empty() || rules.device;
-    match has_more {
-        // It takes out what begins with it, too, which costs a request to the origin and no more.
-        true => Purged::Prefix(key.uri().into()),
-        false => Purged::Key(key.bytes().into()),
+    match rules.variants_of(key) {
+        Some(prefix) => Purged::Prefix(prefix),
+        None => Purged::Key(key.bytes().into()),
     }
 }
 

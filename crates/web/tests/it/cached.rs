@@ -450,6 +450,23 @@ fn a_request_that_changes_something_takes_out_what_is_stored() {
 }
 
 #[test]
+fn a_request_that_changes_one_target_does_not_take_out_those_below_it() {
+    let origin = Origin::with(&[("cache-control", "max-age=60")]);
+    let mut settings = CacheSettings::default();
+    settings.rules.key.headers = vec!["x-tenant".into()];
+    let service = origin.cached(settings);
+    let with = |target, tenant| get(target).with("x-tenant", tenant).of(&service);
+    for (target, tenant) in [("/", "a"), ("/", "b"), ("/below", "a"), ("/Header", "a")] {
+        with(target, tenant);
+    }
+    ask("POST", "/").of(&service);
+    assert_eq!(with("/below", "a").text(), "answer 3");
+    assert_eq!(with("/Header", "a").text(), "answer 4");
+    assert_eq!(with("/", "a").text(), "answer 6");
+    assert_eq!(with("/", "b").text(), "answer 7");
+}
+
+#[test]
 fn a_purge_needs_the_token() {
     let origin = Origin::with(&[("cache-control", "max-age=60"), ("surrogate-key", "news x")]);
     let settings = CacheSettings {

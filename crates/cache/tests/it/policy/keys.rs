@@ -307,6 +307,41 @@ fn begin_with_the_key_of_what_they_are_below() {
 }
 
 #[test]
+fn the_variants_of_one_target_are_told_from_all_other_targets() {
+    let rules = |headers: &[&str], cookies: &[&str], device| KeyRules {
+        headers: headers.iter().map(|name| (*name).into()).collect(),
+        cookies: cookies.iter().map(|name| (*name).into()).collect(),
+        device,
+        ..KeyRules::default()
+    };
+    for rules in [
+        rules(&["x-tenant", "b"], &["c"], true),
+        rules(&[], &["c"], true),
+        rules(&[], &[], true),
+    ] {
+        let of = |target: &str, value: &str| {
+            let ask = Ask {
+                headers: headers(&[("x-tenant", value), ("cookie", &format!("c={value}"))]),
+                device: Some("phone"),
+                ..Ask::target(target)
+            };
+            rules.key(&ask.presented())
+        };
+        let uri = Key::of_uri(&rules, "https", "example.com", "/");
+        let prefix = rules.variants_of(&uri).unwrap();
+        for value in ["", "1", "a long one"] {
+            assert!(of("/", value).bytes().starts_with(&prefix), "{value}");
+        }
+        for target in ["/H", "/C", "/D", "/Hx-tenant", "/a", "/?", "/?H"] {
+            assert!(!of(target, "1").bytes().starts_with(&prefix), "{target}");
+        }
+    }
+    let plain = KeyRules::default();
+    let uri = Key::of_uri(&plain, "https", "example.com", "/");
+    assert_eq!(plain.variants_of(&uri), None);
+}
+
+#[test]
 fn are_shown_as_uris() {
     assert_eq!(
         key(&Ask::target("/a?b")).to_string(),

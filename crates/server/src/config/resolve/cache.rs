@@ -173,6 +173,8 @@ fn of_table(keys: &keys::Cache, place: &Place, reader: &mut Reader<'_>) -> Optio
         rules,
         bypass_cookies: patterns(&keys.bypass_cookies),
         bypass_headers: field_names(&keys.bypass_headers),
+        // Those of a preset.
+        bypass_paths: Vec::new(),
         trusted: keys
             .trusted_clients
             .0
