@@ -40,6 +40,8 @@ pub(super) struct FieldReader<'a> {
     status: Option<StatusCode>,
     has_authority: bool,
     has_host: bool,
+    /// Whether a field came that is no pseudo-header field. None may follow it.
+    has_regular: bool,
     content_length: Option<u64>,
     expects_continue: bool,
     priority: Priority,
@@ -115,6 +117,7 @@ impl<'a> FieldReader<'a> {
             status: None,
             has_authority: false,
             has_host: false,
+            has_regular: false,
             content_length: None,
             expects_continue: false,
             priority: Priority::DEFAULT,
@@ -152,8 +155,13 @@ impl<'a> FieldReader<'a> {
         }
         let lines = self.headers.len();
         let taken = match name {
+            // RFC 9113 section 8.3: all of them come before the other fields.
+            [b':', ..] if self.has_regular => Err(Fault::PseudoField),
             [b':', ..] => self.pseudo(name, value),
-            _ => self.regular(name, value),
+            _ => {
+                self.has_regular = true;
+                self.regular(name, value)
+            }
         };
         if let Err(fault) = taken {
             self.fault = Some(fault);
@@ -193,7 +201,7 @@ impl<'a> FieldReader<'a> {
                     return Err(Fault::Target);
                 }
                 let is_first = !std::mem::replace(&mut self.has_authority, true);
-                if is_first && self.headers.is_empty() {
+                if is_first {
                     self.headers.push(b"host", value);
                 }
                 is_first
@@ -201,7 +209,10 @@ impl<'a> FieldReader<'a> {
             (b":protocol", Section::Request) if self.config.extended_connect => {
                 let is_first = self.scratch.protocol.is_empty();
                 self.scratch.protocol.extend_from_slice(value);
-                is_first && value.iter().all(|byte| is_token(*byte) || *byte == b'/')
+                // As for `:path`: an empty one would leave room for a second one.
+                is_first
+                    && !value.is_empty()
+                    && value.iter().all(|byte| is_token(*byte) || *byte == b'/')
             }
             (b":status", Section::Response) => {
                 let status = StatusCode::from_bytes(value).map_err(|_| Fault::PseudoField)?;
@@ -209,11 +220,7 @@ impl<'a> FieldReader<'a> {
             }
             _ => false,
         };
-        // All of them come before the others, and only `host` is there by their doing.
-        let is_in_place = self.headers.len() <= usize::from(self.has_authority)
-            && !self.has_host
-            && self.scratch.cookies.is_empty();
-        match is_first && is_in_place {
+        match is_first {
             true => Ok(()),
             false => Err(Fault::PseudoField),
         }

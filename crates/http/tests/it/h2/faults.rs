@@ -238,8 +238,11 @@ fn pseudo_fields_have_to_be_right() {
         }
         fields
     };
-    let mut misplaced = GET.to_vec();
-    misplaced.insert(1, ("x", "y"));
+    let extended = |protocols: &[&'static str]| {
+        let mut fields = all(&[(":method", "CONNECT")]);
+        fields.extend(protocols.iter().map(|value| (":protocol", *value)));
+        fields
+    };
     for (fields, is_fine) in [
         (all(&[]), true),
         (all(&[(":scheme", "http")]), true),
@@ -258,7 +261,14 @@ fn pseudo_fields_have_to_be_right() {
         (all(&[(":authority", "u@a")]), false),
         (all(&[(":authority", "a/b")]), false),
         (GET[..2].iter().chain(&GET[3..]).copied().collect(), false),
-        (misplaced, false),
+        (extended(&["websocket"]), true),
+        (extended(&[""]), false),
+        (extended(&["websocket", "websocket"]), false),
+        (extended(&["", "websocket"]), false),
+        (extended(&["web socket"]), false),
+        ([&[(":path", "")], &GET[..]].concat(), false),
+        ([&GET[..], &[(":unknown", "x")]].concat(), false),
+        ([&GET[..], &[(":", "x")]].concat(), false),
     ] {
         let mut server = End::greeted(config());
         let seen = server.takes(&headers_frame(1, true, &fields)).unwrap();
@@ -267,6 +277,63 @@ fn pseudo_fields_have_to_be_right() {
             is_fine,
             "{fields:?}"
         );
+    }
+}
+
+/// RFC 9113 section 8.3.
+#[test]
+fn a_pseudo_field_after_one_regular_field_is_malformed() {
+    let fields = [
+        (":method", "CONNECT"),
+        (":scheme", "https"),
+        (":authority", "a"),
+        (":path", "/"),
+        (":protocol", "websocket"),
+    ];
+    // Such as are kept aside until the head is whole, and such as are left out, with them.
+    let regular = [
+        ("x", "y"),
+        ("cookie", ""),
+        ("cookie", "a=b"),
+        ("host", "a"),
+        ("te", "trailers"),
+        ("priority", "u=1"),
+    ];
+    for late in fields {
+        for between in regular {
+            let mut all: Vec<_> = fields.into_iter().filter(|field| *field != late).collect();
+            all.extend([between, late]);
+            let mut server = End::greeted(config());
+            let seen = server.takes(&headers_frame(1, true, &all)).unwrap();
+            assert!(
+                matches!(
+                    seen[0].event,
+                    Event::Malformed {
+                        stream: None,
+                        fault: Fault::PseudoField
+                    }
+                ),
+                "{all:?}: {seen:?}"
+            );
+            assert_eq!(resets(&server.out), [(1, 1)], "{all:?}");
+        }
+    }
+}
+
+#[test]
+fn a_pseudo_field_that_comes_twice_is_malformed() {
+    for twice in GET {
+        for value in [twice.1, "", "b"] {
+            let mut fields = GET.to_vec();
+            fields.push((twice.0, value));
+            let mut server = End::greeted(config());
+            let seen = server.takes(&headers_frame(1, true, &fields)).unwrap();
+            assert!(
+                matches!(seen[0].event, Event::Malformed { .. }),
+                "{fields:?}"
+            );
+            assert_eq!(resets(&server.out), [(1, 1)]);
+        }
     }
 }
 
@@ -352,6 +419,9 @@ fn trailers_end_their_stream_and_have_no_pseudo_fields() {
         (true, [("x", "y")], true),
         (false, [("x", "y")], false),
         (true, [(":path", "/")], false),
+        (true, [(":status", "200")], false),
+        (true, [(":authority", "a")], false),
+        (true, [(":unknown", "x")], false),
         (true, [("connection", "x")], false),
     ] {
         let mut server = End::greeted(config());
@@ -376,6 +446,9 @@ fn a_client_refuses_answers_that_are_malformed() {
         (vec![(":status", "200"), (":status", "200")], true, false),
         (vec![("x", "y")], true, false),
         (vec![("x", "y"), (":status", "200")], true, false),
+        (vec![("host", "a"), (":status", "200")], true, false),
+        (vec![(":status", "200"), (":path", "/")], true, false),
+        (vec![(":status", "200"), (":unknown", "x")], true, false),
         (
             vec![(":status", "200"), ("connection", "close")],
             true,
