@@ -318,6 +318,11 @@ impl Connection {
     /// sending content (section 8.1).
     pub fn reset(&mut self, stream: StreamKey, code: ErrorCode, out: &mut Vec<u8>) {
         if self.streams.get(stream).is_some() {
+            if self.role == Role::Client {
+                // The origin's response may be under way, and it is not its fault that nobody
+                // wants it. A client has earned as much by its request.
+                self.budgets.idle.earn(4);
+            }
             self.forgotten.add(stream.id());
             self.remove(stream, out);
             frame::rst_stream(stream.id(), code, out);

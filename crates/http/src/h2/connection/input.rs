@@ -114,7 +114,8 @@ impl Connection {
             return Err(Fault::WindowExceeded.into());
         }
         let end = frame.has(frame::END_STREAM);
-        if left == 0 && !end {
+        // On a stream that we reset, the end of the content is news to nobody either.
+        if left == 0 && (!end || self.forgotten.holds(frame.stream)) {
             self.budgets.idle.spend()?;
         }
         let overhead = u32::try_from(frame.len.saturating_sub(left)).unwrap_or(u32::MAX);
@@ -358,21 +359,23 @@ impl Connection {
     }
 
     /// A field block for a stream that is not open.
-    fn closed_section(&self, opening: Opening) -> Result<(), Fault> {
+    fn closed_section(&mut self, opening: Opening) -> Result<(), ConnectionError> {
         let is_ours = !opening.stream.is_multiple_of(2) && self.role == Role::Client;
         if is_ours && opening.stream >= self.next_local {
-            return Err(Fault::IdleStream);
+            return Err(Fault::IdleStream.into());
         }
         if self.role == Role::Client && !is_ours {
-            return Err(Fault::StreamIdentifier);
+            return Err(Fault::StreamIdentifier.into());
         }
         if self.forgotten.holds(opening.stream) {
+            self.budgets.idle.spend()?;
             return Ok(());
         }
-        Err(match self.forgotten.ended(opening.stream) {
+        let fault = match self.forgotten.ended(opening.stream) {
             true => Fault::StreamClosed,
             false => Fault::StreamIdentifier,
-        })
+        };
+        Err(fault.into())
     }
 
     fn request(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use apus_http::h2::{Connection, ConnectionError, Event, Flood};
+use apus_http::h2::{Connection, ConnectionError, Event, Flood, OutgoingRequest};
 
 use super::ends::*;
 
@@ -177,6 +177,64 @@ fn floods_of_frames_are_stopped() {
         let (seen, rounds) = stopped(&mut server, |_, _| bytes.clone());
         assert_eq!(seen, flood, "{name}");
         assert!(rounds < 3000, "{name}: {rounds}");
+    }
+}
+
+#[test]
+fn frames_of_nothing_on_a_stream_that_the_server_reset_are_stopped() {
+    for (name, bytes) in [
+        ("empty DATA", one(0, 0, 1, b"")),
+        ("empty DATA with END_STREAM", one(0, 1, 1, b"")),
+        ("padding with END_STREAM", one(0, 9, 1, &[1, 0])),
+        ("HEADERS", headers_frame(1, false, &[("x", "y")])),
+        ("trailers", headers_frame(1, true, &[("x", "y")])),
+    ] {
+        let mut server = End::greeted(config());
+        let key = stream_of(&server.takes(&headers_frame(1, false, &POST)).unwrap());
+        let code = apus_http::h2::ErrorCode::CANCEL;
+        server.connection.reset(key, code, &mut server.out);
+        let (flood, rounds) = stopped(&mut server, |_, _| bytes.clone());
+        assert_eq!(flood, Flood::Idle, "{name}");
+        assert!(rounds < 3000, "{name}: {rounds}");
+    }
+}
+
+#[test]
+fn a_client_whose_streams_are_reset_may_end_each_of_them() {
+    let mut server = End::greeted(config());
+    for round in 0..10_000 {
+        let bytes = headers_frame(stream(round), false, &POST);
+        let key = stream_of(&server.takes(&bytes).unwrap());
+        let code = apus_http::h2::ErrorCode::NO_ERROR;
+        server.connection.reset(key, code, &mut server.out);
+        server.out.clear();
+        // An empty frame before the trailers, as some write them.
+        server.takes(&one(0, 0, stream(round), b"")).unwrap();
+        let trailers = headers_frame(stream(round), true, &[("x", "y")]);
+        server.takes(&trailers).unwrap();
+    }
+}
+
+#[test]
+fn an_origin_may_finish_what_the_client_has_reset() {
+    let (mut client, _) = pair();
+    let head = request("GET", "/", "host: a");
+    for _ in 0..10_000 {
+        let key = client
+            .connection
+            .send_request(OutgoingRequest::of(&head, "https"), true, &mut client.out)
+            .unwrap();
+        let code = apus_http::h2::ErrorCode::CANCEL;
+        client.connection.reset(key, code, &mut client.out);
+        client.out.clear();
+        let status = [(":status", "200")];
+        client
+            .takes(&headers_frame(key.id(), false, &status))
+            .unwrap();
+        client.takes(&one(0, 0, key.id(), b"x")).unwrap();
+        client
+            .takes(&headers_frame(key.id(), true, &[("x", "y")]))
+            .unwrap();
     }
 }
 
