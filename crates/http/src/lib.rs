@@ -30,6 +30,7 @@ mod response_head;
 mod route_info;
 mod service;
 mod target;
+mod trailers;
 mod trusted_proxies;
 pub mod websocket;
 

@@ -4,6 +4,7 @@ use super::line::LineReader;
 use super::{HeadLimits, ProtocolError, field};
 use crate::Headers;
 use crate::grammar::{is_field_value, trim};
+use crate::trailers::may_trail;
 
 /// Takes chunked content apart.
 #[derive(Debug, Default)]
@@ -18,7 +19,12 @@ pub(super) struct ChunkedDecoder {
     /// Bytes of extensions of the chunks before.
     extensions: u32,
     trailer_lines: LineReader,
+    /// Lines of the trailer section so far, with those that were left out.
+    trailer_fields: usize,
     trailers: Headers,
+    /// The values of the head's `Connection` fields, joined. What they name is no end-to-end field,
+    /// in the trailer section neither (RFC 9110 section 7.6.1).
+    connection: Box<[u8]>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,6 +58,15 @@ impl ChunkedDecoder {
     /// Bytes of all chunk extensions of a message: nobody reads them, so that many cost nothing
     /// but time.
     const MESSAGE_EXTENSIONS: u32 = 16 * 1024;
+
+    /// For the content of a message with this head.
+    pub(super) fn new(head: &Headers) -> Self {
+        let lines: Vec<&[u8]> = head.get_all("connection").collect();
+        Self {
+            connection: lines.join(&b',').into(),
+            ..Self::default()
+        }
+    }
 
     /// Takes input up to the end of the first run of data in it, or to the end of the content.
     /// Tells how many bytes that is.
@@ -154,65 +169,25 @@ impl ChunkedDecoder {
 
     fn trailer_field(&mut self, line: &[u8], limits: &HeadLimits) -> Result<(), ProtocolError> {
         let (name, value) = field::split(line)?;
-        if self.trailers.len() >= limits.fields {
+        // Those that are left out count as well, since each of them is compared.
+        self.trailer_fields = self.trailer_fields.saturating_add(1);
+        if self.trailer_fields > limits.fields {
             return Err(ProtocolError::TooManyFields);
         }
-        let is_one_of = |names: &[&str]| {
-            names
-                .iter()
-                .any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
-        };
-        if is_one_of(&REFUSED_TRAILERS) {
+        let name = name.to_ascii_lowercase();
+        if REFUSED_TRAILERS.contains(&name.as_slice()) {
             return Err(ProtocolError::TrailerField);
         }
-        if !is_one_of(&DROPPED_TRAILERS) {
-            self.trailers.push(name, trim(value));
+        let is_named = || field::list(&self.connection).any(|it| it.eq_ignore_ascii_case(&name));
+        if may_trail(&name) && !is_named() {
+            self.trailers.push(&name, trim(value));
         }
         Ok(())
     }
 }
 
 /// Fields of framing and routing: in a trailer section they are an attack.
-const REFUSED_TRAILERS: [&str; 3] = ["content-length", "host", "transfer-encoding"];
-
-/// Fields that must not take effect after the content (RFC 9110 section 6.5.1): of the connection, of
-/// authentication, request modifiers, and those that say how to process content.
-const DROPPED_TRAILERS: [&str; 26] = [
-    "authorization",
-    "cache-control",
-    "connection",
-    "content-encoding",
-    "content-range",
-    "content-type",
-    "cookie",
-    "expect",
-    "forwarded",
-    "if-match",
-    "if-modified-since",
-    "if-none-match",
-    "if-range",
-    "if-unmodified-since",
-    "keep-alive",
-    "max-forwards",
-    "pragma",
-    "proxy-authorization",
-    "proxy-connection",
-    "range",
-    "set-cookie",
-    "te",
-    "trailer",
-    "upgrade",
-    "x-forwarded-for",
-    "x-forwarded-proto",
-];
-
-/// Whether a message that is sent may have the field in its trailer section.
-pub(super) fn may_trail(name: &[u8]) -> bool {
-    !REFUSED_TRAILERS
-        .iter()
-        .chain(&DROPPED_TRAILERS)
-        .any(|other| name == other.as_bytes())
-}
+const REFUSED_TRAILERS: [&[u8]; 3] = [b"content-length", b"host", b"transfer-encoding"];
 
 /// Appends the line before the data of a chunk. A size of 0 would end the content: it is for the
 /// caller to leave out.

@@ -282,7 +282,7 @@ impl ClientConnection {
                 self.reading = Reading::Content(ContentReader::Length(length));
             }
             ResponseContent::Chunked => {
-                self.reading = Reading::Content(ContentReader::Chunked(Box::default()));
+                self.reading = Reading::Content(ContentReader::chunked(&head.headers));
             }
             ResponseContent::UntilClose => {
                 self.reading = Reading::Content(ContentReader::UntilClose);

@@ -30,6 +30,11 @@ pub(super) enum Piece {
 }
 
 impl ContentReader {
+    /// Reads chunked content of a message with this head.
+    pub(super) fn chunked(head: &Headers) -> Self {
+        Self::Chunked(Box::new(ChunkedDecoder::new(head)))
+    }
+
     /// Takes input up to the end of the first run of data in it, or to the end of the content. Tells
     /// how many bytes that is.
     pub(super) fn read(

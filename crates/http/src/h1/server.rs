@@ -153,7 +153,9 @@ impl ServerConnection {
         self.reading = match request.content {
             ContentFraming::None => Reading::Done,
             ContentFraming::Length(length) => Reading::Content(ContentReader::Length(length)),
-            ContentFraming::Chunked => Reading::Content(ContentReader::Chunked(Box::default())),
+            ContentFraming::Chunked => {
+                Reading::Content(ContentReader::chunked(&request.head.headers))
+            }
         };
         self.answer = Answer::Due;
         self.method = request.head.method.clone();

@@ -8,6 +8,7 @@ use super::priority::Priority;
 use super::streams::RequestKind;
 use super::{Config, Fault, HeadRefusal};
 use crate::grammar::{is_host, is_token, parse_decimal};
+use crate::trailers::may_trail;
 use crate::{Head, Headers, HopByHop, Target};
 
 /// What a field line costs beside its bytes (RFC 9113 section 6.5.2).
@@ -270,6 +271,7 @@ impl<'a> FieldReader<'a> {
             b"priority" if self.section == Section::Request => {
                 self.priority = Priority::parse(value);
             }
+            _ if self.section == Section::Trailers && !may_trail(name) => return Ok(()),
             _ => {}
         }
         if self.headers.len() >= self.config.fields {

@@ -356,15 +356,31 @@ fn rejects_trailers_that_change_framing_or_routing() {
     refuses_chunked("0\r\n x: y\r\n\r\n", ProtocolError::LineFolding);
 }
 
+/// RFC 9110 section 7.6.1: what `Connection` names is for the next recipient only.
+#[test]
+fn trailers_that_connection_names_are_left_out() {
+    let transcript = Transcript::of([
+        &b"POST / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, X-Hop\r\n\
+        Connection: x-other\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\
+        x-hop: 1\r\nX-Other: 2\r\nX-Sum: 3\r\n\r\n"[..],
+    ]);
+    let [request] = &transcript.requests[..] else {
+        panic!("{transcript:?}");
+    };
+    let trailers = request.trailers.as_ref().unwrap();
+    assert_eq!(trailers.wire(), b"x-sum: 3\r\n");
+}
+
 #[test]
 fn rejects_trailers_without_end() {
     refuses_chunked(
         format!("0\r\n{}", "x: y\r\n".repeat(LIMITS.fields + 1)),
         ProtocolError::TooManyFields,
     );
+    // Those that are left out count as well.
     refuses_chunked(
-        format!("0\r\n{}", "cookie: y\r\n".repeat(LIMITS.head_bytes / 8)),
-        ProtocolError::HeadTooLarge,
+        format!("0\r\n{}", "cookie: y\r\n".repeat(LIMITS.fields + 1)),
+        ProtocolError::TooManyFields,
     );
     refuses_chunked(
         format!("0\r\nx: {}", "y".repeat(LIMITS.head_bytes)),

@@ -19,6 +19,7 @@ mod spool;
 mod substitute;
 mod tee;
 mod to;
+mod trailers;
 mod tunnel;
 mod websocket;
 

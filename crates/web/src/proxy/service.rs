@@ -16,7 +16,7 @@ use super::exchange::Exchange;
 use super::mirror::Copies;
 use super::settings::{Host, ProxySettings};
 use super::websocket::{self, Handshake};
-use super::{forward, refusal, tunnel};
+use super::{forward, refusal, trailers, tunnel};
 
 /// A reverse proxy: requests are answered by a group of origins.
 #[derive(Clone, Debug)]
@@ -131,6 +131,7 @@ impl Inner {
             Ok(body) => body,
             Err(response) => return response,
         };
+        let body = trailers::of_request(body, &settings.forwarding);
         let body = match &self.copies {
             Some(copies) => copies.of(&request, &head, body),
             None => body,
@@ -169,7 +170,7 @@ impl Inner {
             backward::redirects(&mut headers, &settings.redirects, names);
         }
         backward::cookies(&mut headers, &settings.cookies);
-        let body = match answer.body {
+        let body = match trailers::of_response(answer.body, &settings.hidden) {
             // An origin that says nothing means it: no page of ours takes its place.
             Body::Empty => Body::Bytes(Bytes::new()),
             body => body,

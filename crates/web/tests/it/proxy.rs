@@ -11,7 +11,7 @@ use apus::proxy::{
     CookieRules, Forwarding, Hold, Host, PathChange, Proxy, ProxySettings, RedirectRule,
     Substitution, Substitutions,
 };
-use apus::{Body, Frame, Service, ServiceFactory};
+use apus::{Body, Frame, Headers, Service, ServiceFactory};
 use apus_net::client::Address;
 use apus_upstream::Upstreams;
 use apus_upstream::plan::{GroupPlan, NodePlan, Place};
@@ -179,6 +179,94 @@ fn content_streams_with_its_length_or_in_chunks() {
         got.contains("content-length: 7\r\n") && got.ends_with("\r\n\r\ncontent"),
         "{got}"
     );
+}
+
+/// Content with a trailer section.
+struct WithTrailers(Vec<Frame>);
+
+impl WithTrailers {
+    fn new(lines: &[(&str, &str)]) -> Self {
+        let mut trailers = Headers::new();
+        for (name, value) in lines {
+            trailers.try_append(name, value).unwrap();
+        }
+        Self(vec![Frame::Trailers(trailers), Frame::Data("hello".into())])
+    }
+}
+
+impl apus::BodyStream for WithTrailers {
+    fn poll_frame(
+        &mut self,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<Frame, apus::BodyError>>> {
+        std::task::Poll::Ready(self.0.pop().map(Ok))
+    }
+}
+
+#[test]
+fn trailers_to_the_origin_are_filtered_as_the_fields_of_the_head() {
+    let lines = [
+        ("x-forwarded-for", "127.0.0.1"),
+        ("x-real-ip", "127.0.0.1"),
+        ("forwarded", "for=127.0.0.1"),
+        ("x-original-url", "/admin"),
+        ("x_note", "1"),
+        ("authorization", "Basic eDp5"),
+        ("content-length", "0"),
+        ("transfer-encoding", "chunked"),
+        ("host", "evil.test"),
+        ("x-note", "seven"),
+    ];
+    for (underscores, trusted, passed) in [
+        (false, Vec::new(), "x-note: seven\r\n"),
+        (true, Vec::new(), "x_note: 1\r\nx-note: seven\r\n"),
+        // A proxy that is trusted has said in the head what it knows of the client.
+        (
+            false,
+            vec!["192.0.2.0/24".parse().unwrap()],
+            "x-note: seven\r\n",
+        ),
+    ] {
+        let origin = Origin::saying(SIMPLE);
+        let settings = ProxySettings {
+            forwarding: Forwarding {
+                underscores,
+                trusted,
+                ..Forwarding::default()
+            },
+            ..ProxySettings::default()
+        };
+        let body = Body::stream(WithTrailers::new(&lines));
+        let reply = ask("POST", "/")
+            .body(body)
+            .of(&proxy(&[origin.address], settings));
+        assert_eq!(reply.status, 200);
+        let got = origin.got().to_ascii_lowercase();
+        let (_, content) = got.split_once("\r\n\r\n").unwrap();
+        assert_eq!(content, format!("5\r\nhello\r\n0\r\n{passed}\r\n"));
+    }
+}
+
+#[test]
+fn trailers_of_an_origin_do_not_show_what_is_hidden() {
+    let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: X-Hop\r\n\r\n\
+        5\r\nhello\r\n0\r\nX-Secret: 1\r\nSet-Cookie: a=b\r\nX-Hop: 1\r\nX-Sum: 7\r\n\r\n";
+    let origin = Origin::saying(answer);
+    let settings = ProxySettings {
+        hidden: vec!["x-secret".into()],
+        ..ProxySettings::default()
+    };
+    let service = proxy(&[origin.address], settings);
+    let trailers = block_on(async {
+        let mut body = service.call(get("/").request()).wait().await.take_body();
+        loop {
+            match body.frame().await.unwrap().unwrap() {
+                Frame::Trailers(trailers) => return trailers,
+                Frame::Data(_) | Frame::File(_) => {}
+            }
+        }
+    });
+    assert_eq!(trailers.wire(), b"x-sum: 7\r\n");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::h2::frame::{self, PAYLOAD_ALWAYS};
 use crate::h2::streams::{Receiving, RequestKind, Sending, Stream, Turn};
 use crate::h2::{ConnectionError, ErrorCode, StreamKey};
 use crate::response_head::{decimal, is_connection_field};
+use crate::trailers::may_trail;
 use crate::{Head, Headers, ResponseHead};
 use http::{Method, StatusCode};
 
@@ -298,18 +299,25 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends the trailer section, which ends our side of the stream. Needs no turn.
+    /// Sends the trailer section, which ends our side of the stream. Fields that must not stand there
+    /// are left out. Needs no turn.
     pub fn send_trailers(&mut self, stream: StreamKey, trailers: &Headers, out: &mut Vec<u8>) {
         let is_possible = self
             .streams
             .get(stream)
             .is_some_and(|known| known.sending == Sending::Content);
         if is_possible {
-            let encoder = &mut self.encoder;
-            frame::field_block(stream.id(), true, self.peer.max_frame_size, out, |out| {
-                encoder.begin(out);
-                encoder.headers(trailers, false, out);
-            });
+            let may_trail = |line: &(&[u8], &[u8], bool)| may_trail(line.0);
+            let mut lines = trailers.hpack_lines().filter(may_trail).peekable();
+            if lines.peek().is_none() {
+                frame::data(0, true, stream.id(), out);
+            } else {
+                let encoder = &mut self.encoder;
+                frame::field_block(stream.id(), true, self.peer.max_frame_size, out, |out| {
+                    encoder.begin(out);
+                    lines.for_each(|line| encoder.line(line, out));
+                });
+            }
             self.end_sending(stream, out);
         }
     }

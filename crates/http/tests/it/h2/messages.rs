@@ -72,6 +72,61 @@ fn carries_a_request_and_its_answer_with_content_and_trailers() {
     assert_eq!(server.connection.open_streams(), 0);
 }
 
+/// RFC 9110 section 6.5.1.
+#[test]
+fn trailers_hold_nothing_that_belongs_into_a_head() {
+    let unfit = "host: evil\ncontent-length: 0\ncontent-type: text/html\nset-cookie: a=b\n\
+        authorization: Basic eDp5\nte: trailers\nx-sum: 7";
+    // As a receiver: what the other end sent all the same.
+    let mut server = End::greeted(config());
+    let mut bytes = headers_frame(1, false, &POST);
+    let fields: Vec<_> = unfit
+        .lines()
+        .map(|line| line.split_once(": ").unwrap())
+        .collect();
+    bytes.extend(headers_frame(1, true, &fields));
+    let seen = server.takes(&bytes).unwrap();
+    let Event::Trailers { trailers, .. } = &seen[1].event else {
+        panic!("{seen:?}");
+    };
+    assert_eq!(trailers.wire(), b"x-sum: 7\r\n");
+    // As a sender, at either end; with nothing left there is no trailer section.
+    for (sent, blocks) in [(unfit, 1), ("host: evil\nconnection: close", 0)] {
+        let (mut client, mut server) = pair();
+        let head = request("POST", "/", "host: a");
+        let stream = client
+            .connection
+            .send_request(OutgoingRequest::of(&head, "https"), false, &mut client.out)
+            .unwrap();
+        let (_, seen) = exchange(&mut client, &mut server);
+        let at_server = stream_of(&seen);
+        let trailers = headers(sent);
+        client
+            .connection
+            .send_trailers(stream, &trailers, &mut client.out);
+        let none = Headers::new();
+        let head = head_of(StatusCode::OK, &none, None);
+        server
+            .connection
+            .send_head(at_server, head, &mut server.out);
+        server
+            .connection
+            .send_trailers(at_server, &trailers, &mut server.out);
+        let (at_client, at_server) = exchange(&mut client, &mut server);
+        for seen in [at_client, at_server] {
+            let found: Vec<_> = seen
+                .iter()
+                .filter_map(|seen| match &seen.event {
+                    Event::Trailers { trailers, .. } => Some(trailers.wire()),
+                    _ => None,
+                })
+                .collect();
+            assert_eq!(found, vec![b"x-sum: 7\r\n"; blocks], "{seen:?}");
+        }
+        assert!(!client.connection.is_open(stream));
+    }
+}
+
 #[test]
 fn interim_answers_come_before_the_final_one() {
     let (mut client, mut server) = pair();

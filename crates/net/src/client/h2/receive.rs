@@ -209,6 +209,7 @@ impl Driver {
 
     /// Takes the end of a response.
     fn take_end(&mut self, key: StreamKey, trailers: Option<Headers>) {
+        let trailers = trailers.filter(|trailers| !trailers.is_empty());
         let waker = self.wakers.waker(key.slot(), STREAMS);
         let cx = Context::from_waker(&waker);
         let Some(stream) = self.streams.get(key) else {

@@ -1,0 +1,87 @@
+//! Which fields may stand in a trailer section (RFC 9110 section 6.5), for every protocol version.
+
+/// Whether a field may stand in a trailer section, by its name in lower case.
+///
+/// RFC 9110 section 6.5.1 excludes fields of framing, routing, authentication, request modifiers,
+/// response control and the format of the content. A recipient that merges trailers with the head
+/// would let them change what was decided on the head. Fields that identify a client belong to
+/// the proxy, which has the list of them.
+pub(crate) fn may_trail(name: &[u8]) -> bool {
+    !matches!(
+        name,
+        // Framing and the connection.
+        b"connection"
+            | b"content-length"
+            | b"http2-settings"
+            | b"keep-alive"
+            | b"proxy-connection"
+            | b"te"
+            | b"trailer"
+            | b"transfer-encoding"
+            | b"upgrade"
+            // Routing. `Proxy` becomes a variable that CGI programs take for their own (httpoxy).
+            | b"host"
+            | b"max-forwards"
+            | b"proxy"
+            | b"via"
+            // Authentication and state.
+            | b"authorization"
+            | b"cookie"
+            | b"proxy-authenticate"
+            | b"proxy-authorization"
+            | b"set-cookie"
+            | b"www-authenticate"
+            // Request modifiers.
+            | b"cache-control"
+            | b"expect"
+            | b"if-match"
+            | b"if-modified-since"
+            | b"if-none-match"
+            | b"if-range"
+            | b"if-unmodified-since"
+            | b"pragma"
+            | b"range"
+            // Control of a response.
+            | b"age"
+            | b"date"
+            | b"expires"
+            | b"location"
+            | b"retry-after"
+            | b"vary"
+            // The format of the content.
+            | b"content-encoding"
+            | b"content-range"
+            | b"content-type"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::may_trail;
+
+    #[test]
+    fn what_a_message_was_handled_by_does_not_come_behind_it() {
+        for name in [
+            "host",
+            "content-length",
+            "te",
+            "cookie",
+            "set-cookie",
+            "vary",
+        ] {
+            assert!(!may_trail(name.as_bytes()), "{name}");
+        }
+        // RFC 9110 section 8.8.3, RFC 9530, RFC 7615, Server-Timing and gRPC.
+        for name in [
+            "etag",
+            "content-digest",
+            "repr-digest",
+            "authentication-info",
+            "server-timing",
+            "grpc-status",
+            "grpc-message",
+        ] {
+            assert!(may_trail(name.as_bytes()), "{name}");
+        }
+    }
+}
