@@ -59,11 +59,10 @@ impl ChunkedDecoder {
     /// but time.
     const MESSAGE_EXTENSIONS: u32 = 16 * 1024;
 
-    /// For the content of a message with this head.
-    pub(super) fn new(head: &Headers) -> Self {
-        let lines: Vec<&[u8]> = head.get_all("connection").collect();
+    /// For the content of a message whose `Connection` has these values, joined.
+    pub(super) fn new(connection: &[u8]) -> Self {
         Self {
-            connection: lines.join(&b',').into(),
+            connection: connection.into(),
             ..Self::default()
         }
     }

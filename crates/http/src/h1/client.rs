@@ -282,7 +282,7 @@ impl ClientConnection {
                 self.reading = Reading::Content(ContentReader::Length(length));
             }
             ResponseContent::Chunked => {
-                self.reading = Reading::Content(ContentReader::chunked(&head.headers));
+                self.reading = Reading::Content(ContentReader::chunked(&read.connection));
             }
             ResponseContent::UntilClose => {
                 self.reading = Reading::Content(ContentReader::UntilClose);

@@ -30,9 +30,9 @@ pub(super) enum Piece {
 }
 
 impl ContentReader {
-    /// Reads chunked content of a message with this head.
-    pub(super) fn chunked(head: &Headers) -> Self {
-        Self::Chunked(Box::new(ChunkedDecoder::new(head)))
+    /// Reads chunked content of a message whose `Connection` has these values, joined.
+    pub(super) fn chunked(connection: &[u8]) -> Self {
+        Self::Chunked(Box::new(ChunkedDecoder::new(connection)))
     }
 
     /// Takes input up to the end of the first run of data in it, or to the end of the content. Tells

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use http::{StatusCode, Version};
-use smallvec::SmallVec;
 
 use super::framing::{Framing, Told};
 use super::line::LineReader;
@@ -60,8 +59,8 @@ pub(super) struct ResponseReader {
     keep_alive: KeepAlive,
     /// Field lines so far.
     fields: usize,
-    /// Names that `Connection` has and that nobody else would know to be about the connection.
-    nominated: SmallVec<[Box<str>; 2]>,
+    /// The values of `Connection`, joined.
+    connection: Vec<u8>,
 }
 
 /// A head and whether the server lets the connection persist after it (RFC 9112 section 9.3).
@@ -70,6 +69,8 @@ pub(super) struct ReadResponse {
     pub(super) persistent: bool,
     /// How long the server keeps the connection without a request, if it says so.
     pub(super) idle_timeout: Option<Duration>,
+    /// The values of `Connection`, joined.
+    pub(super) connection: Vec<u8>,
 }
 
 /// What `Keep-Alive` says (RFC 2068 section 19.7.1.1, and `draft-thomson-hybi-http-timeout` of its
@@ -166,7 +167,8 @@ impl ResponseReader {
                 lower.copy_from_slice(name);
                 lower.make_ascii_lowercase();
                 if *lower == *b"connection" {
-                    self.nominate(value);
+                    self.connection.push(b',');
+                    self.connection.extend_from_slice(value);
                 }
                 if *lower == *b"keep-alive" {
                     self.keep_alive.note(value);
@@ -180,18 +182,6 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Remembers which fields are about the connection by their own word.
-    fn nominate(&mut self, value: &[u8]) {
-        for option in field::list(value) {
-            let is_known = [&b"close"[..], b"keep-alive", b"upgrade"]
-                .iter()
-                .any(|known| option.eq_ignore_ascii_case(known));
-            if !is_known && let Ok(option) = std::str::from_utf8(option) {
-                self.nominated.push(option.into());
-            }
-        }
-    }
-
     /// The head, when its last line was taken.
     fn finish(
         self,
@@ -202,7 +192,7 @@ impl ResponseReader {
             mut headers,
             framing,
             keep_alive,
-            nominated,
+            connection,
             ..
         } = self;
         let told = framing.told(version)?;
@@ -219,13 +209,21 @@ impl ResponseReader {
         if !keeps_upgrade && headers.contains("upgrade") {
             headers.remove("upgrade");
         }
-        for name in nominated {
+        for name in field::list(&connection) {
             // What is for all who take part must not be named (RFC 9110 section 7.6.1): an origin
-            // that does so must not make others store what is private.
-            let is_for_all = ["cache-control", "content-length", "set-cookie", "vary"]
-                .iter()
-                .any(|known| name.eq_ignore_ascii_case(known));
-            if !is_for_all {
+            // that does so must not make others store what is private. `Upgrade` was looked at
+            // above, and the other options are no fields.
+            let stays = [
+                "close",
+                "upgrade",
+                "cache-control",
+                "content-length",
+                "set-cookie",
+                "vary",
+            ]
+            .iter()
+            .any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
+            if !stays && let Ok(name) = std::str::from_utf8(name) {
                 headers.remove(name);
             }
         }
@@ -243,6 +241,7 @@ impl ResponseReader {
                 && keep_alive.max != Some(0)
                 && content != ResponseContent::UntilClose,
             idle_timeout: keep_alive.timeout,
+            connection,
             head: ResponseHead {
                 status,
                 version,

@@ -154,7 +154,8 @@ impl ServerConnection {
             ContentFraming::None => Reading::Done,
             ContentFraming::Length(length) => Reading::Content(ContentReader::Length(length)),
             ContentFraming::Chunked => {
-                Reading::Content(ContentReader::chunked(&request.head.headers))
+                let connection: Vec<_> = request.head.headers.get_all("connection").collect();
+                Reading::Content(ContentReader::chunked(&connection.join(&b',')))
             }
         };
         self.answer = Answer::Due;

@@ -57,7 +57,7 @@ fn serve(mut socket: TcpStream, answer: &[u8], tell: &mpsc::Sender<String>) {
             continue;
         };
         let whole = match head.to_ascii_lowercase() {
-            head if head.contains("transfer-encoding") => content.ends_with("0\r\n\r\n"),
+            head if head.contains("transfer-encoding") => content.ends_with("\r\n\r\n"),
             head => match head.split_once("content-length: ") {
                 Some((_, rest)) => {
                     content.len() >= rest.lines().next().unwrap().parse::<usize>().unwrap()
