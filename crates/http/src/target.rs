@@ -29,7 +29,7 @@ impl Target {
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(InvalidTarget);
         }
-        let whole = |scheme, authority, path_start: u16| {
+        let whole = |text: &str, scheme, authority, path_start: u16| {
             let path = text.get(usize::from(path_start)..).unwrap_or("");
             // A fragment is not part of any form.
             if path.contains('#') {
@@ -48,13 +48,10 @@ impl Target {
             if !is_authority(text.as_bytes()) || !text.contains(':') {
                 return Err(InvalidTarget);
             }
-            return whole(0, (0, len), len);
+            return whole(text, 0, (0, len), len);
         }
-        if text.starts_with('/') {
-            return whole(0, (0, 0), 0);
-        }
-        if text == "*" && *method == Method::OPTIONS {
-            return whole(0, (0, 0), 0);
+        if text.starts_with('/') || (text == "*" && *method == Method::OPTIONS) {
+            return whole(text, 0, (0, 0), 0);
         }
         let scheme = text.find("://").ok_or(InvalidTarget)?;
         let name = text.get(..scheme).unwrap_or("");
@@ -69,14 +66,22 @@ impl Target {
         }
         let end = start.saturating_add(authority);
         let narrow = |at: usize| u16::try_from(at).map_err(|_| InvalidTarget);
-        whole(
-            narrow(scheme)?,
-            (narrow(start)?, narrow(end)?),
-            narrow(end)?,
-        )
+        let (scheme, start, path_start) = (narrow(scheme)?, narrow(start)?, narrow(end)?);
+        let (before, path) = text.split_at_checked(end).ok_or(InvalidTarget)?;
+        // An empty path is the same as `/` (RFC 9110 section 4.2.3), and origin-form has only that.
+        let with_path;
+        let text = match path.starts_with('/') {
+            true => text,
+            false => {
+                with_path = format!("{before}/{path}");
+                u16::try_from(with_path.len()).map_err(|_| InvalidTarget)?;
+                &with_path
+            }
+        };
+        whole(text, scheme, (start, path_start), path_start)
     }
 
-    /// The target as it was received.
+    /// The target as it was received, but for an absolute form without a path, which has `/`.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -94,10 +99,7 @@ impl Target {
     /// The path as it was sent, percent-encoded: `/...`, `*` for the asterisk form, and empty for
     /// the authority form. An absolute form without a path has `/`.
     pub fn path(&self) -> &str {
-        match self.part(self.path) {
-            "" if self.scheme != 0 => "/",
-            path => path,
-        }
+        self.part(self.path)
     }
 
     /// The query without its `?`.
@@ -109,11 +111,9 @@ impl Target {
 
     /// The path with the query, as origin-form has it.
     pub fn path_and_query(&self) -> &str {
-        match self.text.get(usize::from(self.path.0)..) {
-            Some("") | None if self.scheme != 0 => "/",
-            Some(text) => text,
-            None => "",
-        }
+        self.text
+            .get(usize::from(self.path.0)..)
+            .unwrap_or_default()
     }
 
     fn part(&self, (start, end): (u16, u16)) -> &str {
@@ -167,6 +167,9 @@ mod tests {
         let absolute = get("http://Example.com:80?q");
         assert_eq!(absolute.authority(), Some("Example.com:80"));
         assert_eq!((absolute.path(), absolute.query()), ("/", Some("q")));
+        // What is sent on in origin-form begins with a slash, also where nothing stood before `?`.
+        assert_eq!(absolute.path_and_query(), "/?q");
+        assert_eq!(get("http://a").path_and_query(), "/");
         assert_eq!(get("https://[::1]/x").authority(), Some("[::1]"));
 
         let authority = Target::parse(&Method::CONNECT, "example.com:443").unwrap();
