@@ -7,7 +7,7 @@ mod users;
 use std::error::Error;
 
 use apus::auth::{Csrf, CsrfToken, password};
-use apus::layers::RateLimit;
+use apus::layers::{ClientInfo, RateLimit};
 use apus::session::{Session, Sessions, SqlStore};
 use apus::sql::Db;
 use apus::template::{Page, Renderer, Templates, context};
@@ -97,6 +97,7 @@ async fn enter(renderer: &Renderer, token: &CsrfToken, title: &str, wrong: &str)
 }
 
 async fn register(
+    client: ClientInfo,
     renderer: Renderer,
     session: Session,
     token: CsrfToken,
@@ -109,7 +110,7 @@ async fn register(
     } else if entry.password.chars().count() < 8 {
         "A password has at least 8 characters."
     } else {
-        let stored = password::hash(entry.password).await?;
+        let stored = password::hash(client.ip, entry.password).await?;
         match users.add(name, &stored).await? {
             Some(user) => return welcome(&session, &user),
             None => "Somebody has this name already.",
@@ -122,6 +123,7 @@ async fn register(
 }
 
 async fn log_in(
+    client: ClientInfo,
     renderer: Renderer,
     session: Session,
     token: CsrfToken,
@@ -130,7 +132,7 @@ async fn log_in(
 ) -> Result<Response> {
     let found = users.by_name(entry.name.trim()).await?;
     let (user, stored) = found.unzip();
-    let is_right = password::verify(entry.password, stored).await?;
+    let is_right = password::verify(client.ip, entry.password, stored).await?;
     if let (true, Some(user)) = (is_right, user) {
         return welcome(&session, &user);
     }

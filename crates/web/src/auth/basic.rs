@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::{Future, ready};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -10,9 +11,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::{credentials, same, unauthorized};
+use crate::error::Error;
 use crate::extract::{FromRequestHead, Matched};
+use crate::layers::ClientInfo;
 use crate::middleware::{Middleware, Next};
-use crate::respond::AtOnce;
+use crate::respond::{AtOnce, IntoResponse};
 
 /// A layer that asks for name and password, and lets nobody through without. They are sent with
 /// every request, so it belongs behind TLS. A handler gets the name as [`BasicUser`].
@@ -33,7 +36,7 @@ pub struct BasicAuth {
 }
 
 type Check = dyn Fn(Credentials) -> Checked + Send + Sync;
-type Checked = Pin<Box<dyn Future<Output = bool>>>;
+type Checked = Pin<Box<dyn Future<Output = Result<bool, Error>>>>;
 
 /// What somebody says to be known by.
 #[derive(Clone)]
@@ -42,6 +45,29 @@ pub struct Credentials {
     pub name: String,
     /// The password.
     pub password: String,
+    /// The address of the client, to be passed to `password::verify`.
+    pub client: Option<IpAddr>,
+}
+
+/// What a check of [`BasicAuth`] ends with: a `bool`, or an [`Error`] that the client gets.
+pub trait CheckResult {
+    /// Whether who asks may come in.
+    ///
+    /// # Errors
+    /// It cannot be told now: what the client gets.
+    fn is_let_in(self) -> Result<bool, Error>;
+}
+
+impl CheckResult for bool {
+    fn is_let_in(self) -> Result<bool, Error> {
+        Ok(self)
+    }
+}
+
+impl CheckResult for Result<bool, Error> {
+    fn is_let_in(self) -> Result<bool, Error> {
+        self
+    }
 }
 
 /// Without the password.
@@ -56,15 +82,20 @@ impl fmt::Debug for Credentials {
 impl BasicAuth {
     /// With a function that says who may come in. `realm` is what the browser shows. The function
     /// should take as long for a name that it does not know as for one that it does; with
-    /// passwords as they should be stored, `password::verify` sees to that.
+    /// passwords as they should be stored, `password::verify` sees to that. An error of the function is
+    /// what the client gets, as 429 where passwords of it are being compared already.
     pub fn new<F, R>(realm: &str, check: F) -> Self
     where
         F: Fn(Credentials) -> R + Send + Sync + 'static,
-        R: Future<Output = bool> + 'static,
+        R: Future + 'static,
+        R::Output: CheckResult,
     {
         Self {
             challenge: challenge(realm),
-            check: Arc::new(move |credentials| Box::pin(check(credentials))),
+            check: Arc::new(move |credentials| {
+                let checked = check(credentials);
+                Box::pin(async move { checked.await.is_let_in() })
+            }),
         }
     }
 
@@ -119,6 +150,7 @@ fn given(request: &Request) -> Option<Credentials> {
     Some(Credentials {
         name: name.to_owned(),
         password: password.to_owned(),
+        client: ClientInfo::of(request).ip,
     })
 }
 
@@ -132,8 +164,10 @@ impl Middleware<AtOnce> for BasicAuth {
         let checked = (self.check)(given);
         let challenge = self.challenge.clone();
         Answer::later(async move {
-            if !checked.await {
-                return unauthorized(&rendering, challenge);
+            match checked.await {
+                Ok(true) => {}
+                Ok(false) => return unauthorized(&rendering, challenge),
+                Err(error) => return rendering.apply(error.into_response()),
             }
             request.extensions_mut().insert(BasicUser(name));
             next.call(request).wait().await
@@ -170,8 +204,9 @@ mod stored {
 
     use aws_lc_rs::hmac;
 
-    use super::Credentials;
+    use super::{Credentials, StatusCode};
     use crate::auth::password;
+    use crate::error::Error;
 
     pub(super) struct Known {
         users: HashMap<String, String>,
@@ -190,15 +225,20 @@ mod stored {
             }
         }
 
-        pub(super) async fn check(&self, given: Credentials) -> bool {
+        pub(super) async fn check(&self, given: Credentials) -> Result<bool, Error> {
             if self.was_right(&given) {
-                return true;
+                return Ok(true);
             }
             let hash = self.users.get(&given.name).cloned();
-            let is_right = match password::verify(given.password.clone(), hash).await {
+            let verified = password::verify(given.client, given.password.clone(), hash).await;
+            let is_right = match verified {
                 Ok(is_right) => is_right,
+                // Too many are compared at a time.
+                Err(error) if error.status_code() != StatusCode::INTERNAL_SERVER_ERROR => {
+                    return Err(error);
+                }
                 Err(error) => {
-                    tracing::error!(%error, name = given.name, "a password cannot be compared");
+                    tracing::error!(?error, name = given.name, "a password cannot be compared");
                     false
                 }
             };
@@ -207,7 +247,7 @@ mod stored {
                 let mut right = self.right.lock().unwrap_or_else(PoisonError::into_inner);
                 right.insert(given.name, tag);
             }
-            is_right
+            Ok(is_right)
         }
 
         fn was_right(&self, given: &Credentials) -> bool {

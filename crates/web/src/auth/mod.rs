@@ -19,7 +19,7 @@ mod jwt;
 #[cfg(feature = "password")]
 pub mod password;
 
-pub use basic::{BasicAuth, BasicUser, Credentials};
+pub use basic::{BasicAuth, BasicUser, CheckResult, Credentials};
 pub use bearer::BearerAuth;
 pub use csrf::{Csrf, CsrfToken};
 #[cfg(feature = "jwt")]

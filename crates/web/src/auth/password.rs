@@ -1,89 +1,218 @@
 //! Passwords to store and to compare with: Argon2id (RFC 9106) with 19 MiB and two passes, as OWASP
 //! recommends.
 //!
-//! Each takes a few hundredths of a second of a core, on a thread that serves no requests. As many
-//! run at a time as there are cores, which bounds the memory that log-ins take.
+//! Each takes a few hundredths of a second of a core and 19 MiB, on a thread that serves no requests.
+//! That is what makes guessing expensive, for the server as well, so it is bounded:
+//!
+//! - As many run at a time as half of the cores, and at least one.
+//! - Of one client at most [`OF_ONE_CLIENT`] run or wait at a time, an IPv6 network of 64 bits being one
+//!   client. What is more is refused with 429 and `Retry-After`.
+//! - Of all clients at most [`WAITING`] for each that runs. What is more is refused with 503 and
+//!   `Retry-After`.
+//!
+//! Work whose client is gone counts until it is done. How often one may guess in an hour is another
+//! question, for a [`RateLimit`](crate::layers::RateLimit).
 //!
 //! ```
 //! use apus::auth::password;
+//! use apus::layers::ClientInfo;
 //!
-//! # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+//! async fn log_in(client: ClientInfo, given: String, stored: Option<String>) -> apus::Result<bool> {
+//!     password::verify(client.ip, given, stored).await
+//! }
+//!
+//! # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
 //! # runtime.block_on(async {
-//! let stored = password::hash("correct horse").await?;
-//! assert!(password::verify("correct horse", Some(stored.clone())).await?);
-//! assert!(!password::verify("correct house", Some(stored)).await?);
-//! assert!(!password::verify("anything", None).await?);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! # })?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! let stored = password::hash(None, "correct horse").await?;
+//! assert!(password::verify(None, "correct horse", Some(stored.clone())).await?);
+//! assert!(!password::verify(None, "correct house", Some(stored)).await?);
+//! assert!(!password::verify(None, "anything", None).await?);
+//! # apus::Result::Ok(())
+//! # }).unwrap();
 //! ```
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::LazyLock;
+use std::net::IpAddr;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
-use argon2::password_hash::{Error, PasswordHasher, PasswordVerifier};
+use apus_http::{HeaderValue, header};
+use argon2::password_hash::{Error as HashError, PasswordHasher, PasswordVerifier};
 use argon2::{Argon2, PasswordHash};
 use tokio::sync::Semaphore;
 
-/// How many are made or compared at a time.
-static AT_A_TIME: LazyLock<Semaphore> = LazyLock::new(|| {
-    let cores = std::thread::available_parallelism();
-    Semaphore::new(cores.map_or(1, std::num::NonZero::get))
+use crate::error::Error;
+use crate::layers::network_of;
+
+/// How many passwords of one client may be worked on or wait at a time.
+pub const OF_ONE_CLIENT: usize = 4;
+
+/// How many may wait for each that is worked on.
+pub const WAITING: usize = 64;
+
+/// What all workers share.
+static QUEUE: LazyLock<Queue> = LazyLock::new(|| {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Queue::new((cores / 2).max(1))
 });
 
-/// What to store in place of a password: `$argon2id$...`, about 100 characters.
+/// What to store in place of a password: `$argon2id$...`, about 100 characters. The client is the one
+/// who asks for it; `None` is the program itself, or a client on a Unix socket.
 ///
 /// # Errors
-/// The system has no random bytes or no thread.
-pub async fn hash(password: impl Into<String>) -> Result<String, PasswordError> {
+/// 429 or 503 if too many wait; 500 if the system has no random bytes or no thread.
+pub async fn hash(client: Option<IpAddr>, password: impl Into<String>) -> Result<String, Error> {
     let password = password.into();
-    apart(move || made_of(&password)).await
+    QUEUE.run(client, move || made_of(&password)).await
 }
 
 /// Whether a password is the one that was stored. With nobody to compare with, it takes as long and
-/// says no, so that the time does not tell which names there are.
+/// says no, so that the time does not tell which names there are. The client is the one who asks;
+/// `None` is the program itself, or a client on a Unix socket.
 ///
 /// # Errors
-/// What was stored is not what [`hash`] makes, or the system has no thread.
+/// 429 or 503 if too many wait; 500 if what was stored is not what [`hash`] makes, or the system has
+/// no thread.
 pub async fn verify(
+    client: Option<IpAddr>,
     password: impl Into<String>,
     stored: Option<String>,
-) -> Result<bool, PasswordError> {
+) -> Result<bool, Error> {
     let password = password.into();
-    apart(move || {
+    let compare = move || {
         let Some(stored) = stored else {
             made_of(&password)?;
             return Ok(false);
         };
         match Argon2::default().verify_password(password.as_bytes(), stored.as_str()) {
             Ok(()) => Ok(true),
-            Err(Error::PasswordInvalid) => Ok(false),
-            Err(error) => Err(PasswordError(error.to_string())),
+            Err(HashError::PasswordInvalid) => Ok(false),
+            Err(error) => Err(error.to_string()),
         }
-    })
-    .await
+    };
+    QUEUE.run(client, compare).await
 }
 
-fn made_of(password: &str) -> Result<String, PasswordError> {
-    let made: Result<PasswordHash, Error> = Argon2::default().hash_password(password.as_bytes());
+fn made_of(password: &str) -> Result<String, String> {
+    let made: Result<PasswordHash, HashError> =
+        Argon2::default().hash_password(password.as_bytes());
     match made {
         Ok(hash) => Ok(hash.to_string()),
-        Err(error) => Err(PasswordError(error.to_string())),
+        Err(error) => Err(error.to_string()),
     }
 }
 
-async fn apart<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, PasswordError> + Send + 'static,
-) -> Result<T, PasswordError> {
-    // It is never closed.
-    let _permit = AT_A_TIME.acquire().await;
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(PasswordError(error.to_string())))
+/// Passwords that are worked on, and those that wait.
+struct Queue {
+    threads: Semaphore,
+    /// How many may be in it.
+    most: usize,
+    entered: Mutex<Entered>,
+}
+
+/// How many are in the queue.
+#[derive(Default)]
+struct Entered {
+    all: usize,
+    /// Of each client that has any.
+    by_client: HashMap<u128, usize>,
+}
+
+/// A place in the queue, until it is dropped.
+struct Ticket<'a> {
+    queue: &'a Queue,
+    client: Option<u128>,
+}
+
+/// Why a password is not taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refused {
+    /// The client has enough in the queue.
+    Client,
+    /// The queue is full.
+    Full,
+}
+
+impl Queue {
+    fn new(threads: usize) -> Self {
+        Self {
+            threads: Semaphore::new(threads),
+            most: threads.saturating_mul(WAITING.saturating_add(1)),
+            entered: Mutex::default(),
+        }
+    }
+
+    fn enter(&self, client: Option<IpAddr>) -> Result<Ticket<'_>, Refused> {
+        let client = client.map(network_of);
+        let mut entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_client = client.and_then(|client| entered.by_client.get(&client));
+        if of_client.is_some_and(|count| *count >= OF_ONE_CLIENT) {
+            return Err(Refused::Client);
+        }
+        if entered.all >= self.most {
+            return Err(Refused::Full);
+        }
+        entered.all = entered.all.saturating_add(1);
+        if let Some(client) = client {
+            let count = entered.by_client.entry(client).or_default();
+            *count = count.saturating_add(1);
+        }
+        Ok(Ticket {
+            queue: self,
+            client,
+        })
+    }
+
+    async fn run<T: Send + 'static>(
+        &'static self,
+        client: Option<IpAddr>,
+        work: impl FnOnce() -> Result<T, String> + Send + 'static,
+    ) -> Result<T, Error> {
+        let ticket = self.enter(client).map_err(Refused::error)?;
+        // It is never closed.
+        let permit = self.threads.acquire().await;
+        let done = tokio::task::spawn_blocking(move || {
+            let done = work();
+            // Whoever waited for it may be gone meanwhile; the work was done all the same.
+            drop((ticket, permit));
+            done
+        });
+        let done = done.await.unwrap_or_else(|error| Err(error.to_string()));
+        done.map_err(|error| PasswordError(error).into())
+    }
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        let mut entered = (self.queue.entered.lock()).unwrap_or_else(PoisonError::into_inner);
+        entered.all = entered.all.saturating_sub(1);
+        if let Some(client) = self.client
+            && let Some(count) = entered.by_client.get_mut(&client)
+        {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                entered.by_client.remove(&client);
+            }
+        }
+    }
+}
+
+impl Refused {
+    /// What the client is told.
+    fn error(self) -> Error {
+        let error = match self {
+            Self::Client => {
+                Error::too_many_requests("there are too many log-ins from your address")
+            }
+            Self::Full => Error::unavailable("there are too many log-ins at a time"),
+        };
+        error.header(header::RETRY_AFTER, HeaderValue::from_static("1"))
+    }
 }
 
 /// A password that could not be made into what is stored, or not be compared with it.
 #[derive(Clone, Debug)]
-pub struct PasswordError(String);
+struct PasswordError(String);
 
 impl fmt::Display for PasswordError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -92,3 +221,74 @@ impl fmt::Display for PasswordError {
 }
 
 impl std::error::Error for PasswordError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> Option<IpAddr> {
+        Some(text.parse().unwrap())
+    }
+
+    #[test]
+    fn one_client_has_a_few_places_and_the_others_have_theirs() {
+        let queue = Queue::new(1);
+        let mut tickets: Vec<_> = (0..OF_ONE_CLIENT)
+            .map(|_| queue.enter(ip("2001:db8::1")).unwrap())
+            .collect();
+        // Another address of the same network is the same client.
+        for same in ["2001:db8::1", "2001:db8::ffff:2"] {
+            assert_eq!(queue.enter(ip(same)).err(), Some(Refused::Client));
+        }
+        for other in ["2001:db8:0:1::1", "192.0.2.1"] {
+            assert!(queue.enter(ip(other)).is_ok());
+        }
+        tickets.pop();
+        assert!(queue.enter(ip("2001:db8::1")).is_ok());
+        drop(tickets);
+        let entered = queue.entered.lock().unwrap();
+        assert_eq!((entered.all, entered.by_client.len()), (0, 0));
+    }
+
+    #[test]
+    fn the_queue_ends_somewhere_whoever_is_in_it() {
+        let queue = Queue::new(2);
+        let mut tickets = Vec::new();
+        for at in 0..2 * (WAITING + 1) {
+            let client = std::net::Ipv4Addr::from_bits(at as u32).into();
+            tickets.push(queue.enter((at % 2 == 0).then_some(client)).unwrap());
+        }
+        for client in [None, ip("192.0.2.1")] {
+            assert_eq!(queue.enter(client).err(), Some(Refused::Full));
+        }
+        tickets.pop();
+        assert!(queue.enter(None).is_ok());
+    }
+
+    #[test]
+    fn work_that_nobody_waits_for_any_more_keeps_its_place_until_it_is_done() {
+        static QUEUE: LazyLock<Queue> = LazyLock::new(|| Queue::new(1));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let (go_on, wait) = std::sync::mpsc::channel::<()>();
+            let (begun, has_begun) = tokio::sync::oneshot::channel();
+            let mut work = Box::pin(QUEUE.run(ip("192.0.2.1"), move || {
+                let _ = begun.send(());
+                let _ = wait.recv();
+                Ok(())
+            }));
+            tokio::select! {
+                _ = &mut work => panic!("nobody told it to go on"),
+                begun = has_begun => begun.unwrap(),
+            }
+            drop(work);
+            assert_eq!(QUEUE.threads.available_permits(), 0);
+            assert_eq!(QUEUE.entered.lock().unwrap().all, 1);
+            go_on.send(()).unwrap();
+            drop(QUEUE.threads.acquire().await);
+            assert_eq!(QUEUE.entered.lock().unwrap().all, 0);
+        });
+    }
+}

@@ -49,6 +49,8 @@ pub use self::force_https::ForceHttps;
 pub use self::log::Logged;
 pub use self::metrics::{Metrics, MetricsHandler};
 pub use self::rate_limit::RateLimit;
+#[cfg(feature = "password")]
+pub(crate) use self::rate_limit::network_of;
 pub use self::request_id::{RequestId, RequestIds};
 pub use self::security_headers::{CspNonce, SecurityHeaders};
 pub use self::timeout::Timeout;

@@ -157,7 +157,7 @@ impl RateLimit {
         };
         match text {
             Some(text) => Some(self.state.hash((0u8, text))),
-            None => Some(self.state.hash((1u8, network(request.client().ip?)))),
+            None => Some(self.state.hash((1u8, network_of(request.client().ip?)))),
         }
     }
 
@@ -250,7 +250,7 @@ impl StateStore for Clients {
 }
 
 /// What one client has: an IPv4 address, or the IPv6 network that it can choose its address from.
-fn network(ip: IpAddr) -> u128 {
+pub(crate) fn network_of(ip: IpAddr) -> u128 {
     match ip.to_canonical() {
         IpAddr::V4(ip) => u128::from(ip.to_bits()),
         // IPv4 addresses are below, as no network of 64 bits is but the unspecified one.

@@ -5,9 +5,9 @@ mod jwt;
 
 use apus::auth::{BasicAuth, BasicUser, BearerAuth, Credentials, password};
 use apus::testing::TestClient;
-use apus::{App, Extension};
+use apus::{App, Extension, ServiceFactory};
 
-use crate::support::block_on;
+use crate::support::{Reply, ask, block_on};
 
 fn members(auth: BasicAuth) -> TestClient {
     TestClient::new(
@@ -82,7 +82,7 @@ fn a_function_may_say_who_comes_in() {
 
 #[test]
 fn stored_passwords_are_compared() {
-    let hash = block_on(password::hash("correct horse")).unwrap();
+    let hash = block_on(password::hash(None, "correct horse")).unwrap();
     assert!(
         hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"),
         "{hash}"
@@ -119,16 +119,63 @@ fn stored_passwords_are_compared() {
 #[test]
 fn the_same_password_is_stored_in_another_way_each_time() {
     block_on(async {
-        let one = password::hash("a").await.unwrap();
-        let other = password::hash("a").await.unwrap();
+        let one = password::hash(None, "a").await.unwrap();
+        let other = password::hash(None, "a").await.unwrap();
         assert_ne!(one, other);
         for stored in [one, other] {
-            assert!(password::verify("a", Some(stored.clone())).await.unwrap());
-            assert!(!password::verify("b", Some(stored)).await.unwrap());
+            assert!(
+                password::verify(None, "a", Some(stored.clone()))
+                    .await
+                    .unwrap()
+            );
+            assert!(!password::verify(None, "b", Some(stored)).await.unwrap());
         }
-        assert!(!password::verify("a", None).await.unwrap());
-        assert!(password::verify("a", Some("a".to_owned())).await.is_err());
+        assert!(!password::verify(None, "a", None).await.unwrap());
+        assert!(
+            password::verify(None, "a", Some("a".to_owned()))
+                .await
+                .is_err()
+        );
     });
+}
+
+/// Four of a client are compared at a time; the others are not queued without end.
+#[test]
+fn passwords_of_one_client_beyond_four_at_a_time_are_answered_429() {
+    let hash = block_on(password::hash(None, "correct horse")).unwrap();
+    let stored = hash.clone();
+    let own_check = BasicAuth::new("x", move |given: Credentials| {
+        password::verify(given.client, given.password, Some(stored.clone()))
+    });
+    for auth in [BasicAuth::users("x", [("ann", hash)]), own_check] {
+        let service = App::new().layer(auth).get("/", async || "in").service();
+        // "ann:guess"
+        let guess = || ask("GET", "/").with("authorization", "Basic YW5uOmd1ZXNz");
+        let replies = block_on(async {
+            let tasks: Vec<_> = (0..12)
+                .map(|_| {
+                    let answer = service.call(guess().request());
+                    tokio::task::spawn_local(async { Reply::read(answer.wait().await).await })
+                })
+                .collect();
+            let mut replies = Vec::new();
+            for task in tasks {
+                replies.push(task.await.unwrap());
+            }
+            replies
+        });
+        let compared = replies.iter().filter(|reply| reply.status == 401).count();
+        let refused: Vec<_> = replies.iter().filter(|reply| reply.status == 429).collect();
+        assert_eq!(compared + refused.len(), 12, "{replies:?}");
+        assert!((4..12).contains(&compared), "{compared}");
+        assert!(
+            refused
+                .iter()
+                .all(|reply| reply.field("retry-after") == Some("1"))
+        );
+        // Afterwards there is room again.
+        assert_eq!(guess().of(&service).status, 401);
+    }
 }
 
 #[test]
