@@ -1,5 +1,6 @@
 //! Cookies: what a request brings, and what a response sets (RFC 6265).
 
+use std::collections::HashSet;
 use std::convert::Infallible;
 
 use apus_http::{Request, Response};
@@ -52,6 +53,8 @@ impl Cookies {
             changes: Vec::new(),
             is_secure: request.is_secure(),
         };
+        // A head holds thousands of cookies, each of which is compared with all others by its hash.
+        let mut names = HashSet::new();
         // HTTP/2 may split the field (RFC 9113 section 8.2.3).
         for line in request.headers().get_all("cookie") {
             let Ok(line) = std::str::from_utf8(line) else {
@@ -59,10 +62,7 @@ impl Cookies {
             };
             for pair in line.split(';') {
                 if let Some(read) = parse(pair)
-                    && !cookies
-                        .received
-                        .iter()
-                        .any(|known| known.name() == read.name())
+                    && names.insert(read.name().to_owned())
                 {
                     cookies.received.push(read);
                 }

@@ -1,6 +1,7 @@
 //! Texts of a path, a query or a form as the values that a type is deserialised from.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use apus_http::path;
 use serde::de::value::{Error, MapDeserializer, SeqDeserializer};
@@ -216,9 +217,14 @@ impl<'de> Deserializer<'de> for Parameters<'de> {
 }
 
 /// The fields of a query or a form, each with all its texts, in order.
-pub(super) struct Fields<'a>(Vec<(Cow<'a, str>, Texts<'a>)>);
+#[derive(Default)]
+pub(super) struct Fields<'a> {
+    fields: Vec<(Cow<'a, str>, Texts<'a>)>,
+    /// Where the field of each name is: a client chooses how many there are, and how alike.
+    positions: HashMap<Cow<'a, str>, usize>,
+}
 
-/// Fields beyond this many are an attack on the search for equal names.
+/// Fields beyond this many are an attack on whoever takes them for a map or a list.
 const MAX_FIELDS: usize = 1024;
 
 impl<'a> Fields<'a> {
@@ -226,7 +232,7 @@ impl<'a> Fields<'a> {
     pub(super) fn from_texts(
         texts: impl IntoIterator<Item = (Cow<'a, str>, Cow<'a, str>)>,
     ) -> Self {
-        let mut fields = Self(Vec::new());
+        let mut fields = Self::default();
         for (name, value) in texts {
             fields.add(name, value);
         }
@@ -234,15 +240,19 @@ impl<'a> Fields<'a> {
     }
 
     fn add(&mut self, name: Cow<'a, str>, value: Cow<'a, str>) {
-        match self.0.iter_mut().find(|(known, _)| *known == name) {
+        let known = self.positions.get(&name);
+        match known.and_then(|position| self.fields.get_mut(*position)) {
             Some((_, texts)) => texts.0.push(value),
-            None => self.0.push((name, Texts::one(value))),
+            None => {
+                self.positions.insert(name.clone(), self.fields.len());
+                self.fields.push((name, Texts::one(value)));
+            }
         }
     }
 
     /// Reads `name=value&...` (WHATWG URL, application/x-www-form-urlencoded).
     pub(super) fn parse(encoded: &'a [u8]) -> Result<Self, Error> {
-        let mut fields = Self(Vec::new());
+        let mut fields = Self::default();
         for (count, field) in encoded
             .split(|byte| *byte == b'&')
             .filter(|field| !field.is_empty())
@@ -293,7 +303,7 @@ impl<'de> Deserializer<'de> for Fields<'de> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_map(MapDeserializer::new(self.0.into_iter()))
+        visitor.visit_map(MapDeserializer::new(self.fields.into_iter()))
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(

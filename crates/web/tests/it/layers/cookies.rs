@@ -6,6 +6,7 @@ use apus::layers::TrustedProxies;
 use apus::{App, Redirect};
 
 use super::{Client, get, head};
+use crate::support::ask;
 use crate::websocket::Server;
 
 async fn list(cookies: Cookies) -> String {
@@ -36,6 +37,15 @@ fn cookies_are_read_from_whatever_lines_they_come_in() {
         let reply = client.ask(&head("GET", "/", lines));
         assert_eq!((reply.status, reply.text()), (200, expected), "{lines:?}");
     }
+}
+
+/// Comparing each name with all others would take many minutes.
+#[test]
+fn cookies_are_read_in_a_time_that_grows_with_their_number_alone() {
+    const COUNT: usize = 300_000;
+    let line: String = (0..COUNT).map(|number| format!("{number:x}=1; ")).collect();
+    let request = ask("GET", "/").with("cookie", &line).request();
+    assert_eq!(Cookies::of(&request).iter().count(), COUNT);
 }
 
 /// The lines that a handler's changes set.
