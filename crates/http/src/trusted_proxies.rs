@@ -130,13 +130,13 @@ impl TrustedProxies {
             ForwardedField::XForwardedFor => {
                 self.walk(
                     &mut found,
-                    &members(request.headers(), "x-forwarded-for"),
+                    &members(request.headers(), "x-forwarded-for", Quotes::Plain),
                     node,
                 );
                 // The proxy next to the client knows, which of those that are trusted wrote first.
                 let hops = found.proxies.len().max(1);
-                let of_client = |name: &str| {
-                    let members = members(request.headers(), name);
+                let of_client = |name: &'static str| {
+                    let members = members(request.headers(), name, Quotes::Plain);
                     let at = hops.min(members.len()).checked_sub(1)?;
                     members.get(at).copied()
                 };
@@ -147,7 +147,7 @@ impl TrustedProxies {
                 )
             }
             ForwardedField::Forwarded => {
-                let elements = members(request.headers(), "forwarded");
+                let elements = members(request.headers(), "forwarded", Quotes::Pairs);
                 let node_of = |element: &str| parameter(element, "for").and_then(node);
                 self.walk(&mut found, &elements, node_of);
                 let of_proxies = elements.get(..found.proxies.len().max(1).min(elements.len()));
@@ -192,33 +192,52 @@ impl TrustedProxies {
     }
 }
 
-/// The members of a list field, the last one first. Quoted commas count.
-fn members<'a>(headers: &'a Headers, name: &str) -> Vec<&'a str> {
-    let mut members: Vec<&str> = headers
-        .iter()
-        .filter(|(line, _)| *line == name)
-        .filter_map(|(_, value)| std::str::from_utf8(value).ok())
-        .flat_map(|line| split(line, ','))
-        .filter(|member| !member.is_empty())
-        .collect();
-    members.reverse();
-    members
+/// What quotation marks are in a list field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quotes {
+    /// Bytes as others: `X-Forwarded-For` knows no quoted strings.
+    Plain,
+    /// The ends of quoted strings, in which a comma separates nothing.
+    Pairs,
 }
 
-/// The parts between separators that are not quoted, trimmed.
-fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
+/// The members of a list field, the last one first. They are read from the end, where the nearest proxy
+/// wrote: a quotation mark that a client left open has no say in what stands behind it.
+fn members<'a>(headers: &'a Headers, name: &'a str, quotes: Quotes) -> Vec<&'a str> {
+    let lines: Vec<&str> = headers
+        .get_all(name)
+        .filter_map(|line| std::str::from_utf8(line).ok())
+        .collect();
+    lines
+        .into_iter()
+        .rev()
+        .flat_map(|line| {
+            let mut is_quoted = false;
+            line.rsplit(move |character| {
+                is_quoted ^= character == '"' && quotes == Quotes::Pairs;
+                character == ',' && !is_quoted
+            })
+        })
+        .map(str::trim)
+        .filter(|member| !member.is_empty())
+        .collect()
+}
+
+/// The parts between semicolons that are not quoted, trimmed.
+fn split(element: &str) -> impl Iterator<Item = &str> {
     let mut is_quoted = false;
-    text.split(move |character| {
-        is_quoted ^= character == '"';
-        character == separator && !is_quoted
-    })
-    .map(str::trim)
+    element
+        .split(move |character| {
+            is_quoted ^= character == '"';
+            character == ';' && !is_quoted
+        })
+        .map(str::trim)
 }
 
 /// A parameter of an element of `Forwarded`, without quotes. Addresses, hosts and schemes hold nothing
 /// that would have to be escaped.
 fn parameter<'a>(element: &'a str, name: &str) -> Option<&'a str> {
-    split(element, ';').find_map(|pair| {
+    split(element).find_map(|pair| {
         let (key, value) = pair.split_once('=')?;
         key.eq_ignore_ascii_case(name)
             .then(|| value.trim_matches('"'))

@@ -48,6 +48,15 @@ fn the_client_is_the_first_from_the_end_that_is_no_proxy_of_ours() {
             "10.0.0.1 false",
         ),
         (&["X-Forwarded-For: "], "127.0.0.1 false"),
+        // A quotation mark of the client does not swallow what the proxy wrote behind it.
+        (
+            &["X-Forwarded-For: \"1.2.3.4, 203.0.113.5"],
+            "203.0.113.5 false",
+        ),
+        (
+            &["X-Forwarded-For: \", 203.0.113.5, 10.0.0.1"],
+            "203.0.113.5 false",
+        ),
         (&["X-Forwarded-Proto: https"], "127.0.0.1 true"),
         (&["X-Forwarded-Proto: https, http"], "127.0.0.1 false"),
         (
@@ -83,6 +92,14 @@ fn forwarded_is_read_as_rfc_7239_writes_it() {
         ("Forwarded: for=unknown", "127.0.0.1 false"),
         ("Forwarded: by=203.0.113.9", "127.0.0.1 false"),
         ("Forwarded: \"", "127.0.0.1 false"),
+        (
+            "Forwarded: for=\"1.2.3.4, for=203.0.113.5",
+            "203.0.113.5 false",
+        ),
+        (
+            "Forwarded: \", for=203.0.113.5;by=\"a,b\", for=10.0.0.1",
+            "203.0.113.5 false",
+        ),
         ("X-Forwarded-For: 1.2.3.4", "127.0.0.1 false"),
     ] {
         let reply = client.ask(&head("GET", "/", &[line]));
