@@ -36,6 +36,7 @@ mod middleware;
 pub mod mounted;
 #[cfg(feature = "openapi")]
 pub mod openapi;
+mod origin;
 #[cfg(any(feature = "redis", feature = "sql"))]
 mod per_worker;
 pub mod php;

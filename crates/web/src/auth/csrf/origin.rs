@@ -3,6 +3,8 @@
 
 use apus_http::Request;
 
+use crate::origin::is_same_origin;
+
 /// Whether a request can come from a page of this site, or of one of the trusted origins. Who is no
 /// browser says nothing, and may have to show a token all the same.
 pub(super) fn check(request: &Request, trusted: &[Box<str>]) -> Result<(), &'static str> {
@@ -12,12 +14,7 @@ pub(super) fn check(request: &Request, trusted: &[Box<str>]) -> Result<(), &'sta
         || origin.is_some_and(|origin| trusted.iter().any(|one| one.eq_ignore_ascii_case(origin)));
     let is_own = match (headers.get_str("sec-fetch-site"), origin) {
         (Some(site), _) => matches!(site, "same-origin" | "none"),
-        // A proxy in front can have changed the scheme, but not the host that the browser wanted.
-        (None, Some(origin)) => {
-            let host = origin.split_once("://").map(|(_, host)| host);
-            let wanted = request.authority();
-            host.is_some_and(|host| wanted.is_some_and(|wanted| host.eq_ignore_ascii_case(wanted)))
-        }
+        (None, Some(origin)) => is_same_origin(request, origin),
         (None, None) => !headers.contains("sec-fetch-site") && !headers.contains("origin"),
     };
     if is_own || is_trusted() {

@@ -52,8 +52,10 @@ fn pages_of_other_sites_open_no_socket() {
         upgrade.origins(Origins::Any).run(echo)
     }));
     for (server, origin, status) in [
-        (&own, "https://example.com", 101),
         (&own, "http://example.com", 101),
+        (&own, "http://EXAMPLE.com:80", 101),
+        // The same host, by way of a page that came over TLS, which this server does not speak.
+        (&own, "https://example.com", 403),
         (&own, "https://evil.test", 403),
         (&own, "https://example.com:8443", 403),
         (&own, "null", 403),

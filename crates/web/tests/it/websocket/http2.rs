@@ -12,7 +12,7 @@ use crate::support::block_on;
 fn request(origin: &str) -> Request<()> {
     let mut request = Request::builder()
         .method(Method::CONNECT)
-        .uri("https://example.com/")
+        .uri("http://example.com/")
         .header("sec-websocket-version", "13")
         .header("sec-websocket-protocol", "echo")
         .header("origin", origin)
@@ -41,7 +41,7 @@ fn messages_come_back_over_streams_of_one_connection() {
         assert_eq!(answer.await.unwrap().status(), StatusCode::FORBIDDEN);
         for _ in 0..3 {
             client = client.ready().await.unwrap();
-            let origin = "https://example.com";
+            let origin = "http://example.com";
             let (answer, mut sending) = client.send_request(request(origin), false).unwrap();
             let answer = answer.await.unwrap();
             assert_eq!(answer.status(), StatusCode::OK);
