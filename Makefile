@@ -5,7 +5,7 @@ CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 DENY := $(shell command -v cargo-deny || echo .tools/bin/cargo-deny)
 
-.PHONY: help run test lint bench soak fuzz conformance tools clean
+.PHONY: help run test lint attack bench soak fuzz conformance tools clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -13,10 +13,11 @@ help: ## list the targets
 run: ## build Apus and serve examples/site over HTTP and HTTPS
 	@examples/run
 
-test: tools lint ## everything that has to hold: lint, all tests, the release binary on the example site
+test: tools lint ## everything that has to hold: lint, all tests, the release binary on the example site and under attack
 	$(CARGO) test --workspace --locked --no-fail-fast
 	php/tests/run
 	examples/run .ci/smoke
+	python3 attack/run.py $(ATTACK)
 	conformance/h2spec
 
 lint: ## format, clippy, documentation, licences and sources of dependencies
@@ -25,6 +26,10 @@ lint: ## format, clippy, documentation, licences and sources of dependencies
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --features apus/full
 	$(DENY) --all-features check --hide-inclusion-graph licenses bans sources
 	@.ci/advisories $(DENY)
+
+attack: tools ## every attack of docs/security.md on the release binary; ATTACK="--peer nginx --only cache --markdown"
+	$(CARGO) build --release --locked -p apus-cli
+	python3 attack/run.py $(ATTACK)
 
 bench: ## Apus against nginx, H2O, HAProxy, Varnish, web frameworks and the floors on this machine; BENCH="--case 1k-c64 --rounds 3"
 	python3 bench/compare.py $(BENCH)

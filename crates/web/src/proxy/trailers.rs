@@ -5,16 +5,16 @@
 
 use std::task::{Context, Poll};
 
-use apus_http::{Body, BodyError, BodyStream, Frame, Headers};
+use apus_http::{Body, BodyError, BodyStream, Frame, Headers, is_identity_field};
 
-use super::forward::{self, Forwarding};
+use super::forward::Forwarding;
 
 /// A request's content on its way to an origin, or to a copy of the request.
 pub(super) fn of_request(body: Body, forwarding: &Forwarding) -> Body {
     let underscores = forwarding.underscores;
-    // Who the client is was told in the head, also by a proxy that is trusted.
+    // Who the client is stands in the head.
     filtered(body, move |name| {
-        !forward::tells_of_client(name) && (underscores || !name.contains('_'))
+        !is_identity_field(name) && (underscores || !name.contains('_'))
     })
 }
 
