@@ -1,9 +1,7 @@
 //! Whether the page that a request comes from is of the origin that the request is for (RFC 6454
 //! section 5): the same scheme, host and port.
 
-use std::borrow::Cow;
-
-use apus_http::Request;
+use apus_http::{Authority, Request};
 
 /// Whether `origin`, as of an `Origin` field, is that of the request itself.
 ///
@@ -18,23 +16,10 @@ fn is_origin_of(own_scheme: &str, authority: &str, origin: &str) -> bool {
     let Some((scheme, host)) = origin.split_once("://") else {
         return false;
     };
-    let default_port = match own_scheme {
-        "https" => ":443",
-        "http" => ":80",
-        _ => return false,
-    };
+    let is_secure = own_scheme == "https";
+    let normal = |authority: &str| Authority::normalise(authority.as_bytes(), is_secure);
     scheme.eq_ignore_ascii_case(own_scheme)
-        && with_port(authority, default_port).eq_ignore_ascii_case(&with_port(host, default_port))
-}
-
-/// The authority with a port in any case.
-fn with_port<'a>(authority: &'a str, default_port: &str) -> Cow<'a, str> {
-    match authority.rsplit_once(':') {
-        Some((_, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => {
-            Cow::Borrowed(authority)
-        }
-        _ => Cow::Owned(format!("{}{default_port}", authority.trim_end_matches(':'))),
-    }
+        && normal(host).is_some_and(|host| normal(authority) == Some(host))
 }
 
 #[cfg(test)]

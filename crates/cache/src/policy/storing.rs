@@ -83,10 +83,7 @@ pub fn may_store(
 
 /// Whether the response to a request may change what others are sent, whatever it says: store
 /// something, update what is stored, or take it out.
-pub(super) fn check_request(
-    request: &PresentedRequest<'_>,
-    rules: &Rules,
-) -> Result<(), Refusal> {
+pub(super) fn check_request(request: &PresentedRequest<'_>, rules: &Rules) -> Result<(), Refusal> {
     if RequestDirectives::of(request.headers).no_store {
         return Err(Refusal::RequestNoStore);
     }

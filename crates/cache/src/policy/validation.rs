@@ -155,8 +155,8 @@ pub fn freshen(
     };
     let mut merged = fields::updated(&stored.headers, not_modified.headers, |_| true);
     let current = as_current(&merged);
-    let allowed = check_request(request, rules)
-        .and_then(|()| check_credentials(request, &current, rules));
+    let allowed =
+        check_request(request, rules).and_then(|()| check_credentials(request, &current, rules));
     let refusal = match allowed.and_then(|()| renewed(request, stored, &current, rules)) {
         Ok(newer) => return Freshened::Stored(Box::new(newer)),
         Err(refusal) => refusal,

@@ -13,7 +13,6 @@ use base64::engine::general_purpose::STANDARD;
 use super::{credentials, same, unauthorized};
 use crate::error::Error;
 use crate::extract::{FromRequestHead, Matched};
-use crate::layers::ClientInfo;
 use crate::middleware::{Middleware, Next};
 use crate::respond::{AtOnce, IntoResponse};
 
@@ -150,7 +149,7 @@ fn given(request: &Request) -> Option<Credentials> {
     Some(Credentials {
         name: name.to_owned(),
         password: password.to_owned(),
-        client: ClientInfo::of(request).ip,
+        client: request.client().ip,
     })
 }
 
