@@ -1,5 +1,6 @@
 //! The fields about one connection (RFC 9110 section 7.6.1), which nobody behind it gets to see.
 
+use http::Version;
 use smallvec::SmallVec;
 
 use crate::grammar::trim;
@@ -16,7 +17,7 @@ pub struct HopByHop {
 
 impl HopByHop {
     /// Takes the fields about the connection out of a field section, with all that `Connection` names.
-    pub fn take(headers: &mut Headers) -> Self {
+    pub fn take(headers: &mut Headers, version: Version) -> Self {
         let mut reader = HopByHopReader::default();
         let mut found = false;
         for (name, value) in headers.iter() {
@@ -25,7 +26,7 @@ impl HopByHop {
         if found {
             headers.retain(|name| !is_hop_by_hop(name.as_bytes()));
         }
-        reader.finish(headers)
+        reader.finish(headers, version)
     }
 }
 
@@ -89,7 +90,7 @@ impl HopByHopReader {
     ///
     /// `Host` and `Content-Length` are never meant for one connection alone, and what proxies write of
     /// clients is not for a client to take away.
-    pub(crate) fn finish(mut self, headers: &mut Headers) -> HopByHop {
+    pub(crate) fn finish(mut self, headers: &mut Headers, version: Version) -> HopByHop {
         if !self.nominated.is_empty() {
             headers.retain(|name| {
                 !self
@@ -100,7 +101,8 @@ impl HopByHopReader {
                     || is_identity_field(name)
             });
         }
-        if self.is_upgrade_named && !self.offered.is_empty() {
+        // HTTP/1.0 has no switching of protocols.
+        if self.is_upgrade_named && !self.offered.is_empty() && version >= Version::HTTP_11 {
             self.found.upgrade = Some(self.offered.into());
         }
         self.found
@@ -140,7 +142,7 @@ mod tests {
         for (name, value) in lines {
             headers.try_append(name, value).unwrap();
         }
-        let found = HopByHop::take(&mut headers);
+        let found = HopByHop::take(&mut headers, Version::HTTP_11);
         let names = headers.iter().map(|(name, _)| name.to_owned()).collect();
         (found, names)
     }

@@ -85,7 +85,7 @@ impl Request {
             connection,
             extensions,
         } = parts;
-        let hop_by_hop = HopByHop::take(&mut headers);
+        let hop_by_hop = HopByHop::take(&mut headers, version);
         let head = Head {
             method,
             target,

@@ -17,6 +17,8 @@ mod control;
 #[cfg(test)]
 mod explain;
 #[cfg(test)]
+mod facts;
+#[cfg(test)]
 #[expect(dead_code, reason = "the engine's tests use the rest")]
 #[path = "../../../net/tests/it/h2/client.rs"]
 mod h2_client;

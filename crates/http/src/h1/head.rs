@@ -177,11 +177,7 @@ impl HeadReader {
         if asked.hop_by_hop.are_too_many() {
             return Err(ProtocolError::TooManyConnectionOptions);
         }
-        head.hop_by_hop = asked.hop_by_hop.finish(&mut head.headers);
-        if !http11 {
-            // HTTP/1.0 has no switching of protocols.
-            head.hop_by_hop.upgrade = None;
-        }
+        head.hop_by_hop = asked.hop_by_hop.finish(&mut head.headers, head.version);
         Ok(ReadHead {
             persistent: asked.framing.is_persistent(head.version),
             head: RequestHead {

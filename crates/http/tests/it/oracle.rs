@@ -90,8 +90,9 @@ impl Seen {
         content: Vec<u8>,
     ) -> Self {
         let mut fields: Vec<_> = fields
-            // Of an absolute target we write the authority into `Host`.
-            .filter(|(name, _)| *name != "host")
+            // Of an absolute target we write the authority into `Host`, and fields about the connection are
+            // not among those of the message.
+            .filter(|(name, _)| !matches!(*name, "host" | "transfer-encoding"))
             .map(|(name, value)| (name.to_owned(), value.to_vec()))
             .collect();
         // hyper keeps no order between names.

@@ -18,7 +18,7 @@ mod rewritten;
 mod server;
 mod slow_readers;
 mod source_files;
-mod stack;
+pub(crate) mod stack;
 mod visitor;
 mod wordpress;
 

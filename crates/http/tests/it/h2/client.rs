@@ -145,7 +145,10 @@ fn opens_a_tunnel_where_the_server_takes_them() {
     };
     assert!(request.is_tunnel);
     assert_eq!(request.head.method, Method::GET);
-    assert_eq!(request.head.headers.get_str("upgrade"), Some("websocket"));
+    assert_eq!(
+        request.head.hop_by_hop.upgrade.as_deref(),
+        Some("websocket")
+    );
     let at_server = request.stream;
     let fields = Headers::new();
     let head = head_of(StatusCode::SWITCHING_PROTOCOLS, &fields, None);

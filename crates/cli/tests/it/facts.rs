@@ -1,0 +1,307 @@
+//! Who a client is and what it asked for: the same to everybody who looks, whoever told it. Each way in
+//! which it can be told is put to each consumer, where it is trusted and where it is not.
+
+use crate::harness::{Apus, Home, free_port, wait_until};
+use crate::php::stack::Stack;
+use crate::proxy::hostile::Hostile;
+use crate::wire::{Received, Wire};
+
+/// A way in which somebody tells who the client is.
+#[derive(Clone, Copy, Debug)]
+enum Told {
+    /// Nobody does.
+    Direct,
+    /// A head of the PROXY protocol, before the first request.
+    ProxyProtocol,
+    /// `X-Forwarded-For` and its relatives.
+    XForwarded,
+    /// `Forwarded`.
+    Forwarded,
+}
+
+/// Everything that a site can do with what it knows of a client.
+struct Site {
+    home: Home,
+    apus: Apus,
+    told: Told,
+    origins: [Hostile; 2],
+}
+
+/// What origins answer.
+const STORED: &str = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 2\r\n\r\nok";
+
+const PROGRAM: &str = "<?php foreach (['REMOTE_ADDR', 'REQUEST_SCHEME', 'HTTPS', 'HTTP_HOST', \
+                       'SERVER_NAME', 'SERVER_PORT'] as $name) { echo $_SERVER[$name] ?? '-', ' '; } \
+                       foreach ($_SERVER as $name => $value) { if (preg_match('/FORWARDED|REAL_IP/', \
+                       $name)) { echo $name; } }";
+
+impl Site {
+    fn start(told: Told, is_trusted: bool) -> Self {
+        let origins = [Hostile::answering(STORED), Hostile::answering(STORED)];
+        let stack = Stack::scripts();
+        let name = format!("facts-{told:?}-{is_trusted}");
+        stack.write(&format!("{name}/tell.php"), PROGRAM);
+        let (global, listener) = match (told, is_trusted) {
+            (Told::Direct, _) | (_, false) => ("", ""),
+            (Told::ProxyProtocol, true) => ("", "proxy_protocol_from = \"127.0.0.0/8\""),
+            (Told::XForwarded, true) => ("trusted_proxies = \"127.0.0.0/8\"", ""),
+            (Told::Forwarded, true) => (
+                "trusted_proxies = \"127.0.0.0/8\"\ntrusted_proxies_header = \"Forwarded\"",
+                "",
+            ),
+        };
+        let [one, two] = origins.each_ref().map(Hostile::address);
+        let port = free_port();
+        let home = Home::new();
+        home.write(
+            "apus.toml",
+            format!(
+                "[global]\n{global}\n\
+                 [[sites]]\nserver_name = [\"outer.example\", \"_\"]\nlisten = \"127.0.0.1:{port}\"\n\
+                 {listener}\nroot = \"{root}\"\nphp_fastcgi = \"{php}\"\n\
+                 access_log = {{ path = \"log\", format = \"$remote_addr $scheme $host $server_port\" }}\n\
+                 upstreams = [{{ name = \"hashed\", strategy = \"ip_hash\", nodes = [\"{one}\", \"{two}\"] }}]\n\
+                 [[sites.locations]]\npath = \"= /variables\"\n\
+                 return = {{ status = 200, text = \"$remote_addr $scheme $http_host $host $server_port\" }}\n\
+                 [[sites.locations]]\npath = \"/origin\"\nupstream = \"http://{one}\"\n\
+                 proxy = {{ forwarded = true, via = false }}\n\
+                 [[sites.locations]]\npath = \"/hashed\"\nupstream = \"hashed\"\n\
+                 [[sites.locations]]\npath = \"/stored\"\nupstream = \"http://{one}\"\ncache = true\n\
+                 [[sites]]\nname = \"secure\"\nserver_name = \"secure.example\"\n\
+                 listen = \"127.0.0.1:{port}\"\n{listener}\nforce_https = true\n\
+                 return = {{ status = 200, text = \"secure\" }}\n",
+                root = stack.path(&name).display(),
+                php = stack.socket().display(),
+            ),
+        );
+        let apus = home.serve(&[]);
+        Self {
+            home,
+            apus,
+            told,
+            origins,
+        }
+    }
+
+    /// The answer to a request by a client at this address, which reached somebody in front as
+    /// `https://HOST`.
+    fn ask(&self, path: &str, ip: &str, host: &str) -> Received {
+        self.ask_by(path, ip, "https", host)
+    }
+
+    fn ask_by(&self, path: &str, ip: &str, scheme: &str, host: &str) -> Received {
+        let mut wire = Wire::connect(self.apus.address());
+        let (before, named, lines) = match self.told {
+            Told::Direct => (String::new(), host, String::new()),
+            Told::ProxyProtocol => (
+                format!("PROXY TCP4 {ip} 198.51.100.1 4711 443\r\n"),
+                host,
+                String::new(),
+            ),
+            Told::XForwarded => (
+                String::new(),
+                "inner.example",
+                format!(
+                    "X-Forwarded-For: 127.0.0.1, {ip}\r\nX-Forwarded-Proto: {scheme}\r\n\
+                     X-Forwarded-Host: {host}\r\nForwarded: for=192.0.2.99;proto=https;host=evil.example\r\n"
+                ),
+            ),
+            Told::Forwarded => (
+                String::new(),
+                "inner.example",
+                format!(
+                    "Forwarded: for=127.0.0.1, for={ip};proto={scheme};host={host}\r\n\
+                     X-Forwarded-For: 192.0.2.99\r\nX-Forwarded-Proto: https\r\n\
+                     X-Forwarded-Host: evil.example\r\n"
+                ),
+            ),
+        };
+        wire.send(format!(
+            "{before}GET {path} HTTP/1.1\r\nHost: {named}\r\n{lines}X-Real-IP: 192.0.2.98\r\n\
+             Connection: close, X-Forwarded-For, Forwarded\r\n\r\n"
+        ));
+        wire.read()
+    }
+
+    /// Everything that the first origin got.
+    fn received(&self) -> String {
+        self.origins[0].received()
+    }
+}
+
+/// What is true of the client of a request.
+struct Facts {
+    ip: &'static str,
+    scheme: &'static str,
+    authority: &'static str,
+    port: u16,
+}
+
+#[test]
+fn everybody_sees_the_same_client_whoever_told_of_it() {
+    let ip = "203.0.113.7";
+    let own = Facts {
+        ip: "127.0.0.1",
+        scheme: "http",
+        authority: "inner.example",
+        port: 80,
+    };
+    for (told, is_trusted, facts) in [
+        (
+            Told::Direct,
+            false,
+            Facts {
+                authority: "outer.example",
+                ..own
+            },
+        ),
+        // Who sends a PROXY head uninvited is refused.
+        (
+            Told::ProxyProtocol,
+            true,
+            Facts {
+                ip: "203.0.113.7",
+                authority: "outer.example",
+                ..own
+            },
+        ),
+        (Told::XForwarded, false, Facts { ..own }),
+        (Told::Forwarded, false, Facts { ..own }),
+        (
+            Told::XForwarded,
+            true,
+            Facts {
+                ip: "203.0.113.7",
+                scheme: "https",
+                authority: "outer.example",
+                port: 443,
+            },
+        ),
+        (
+            Told::Forwarded,
+            true,
+            Facts {
+                ip: "203.0.113.7",
+                scheme: "https",
+                authority: "outer.example",
+                port: 443,
+            },
+        ),
+    ] {
+        let case = format!("{told:?}, trusted: {is_trusted}");
+        let site = Site::start(told, is_trusted);
+        let Facts {
+            ip: seen,
+            scheme,
+            authority,
+            port,
+        } = facts;
+        // Normal forms are those of everybody, too.
+        let host = "OUTER.example:";
+        let variables = site.ask("/variables", ip, host).text();
+        assert_eq!(
+            variables,
+            format!("{seen} {scheme} {authority} {authority} {port}"),
+            "{case}"
+        );
+        wait_until("the access log is written", || {
+            site.home.read("log") == format!("{seen} {scheme} {authority} {port}\n")
+        });
+        let https = if scheme == "https" { "on" } else { "-" };
+        assert_eq!(
+            site.ask("/tell.php", ip, host).text(),
+            format!("{seen} {scheme} {https} {authority} {authority} {port} "),
+            "{case}"
+        );
+        assert_eq!(site.ask("/origin", ip, host).status, 200, "{case}");
+        let received = site.received();
+        let behind = match (told, is_trusted) {
+            (Told::XForwarded | Told::Forwarded, true) => ", 127.0.0.1",
+            _ => "",
+        };
+        let elements = behind.replace(", ", ", for=");
+        for (name, value) in [
+            ("x-real-ip", seen.to_owned()),
+            ("x-forwarded-for", format!("{seen}{behind}")),
+            ("x-forwarded-proto", scheme.to_owned()),
+            ("x-forwarded-host", authority.to_owned()),
+            ("x-forwarded-port", port.to_string()),
+            (
+                "forwarded",
+                format!("for={seen};host=\"{authority}\";proto={scheme}{elements}"),
+            ),
+        ] {
+            let lines: Vec<_> = received
+                .lines()
+                .filter_map(|line| line.split_once(": "))
+                .filter(|(line, _)| line.eq_ignore_ascii_case(name))
+                .map(|(_, value)| value)
+                .collect();
+            assert_eq!(lines, [value], "{case}: {name}\n{received}");
+        }
+        let is_redirected = |scheme| {
+            let reply = site.ask_by("/", ip, scheme, "secure.example");
+            (reply.status, reply.field("location").map(str::to_owned))
+        };
+        let location = Some("https://secure.example/".to_owned());
+        match (told, is_trusted) {
+            (Told::XForwarded | Told::Forwarded, true) => {
+                assert_eq!(is_redirected("https"), (200, None), "{case}");
+                assert_eq!(is_redirected("http"), (301, location), "{case}");
+            }
+            // The site is not the one that strangers name in such a field.
+            (Told::XForwarded | Told::Forwarded, false) => {
+                assert_ne!(is_redirected("https").1, location, "{case}");
+            }
+            _ => assert_eq!(is_redirected("https"), (301, location), "{case}"),
+        }
+        assert_hashed(&site, seen == ip, &case);
+        assert_stored(&site, scheme == "https", &case);
+    }
+}
+
+/// Clients are told apart by their addresses, or all are the proxy in front.
+fn assert_hashed(site: &Site, are_told_apart: bool, case: &str) {
+    let asked = |origin: &Hostile| origin.received().matches("GET /hashed").count();
+    for last in 1..=32 {
+        let reply = site.ask("/hashed", &format!("192.0.2.{last}"), "outer.example");
+        assert_eq!(reply.status, 200, "{case}");
+    }
+    let asked = site.origins.each_ref().map(asked);
+    assert_eq!(asked.iter().sum::<usize>(), 32, "{case}");
+    assert_eq!(
+        asked.iter().all(|asked| *asked > 0),
+        are_told_apart,
+        "{case}: {asked:?}"
+    );
+}
+
+/// What was stored for one scheme and host is not sent for another.
+fn assert_stored(site: &Site, are_told_apart: bool, case: &str) {
+    let asked = || site.received().matches("GET /stored").count();
+    for (scheme, host) in [
+        ("https", "outer.example"),
+        ("http", "outer.example"),
+        ("https", "other.example"),
+        ("https", "outer.example"),
+    ] {
+        assert_eq!(
+            site.ask_by("/stored", "192.0.2.1", scheme, host).status,
+            200
+        );
+    }
+    let expected = match site.told {
+        _ if are_told_apart => 3,
+        // The scheme is not told, but the host is the request's own.
+        Told::Direct | Told::ProxyProtocol => 2,
+        Told::XForwarded | Told::Forwarded => 1,
+    };
+    assert_eq!(asked(), expected, "{case}");
+}
+
+#[test]
+fn a_proxy_head_that_nobody_asked_for_is_refused() {
+    let site = Site::start(Told::ProxyProtocol, false);
+    let reply = site.ask("/variables", "203.0.113.7", "outer.example");
+    assert_eq!(reply.status, 400);
+}
