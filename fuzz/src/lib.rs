@@ -13,6 +13,7 @@ mod http2_connection;
 mod paths;
 mod php;
 mod proxy;
+mod shared_cache;
 mod websocket;
 
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ pub use http2_connection::{http2_client, http2_connection, http2_frames};
 pub use paths::path_resolution;
 pub use php::php_wire;
 pub use proxy::proxy_protocol;
+pub use shared_cache::shared_cache;
 pub use websocket::websocket_frames;
 
 /// A fuzz target.
@@ -57,6 +59,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("range", range),
     ("request_head", request_head),
     ("response_head", response_head),
+    ("shared_cache", shared_cache),
     ("websocket_frames", websocket_frames),
 ];
 
