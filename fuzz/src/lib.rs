@@ -1,6 +1,7 @@
 //! The fuzz targets: functions that take bytes and panic when a property does not hold.
 
 mod cache;
+mod clients;
 mod configuration;
 mod connection;
 mod fastcgi;
@@ -14,11 +15,13 @@ mod paths;
 mod php;
 mod proxy;
 mod shared_cache;
+mod translation;
 mod websocket;
 
 use std::process::ExitCode;
 
 pub use cache::{cache_fields, cache_record};
+pub use clients::forwarded;
 pub use configuration::configuration;
 pub use fastcgi::{cgi_head, fastcgi_client};
 pub use fields::{accept_encoding, range};
@@ -31,6 +34,7 @@ pub use paths::path_resolution;
 pub use php::php_wire;
 pub use proxy::proxy_protocol;
 pub use shared_cache::shared_cache;
+pub use translation::{http1_to_http2, http2_to_http1};
 pub use websocket::websocket_frames;
 
 /// A fuzz target.
@@ -46,10 +50,13 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("configuration", configuration),
     ("cookies", cookies),
     ("fastcgi_client", fastcgi_client),
+    ("forwarded", forwarded),
     ("http1_client", http1_client),
+    ("http1_to_http2", http1_to_http2),
     ("http2_client", http2_client),
     ("http2_connection", http2_connection),
     ("http2_frames", http2_frames),
+    ("http2_to_http1", http2_to_http1),
     ("hpack", hpack),
     ("multipart", multipart),
     ("path_resolution", path_resolution),
