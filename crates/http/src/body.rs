@@ -53,6 +53,12 @@ pub trait BodyStream {
     fn remaining(&self) -> Option<u64> {
         None
     }
+
+    /// Whether polling takes so much memory or work that it is better done only once the client has
+    /// room for what comes of it. What is still to come is then more than an end or trailers.
+    fn waits_for_window(&self) -> bool {
+        false
+    }
 }
 
 /// A piece of streamed content.
@@ -321,5 +327,9 @@ impl BodyStream for Limited {
 
     fn remaining(&self) -> Option<u64> {
         self.inner.remaining()
+    }
+
+    fn waits_for_window(&self) -> bool {
+        self.inner.waits_for_window()
     }
 }

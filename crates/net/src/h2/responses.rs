@@ -48,7 +48,7 @@ impl Connection<'_> {
         let waker = self.wakers.waker(key.slot(), self.slots);
         let mut cx = Context::from_waker(&waker);
         self.poll_work(key, &mut cx);
-        self.poll_source(key, &mut cx);
+        self.ask_source(key, &mut cx);
         self.note_progress(key, &cx);
     }
 

@@ -112,7 +112,11 @@ impl Connection<'_> {
         };
         stream.moved_at = self.worker.clock.ticks();
         match stream.next.split(most) {
-            None => {}
+            // Its source waited for its turn.
+            None => {
+                let waker = self.wakers.waker(key.slot(), self.slots);
+                self.poll_source(key, &mut Context::from_waker(&waker));
+            }
             Some(Part::Bytes(part)) => self.send_bytes(key, part),
             Some(Part::File(range)) => self.send_file(key, range, most),
         }
@@ -242,7 +246,7 @@ impl Connection<'_> {
                 if stream.is_some_and(|stream| stream.next.is_empty()) {
                     let waker = self.wakers.waker(key.slot(), self.slots);
                     let mut cx = Context::from_waker(&waker);
-                    self.poll_source(key, &mut cx);
+                    self.ask_source(key, &mut cx);
                     self.note_progress(key, &cx);
                 } else {
                     self.codec.want_send(key);
@@ -251,8 +255,27 @@ impl Connection<'_> {
         }
     }
 
-    /// Asks the source of a stream for content, where none is at hand.
-    pub(super) fn poll_source(&mut self, key: StreamKey, cx: &mut Context<'_>) {
+    /// Asks the source of a stream for content, where none is at hand: when it is the stream's turn to
+    /// send some, so that clients with shut windows have nothing made or fetched for them. An end or
+    /// trailers need no window, so a source that may have only these left is asked at once.
+    pub(super) fn ask_source(&mut self, key: StreamKey, cx: &mut Context<'_>) {
+        let Some(stream) = self
+            .streams
+            .get(key)
+            .filter(|stream| stream.next.is_empty())
+        else {
+            return;
+        };
+        let Some(source) = &stream.source else {
+            return;
+        };
+        match source.waits_for_window() || stream.left.is_some_and(|left| left > 0) {
+            true => self.codec.want_send(key),
+            false => self.poll_source(key, cx),
+        }
+    }
+
+    fn poll_source(&mut self, key: StreamKey, cx: &mut Context<'_>) {
         let Some(stream) = self.streams.get(key) else {
             return;
         };

@@ -4,10 +4,14 @@
 use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use apus_http::{Answer, Body, FileRange, Response, Sealed, ServiceFactory, StatusCode};
+use apus_http::{
+    Answer, Body, BodyError, BodyStream, FileRange, Frame, Response, Sealed, ServiceFactory,
+    StatusCode,
+};
 use apus_net::Limits;
 
 use super::client::{
@@ -446,4 +450,64 @@ fn small_windows_that_are_opened_again_and_again_carry_everything() {
     assert!(peer.answer(streams[0]).body == whole);
     assert!(peer.answer(streams[1]).body == whole[1..400_001]);
     assert_eq!(peer.goaways, []);
+}
+
+/// Content that is costly to make, so that it waits for the client's window. Every other poll has nothing
+/// and wakes the driver.
+struct Costly {
+    pieces: std::vec::IntoIter<Vec<u8>>,
+    polls: Arc<AtomicUsize>,
+    was_pending: bool,
+}
+
+impl BodyStream for Costly {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        self.polls.fetch_add(1, Ordering::SeqCst);
+        self.was_pending = !self.was_pending;
+        if self.was_pending {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let piece = self.pieces.next();
+        Poll::Ready(piece.map(|piece| Ok(Frame::Data(piece.into()))))
+    }
+
+    fn waits_for_window(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn costly_content_is_not_made_before_the_client_has_room_for_it() {
+    let polls = Arc::new(AtomicUsize::new(0));
+    let counted = polls.clone();
+    let server = Server::start(service(move |_| {
+        let pieces: Vec<_> = content(100_000).chunks(30_000).map(Vec::from).collect();
+        let body = Body::stream(Costly {
+            pieces: pieces.into_iter(),
+            polls: counted.clone(),
+            was_pending: false,
+        });
+        Response::new(StatusCode::OK).with_body(body).into()
+    }));
+    let mut peer = open_with(&server, &[(setting::INITIAL_WINDOW_SIZE, 0)]);
+    peer.opens_windows = false;
+    let stream = peer.get("/");
+    assert_eq!(peer.head(stream).status, 200);
+    peer.fence();
+    assert_eq!(polls.load(Ordering::SeqCst), 0);
+    peer.send(window_update(stream, 1));
+    peer.until("a byte", |peer| peer.so_far(stream).body.len() == 1);
+    assert_eq!(polls.load(Ordering::SeqCst), 2);
+    // What is left of the first piece leaves, and the next is not made.
+    peer.send(window_update(stream, 29_999));
+    peer.until("the first piece", |peer| {
+        peer.so_far(stream).body.len() == 30_000
+    });
+    peer.fence();
+    assert_eq!(polls.load(Ordering::SeqCst), 2);
+    peer.opens_windows = true;
+    peer.send(window_update(stream, 1 << 20));
+    peer.send(window_update(0, 1 << 20));
+    assert!(peer.answer(stream).body == content(100_000));
 }
