@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Poll, Waker};
 
+use apus_http::{Reservation, ResponseMemory};
 use bytes::{Bytes, BytesMut};
 
 use super::disk::ObjectFile;
@@ -32,7 +33,8 @@ pub(crate) enum Mode {
     /// In a file. What is not written yet is in memory, and no more than this many bytes of it.
     Disk(u64),
     /// In memory until the readers have had them, and at most this many bytes of them: an object
-    /// that cannot be stored.
+    /// that cannot be stored. It is clients that decide how many windows there are, so one holds more
+    /// than a single piece only as far as [`ResponseMemory`] has it.
     Window(u64),
 }
 
@@ -54,6 +56,8 @@ struct State {
     pieces: BTreeMap<u64, Bytes>,
     /// The bytes of all pieces.
     buffered: u64,
+    /// What is reserved for those of a window.
+    reserved: Reservation,
     /// What can be read from the file.
     on_file: Intervals,
     /// It turned out while it was filled that it cannot be stored.
@@ -145,6 +149,7 @@ impl Content {
                 ready: Intervals::new(),
                 pieces: BTreeMap::new(),
                 buffered: 0,
+                reserved: ResponseMemory::of_process().reserve_nothing(),
                 on_file: Intervals::new(),
                 lost: false,
                 claims: Vec::new(),
@@ -333,9 +338,7 @@ impl Content {
         if state.is_unread(claim, unread_stops) {
             return Poll::Ready(false);
         }
-        if let Mode::Window(most) | Mode::Disk(most) = state.mode
-            && state.buffered >= most
-        {
+        if !state.has_room() {
             state.wait_as_filler(cx);
             return Poll::Pending;
         }
@@ -632,6 +635,18 @@ impl State {
             })
     }
 
+    /// Whether more may be held in memory.
+    fn has_room(&mut self) -> bool {
+        match self.mode {
+            Mode::Memory => true,
+            Mode::Disk(most) => self.buffered < most,
+            Mode::Window(most) => {
+                // An empty one needs nothing, and always has room.
+                self.buffered < most && self.reserved.resize(self.buffered)
+            }
+        }
+    }
+
     fn wait_as_filler(&mut self, cx: &Context<'_>) {
         if !self.fillers.iter().any(|waker| waker.will_wake(cx.waker())) {
             self.fillers.push(cx.waker().clone());
@@ -697,6 +712,9 @@ impl State {
             first.remove();
             self.ready.remove(start..end);
             self.buffered = self.buffered.saturating_sub(end.saturating_sub(start));
+        }
+        if self.buffered < self.reserved.bytes() {
+            self.reserved.resize(self.buffered);
         }
     }
 

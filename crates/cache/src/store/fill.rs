@@ -112,6 +112,15 @@ impl Filler {
         if wanted < len { Err(Unwanted) } else { Ok(()) }
     }
 
+    /// Waits until there is room for what [`Filler::append`] is given next, so that it need not be
+    /// read before.
+    ///
+    /// # Errors
+    /// [`Unwanted`]: nobody waits for it.
+    pub async fn room(&self) -> Result<(), Unwanted> {
+        self.wait_for_room().await
+    }
+
     /// Waits until nobody wants the rest, so that a fill from a slow origin can end then.
     pub async fn unwanted(&self) {
         let stops = !self.object.goes_on_unread();

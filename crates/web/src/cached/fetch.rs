@@ -374,6 +374,10 @@ pub(super) async fn fill(mut filler: Filler, body: Body, most: u64) {
 /// Moves content from the service behind to the object, until it ends or nobody wants it.
 async fn pump(mut filler: Filler, mut body: Body, most: u64) {
     loop {
+        // An end needs no room.
+        if body.len() != Some(0) && filler.room().await.is_err() {
+            return;
+        }
         let frame = tokio::select! {
             frame = body.frame() => frame,
             () = filler.unwanted() => return,
