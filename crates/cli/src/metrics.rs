@@ -9,7 +9,7 @@ use std::fmt::Write;
 use serde_json::{Map, Value};
 
 /// Figures that go up and down, by the last part of their names; the others only grow.
-const GAUGES: [&str; 16] = [
+const GAUGES: [&str; 18] = [
     "connections",
     "waiting",
     "busy",
@@ -25,6 +25,8 @@ const GAUGES: [&str; 16] = [
     "memory_objects",
     "objects",
     "bytes",
+    "limit_bytes",
+    "used_bytes",
     "failing",
 ];
 
@@ -63,6 +65,9 @@ pub(crate) fn exposition(status: &Value) -> String {
                     each(&mut samples, "access_log", logs, |log| {
                         named(log, "path", "path")
                     });
+                }
+                ("response_memory", Value::Object(memory)) => {
+                    add(&mut samples, "response_memory", "", memory);
                 }
                 ("cache", Value::Object(cache)) => {
                     add(&mut samples, "cache", "", cache);

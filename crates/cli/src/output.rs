@@ -96,6 +96,15 @@ fn status(value: &Value) -> String {
             &format!("{path}: {written} lines written, {lost} lost"),
         );
     }
+    if let Some(memory) = value.get("response_memory") {
+        let bytes = |name| size(number(memory, name));
+        let (used, limit) = (bytes("used_bytes"), bytes("limit_bytes"));
+        let refused = number(memory, "refused");
+        line(
+            "responses",
+            &format!("{used} of {limit} of memory, refused {refused} times"),
+        );
+    }
     if let Some(totals) = value.get("totals").and_then(Value::as_object) {
         out.push('\n');
         let width = totals.keys().map(String::len).max().unwrap_or(0);

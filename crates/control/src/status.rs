@@ -2,6 +2,7 @@
 
 use std::time::{Instant, SystemTime};
 
+use apus_http::ResponseMemory;
 use apus_net::Engine;
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
@@ -46,6 +47,7 @@ pub fn status(
             counted.into()
         })
         .collect();
+    let memory = ResponseMemory::of_process();
     let mut told = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
@@ -54,6 +56,11 @@ pub fn status(
         "uptime_seconds": started.since.elapsed().as_secs(),
         "listening": status.listening.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "totals": totals(&status.totals()),
+        "response_memory": {
+            "limit_bytes": memory.limit(),
+            "used_bytes": memory.used(),
+            "refused": memory.refused(),
+        },
         "workers": workers,
     });
     if let Value::Object(told) = &mut told {

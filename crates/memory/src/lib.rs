@@ -5,6 +5,8 @@
 //! change or be cut off while it is sent. [`Sealed`] is both: memory of this process, and a file
 //! without a name (`memfd_create`) that nobody can change any more, not even this process.
 
+mod allocator;
+
 use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
@@ -17,6 +19,8 @@ use bytes::Bytes;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::process::{Resource, getrlimit};
+
+pub use allocator::give_back_free_memory;
 
 /// Content in memory that never changes and that the kernel can send by itself.
 ///

@@ -70,6 +70,8 @@ pub(crate) struct Loaded {
     pub(crate) listening: ListenPlaces,
     pub(crate) control_socket: Option<PathBuf>,
     pub(crate) log_level: &'static str,
+    /// Bytes of memory that responses may take beyond their own pieces.
+    pub(crate) response_memory: u64,
     /// The places whose answers are cached.
     pub(crate) cached: Vec<CachedPlace>,
     /// Whether the cache in use is another than the configuration says.
@@ -206,6 +208,7 @@ impl Loader {
             },
             control_socket: config.global.control_socket,
             log_level: level(config.global.log_level),
+            response_memory: config.global.response_memory_bytes,
             local_certificates,
             warnings: config.warnings,
         })

@@ -12,6 +12,8 @@ use apus_control::{
     ControlError, ControlSocket, Exchange, NodeChange, PurgeWhat, Request, Response, Started,
     socket_path,
 };
+use apus_http::ResponseMemory;
+use apus_memory::give_back_free_memory;
 use apus_net::{Engine, StartError};
 use apus_php::Pool;
 use apus_php::plan::PoolPlan;
@@ -20,7 +22,7 @@ use apus_upstream::plan::GroupPlan;
 use sd_notify::NotifyState;
 use serde_json::{Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::{Interval, interval_at, timeout};
+use tokio::time::{Interval, interval, interval_at, timeout};
 use tracing::{error, info, warn};
 
 use crate::access_log::{AccessLogs, WriterHandle};
@@ -36,6 +38,9 @@ use crate::upstreams;
 
 /// How often it is looked whether the local certificate is about to expire.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(12 * 3600);
+
+/// How often memory that was free for a while goes back to the system.
+const MEMORY_RETURN_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long work that hangs may keep the process from ending.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
@@ -85,6 +90,7 @@ struct Server {
     control: ControlSocket,
     signals: Signals,
     renewal: Interval,
+    memory_return: Interval,
     started: Started,
     reloads: u64,
     last_failure: Option<String>,
@@ -119,6 +125,7 @@ enum Event {
     Stop,
     Reopen,
     Renew,
+    ReturnMemory,
     Asked(Exchange),
 }
 
@@ -137,6 +144,7 @@ impl Server {
             pools,
             control_socket,
             log_level,
+            response_memory,
             cached,
             has_old_cache: _,
             listening,
@@ -157,6 +165,7 @@ impl Server {
         let stop_timeout = plan.limits.stop_timeout;
         let is_tls: Vec<bool> = plan.listeners.iter().map(|one| one.tls.is_some()).collect();
         let workers = plan.workers;
+        ResponseMemory::of_process().set_limit(response_memory);
         loader.upstreams().apply(groups.clone());
         look_up(loader.upstreams()).await;
         look_after(loader.upstreams());
@@ -196,6 +205,7 @@ impl Server {
                 tokio::time::Instant::now() + RENEWAL_INTERVAL,
                 RENEWAL_INTERVAL,
             ),
+            memory_return: interval(MEMORY_RETURN_INTERVAL),
             started: Started::now(),
             reloads: 0,
             last_failure: None,
@@ -212,6 +222,7 @@ impl Server {
                 Event::Stop => break,
                 Event::Reopen => self.reopen_logs().await,
                 Event::Renew => self.renew().await,
+                Event::ReturnMemory => give_back_free_memory(),
                 Event::Reload => {
                     let _ = self.reload().await;
                 }
@@ -289,6 +300,7 @@ impl Server {
             _ = self.signals.reopen.recv() => Event::Reopen,
             exchange = self.control.next() => Event::Asked(exchange),
             _ = self.renewal.tick() => Event::Renew,
+            _ = self.memory_return.tick() => Event::ReturnMemory,
         }
     }
 
@@ -363,6 +375,7 @@ impl Server {
             self.loader.pools().retain(&self.loaded.pools).await;
             return Err(ServeError::start(error, &loaded.listening));
         }
+        ResponseMemory::of_process().set_limit(loaded.response_memory);
         warnings += &self.put_pools_in_force(pools, &before).await;
         self.loaded.stop_timeout = stop_timeout;
         self.loaded.cached = loaded.cached;

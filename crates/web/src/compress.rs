@@ -4,18 +4,21 @@
 
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use apus_http::fields::{AcceptEncoding, Coding};
 use apus_http::{
-    Answer, Body, BodyError, BodyStream, FileRange, Frame, HeaderValue, Headers, Method, Request,
-    Response, RouteInfo, Service, ServiceFactory, StatusCode, header,
+    Answer, Body, BodyError, BodyStream, ConnectionReservation, FileRange, Frame, HeaderValue,
+    Headers, Method, Request, Response, ResponseMemory, RouteInfo, Service, ServiceFactory,
+    StatusCode, header,
 };
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
+use tokio::task::{JoinHandle, spawn_blocking};
 
-use crate::files::Compression;
+use crate::files::{Compression, read_cached};
 use crate::media_type;
 
 /// Content that is not longer is compressed at once; what is longer, piece by piece as it is sent.
@@ -24,12 +27,9 @@ const AT_ONCE: usize = 32 * 1024;
 /// How much is compressed before other connections have their turn.
 const PIECE: usize = 32 * 1024;
 
-/// Levels that keep up with a fast network on one core.
-const BROTLI_QUALITY: u32 = 4;
-const BROTLI_WINDOW: u32 = 18;
-const GZIP_LEVEL: u32 = 5;
-const ZSTD_LEVEL: i32 = 3;
-const ZSTD_WINDOW: u32 = 18;
+/// After so many bytes Brotli gives out what it has made. It would hold back twice its window
+/// otherwise, in memory that is several times as much.
+const FLUSH_AFTER: usize = 64 * 1024;
 
 /// What makes a service whose answers are compressed.
 #[derive(Clone, Debug)]
@@ -83,12 +83,15 @@ pub(crate) struct Wish {
     accepted: AcceptEncoding,
     compression: Compression,
     is_head: bool,
+    /// The number of the connection, which pays for what compression takes.
+    connection: u64,
 }
 
 impl Wish {
     pub(crate) fn of(request: &Request, compression: Compression) -> Self {
         Self {
             is_head: *request.method() == Method::HEAD,
+            connection: request.connection().id,
             ..Self::for_content(request.headers(), compression)
         }
     }
@@ -99,6 +102,7 @@ impl Wish {
             accepted: AcceptEncoding::parse(headers.get_all("accept-encoding")),
             compression,
             is_head: false,
+            connection: 0,
         }
     }
 
@@ -130,16 +134,28 @@ impl Wish {
             describe(headers, coding);
             return;
         }
+        let encoding = Encoding::of_dynamic(coding, self.compression);
         let body = response.take_body();
-        match compress(body, coding) {
-            Ok(body) => {
-                *response.body_mut() = body;
-                describe(response.headers_mut(), coding);
-            }
-            Err((body, error)) => {
-                tracing::error!(%error, "cannot compress a response");
-                *response.body_mut() = body;
-            }
+        match body.in_memory() {
+            Some(bytes) if bytes.len() <= AT_ONCE => match whole(bytes, encoding) {
+                Ok(made) => {
+                    *response.body_mut() = made.into();
+                    describe(response.headers_mut(), coding);
+                }
+                Err(error) => {
+                    tracing::error!(%error, "cannot compress a response");
+                    *response.body_mut() = body;
+                }
+            },
+            // Without memory for a compressor the response goes as it is, also to a client that
+            // would rather have none (RFC 9110 section 12.5.3 allows both).
+            _ => match encoding.reserve(self.connection) {
+                Some(memory) => {
+                    *response.body_mut() = encoding.stream(body, Some(memory));
+                    describe(response.headers_mut(), coding);
+                }
+                None => *response.body_mut() = body,
+            },
         }
     }
 
@@ -208,7 +224,12 @@ pub(crate) fn describe(headers: &mut Headers, coding: Coding) {
     );
     headers.remove("content-length");
     headers.remove("accept-ranges");
-    // Another form is not the same byte for byte (RFC 9110 section 8.8.1).
+    weaken_tag(headers);
+}
+
+/// Makes the entity tag a weak one: another form is not the same byte for byte (RFC 9110 section
+/// 8.8.1).
+pub(crate) fn weaken_tag(headers: &mut Headers) {
     let weakened = headers
         .get("etag")
         .filter(|tag| !tag.starts_with(b"W/"))
@@ -220,61 +241,127 @@ pub(crate) fn describe(headers: &mut Headers, coding: Coding) {
 }
 
 /// All of some content, compressed.
-pub(crate) fn whole(content: &[u8], coding: Coding) -> io::Result<Vec<u8>> {
-    let mut encoder = Encoder::new(coding)?;
+pub(crate) fn whole(content: &[u8], encoding: Encoding) -> io::Result<Vec<u8>> {
+    let mut encoder = Encoder::new(encoding)?;
     encoder.write(content)?;
     encoder.finish()
 }
 
-fn compress(body: Body, coding: Coding) -> Result<Body, (Body, io::Error)> {
-    match body.in_memory() {
-        Some(bytes) if bytes.len() <= AT_ONCE => whole(bytes, coding)
-            .map(Body::from)
-            .map_err(|error| (body, error)),
-        _ => match Encoder::new(coding) {
-            Ok(encoder) => Ok(Body::stream(Compressing {
-                flushes: matches!(body, Body::Stream(_)),
-                source: body,
-                encoder: Some(encoder),
-                pending: Bytes::new(),
-                file: None,
-                trailers: None,
-            })),
-            Err(error) => Err((body, error)),
-        },
+/// How content is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Encoding {
+    pub(crate) coding: Coding,
+    pub(crate) level: u8,
+    /// The base-2 logarithm of how far back the compressor looks, in bytes, for Brotli and Zstandard;
+    /// without one, Zstandard takes the best for its level and the length.
+    pub(crate) window: Option<u8>,
+    /// How much content there is, where that is known and there is nothing else.
+    pub(crate) length: Option<u64>,
+}
+
+impl Encoding {
+    /// For content that is compressed each time that it is sent. A small window costs little more than
+    /// one hundredth of the size of text, and saves a megabyte of memory.
+    pub(crate) fn of_dynamic(coding: Coding, compression: Compression) -> Self {
+        Self {
+            coding,
+            level: match coding {
+                Coding::Brotli => compression.brotli_level,
+                Coding::Zstd => compression.zstd_level,
+                Coding::Gzip | Coding::Identity => compression.gzip_level,
+            },
+            window: Some(17),
+            length: None,
+        }
+    }
+
+    /// The most bytes of memory that a body takes which is compressed like this as it is sent. The
+    /// figures are measured (`tests/encoder_memory.rs` compares them with what is taken), rounded up.
+    pub(crate) fn memory(self) -> u64 {
+        let kilobytes: u64 = match (self.coding, self.level) {
+            (Coding::Brotli, 0..=1) => 512,
+            (Coding::Brotli, 2..=3) => 1280,
+            (Coding::Brotli, 4) => 2048,
+            (Coding::Brotli, 5) => 2560,
+            (Coding::Brotli, 6) => 3584,
+            (Coding::Brotli, 7) => 10 << 10,
+            (Coding::Brotli, 8) => 18 << 10,
+            (Coding::Brotli, 9) => 35 << 10,
+            (Coding::Brotli, _) => 12 << 10,
+            (Coding::Zstd, ..=2) => 1280,
+            (Coding::Zstd, 3) => 1792,
+            (Coding::Zstd, 4) => 3 << 10,
+            (Coding::Zstd, 5..=6) => 3584,
+            (Coding::Zstd, 7..=8) => 6 << 10,
+            (Coding::Zstd, 9) => 11 << 10,
+            (Coding::Zstd, 10..=11) => 21 << 10,
+            (Coding::Zstd, 12) => 42 << 10,
+            (Coding::Zstd, 13) => 34 << 10,
+            (Coding::Zstd, 14) => 50 << 10,
+            (Coding::Zstd, 15) => 66 << 10,
+            (Coding::Zstd, 16..=18) => 51 << 10,
+            (Coding::Zstd, _) => 83 << 10,
+            (Coding::Gzip | Coding::Identity, _) => 512,
+        };
+        // With a piece before and behind it.
+        (kilobytes << 10).saturating_add(2 * PIECE as u64)
+    }
+
+    /// Reserves the memory for a body that is sent over a connection.
+    pub(crate) fn reserve(self, connection: u64) -> Option<ConnectionReservation> {
+        ResponseMemory::of_process().reserve_for(connection, self.memory())
+    }
+
+    /// The same content, compressed as it is sent. `memory` is what was reserved for it; a body that
+    /// is not going to be sent, as for HEAD, needs none.
+    pub(crate) fn stream(self, body: Body, memory: Option<ConnectionReservation>) -> Body {
+        Body::stream(Compressing {
+            flushes: matches!(body, Body::Stream(_)),
+            source: body,
+            state: State::Unstarted(self),
+            unflushed: 0,
+            pending: Bytes::new(),
+            file: None,
+            reading: None,
+            trailers: None,
+            memory,
+        })
     }
 }
 
 /// A compressor that collects what it makes.
-enum Encoder {
+pub(crate) enum Encoder {
     Brotli(Box<brotli::CompressorWriter<Vec<u8>>>),
     Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
     Gzip(flate2::write::GzEncoder<Vec<u8>>),
 }
 
 impl Encoder {
-    fn new(coding: Coding) -> io::Result<Self> {
+    pub(crate) fn new(encoding: Encoding) -> io::Result<Self> {
         let made = Vec::new();
-        Ok(match coding {
+        Ok(match encoding.coding {
             Coding::Brotli => Self::Brotli(Box::new(brotli::CompressorWriter::new(
                 made,
                 4096,
-                BROTLI_QUALITY,
-                BROTLI_WINDOW,
+                encoding.level.into(),
+                encoding.window.unwrap_or(22).into(),
             ))),
             Coding::Zstd => {
-                let mut encoder = zstd::stream::write::Encoder::new(made, ZSTD_LEVEL)?;
-                encoder.set_parameter(zstd::zstd_safe::CParameter::WindowLog(ZSTD_WINDOW))?;
+                let mut encoder = zstd::stream::write::Encoder::new(made, encoding.level.into())?;
+                encoder.set_pledged_src_size(encoding.length)?;
+                if let Some(window) = encoding.window {
+                    encoder.window_log(window.into())?;
+                }
                 Self::Zstd(encoder)
             }
             Coding::Gzip | Coding::Identity => Self::Gzip(flate2::write::GzEncoder::new(
                 made,
-                flate2::Compression::new(GZIP_LEVEL),
+                flate2::Compression::new(encoding.level.into()),
             )),
         })
     }
 
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Brotli(encoder) => encoder.write_all(bytes),
             Self::Zstd(encoder) => encoder.write_all(bytes),
@@ -298,15 +385,19 @@ impl Encoder {
             Self::Zstd(encoder) => encoder.get_mut(),
             Self::Gzip(encoder) => encoder.get_mut(),
         };
-        std::mem::take(made).into()
+        let mut made = std::mem::take(made);
+        made.shrink_to_fit();
+        made.into()
     }
 
-    fn finish(self) -> io::Result<Vec<u8>> {
-        match self {
-            Self::Brotli(encoder) => Ok(encoder.into_inner()),
-            Self::Zstd(encoder) => encoder.finish(),
-            Self::Gzip(encoder) => encoder.finish(),
-        }
+    pub(crate) fn finish(self) -> io::Result<Vec<u8>> {
+        let mut made = match self {
+            Self::Brotli(encoder) => encoder.into_inner(),
+            Self::Zstd(encoder) => encoder.finish()?,
+            Self::Gzip(encoder) => encoder.finish()?,
+        };
+        made.shrink_to_fit();
+        Ok(made)
     }
 }
 
@@ -315,44 +406,113 @@ struct Compressing {
     source: Body,
     /// Whether what the source gives is sent on at once, as events want it.
     flushes: bool,
-    /// `None` once the compressed content has ended.
-    encoder: Option<Encoder>,
+    state: State,
+    /// Bytes that were compressed since the last flush.
+    unflushed: usize,
     /// What the source gave and is not compressed yet.
     pending: Bytes,
     file: Option<FileRange>,
+    /// A piece of the file that has to come from a disk.
+    reading: Option<JoinHandle<io::Result<Bytes>>>,
     trailers: Option<Headers>,
+    /// What the compressor takes. It is given back with it.
+    memory: Option<ConnectionReservation>,
+}
+
+/// How far a body is compressed.
+enum State {
+    /// The compressor is made when the client can take something.
+    Unstarted(Encoding),
+    Started(Encoder),
+    Ended,
 }
 
 impl Compressing {
     /// Compresses a piece of what is pending, and gives what came of it.
     fn advance(&mut self) -> io::Result<Bytes> {
-        let Some(encoder) = &mut self.encoder else {
+        let Some(encoder) = self.state.start()? else {
             return Ok(Bytes::new());
         };
         let piece = self.pending.split_to(self.pending.len().min(PIECE));
         encoder.write(&piece)?;
-        if self.pending.is_empty() && self.flushes && self.file.is_none() {
+        self.unflushed = self.unflushed.saturating_add(piece.len());
+        let is_wanted = self.pending.is_empty() && self.flushes && self.file.is_none();
+        let is_much = self.unflushed >= FLUSH_AFTER && matches!(encoder, Encoder::Brotli(_));
+        if is_wanted || is_much {
             encoder.flush()?;
+            self.unflushed = 0;
         }
         Ok(encoder.take())
     }
 
-    /// Reads on in a file that the source gave. It is likely in the page cache: what makes such
-    /// frames has just written or read it.
-    fn read_file(&mut self) -> io::Result<()> {
+    /// Ends the compressed content, and gives the last of it.
+    fn finish(&mut self) -> io::Result<Bytes> {
+        self.state.start()?;
+        let rest = match std::mem::replace(&mut self.state, State::Ended) {
+            State::Started(encoder) => encoder.finish()?.into(),
+            State::Unstarted(_) | State::Ended => Bytes::new(),
+        };
+        self.memory = None;
+        Ok(rest)
+    }
+
+    /// Reads on in a file that the source gave: at once if it is in the page cache, else on a thread
+    /// that may wait for the disk.
+    fn poll_file(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(range) = &mut self.file else {
-            return Ok(());
+            return Poll::Ready(Ok(()));
         };
         let len = usize::try_from(range.len).map_or(PIECE, |len| len.min(PIECE));
-        let mut piece = BytesMut::zeroed(len);
-        range.file.read_exact_at(&mut piece, range.offset)?;
-        range.offset = range.offset.saturating_add(len as u64);
-        range.len = range.len.saturating_sub(len as u64);
+        let mut read = match &mut self.reading {
+            Some(_) => Err(io::ErrorKind::WouldBlock.into()),
+            None => {
+                let mut piece = BytesMut::zeroed(len);
+                read_cached(&range.file, &mut piece, range.offset).map(|read| {
+                    piece.truncate(read);
+                    piece.freeze()
+                })
+            }
+        };
+        if read
+            .as_ref()
+            .is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        {
+            let reading = self.reading.get_or_insert_with(|| {
+                let (file, offset) = (range.file.clone(), range.offset);
+                spawn_blocking(move || {
+                    let mut piece = BytesMut::zeroed(len);
+                    file.read_exact_at(&mut piece, offset)?;
+                    Ok(piece.freeze())
+                })
+            });
+            read = ready!(Pin::new(reading).poll(cx)).unwrap_or_else(|error| Err(error.into()));
+            self.reading = None;
+        }
+        let piece = read?;
+        if piece.is_empty() {
+            // It became shorter than it was when its length was told.
+            return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+        }
+        range.offset = range.offset.saturating_add(piece.len() as u64);
+        range.len = range.len.saturating_sub(piece.len() as u64);
         if range.len == 0 {
             self.file = None;
         }
-        self.pending = piece.freeze();
-        Ok(())
+        self.pending = piece;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl State {
+    /// The compressor, made if it has to be; `None` once the content has ended.
+    fn start(&mut self) -> io::Result<Option<&mut Encoder>> {
+        if let Self::Unstarted(encoding) = self {
+            *self = Self::Started(Encoder::new(*encoding)?);
+        }
+        Ok(match self {
+            Self::Started(encoder) => Some(encoder),
+            Self::Unstarted(_) | Self::Ended => None,
+        })
     }
 }
 
@@ -360,7 +520,7 @@ impl BodyStream for Compressing {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         loop {
             if self.pending.is_empty() {
-                self.read_file()?;
+                ready!(self.poll_file(cx))?;
             }
             if !self.pending.is_empty() {
                 let made = self.advance()?;
@@ -373,7 +533,7 @@ impl BodyStream for Compressing {
                     return Poll::Pending;
                 }
             }
-            if self.encoder.is_none() {
+            if matches!(self.state, State::Ended) {
                 return Poll::Ready(self.trailers.take().map(|lines| Ok(Frame::Trailers(lines))));
             }
             match ready!(self.source.poll_frame(cx)) {
@@ -386,14 +546,16 @@ impl BodyStream for Compressing {
                     if let Some(Ok(Frame::Trailers(lines))) = end {
                         self.trailers = Some(lines);
                     }
-                    if let Some(encoder) = self.encoder.take() {
-                        let rest = encoder.finish()?;
-                        if !rest.is_empty() {
-                            return Poll::Ready(Some(Ok(Frame::Data(rest.into()))));
-                        }
+                    let rest = self.finish()?;
+                    if !rest.is_empty() {
+                        return Poll::Ready(Some(Ok(Frame::Data(rest))));
                     }
                 }
             }
         }
+    }
+
+    fn waits_for_window(&self) -> bool {
+        !matches!(self.state, State::Ended)
     }
 }

@@ -50,6 +50,8 @@ pub struct Global {
     pub cache: CacheStore,
     /// Bytes of memory for small static files, per worker, of all sites together.
     pub static_cache_bytes: u64,
+    /// Bytes of memory that responses may take beyond their own pieces.
+    pub response_memory_bytes: u64,
     /// Whether responses tell the name of the server.
     pub server_header: bool,
     /// What a TLS client meets that asks for a name which no site has.

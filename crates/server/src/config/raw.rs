@@ -104,6 +104,11 @@ keys! {
         /// Memory for small static files, per worker, in MB; the sites and locations that serve files
         /// share it evenly. As much again holds compressed forms, for all workers.
         static_cache_size: Megabytes<0, 1_000_000> = Megabytes::new(64),
+        /// Memory that responses may take beyond the piece that each of them is sending, of the whole
+        /// server, in MB: for compressors, and for reading ahead of slow clients. One connection gets an
+        /// eighth. Beyond it responses go uncompressed, and are read no faster than their clients take
+        /// them.
+        response_memory: Megabytes<0, 1_000_000> = Megabytes::new(128),
         /// Whether responses tell the name of the server, without its version.
         server_header: bool = true,
         /// Whether a TLS handshake for a name that no site has, or for none, is refused. Otherwise
@@ -173,6 +178,15 @@ keys! {
         precompressed: bool = true,
         /// The smallest content that is compressed, in KB.
         min_length: Kilobytes<0, 1_000_000> = Kilobytes::new(1),
+        /// The level of gzip for what is compressed as it is sent: 1 is fastest, 9 smallest. Files of up
+        /// to 4 MB are compressed once, as small as possible.
+        gzip_level: Int<1, 9> = Int(5),
+        /// The level of Brotli for what is compressed as it is sent. Levels from 7 on take 10 MB of memory
+        /// and more for each response.
+        brotli_level: Int<0, 11> = Int(4),
+        /// The level of Zstandard for what is compressed as it is sent. Levels from 9 on take 11 MB of
+        /// memory and more for each response.
+        zstd_level: Int<1, 19> = Int(3),
     }
 }
 

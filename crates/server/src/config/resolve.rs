@@ -154,6 +154,7 @@ fn global(raw: raw::Global, cache: CacheStore, reader: &mut Reader<'_>) -> Globa
         control_socket: raw.control_socket.map(|path| path.value.0),
         cache,
         static_cache_bytes: raw.static_cache_size.value.0,
+        response_memory_bytes: raw.response_memory.value.0,
         server_header: *raw.server_header,
         unknown_name: if *raw.ssl_reject_unknown {
             UnknownName::Reject
@@ -200,6 +201,11 @@ fn trusted_proxies(raw: &raw::Global, reader: &mut Reader<'_>) -> TrustedProxies
 /// A number whose key allows none that is larger than the type.
 fn small(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// As [`small`].
+fn tiny(number: u64) -> u8 {
+    u8::try_from(number).unwrap_or(u8::MAX)
 }
 
 fn access_log(raw: &At<raw::AccessLogChoice>, reader: &mut Reader<'_>) -> Option<AccessLog> {
@@ -320,6 +326,9 @@ fn site(
             brotli: **compress.brotli.or(&of_all.brotli),
             zstd: **compress.zstd.or(&of_all.zstd),
             min_length: compress.min_length.or(&of_all.min_length).0,
+            gzip_level: tiny(compress.gzip_level.or(&of_all.gzip_level).0),
+            brotli_level: tiny(compress.brotli_level.or(&of_all.brotli_level).0),
+            zstd_level: tiny(compress.zstd_level.or(&of_all.zstd_level).0),
         },
         precompressed: **compress.precompressed.or(&of_all.precompressed),
         content,

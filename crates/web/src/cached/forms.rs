@@ -15,7 +15,7 @@ use bytes::Bytes;
 
 use super::answer::Prepared;
 use super::settings::Cache;
-use crate::compress::{self, Wish};
+use crate::compress::{self, Encoding, Wish};
 use crate::files::Compression;
 
 /// Content that is not longer is compressed at once.
@@ -86,13 +86,14 @@ impl Forming<'_> {
         }
         let kept = &self.cache.0;
         let ticket = object.make_form(&kept.store, number)?;
+        let encoding = Encoding::of_dynamic(coding, self.compression);
         match object.bytes().cloned() {
             Some(bytes) if bytes.len() as u64 <= AT_ONCE => {
-                make(ticket, coding, || Ok(Some(bytes)));
+                make(ticket, encoding, || Ok(Some(bytes)));
             }
             _ => {
                 let object = Arc::clone(object);
-                self.make_later(ticket, coding, move || object.read_whole());
+                self.make_later(ticket, encoding, move || object.read_whole());
             }
         }
         object.form(number).cloned()
@@ -102,12 +103,12 @@ impl Forming<'_> {
     fn make_later(
         self,
         ticket: FormTicket,
-        coding: Coding,
+        encoding: Encoding,
         content: impl FnOnce() -> io::Result<Option<Bytes>> + Send + 'static,
     ) {
         if let Ok(permit) = self.cache.0.forming.clone().try_acquire_owned() {
             tokio::task::spawn_blocking(move || {
-                make(ticket, coding, content);
+                make(ticket, encoding, content);
                 drop(permit);
             });
         }
@@ -116,8 +117,12 @@ impl Forming<'_> {
 
 /// Makes a form of what `content` reads. If there is nothing, as not all of it is on disk yet, it is left
 /// for the next who comes.
-fn make(ticket: FormTicket, coding: Coding, content: impl FnOnce() -> io::Result<Option<Bytes>>) {
-    let compress = |content: Bytes| compress::whole(&content, coding);
+fn make(
+    ticket: FormTicket,
+    encoding: Encoding,
+    content: impl FnOnce() -> io::Result<Option<Bytes>>,
+) {
+    let compress = |content: Bytes| compress::whole(&content, encoding);
     let made = content().and_then(|content| content.map(compress).transpose());
     match made {
         Ok(Some(form)) => ticket.keep(form.into()),

@@ -17,6 +17,7 @@ use super::tree::{Identity, Opened};
 pub(super) const MAX_IN_MEMORY: u64 = 512 << 10;
 
 /// The content of a file as it was when it was opened.
+#[derive(Clone)]
 pub(super) enum Content {
     Memory {
         bytes: Bytes,
@@ -102,7 +103,10 @@ impl Unread {
 }
 
 /// Reads what is in the page cache.
-fn read_cached(file: &File, into: &mut [u8], offset: u64) -> io::Result<usize> {
+///
+/// # Errors
+/// [`io::ErrorKind::WouldBlock`] if the disk would have to be waited for.
+pub(crate) fn read_cached(file: &File, into: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut slices = [IoSliceMut::new(into)];
     match preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT) {
         Ok(read) => Ok(read),

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use apus_http::fields::Coding;
-use bytes::Bytes;
 
 use super::Options;
 use super::content::{Content, Wait};
@@ -63,10 +62,16 @@ pub(super) struct Entry {
     coded: RefCell<[Coded; 3]>,
 }
 
+/// The longest text that is compressed as it is sent; what is longer is for those who want to fetch it
+/// in parts, or again from where they were.
+const MAX_STREAMED: u64 = 32 << 20;
+
 /// One compressed form.
 enum Coded {
     /// There is none and will be none.
     Never,
+    /// It is made anew each time that it is sent.
+    Streamed,
     /// It could be made.
     Possible,
     /// It is being made.
@@ -80,6 +85,8 @@ pub(super) enum Form {
     /// It was not ready before, but is now: the entry weighs more.
     Arrived(Rc<Representation>),
     Possible,
+    /// It is made as it is sent.
+    Streamed,
     Never,
 }
 
@@ -90,10 +97,12 @@ impl Entry {
         let FoundFile { path, file, .. } = found;
         let is_in_memory = matches!(loaded.content, Content::Memory { .. });
         // What is read later, from the file, must still be what the metadata say.
+        let length = loaded.content.len();
         let may_compress = options.is_compressible(&path)
-            && loaded.content.len() >= options.compression.min_length.max(1)
-            && loaded.content.len() <= MAX_SOURCE
-            && (is_in_memory || is_settled);
+            && length >= options.compression.min_length.max(1)
+            && length <= MAX_STREAMED;
+        let is_kept = length <= MAX_SOURCE;
+        let may_compress = may_compress && (!is_kept || is_in_memory || is_settled);
         let is_possible = |coding| may_compress && options.compression.allows(coding);
         let is_negotiated =
             loaded.siblings.iter().any(Option::is_some) || Coding::ALL.into_iter().any(is_possible);
@@ -107,7 +116,8 @@ impl Entry {
                     let form = Representation::new(&about, content, coding, identity);
                     *slot = Coded::Ready(Rc::new(form));
                 }
-                _ if is_possible(coding) => *slot = Coded::Possible,
+                _ if is_possible(coding) && is_kept => *slot = Coded::Possible,
+                _ if is_possible(coding) => *slot = Coded::Streamed,
                 _ => {}
             }
         }
@@ -160,6 +170,7 @@ impl Entry {
         match slot {
             Coded::Ready(form) => Form::Ready(Rc::clone(form)),
             Coded::Never => Form::Never,
+            Coded::Streamed => Form::Streamed,
             Coded::Possible => Form::Possible,
             Coded::Awaited(variant) => match variant.done() {
                 None => Form::Possible,
@@ -167,8 +178,8 @@ impl Entry {
                     *slot = Coded::Never;
                     Form::Never
                 }
-                Some(Some(bytes)) => {
-                    let form = Rc::new(self.made(bytes, coding));
+                Some(Some(content)) => {
+                    let form = Rc::new(self.made(content, coding));
                     *slot = Coded::Ready(Rc::clone(&form));
                     Form::Arrived(form)
                 }
@@ -177,11 +188,12 @@ impl Entry {
     }
 
     /// A form from its content.
-    pub(super) fn made(&self, bytes: Bytes, coding: Coding) -> Representation {
-        Representation::new(&self.about, bytes.into(), coding, &self.identity)
+    pub(super) fn made(&self, content: Content, coding: Coding) -> Representation {
+        Representation::new(&self.about, content, coding, &self.identity)
     }
 
-    fn key(&self, coding: Coding) -> Key {
+    /// What variants of it are known by.
+    pub(super) fn key(&self, coding: Coding) -> Key {
         Key {
             identity: self.identity,
             hash: match &self.plain.content {

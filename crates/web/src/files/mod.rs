@@ -25,6 +25,7 @@ use apus_http::fields::Coding;
 use apus_http::{HeaderName, HeaderValue, Headers, Service, ServiceFactory};
 use apus_net::coarse_now;
 
+pub(crate) use content::read_cached;
 pub use glob::{Glob, InvalidGlob};
 pub use service::FilesService;
 pub(crate) use service::Handled;
@@ -40,9 +41,13 @@ pub use variants::Variants;
 ///
 /// Text is compressed with brotli, zstd and gzip in the background, once for all workers, while the
 /// first clients get it as it is. Files beside it (`.br`, `.zst`, `.gz`) that are not older are taken
-/// instead. What is not negotiated, as an image is not, is sent as it is whatever a client accepts;
-/// where there are forms to choose from, a client that accepts none of them, not even `identity`, is
-/// answered 406 (RFC 9110 section 12.5.3).
+/// instead. Text of more than 4 MB and up to 32 MB is compressed as it is sent, while there is memory for
+/// compressors ([`ResponseMemory`](apus_http::ResponseMemory)); parts of it are parts of the file as it is.
+///
+/// What is not negotiated, as an image is not, is sent as it is whatever a client accepts; where there
+/// are forms to choose from, a client that accepts none of them, not even `identity`, is answered 406
+/// (RFC 9110 section 12.5.3). So is one that refuses `identity` while there is no memory for a compressor, or
+/// too much to be compressed already; for others the file goes as it is.
 #[derive(Clone)]
 pub struct Files {
     options: Options,
@@ -77,7 +82,8 @@ struct Options {
     precompressed: bool,
 }
 
-/// Which codings are made of text, and from which size on.
+/// Which codings are made of text, from which size on, and at which levels where that is done each
+/// time that a response is sent. Files are compressed once, as well as that is possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compression {
     /// `gzip`, for clients that know nothing better.
@@ -88,6 +94,12 @@ pub struct Compression {
     pub zstd: bool,
     /// In bytes; what is shorter goes as it is.
     pub min_length: u64,
+    /// The level of gzip: 1 to 9.
+    pub gzip_level: u8,
+    /// The quality of Brotli: 0 to 11.
+    pub brotli_level: u8,
+    /// The level of Zstandard: 1 to 19.
+    pub zstd_level: u8,
 }
 
 impl Compression {
@@ -97,6 +109,18 @@ impl Compression {
         brotli: false,
         zstd: false,
         min_length: 0,
+        ..Self::DEFAULT
+    };
+
+    /// All codings, from 1 KB on, at levels that keep up with a fast network on one core.
+    pub const DEFAULT: Self = Self {
+        gzip: true,
+        brotli: true,
+        zstd: true,
+        min_length: 1024,
+        gzip_level: 5,
+        brotli_level: 4,
+        zstd_level: 3,
     };
 
     pub(crate) fn allows(&self, coding: Coding) -> bool {
@@ -111,12 +135,7 @@ impl Compression {
 
 impl Default for Compression {
     fn default() -> Self {
-        Self {
-            gzip: true,
-            brotli: true,
-            zstd: true,
-            min_length: 1024,
-        }
+        Self::DEFAULT
     }
 }
 

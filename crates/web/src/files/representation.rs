@@ -103,6 +103,16 @@ impl Representation {
 
     /// The answer to a GET or HEAD.
     pub(super) fn respond(&self, request: &Request) -> Response {
+        self.respond_by(request, true)
+    }
+
+    /// The same with all of the content, whatever part the client asks for: a server may ignore that
+    /// (RFC 9110 section 14.2).
+    pub(super) fn respond_whole(&self, request: &Request) -> Response {
+        self.respond_by(request, false)
+    }
+
+    fn respond_by(&self, request: &Request, has_ranges: bool) -> Response {
         let headers = request.headers();
         let is_plain = |(name, _): (&str, &[u8])| {
             !matches!(name.as_bytes(), [b'i', b'f', b'-', ..] | b"range")
@@ -135,7 +145,9 @@ impl Representation {
         let mut ranges = headers.get_all("range");
         match (ranges.next(), ranges.next()) {
             (Some(range), None)
-                if *request.method() == Method::GET && validators.allow_range(headers) =>
+                if has_ranges
+                    && *request.method() == Method::GET
+                    && validators.allow_range(headers) =>
             {
                 self.ranges(range)
             }

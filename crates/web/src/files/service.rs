@@ -10,21 +10,25 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use apus_http::fields::{AcceptEncoding, Coding};
-use apus_http::{Answer, HeaderValue, Method, Request, Response, Service, StatusCode, header};
+use apus_http::{
+    Answer, ConnectionReservation, HeaderValue, Method, Request, Response, Service, StatusCode,
+    header,
+};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
 use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 
-use super::content::Wait;
+use super::content::{Content, Wait};
 use super::entry::{Entry, Form};
 use super::listing;
 use super::lookup::{Found, FoundFile, Lookup};
 use super::representation::Representation;
 use super::tree::{REVALIDATE, Tree};
 use super::try_files::{Last, TryFiles};
-use super::variants::{Effort, Variants, compress};
+use super::variants::{Variants, Waiting};
 use super::{Files, Options};
+use crate::compress::{Encoding, describe, weaken_tag};
 use crate::media_type;
 use crate::mounted::mounted_at;
 use crate::trace::{Step, StepKind, note};
@@ -450,7 +454,8 @@ impl Worker {
     }
 
     /// Negotiates the form of the answer (RFC 9110 section 12.5.3). The most welcome form that is
-    /// there wins; the most welcome of all is asked for, to be there next time.
+    /// there wins; the most welcome of all is asked for, to be there next time. One that is made as it is
+    /// sent is for those who want all of it, as far as there is memory for compressors.
     fn choose(&self, entry: &Rc<Entry>, path: &[u8], request: &Request) -> Choice {
         let plain = || Choice::Form(Rc::clone(&entry.plain));
         let headers = request.headers();
@@ -466,6 +471,13 @@ impl Worker {
             let variants = possible.is_none().then_some(&self.variants);
             match entry.form(coding, variants) {
                 Form::Never => {}
+                Form::Streamed if headers.contains("range") && accept.accepts(Coding::Identity) => {
+                }
+                Form::Streamed => {
+                    if let Some(choice) = self.stream(coding, request) {
+                        return choice;
+                    }
+                }
                 Form::Possible => possible = possible.or(Some(coding)),
                 Form::Ready(form) => return Choice::Form(form),
                 Form::Arrived(form) => {
@@ -474,7 +486,24 @@ impl Worker {
                 }
             }
         }
-        possible.map_or(Choice::None, Choice::Make)
+        let made = possible.and_then(|coding| {
+            if !self.variants.keeps(entry.plain.content.len()) {
+                return self.stream(coding, request);
+            }
+            let waiting = self.variants.wait(entry.key(coding), entry.source())?;
+            Some(Choice::Make(coding, waiting))
+        });
+        made.unwrap_or(Choice::None)
+    }
+
+    /// Chooses the form that is made as it is sent, if there is memory for that.
+    fn stream(&self, coding: Coding, request: &Request) -> Option<Choice> {
+        let encoding = Encoding::of_dynamic(coding, self.options.compression);
+        let memory = match *request.method() {
+            Method::HEAD => None,
+            _ => Some(encoding.reserve(request.connection().id)?),
+        };
+        Some(Choice::Stream(encoding, memory))
     }
 
     /// Tells the cache of what an entry has got.
@@ -564,8 +593,10 @@ impl Drop for Turn<'_> {
 /// Which form is to be sent.
 enum Choice {
     Form(Rc<Representation>),
-    /// Nothing that is there is accepted, but this could be made.
-    Make(Coding),
+    /// Nothing that is there is accepted, but this is being made.
+    Make(Coding, Waiting),
+    /// It is made as it is sent, with this memory.
+    Stream(Encoding, Option<ConnectionReservation>),
     None,
 }
 
@@ -582,22 +613,51 @@ impl Choice {
                 });
                 form.respond(&request).into()
             }
-            Self::Make(coding) => make(entry, coding, request),
+            Self::Make(coding, waiting) => make(entry, coding, waiting, request),
+            Self::Stream(encoding, memory) => {
+                note(&request, || {
+                    Step::new(
+                        StepKind::Content,
+                        encoding.coding.as_str(),
+                        "by accept-encoding, compressed as it is sent",
+                    )
+                });
+                stream(&entry, encoding, memory, &request).into()
+            }
             Self::None => not_acceptable().into(),
         }
     }
 }
 
-/// Compresses quickly for a client that accepts nothing that is there.
-fn make(entry: Rc<Entry>, coding: Coding, request: Request) -> Answer {
-    Answer::later(async move {
-        let source = entry.source();
-        let made = spawn_blocking(move || compress(&source.read()?, coding, Effort::Least)).await;
-        match made {
-            Ok(Ok(Some(bytes))) => entry.made(bytes, coding).respond(&request),
-            _ => not_acceptable(),
+/// Responds with a form that is being made for a client that accepts nothing that is there.
+fn make(entry: Rc<Entry>, coding: Coding, waiting: Waiting, request: Request) -> Answer {
+    let respond = move |entry: &Entry, made: Option<Content>, request: &Request| match made {
+        Some(content) => entry.made(content, coding).respond(request),
+        None => not_acceptable(),
+    };
+    match waiting.done() {
+        Some(made) => respond(&entry, made, &request).into(),
+        None => Answer::later(async move { respond(&entry, waiting.made().await, &request) }),
+    }
+}
+
+/// Responds with all of a file, compressed as it is sent.
+fn stream(
+    entry: &Entry,
+    encoding: Encoding,
+    memory: Option<ConnectionReservation>,
+    request: &Request,
+) -> Response {
+    let mut response = entry.plain.respond_whole(request);
+    match response.status() {
+        StatusCode::OK => {
+            let body = response.take_body();
+            *response.body_mut() = encoding.stream(body, memory);
+            describe(response.headers_mut(), encoding.coding);
         }
-    })
+        _ => weaken_tag(response.headers_mut()),
+    }
+    response
 }
 
 /// Whether a path can be one that an application shows a page for.

@@ -17,6 +17,7 @@ const COMPRESSION: Compression = Compression {
     brotli: true,
     zstd: true,
     min_length: 1000,
+    ..Compression::DEFAULT
 };
 
 const FIELDS: [(&str, &str); 3] = [

@@ -149,3 +149,39 @@ fn every_event_of_a_stream_can_be_read_when_it_was_sent() {
         assert_eq!(&seen, b"data: 1\n\n", "{accept}");
     }
 }
+
+#[test]
+fn the_level_is_that_of_the_configuration() {
+    // Words in no order, for which levels make a difference.
+    let mut state = 1_u64;
+    let words: String = (0..20_000)
+        .map(|_| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            format!("word{} ", (state >> 33) % 3000)
+        })
+        .collect();
+    for accept in ["br", "zstd", "gzip"] {
+        let sizes = [1, 9].map(|level| {
+            let compression = Compression {
+                gzip_level: level,
+                brotli_level: level,
+                zstd_level: level,
+                ..Compression::DEFAULT
+            };
+            let text = words.clone();
+            let factory = move || {
+                let text = text.clone();
+                apus::service_fn(move |_: Request| {
+                    Response::text(StatusCode::OK, text.clone()).into()
+                })
+            };
+            let compressed = Compressed::new(compression, factory);
+            let reply = get("/").with("accept-encoding", accept).to(&compressed);
+            assert!(decoded(&reply) == words);
+            reply.content.len()
+        });
+        assert!(sizes[1] < sizes[0], "{accept}: {sizes:?}");
+    }
+}

@@ -89,4 +89,12 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "compress.precompressed = false",
     ),
     ("global.compress.min_length", "", "compress.min_length = 2"),
+    ("global.compress.gzip_level", "", "compress.gzip_level = 9"),
+    (
+        "global.compress.brotli_level",
+        "",
+        "compress.brotli_level = 0",
+    ),
+    ("global.compress.zstd_level", "", "compress.zstd_level = 19"),
+    ("global.response_memory", "", "response_memory = 7"),
 ];

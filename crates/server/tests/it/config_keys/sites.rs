@@ -79,6 +79,13 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "",
         "compress.min_length = 0.25",
     ),
+    ("sites.compress.gzip_level", "", "compress.gzip_level = 1"),
+    (
+        "sites.compress.brotli_level",
+        "",
+        "compress.brotli_level = 11",
+    ),
+    ("sites.compress.zstd_level", "", "compress.zstd_level = 1"),
     ("sites.locations", "", "locations = [{ path = \"/a/\" }]"),
     (
         "sites.locations.path",

@@ -204,3 +204,100 @@ async fn shares_a_store_of_variants_with_other_files() {
     let got = Got::from(next.call(request)).await;
     assert_eq!(got.header("content-encoding"), Some("zstd"));
 }
+
+/// Text that is too long for a form that is kept.
+fn large_text() -> String {
+    (0..600_000).map(|line| format!("line {line}\n")).collect()
+}
+
+/// Waits until the metadata of a file, which has just been written, are to be trusted.
+async fn settled(site: &Site, path: &str) {
+    while site.get(path).await.header("etag").is_none() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        pass(REVALIDATION);
+    }
+}
+
+#[tokio::test]
+async fn compresses_large_text_as_it_is_sent() {
+    let large = large_text();
+    assert!(large.len() > 5 << 20);
+    let site = site(&[("a.json", &large)], |files| files);
+    let zstd = ("accept-encoding", "zstd");
+    settled(&site, "/a.json").await;
+    let got = site.get_with("/a.json", &[zstd]).await;
+    assert_eq!(
+        (got.status, got.header("content-encoding")),
+        (200, Some("zstd"))
+    );
+    assert_eq!(got.header("vary"), Some("accept-encoding"));
+    assert_eq!(got.header("content-length"), None);
+    assert_eq!(got.header("accept-ranges"), None);
+    assert!(got.etag().starts_with("W/"));
+    assert_eq!(decode(&got.body, "zstd"), large.as_bytes());
+    let unchanged = [zstd, ("if-none-match", &*got.etag())];
+    let unchanged = site.get_with("/a.json", &unchanged).await;
+    assert_eq!((unchanged.status, unchanged.etag()), (304, got.etag()));
+    let head = site.send(Method::HEAD, "/a.json", &[zstd]).await;
+    assert_eq!(head.header("content-encoding"), Some("zstd"));
+    assert_eq!(head.header("content-length"), None);
+    // Parts are of the file as it is, and of no other form.
+    let part = site
+        .get_with("/a.json", &[zstd, ("range", "bytes=0-5")])
+        .await;
+    assert_eq!((part.status, part.text()), (206, "line 0"));
+    let refused = ("accept-encoding", "zstd, identity;q=0");
+    let whole = site
+        .get_with("/a.json", &[refused, ("range", "bytes=0-5")])
+        .await;
+    assert_eq!(
+        (whole.status, whole.header("content-encoding")),
+        (200, Some("zstd"))
+    );
+    assert_eq!(decode(&whole.body, "zstd"), large.as_bytes());
+    let plain = site.get("/a.json").await;
+    assert_eq!(
+        (plain.text(), plain.header("content-encoding")),
+        (&*large, None)
+    );
+}
+
+#[tokio::test]
+async fn compresses_once_for_all_who_refuse_identity() {
+    let text = text().repeat(400);
+    let site = site(&[("a.txt", &text)], |files| files);
+    settled(&site, "/a.txt").await;
+    let refused = ("accept-encoding", "zstd, identity;q=0");
+    let waiting = (0..5).map(|_| {
+        let lines = [refused, ("range", "bytes=0-10")];
+        Got::from(site.service.call(request(Method::GET, "/a.txt", &lines)))
+    });
+    let mut tags = Vec::new();
+    for got in waiting.collect::<Vec<_>>() {
+        let got = got.await;
+        assert_eq!((got.status, got.body.len()), (206, 11));
+        tags.push(got.etag());
+    }
+    tags.dedup();
+    assert_eq!(tags.len(), 1, "{tags:?}");
+    // What was made for them is there.
+    let got = site.get_with("/a.txt", &[refused]).await;
+    assert!(got.was_now);
+    assert_eq!(decode(&got.body, "zstd"), text.as_bytes());
+}
+
+#[tokio::test]
+async fn compresses_as_it_is_sent_where_no_form_is_kept() {
+    let text = text().repeat(20);
+    let site = site(&[("a.txt", &text)], |files| files.cache(0));
+    let lines = [
+        ("accept-encoding", "zstd, identity;q=0"),
+        ("range", "bytes=0-10"),
+    ];
+    let got = site.get_with("/a.txt", &lines).await;
+    assert_eq!(
+        (got.status, got.header("content-encoding")),
+        (200, Some("zstd"))
+    );
+    assert_eq!(decode(&got.body, "zstd"), text.as_bytes());
+}

@@ -1,0 +1,127 @@
+//! What a compressor takes is no more than what is reserved for it. In a program of its own, because it
+//! is the memory of the process that is measured.
+
+use std::fs;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use apus::files::Compression;
+use apus::{Body, Compressed, Frame, Request, Response, ServiceFactory, StatusCode, service_fn};
+use apus_http::{
+    ConnectionInfo, Headers, Method, Peer, RequestParts, ResponseMemory, Target, Version,
+};
+use bytes::Bytes;
+
+/// Compressors of one kind at a time, so that pages around them count little.
+const BODIES: u64 = 4;
+
+fn resident() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().nth(1));
+    kilobytes.unwrap().parse::<u64>().unwrap() << 10
+}
+
+/// Text that is not all the same, longer than what compressors look back.
+fn text() -> Bytes {
+    let mut state = 1_u64;
+    let mut text = String::new();
+    while text.len() < 400 << 10 {
+        // Marsaglia's xorshift.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        text += &format!(
+            "line {} word{} <b>{}</b>\n",
+            state % 1000,
+            state % 317,
+            state % 77_777
+        );
+    }
+    text.into()
+}
+
+fn get(id: u64, accept: &str) -> Request {
+    let mut headers = Headers::new();
+    headers.try_append("accept-encoding", accept).unwrap();
+    Request::new(RequestParts {
+        method: Method::GET,
+        target: Target::parse(&Method::GET, "/").unwrap(),
+        version: Version::HTTP_11,
+        headers,
+        body: Body::Empty,
+        connection: Rc::new(ConnectionInfo {
+            id,
+            peer: Peer::Unix,
+            local: Peer::Unix,
+            tls: None,
+        }),
+        extensions: Default::default(),
+    })
+}
+
+/// A response of which nearly all is compressed.
+fn begun(mut response: Response) -> Response {
+    let cx = &mut Context::from_waker(Waker::noop());
+    for _ in 0..12 {
+        match response.body_mut().poll_frame(cx) {
+            Poll::Ready(Some(Ok(Frame::Data(_)))) | Poll::Pending => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    response
+}
+
+#[test]
+fn a_compressor_takes_no_more_than_is_reserved() {
+    let memory = ResponseMemory::of_process();
+    memory.set_limit(1 << 30);
+    let text = text();
+    let levels = [
+        ("gzip", 5),
+        ("br", 0),
+        ("br", 2),
+        ("br", 4),
+        ("br", 5),
+        ("br", 9),
+        ("br", 10),
+        ("zstd", 1),
+        ("zstd", 3),
+        ("zstd", 9),
+        ("zstd", 19),
+    ];
+    for (coding, level) in levels {
+        let compression = Compression {
+            gzip_level: level,
+            brotli_level: level,
+            zstd_level: level,
+            ..Compression::DEFAULT
+        };
+        let text = text.clone();
+        let factory = move || {
+            let text = text.clone();
+            service_fn(move |_: Request| Response::text(StatusCode::OK, text.clone()).into())
+        };
+        let service = Compressed::new(compression, factory).service();
+        let before = resident();
+        let responses: Vec<_> = (0..BODIES)
+            .map(|id| match service.call(get(id, coding)) {
+                apus::Answer::Now(response) => begun(response),
+                apus::Answer::Later(_) => panic!("not at once"),
+            })
+            .collect();
+        let taken = resident().saturating_sub(before) / BODIES;
+        let reserved = memory.used() / BODIES;
+        eprintln!(
+            "{coding} {level}: {} KB of {} KB",
+            taken >> 10,
+            reserved >> 10
+        );
+        assert!(
+            taken <= reserved,
+            "{coding} {level}: {taken} of {reserved} bytes"
+        );
+        drop(responses);
+        assert_eq!(memory.used(), 0);
+    }
+}
