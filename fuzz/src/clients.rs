@@ -7,7 +7,7 @@ use apus::{
     Answer, App, Body, ConnectionInfo, Headers, Method, Peer, Request, Service, ServiceFactory,
     Target, Version,
 };
-use apus_http::Head;
+use apus_http::{Head, HopByHop};
 
 /// What a client may have sent, which a proxy then adds to.
 const PREFIXES: [&str; 6] = [
@@ -99,6 +99,7 @@ impl Reader {
             target: Target::parse(&Method::GET, "/").expect("a valid target"),
             version: Version::HTTP_11,
             headers,
+            hop_by_hop: HopByHop::default(),
         };
         let connection = ConnectionInfo {
             id: 1,

@@ -262,7 +262,7 @@ impl Site {
 }
 
 fn any(names: &[NamePattern], name: &str) -> bool {
-    names.iter().any(|pattern| pattern.matches(name.as_bytes()))
+    NamePattern::may_mean(names, name.as_bytes())
 }
 
 fn is_name(name: &&str) -> bool {

@@ -1,7 +1,6 @@
 //! The fields about one connection (RFC 9110 section 7.6.1), which nobody behind it gets to see.
 
 use http::Version;
-use smallvec::SmallVec;
 
 use crate::grammar::trim;
 use crate::{Headers, is_identity_field};
@@ -13,6 +12,9 @@ pub struct HopByHop {
     pub upgrade: Option<Box<str>>,
     /// Whether `TE` names `trailers`.
     pub accepts_trailers: bool,
+    /// The other fields that `Connection` names, in lower case: none of them stands in a trailer section
+    /// either.
+    pub(crate) nominated: Vec<Box<[u8]>>,
 }
 
 impl HopByHop {
@@ -37,8 +39,6 @@ pub(crate) struct HopByHopReader {
     /// The protocols of all lines of `Upgrade`.
     offered: String,
     is_upgrade_named: bool,
-    /// Other options of `Connection`, in lower case.
-    nominated: SmallVec<[Box<[u8]>; 1]>,
     are_too_many: bool,
 }
 
@@ -72,11 +72,13 @@ impl HopByHopReader {
             if option.eq_ignore_ascii_case(b"upgrade") {
                 self.is_upgrade_named = true;
             } else if !option.eq_ignore_ascii_case(b"close") && !is_hop_by_hop(option) {
-                if self.nominated.len() == Self::MAX_NOMINATED {
+                if self.found.nominated.len() == Self::MAX_NOMINATED {
                     self.are_too_many = true;
                     return;
                 }
-                self.nominated.push(option.to_ascii_lowercase().into());
+                self.found
+                    .nominated
+                    .push(option.to_ascii_lowercase().into());
             }
         }
     }
@@ -91,12 +93,10 @@ impl HopByHopReader {
     /// `Host` and `Content-Length` are never meant for one connection alone, and what proxies write of
     /// clients is not for a client to take away.
     pub(crate) fn finish(mut self, headers: &mut Headers, version: Version) -> HopByHop {
-        if !self.nominated.is_empty() {
+        let nominated = &self.found.nominated;
+        if !nominated.is_empty() {
             headers.retain(|name| {
-                !self
-                    .nominated
-                    .iter()
-                    .any(|named| **named == *name.as_bytes())
+                !nominated.iter().any(|named| **named == *name.as_bytes())
                     || matches!(name, "host" | "content-length")
                     || is_identity_field(name)
             });

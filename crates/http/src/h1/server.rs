@@ -154,8 +154,8 @@ impl ServerConnection {
             ContentFraming::None => Reading::Done,
             ContentFraming::Length(length) => Reading::Content(ContentReader::Length(length)),
             ContentFraming::Chunked => {
-                let connection: Vec<_> = request.head.headers.get_all("connection").collect();
-                Reading::Content(ContentReader::chunked(&connection.join(&b',')))
+                let nominated = request.head.hop_by_hop.nominated.join(&b',');
+                Reading::Content(ContentReader::chunked(&nominated))
             }
         };
         self.answer = Answer::Due;

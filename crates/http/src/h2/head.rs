@@ -361,6 +361,7 @@ impl<'a> FieldReader<'a> {
                 hop_by_hop: HopByHop {
                     upgrade,
                     accepts_trailers,
+                    nominated: Vec::new(),
                 },
             }),
             kind,

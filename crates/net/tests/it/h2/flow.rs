@@ -231,7 +231,7 @@ fn windows_grow_for_a_fast_reader_up_to_a_bound() {
         Answer::later(async move {
             let mut length = 0;
             while let Some(frame) = request.body_mut().frame().await {
-                if let Ok(apus_http::Frame::Data(bytes)) = frame {
+                if let Ok(Frame::Data(bytes)) = frame {
                     length += bytes.len();
                 }
             }
@@ -262,7 +262,7 @@ fn windows_stay_as_they_are_for_a_reader_that_is_slower_than_its_client() {
         Answer::later(async move {
             let mut length = 0;
             while let Some(frame) = request.body_mut().frame().await {
-                if let Ok(apus_http::Frame::Data(bytes)) = frame {
+                if let Ok(Frame::Data(bytes)) = frame {
                     length += bytes.len();
                 }
                 tokio::time::sleep(Duration::from_millis(1)).await;
