@@ -286,6 +286,10 @@ impl Word for FieldName {
             .map(|_| Self(text.to_owned()))
             .map_err(|_| String::new())
     }
+
+    fn word(&self) -> Option<&str> {
+        Some(&self.0)
+    }
 }
 
 /// The content of an answer, which may hold variables and line breaks.

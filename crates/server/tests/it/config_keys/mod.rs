@@ -238,6 +238,13 @@ fn collect(schema: &serde_json::Value, path: &str, paths: &mut BTreeSet<String>)
 }
 
 #[test]
+fn defaults_in_the_reference_are_written_as_in_the_file() {
+    let reference = config::reference();
+    let wrong = reference.lines().find(|line| line.contains("null"));
+    assert_eq!(wrong, None);
+}
+
+#[test]
 fn the_reference_and_the_schema_are_current() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let schema = serde_json::to_string_pretty(&config::schema()).unwrap() + "\n";
