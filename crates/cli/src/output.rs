@@ -42,7 +42,10 @@ pub(crate) fn answer(request: &control::Request, value: &Value) -> String {
                 .get("warnings")
                 .and_then(Value::as_str)
                 .unwrap_or_default();
-            format!("{warnings}reloaded\n")
+            match warnings.trim_end() {
+                "" => "reloaded\n".to_owned(),
+                warnings => format!("{warnings}\nreloaded\n"),
+            }
         }
         control::Request::Stop => "stopped\n".to_owned(),
         control::Request::Upstream { .. } => "changed\n".to_owned(),

@@ -12,6 +12,7 @@ pub mod local_ca;
 pub mod logging;
 mod php;
 mod run;
+mod signals;
 mod source;
 mod upstreams;
 mod warm;

@@ -21,7 +21,6 @@ use apus_upstream::Upstreams;
 use apus_upstream::plan::GroupPlan;
 use sd_notify::NotifyState;
 use serde_json::{Value, json};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Interval, interval, interval_at, timeout};
 use tracing::{error, info, warn};
 
@@ -33,6 +32,7 @@ use crate::folder::{FolderSite, ListenArgument};
 use crate::load::{Certificates, LoadError, Loaded, Loader};
 use crate::logging::{Logging, LoggingError};
 use crate::php;
+use crate::signals::Signals;
 use crate::source::Source;
 use crate::upstreams;
 
@@ -108,17 +108,6 @@ struct InForce {
     cached: Vec<CachedPlace>,
 }
 
-struct Signals {
-    stop: StopSignals,
-    hangup: Signal,
-    reopen: Signal,
-}
-
-struct StopSignals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
 /// What the control thread waits for.
 enum Event {
     Reload,
@@ -131,6 +120,7 @@ enum Event {
 
 impl Server {
     async fn start(options: ServeOptions) -> Result<Self, ServeError> {
+        let signals = Signals::install().map_err(ServeError::Runtime)?;
         let (access_logs, writer) = AccessLogs::new();
         let certificates = match options.tls {
             true => Certificates::Local,
@@ -156,7 +146,6 @@ impl Server {
         }
         let logging = Logging::start(Some(log_level))?;
         descriptors::raise_limit();
-        let signals = Signals::install().map_err(ServeError::Runtime)?;
         let socket = control_socket
             .clone()
             .unwrap_or_else(|| socket_path(loader.source().path()));
@@ -359,6 +348,7 @@ impl Server {
         let mut warnings = String::new();
         if !loaded.warnings.is_empty() {
             warnings = loaded.warnings.render(false);
+            warnings.push('\n');
         }
         let stop_timeout = loaded.plan.limits.stop_timeout;
         if loaded.plan.workers.get() != self.engine.status().workers.len() {
@@ -527,28 +517,6 @@ fn look_after(upstreams: &Upstreams) {
     tokio::task::spawn_local(async move { checked.run_checks().await });
     let resolved = upstreams.clone();
     tokio::task::spawn_local(async move { resolved.run_dns().await });
-}
-
-impl Signals {
-    fn install() -> io::Result<Self> {
-        Ok(Self {
-            stop: StopSignals {
-                terminate: signal(SignalKind::terminate())?,
-                interrupt: signal(SignalKind::interrupt())?,
-            },
-            hangup: signal(SignalKind::hangup())?,
-            reopen: signal(SignalKind::user_defined1())?,
-        })
-    }
-}
-
-impl StopSignals {
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
 }
 
 fn announce(source: &Source, urls: &[String]) {

@@ -168,6 +168,77 @@ fn the_control_socket_is_where_the_configuration_says_and_private() {
 }
 
 #[test]
+fn warnings_of_a_reload_stand_in_lines_of_their_own() {
+    let home = Home::new();
+    let port = free_port();
+    home.write("apus.toml", config(port, "x"));
+    let _apus = home.serve(&[]);
+    // A cache that nobody uses is warned of, and a changed number of workers beside it.
+    home.write(
+        "apus.toml",
+        format!(
+            "[global]\nworker_threads = 7\n[global.cache]\nmemory_size = 10\n{}",
+            config(port, "x")
+        ),
+    );
+    let (out, _) = home.expect(&["reload"], 0);
+    let lines: Vec<_> = out.lines().collect();
+    assert_eq!(lines.last(), Some(&"reloaded"), "{out}");
+    assert!(lines.contains(&"1 warning"), "{out}");
+    assert!(
+        lines.contains(&"the number of workers changes with a restart only"),
+        "{out}"
+    );
+}
+
+#[test]
+fn signals_that_mean_nothing_do_not_end_the_server() {
+    let home = Home::new();
+    let apus = home.serve(&["site", "--listen", "127.0.0.1:0"]);
+    let ignored = [
+        (Signal::USR2, Some("SIGUSR2")),
+        (Signal::ALARM, Some("SIGALRM")),
+        (Signal::VTALARM, Some("SIGVTALRM")),
+        (Signal::PROF, Some("SIGPROF")),
+        (Signal::IO, Some("SIGIO")),
+        (Signal::XFSZ, Some("SIGXFSZ")),
+        (Signal::WINCH, None),
+        (Signal::PIPE, None),
+    ];
+    for (signal, name) in ignored {
+        apus.signal(signal);
+        if let Some(name) = name {
+            wait_until("it is logged", || apus.log().contains(name));
+        }
+        assert_eq!(apus.get("/").status, 200, "{signal:?}");
+    }
+    apus.signal(Signal::USR1);
+    wait_until("logs are reopened", || apus.log().contains("reopened"));
+    apus.signal(Signal::HUP);
+    wait_until("SIGHUP reloads", || apus.log().contains("\"reloaded\""));
+    assert_eq!(apus.get("/").status, 200);
+}
+
+#[test]
+fn sigquit_lets_open_requests_end() {
+    let home = Home::new();
+    home.write("site/page", "x".repeat(1_000_000));
+    let mut apus = home.serve(&["site", "--listen", "127.0.0.1:0"]);
+    let mut open = apus.connect();
+    open.write_all(b"GET /page HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut begun = [0; 1];
+    open.read_exact(&mut begun).unwrap();
+    apus.signal(Signal::QUIT);
+    let address = apus.address();
+    wait_until("nobody is accepted any more", || !is_open(address));
+    let mut rest = Vec::new();
+    open.read_to_end(&mut rest).unwrap();
+    assert!(rest.len() > 1_000_000);
+    assert!(apus.wait().success());
+}
+
+#[test]
 fn an_address_in_use_keeps_the_old_plan_and_is_shown_in_the_file() {
     let home = Home::new();
     home.write("apus.toml", config(free_port(), "old"));

@@ -1,0 +1,77 @@
+//! The signals that the control thread takes, and those that must not end the server by accident.
+
+use std::io;
+
+use rustix::process::Signal as Number;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::warn;
+
+/// What the signals ask for.
+pub(crate) struct Signals {
+    pub(crate) stop: StopSignals,
+    pub(crate) hangup: Signal,
+    pub(crate) reopen: Signal,
+}
+
+/// Signals that end the server: it lets open requests end, and the next one cuts them.
+pub(crate) struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+    quit: Signal,
+}
+
+/// Signals that would end a process that does not handle them. SIGXFSZ comes of a log file as large as
+/// the system allows; a write fails then.
+const IGNORED: [(Number, &str, &str); 6] = [
+    (
+        Number::USR2,
+        "SIGUSR2",
+        "a new version of the program is put in force by a restart",
+    ),
+    (Number::ALARM, "SIGALRM", "it means nothing to this server"),
+    (
+        Number::VTALARM,
+        "SIGVTALRM",
+        "it means nothing to this server",
+    ),
+    (Number::PROF, "SIGPROF", "it means nothing to this server"),
+    (Number::IO, "SIGIO", "it means nothing to this server"),
+    (
+        Number::XFSZ,
+        "SIGXFSZ",
+        "a file is as large as the system lets it be",
+    ),
+];
+
+impl Signals {
+    /// Takes them from now on. Needs a local runtime.
+    pub(crate) fn install() -> io::Result<Self> {
+        for (number, name, meaning) in IGNORED {
+            let mut received = signal(SignalKind::from_raw(number.as_raw()))?;
+            tokio::task::spawn_local(async move {
+                while received.recv().await.is_some() {
+                    warn!(signal = name, "a signal is ignored: {meaning}");
+                }
+            });
+        }
+        Ok(Self {
+            stop: StopSignals {
+                terminate: signal(SignalKind::terminate())?,
+                interrupt: signal(SignalKind::interrupt())?,
+                quit: signal(SignalKind::quit())?,
+            },
+            hangup: signal(SignalKind::hangup())?,
+            reopen: signal(SignalKind::user_defined1())?,
+        })
+    }
+}
+
+impl StopSignals {
+    pub(crate) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.quit.recv() => {}
+        }
+    }
+}
