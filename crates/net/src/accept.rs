@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use apus_http::Peer;
 use rustix::net::SocketFlags;
-use rustix::process::{Resource, getrlimit};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
 use crate::connection::{self, Accepted};
+use crate::descriptors::{self, Descriptor};
 use crate::listen::BoundSocket;
 use crate::quiet::QuietSocket;
 use crate::transport::{Socket, canonical};
@@ -25,11 +25,6 @@ const REST: Duration = Duration::from_millis(50);
 
 /// How long nothing is said after a failure to accept was: it would be said at every rest.
 const QUIET: Duration = Duration::from_secs(10);
-
-/// Descriptors that are kept from idle connections: what the process always has open, and one for
-/// each so many that it may have. Without any left, no file could be opened.
-const KEPT: u64 = 32;
-const KEPT_ONE_IN: u64 = 8;
 
 /// A listening socket of this worker's runtime.
 pub(crate) enum AcceptSocket {
@@ -73,7 +68,7 @@ impl AcceptSocket {
                     local.map_or(Peer::Unix, |address| Peer::Ip(canonical(address)))
                 });
                 Ok(Accepted {
-                    socket: Socket::Tcp(socket),
+                    socket: Socket::Tcp(socket, Descriptor::of_client()),
                     peer: Peer::Ip(canonical(peer)),
                     local,
                 })
@@ -85,7 +80,7 @@ impl AcceptSocket {
                 });
                 let socket = QuietSocket::new(accepted.await?.into())?;
                 Ok(Accepted {
-                    socket: Socket::Unix(socket),
+                    socket: Socket::Unix(socket, Descriptor::of_client()),
                     peer: Peer::Unix,
                     local: Peer::Unix,
                 })
@@ -102,7 +97,6 @@ pub(crate) async fn accept(
     finish: Rc<Notify>,
 ) {
     let mut quiet_until = 0;
-    let most = most_connections();
     loop {
         let accepted = tokio::select! {
             biased;
@@ -111,17 +105,18 @@ pub(crate) async fn accept(
         };
         match accepted {
             Ok(accepted) => {
-                if worker.all.open() >= most {
-                    let closed = worker.table.make_room();
-                    worker.counters.evicted.add(closed);
+                if !descriptors::are_short() {
+                    enter(&worker, &listener, accepted);
+                } else if may_stay(&worker) {
+                    enter(&worker, &listener, accepted);
+                    // Those that were closed for it give their descriptors back before the next comes.
+                    tokio::task::yield_now().await;
                 }
-                enter(&worker, &listener, accepted);
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
                 worker.counters.accept_failures.add(1);
-                let closed = worker.table.make_room();
-                worker.counters.evicted.add(closed);
+                let closed = worker.make_room(1, worker.clock.ticks());
                 if worker.clock.ticks() >= quiet_until {
                     quiet_until = worker.clock.deadline(QUIET);
                     tracing::warn!(%error, closed, "cannot accept; idle connections were closed");
@@ -135,18 +130,29 @@ pub(crate) async fn accept(
     }
 }
 
+/// Whether a connection may stay where descriptors are short. Idle ones close for it, and one more, until
+/// there are enough again. Without any that is idle, the last descriptors are for files that others ask
+/// for.
+fn may_stay(worker: &Worker) -> bool {
+    let closed = worker.make_room(2, worker.clock.ticks());
+    let is_refused = closed == 0 && descriptors::are_out();
+    if is_refused {
+        worker.counters.accepted.add(1);
+        worker.counters.refused.add(1);
+    }
+    !is_refused
+}
+
 /// Starts to serve a connection, if there is room for it.
 fn enter(worker: &Rc<Worker>, listener: &Rc<LiveListener>, accepted: Accepted) {
     let peer = accepted.peer;
     worker.counters.accepted.add(1);
     let limits = worker.limits();
-    if worker.table.open() >= limits.worker_connections {
-        let closed = worker.table.make_room();
-        worker.counters.evicted.add(closed);
-        if closed == 0 {
-            worker.counters.refused.add(1);
-            return;
-        }
+    if worker.table.open() >= limits.worker_connections
+        && worker.make_room(1, worker.clock.ticks()) == 0
+    {
+        worker.counters.refused.add(1);
+        return;
     }
     // A proxy is not one client: those it names are counted when it has named them.
     let proxies = listener.proxy_protocol_from();
@@ -172,15 +178,6 @@ fn enter(worker: &Rc<Worker>, listener: &Rc<LiveListener>, accepted: Accepted) {
             });
         }
     }));
-}
-
-/// The connections of all workers past which idle ones have to go, as there are descriptors for.
-fn most_connections() -> usize {
-    let Some(limit) = getrlimit(Resource::Nofile).current else {
-        return usize::MAX;
-    };
-    let kept = limit / KEPT_ONE_IN + KEPT;
-    usize::try_from(limit.saturating_sub(kept).max(limit / 4)).unwrap_or(usize::MAX)
 }
 
 /// Whether an error is of the connection that was to be accepted, so that the next can be.

@@ -12,6 +12,7 @@ mod clock;
 mod connection;
 mod content;
 mod counters;
+mod descriptors;
 mod engine;
 mod file;
 mod h1;

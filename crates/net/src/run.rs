@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::accept::{self, AcceptSocket};
 use crate::counters::Counters;
+use crate::descriptors;
 use crate::listen::BoundSocket;
 use crate::pace::Pace;
 use crate::plan::{ListenAddress, Plan};
@@ -65,6 +66,7 @@ pub(crate) async fn run(setup: Setup) -> Ended {
         mut commands,
     } = setup;
     let worker = Rc::new(Worker::new(index, counters, all));
+    descriptors::make_room_by(&worker);
     let mut accepting: HashMap<ListenAddress, Accepting> = HashMap::new();
     let mut pace = Pace::new(&worker.clock, &worker.table);
     loop {

@@ -298,15 +298,17 @@ impl Table {
     }
 
     /// Ends the connections that have been idle longest, and after them those whose request or
-    /// handshake has been coming longest, one in sixty-four of all that are open; tells how many.
-    pub(crate) fn make_room(&self) -> u64 {
+    /// handshake has been coming longest: `least`, or one in sixty-four of all that are open, if there are
+    /// as many; tells how many. Those stay that have been so only after tick `until`.
+    pub(crate) fn make_room(&self, least: u64, until: u32) -> u64 {
         let slots = self.slots.borrow();
         let mut idle: Vec<&Rc<Slot>> = slots
             .iter()
             .flatten()
-            .filter(|slot| slot.idle_since.get() != NEVER && !slot.expired.get())
+            .filter(|slot| slot.idle_since.get() <= until && !slot.expired.get())
             .collect();
-        let wanted = (self.open.get() / 64).max(1).min(idle.len());
+        let least = usize::try_from(least).unwrap_or(usize::MAX);
+        let wanted = (self.open.get() / 64).max(least).min(idle.len());
         if let Some(last) = wanted.checked_sub(1) {
             idle.select_nth_unstable_by_key(last, |slot| (slot.begun.get(), slot.idle_since.get()));
         }
@@ -373,11 +375,6 @@ impl OpenConnections {
         let entered = Counted(Arc::clone(self));
         let before = self.0.fetch_add(1, Ordering::Relaxed);
         (before < most || most == 0).then_some(entered)
-    }
-
-    /// How many there are.
-    pub(crate) fn open(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
     }
 }
 

@@ -15,13 +15,14 @@ use rustix::net::SendFlags;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::descriptors::Descriptor;
 use crate::quiet::QuietSocket;
 use crate::tls::TlsStream;
 
 /// A connected socket.
 pub(crate) enum Socket {
-    Tcp(TcpStream),
-    Unix(QuietSocket),
+    Tcp(TcpStream, Descriptor),
+    Unix(QuietSocket, Descriptor),
 }
 
 impl Socket {
@@ -47,8 +48,8 @@ impl Socket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match self {
-            Self::Tcp(socket) => Pin::new(socket).poll_read(cx, buffer),
-            Self::Unix(socket) => {
+            Self::Tcp(socket, _) => Pin::new(socket).poll_read(cx, buffer),
+            Self::Unix(socket, _) => {
                 // SAFETY: nothing is taken from what is filled, nor made uninitialised.
                 let room = unsafe { buffer.unfilled_mut() };
                 let read = ready!(socket.poll_read_into(cx, room))?;
@@ -67,9 +68,9 @@ impl Socket {
     ) -> Poll<io::Result<usize>> {
         // One buffer, the usual case, is cheaper to send by the call that takes one.
         match (self, slices) {
-            (Self::Tcp(socket), [bytes]) => Pin::new(socket).poll_write(cx, bytes),
-            (Self::Tcp(socket), _) => Pin::new(socket).poll_write_vectored(cx, slices),
-            (Self::Unix(socket), _) => socket.poll_write(cx, slices),
+            (Self::Tcp(socket, _), [bytes]) => Pin::new(socket).poll_write(cx, bytes),
+            (Self::Tcp(socket, _), _) => Pin::new(socket).poll_write_vectored(cx, slices),
+            (Self::Unix(socket, _), _) => socket.poll_write(cx, slices),
         }
     }
 
@@ -131,8 +132,8 @@ impl Socket {
         mut call: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         let socket = match self {
-            Self::Tcp(socket) => socket,
-            Self::Unix(socket) => return socket.poll_writable(cx, call),
+            Self::Tcp(socket, _) => socket,
+            Self::Unix(socket, _) => return socket.poll_writable(cx, call),
         };
         loop {
             ready!(socket.poll_write_ready(cx))?;
@@ -160,8 +161,8 @@ impl Socket {
     /// Ends our side of the stream.
     pub(crate) fn shutdown(&mut self) -> io::Result<()> {
         let socket = match self {
-            Self::Tcp(socket) => socket2::SockRef::from(&*socket),
-            Self::Unix(socket) => socket2::SockRef::from(&*socket),
+            Self::Tcp(socket, _) => socket2::SockRef::from(&*socket),
+            Self::Unix(socket, _) => socket2::SockRef::from(&*socket),
         };
         socket.shutdown(Shutdown::Write)
     }
@@ -277,7 +278,7 @@ impl Transport {
             Self::Clear(socket) => socket,
             Self::Tls(stream) => stream.socket_mut(),
         };
-        if let Socket::Tcp(socket) = socket {
+        if let Socket::Tcp(socket, _) = socket {
             let _ = socket2::SockRef::from(&*socket).set_tcp_notsent_lowat(bytes);
         }
     }
@@ -298,7 +299,7 @@ impl Transport {
             // Without a close_notify the client can tell already.
             Self::Tls(_) => return,
         };
-        if let Socket::Tcp(socket) = socket {
+        if let Socket::Tcp(socket, _) = socket {
             let _ = socket2::SockRef::from(&*socket).set_linger(Some(Duration::ZERO));
         }
     }

@@ -75,6 +75,13 @@ impl Worker {
         self.stopping.get()
     }
 
+    /// Has connections close that are idle since tick `until`, or longer; tells how many.
+    pub(crate) fn make_room(&self, least: u64, until: u32) -> u64 {
+        let closed = self.table.make_room(least, until);
+        self.counters.evicted.add(closed);
+        closed
+    }
+
     /// What a client gets whose handler panicked.
     pub(crate) fn panicked(&self, client: &ConnectionInfo) -> Response {
         self.counters.panics.add(1);

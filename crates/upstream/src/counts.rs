@@ -56,7 +56,14 @@ impl FailureKind {
     /// The kind of a failure that is the node's; `None` for others, as of the request's own content.
     pub(crate) fn of(failure: &Failure) -> Option<Self> {
         match (&failure.cause, failure.phase) {
-            (Cause::Request(_) | Cause::Source(_) | Cause::Refused | Cause::NoTunnel, _) => None,
+            (
+                Cause::Request(_)
+                | Cause::Source(_)
+                | Cause::Refused
+                | Cause::NoTunnel
+                | Cause::NoDescriptors,
+                _,
+            ) => None,
             (Cause::TimedOut, _) => Some(Self::TimedOut),
             (_, Phase::Connect) => Some(Self::Connect),
             (_, Phase::Tls) => Some(Self::Tls),

@@ -257,6 +257,14 @@ impl Reply {
         Self::parse(&String::from_utf8_lossy(&bytes))
     }
 
+    /// The status of a response to come on a connection; 0 if that closes without one.
+    pub(crate) fn read_head(stream: impl Read) -> u16 {
+        let mut line = String::new();
+        let _ = BufReader::new(stream).read_line(&mut line);
+        let status = line.split(' ').nth(1).map(str::parse);
+        status.map_or(0, |status| status.unwrap())
+    }
+
     pub(crate) fn parse(text: &str) -> Self {
         let (head, body) = text.split_once("\r\n\r\n").expect(text);
         Self {

@@ -12,6 +12,7 @@ use super::{
     Address, Cause, ClientRequest, ClientResponse, Failure, FastCgi, Http1, Http2, Origin, Phase,
     Protocol, ProxyHead, Timeouts,
 };
+use crate::descriptors::{self, Descriptor};
 use crate::quiet::QuietSocket;
 use crate::tls;
 use crate::transport::{Socket, Transport};
@@ -127,6 +128,7 @@ async fn within<T>(
             (io::ErrorKind::UnexpectedEof, _) => Cause::Closed,
             // What rustls says of the origin.
             (io::ErrorKind::InvalidData, Phase::Tls) => Cause::Protocol(error.into()),
+            _ if descriptors::is_lack(&error) => Cause::NoDescriptors,
             _ => Cause::Io(error),
         },
         Err(_) => Cause::TimedOut,
@@ -135,6 +137,7 @@ async fn within<T>(
 }
 
 async fn open(address: &Address) -> io::Result<Socket> {
+    let descriptor = Descriptor::of_origin().await?;
     match address {
         Address::Ip(address) => {
             let socket = TcpStream::connect(address).await?;
@@ -144,11 +147,11 @@ async fn open(address: &Address) -> io::Result<Socket> {
                 .with_time(KEEP_ALIVE)
                 .with_interval(KEEP_ALIVE_AGAIN);
             let _ = SockRef::from(&socket).set_tcp_keepalive(&keep_alive);
-            Ok(Socket::Tcp(socket))
+            Ok(Socket::Tcp(socket, descriptor))
         }
         Address::Unix(path) => loop {
             match QuietSocket::connect(path) {
-                Ok(socket) => return Ok(Socket::Unix(socket)),
+                Ok(socket) => return Ok(Socket::Unix(socket, descriptor)),
                 // Too many wait to be accepted. Over TCP the kernel would try again, too.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     tokio::time::sleep(BUSY_AGAIN).await;

@@ -58,6 +58,8 @@ pub enum Cause {
     NoTunnel,
     /// The request itself cannot be sent: the fault is not the origin's.
     Request(Box<dyn Error + Send + Sync>),
+    /// So few file descriptors are left that they are kept for clients and files: the fault is ours.
+    NoDescriptors,
     /// The content of the request broke off: the fault is its source's, not the origin's.
     Source(BodyError),
 }
@@ -103,6 +105,7 @@ impl fmt::Display for Cause {
             Self::Refused => f.write_str("the origin refused the request unread"),
             Self::Reset => f.write_str("the origin reset the stream"),
             Self::NoTunnel => f.write_str("the origin takes no tunnels over HTTP/2"),
+            Self::NoDescriptors => f.write_str("too few file descriptors are left"),
             Self::Source(error) => write!(f, "the content of the request broke off: {error}"),
         }
     }
@@ -127,9 +130,12 @@ impl Error for Failure {
             Cause::Io(error) => Some(error),
             Cause::Protocol(error) | Cause::Request(error) => Some(&**error),
             Cause::Source(error) => Some(error),
-            Cause::TimedOut | Cause::Closed | Cause::Refused | Cause::Reset | Cause::NoTunnel => {
-                None
-            }
+            Cause::TimedOut
+            | Cause::Closed
+            | Cause::Refused
+            | Cause::Reset
+            | Cause::NoTunnel
+            | Cause::NoDescriptors => None,
         }
     }
 }

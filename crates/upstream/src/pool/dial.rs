@@ -27,6 +27,7 @@ enum Outcome {
 enum Reason {
     TimedOut,
     Closed,
+    NoDescriptors,
     Io(io::ErrorKind, String),
     Other(String),
 }
@@ -58,6 +59,7 @@ impl Reason {
         match cause {
             Cause::TimedOut => Self::TimedOut,
             Cause::Closed => Self::Closed,
+            Cause::NoDescriptors => Self::NoDescriptors,
             Cause::Io(error) => Self::Io(error.kind(), error.to_string()),
             other => Self::Other(other.to_string()),
         }
@@ -67,6 +69,7 @@ impl Reason {
         match self {
             Self::TimedOut => Cause::TimedOut,
             Self::Closed => Cause::Closed,
+            Self::NoDescriptors => Cause::NoDescriptors,
             Self::Io(kind, text) => Cause::Io(io::Error::new(*kind, text.clone())),
             Self::Other(text) => Cause::Protocol(text.clone().into()),
         }

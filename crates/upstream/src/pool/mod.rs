@@ -46,6 +46,37 @@ pub(crate) struct Pool {
     sweeps: Cell<bool>,
 }
 
+thread_local! {
+    /// The pools of this thread.
+    static POOLS: RefCell<Vec<Weak<Pool>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Opens a connection. Where too few descriptors are left, one that waits is closed for it, of whichever
+/// node.
+async fn connect_in_place(
+    origin: &Origin,
+    client: Option<proxy_protocol::Header>,
+    timeouts: &Timeouts,
+) -> Result<Connection, Failure> {
+    match connect(origin, client, timeouts).await {
+        Err(failure) if matches!(failure.cause, Cause::NoDescriptors) && close_idle() => {
+            connect(origin, client, timeouts).await
+        }
+        opened => opened,
+    }
+}
+
+/// Closes a connection of this thread that waits for a request. Tells whether there was one.
+fn close_idle() -> bool {
+    POOLS.with_borrow(|pools| {
+        pools.iter().filter_map(Weak::upgrade).any(|pool| {
+            let mut idle = pool.idle.borrow_mut();
+            // The one that waits longest.
+            (!idle.is_empty()).then(|| idle.remove(0)).is_some()
+        })
+    })
+}
+
 /// Whom a connection is for, if its PROXY protocol head says so: client, and the address it reached.
 type Client = Option<proxy_protocol::Header>;
 
@@ -80,7 +111,7 @@ impl From<Connection> for Lease {
 impl Pool {
     /// A pool without connections. `parked` are those that all workers share.
     pub(crate) fn new(origin: Origin, parked: Arc<Parked>) -> Rc<Self> {
-        Rc::new_cyclic(|pool| Self {
+        let pool = Rc::new_cyclic(|pool| Self {
             home: Rc::new(HomeOf {
                 pool: Weak::clone(pool),
                 client: None,
@@ -97,7 +128,12 @@ impl Pool {
             dial: RefCell::default(),
             speaks_http1: Cell::new(false),
             sweeps: Cell::new(false),
-        })
+        });
+        POOLS.with_borrow_mut(|pools| {
+            pools.retain(|known| known.strong_count() > 0);
+            pools.push(Rc::downgrade(&pool));
+        });
+        pool
     }
 
     /// Where its connections go.
@@ -181,7 +217,7 @@ impl Pool {
             protocol: Protocol::Http1,
             ..self.origin.clone()
         };
-        let mut connection = connect(&origin, client, timeouts).await?;
+        let mut connection = connect_in_place(&origin, client, timeouts).await?;
         if let Connection::Http1(http1) = &mut connection {
             self.send_home(http1, self.client(client));
         }
@@ -197,7 +233,7 @@ impl Pool {
             self.parked.make_room();
         }
         let mut unanswered = None;
-        let mut connection = connect(&self.origin, client, timeouts).await?;
+        let mut connection = connect_in_place(&self.origin, client, timeouts).await?;
         match &mut connection {
             Connection::Http1(http1) => {
                 self.speaks_http1.set(true);

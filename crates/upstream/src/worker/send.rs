@@ -403,7 +403,7 @@ fn conclude(flight: &mut Flight, plan: &GroupPlan, response: &ClientResponse, no
 fn trouble_of(failure: &Failure) -> Option<Trouble> {
     let sent = failure.request_sent;
     match failure.cause {
-        Cause::Request(_) | Cause::Source(_) | Cause::NoTunnel => None,
+        Cause::Request(_) | Cause::Source(_) | Cause::NoTunnel | Cause::NoDescriptors => None,
         Cause::TimedOut => Some(Trouble::TimedOut { sent }),
         _ => Some(Trouble::Error { sent }),
     }

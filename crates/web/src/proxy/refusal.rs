@@ -133,6 +133,7 @@ fn of_failure(failure: &Failure) -> StatusCode {
     match &failure.cause {
         Cause::TimedOut => StatusCode::GATEWAY_TIMEOUT,
         Cause::Source(error) => of_content(error),
+        Cause::NoDescriptors => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::BAD_GATEWAY,
     }
 }

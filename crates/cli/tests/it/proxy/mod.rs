@@ -2,6 +2,7 @@
 //! ATTACKS.md of the project calls the class of attacks on upstreams is here, by what is done.
 
 mod answers;
+mod descriptors;
 mod dns;
 mod families;
 mod faults;

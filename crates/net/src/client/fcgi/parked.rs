@@ -12,6 +12,7 @@ use rustix::net::RecvFlags;
 use tokio::runtime::{self, Handle};
 
 use super::{FastCgi, Inner};
+use crate::descriptors::Descriptor;
 use crate::quiet::QuietSocket;
 use crate::transport::{Socket, Transport};
 
@@ -32,17 +33,19 @@ pub struct ParkedFastCgi {
 
 #[derive(Debug)]
 enum ParkedSocket {
-    Tcp(TcpStream),
+    Tcp(TcpStream, Descriptor),
     /// It stays known to the runtime that left it, which may well take it again.
-    Unix(QuietSocket, runtime::Id),
+    Unix(QuietSocket, Descriptor, runtime::Id),
 }
 
 impl ParkedFastCgi {
     pub(super) fn new(inner: Inner) -> Option<Self> {
         let socket = match inner.wire.transport {
-            Transport::Clear(Socket::Tcp(socket)) => ParkedSocket::Tcp(socket.into_std().ok()?),
-            Transport::Clear(Socket::Unix(socket)) => {
-                ParkedSocket::Unix(socket, Handle::try_current().ok()?.id())
+            Transport::Clear(Socket::Tcp(socket, descriptor)) => {
+                ParkedSocket::Tcp(socket.into_std().ok()?, descriptor)
+            }
+            Transport::Clear(Socket::Unix(socket, descriptor)) => {
+                ParkedSocket::Unix(socket, descriptor, Handle::try_current().ok()?.id())
             }
             Transport::Tls(_) => return None,
         };
@@ -61,9 +64,15 @@ impl ParkedFastCgi {
     pub fn resume(self) -> io::Result<FastCgi> {
         let is_here = |id| Handle::try_current().is_ok_and(|here| here.id() == id);
         let socket = match self.socket {
-            ParkedSocket::Tcp(socket) => Socket::Tcp(tokio::net::TcpStream::from_std(socket)?),
-            ParkedSocket::Unix(socket, left_by) if is_here(left_by) => Socket::Unix(socket),
-            ParkedSocket::Unix(socket, _) => Socket::Unix(QuietSocket::new(socket.into_std())?),
+            ParkedSocket::Tcp(socket, descriptor) => {
+                Socket::Tcp(tokio::net::TcpStream::from_std(socket)?, descriptor)
+            }
+            ParkedSocket::Unix(socket, descriptor, left_by) if is_here(left_by) => {
+                Socket::Unix(socket, descriptor)
+            }
+            ParkedSocket::Unix(socket, descriptor, _) => {
+                Socket::Unix(QuietSocket::new(socket.into_std())?, descriptor)
+            }
         };
         let transport = Transport::Clear(socket);
         let mut connection = FastCgi::new(transport);
@@ -89,7 +98,7 @@ impl ParkedFastCgi {
     /// PHP leaves the end of a request's content unread until then. A script that called
     /// `fastcgi_finish_request` goes on working meanwhile, and so keeps the connection to itself.
     pub fn is_awaited(&self) -> bool {
-        let ParkedSocket::Unix(socket, _) = &self.socket else {
+        let ParkedSocket::Unix(socket, ..) = &self.socket else {
             return true;
         };
         // SAFETY: `SIOCOUTQ` stores an `int`, which is what the getter has room for.
@@ -116,8 +125,8 @@ impl ParkedFastCgi {
 impl AsFd for ParkedFastCgi {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.socket {
-            ParkedSocket::Tcp(socket) => socket.as_fd(),
-            ParkedSocket::Unix(socket, _) => socket.as_fd(),
+            ParkedSocket::Tcp(socket, _) => socket.as_fd(),
+            ParkedSocket::Unix(socket, ..) => socket.as_fd(),
         }
     }
 }

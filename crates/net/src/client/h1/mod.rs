@@ -205,7 +205,10 @@ mod tests {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let ours = QuietSocket::new(ours.into_std().unwrap()).unwrap();
         let kept = Rc::new(Kept::default());
-        let mut connection = Http1::new(Transport::Clear(Socket::Unix(ours)));
+        let mut connection = Http1::new(Transport::Clear(Socket::Unix(
+            ours,
+            crate::descriptors::Descriptor::of_client(),
+        )));
         for _ in 0..2 {
             connection.set_home(kept.clone());
             let answers = async {
