@@ -184,6 +184,11 @@ pub(crate) struct Serve {
     /// Show the first address in the browser
     #[arg(long)]
     pub(crate) open: bool,
+    /// The user to become when started as root [default: www-data, or nobody]
+    ///
+    /// In place of what the configuration says. With `root` the server stays root.
+    #[arg(long, value_name = "USER")]
+    pub(crate) user: Option<String>,
 }
 
 /// Arguments of the commands for a server that runs.

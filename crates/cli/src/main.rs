@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use apus_server::{
-    ControlError, Question, ServeError, ServeOptions, Source, ask, check, control,
-    control_socket_of, explain, serve, warm,
+    ControlError, Question, ServeError, ServeOptions, Source, ask, ask_server_of, check, control,
+    explain, serve, warm,
 };
 use clap::{CommandFactory, Parser};
 
@@ -110,6 +110,7 @@ fn run_serve(arguments: Serve) -> Result<Result<(), Failed>, Refused> {
         workers: arguments.workers,
         tls: arguments.tls,
         open: arguments.open,
+        user: arguments.user,
     };
     serve(options).map(Ok).map_err(|error| match error {
         ServeError::Load(error) => {
@@ -219,17 +220,25 @@ fn run_ask(running: &Running, request: &control::Request) -> Result<Result<(), F
 
 /// Asks the server that is meant, and waits for its answer.
 fn reach(running: &Running, request: &control::Request) -> Result<control::Response, Refused> {
-    let socket = match &running.socket {
-        Some(path) => path.clone(),
-        None => control_socket_of(&find(running.source.as_deref())?),
-    };
-    ask(&socket, request).map_err(|error| {
-        Refused::Failed(match (&error, &running.socket) {
-            (ControlError::NotRunning(_), None) => {
-                format!("{error}; start it with `apus serve`")
-            }
-            _ => error.to_string(),
-        })
+    if let Some(socket) = &running.socket {
+        return ask(socket, request).map_err(|error| Refused::Failed(error.to_string()));
+    }
+    let source = find(running.source.as_deref())?;
+    ask_server_of(&source, request).map_err(|error| {
+        let ControlError::NotRunning(_) = error else {
+            return Refused::Failed(error.to_string());
+        };
+        let advice = match &source {
+            Source::File(path) => check(path, true).err().map(|mistakes| {
+                let mistakes = mistakes.render(output::has_colours(std::io::stderr()));
+                format!(
+                    "the configuration, which may name another socket, has mistakes:\n{mistakes}"
+                )
+            }),
+            Source::Folder(_) => None,
+        };
+        let advice = advice.unwrap_or_else(|| "start it with `apus serve`".to_owned());
+        Refused::Failed(format!("{error}; {advice}"))
     })
 }
 

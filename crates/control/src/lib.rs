@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub use place::socket_path;
-pub use socket::{ControlSocket, Exchange};
+pub use socket::{BoundControlSocket, ControlFiles, ControlSocket, Exchange};
 pub use status::{Started, status};
 
 /// What a running server can be asked.

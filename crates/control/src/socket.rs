@@ -2,7 +2,8 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,13 +24,105 @@ const REQUEST_BYTES: u64 = 256 * 1024;
 /// How long a client may take to say what it wants, or to read the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// A control socket that is bound, before a runtime serves it: the folder may be closed to the user that
+/// the process becomes.
+#[derive(Debug)]
+pub struct BoundControlSocket {
+    listener: StdListener,
+    files: ControlFiles,
+    /// Locked for as long as this process runs, whatever ends it.
+    lock: File,
+    /// The user that bound it, who alone may ask, with root.
+    user: u32,
+}
+
+/// The files of a control socket.
+#[derive(Clone, Debug)]
+pub struct ControlFiles {
+    socket: PathBuf,
+    /// The link from where it would be by default, if it is elsewhere.
+    link: Option<PathBuf>,
+}
+
+impl ControlFiles {
+    /// Removes them, as far as that is permitted.
+    pub fn remove(&self) {
+        let _ = fs::remove_file(&self.socket);
+        let is_ours = |link: &&PathBuf| fs::read_link(link).is_ok_and(|to| to == self.socket);
+        if let Some(link) = self.link.as_ref().filter(is_ours) {
+            let _ = fs::remove_file(link);
+        }
+        let _ = fs::remove_file(lock_path(&self.socket));
+    }
+}
+
+impl BoundControlSocket {
+    /// Listens at `path`; a socket that a dead server has left is replaced.
+    ///
+    /// # Errors
+    /// A server listens there already, or the socket cannot be made.
+    pub fn bind(path: &Path) -> Result<Self, ControlError> {
+        prepare_folder(path)?;
+        let failed = |error| ControlError::Io(path.to_owned(), error);
+        let lock = lock(&lock_path(path))
+            .map_err(failed)?
+            .ok_or_else(|| ControlError::AlreadyRunning(path.to_owned()))?;
+        Ok(Self {
+            listener: listen(path).map_err(failed)?,
+            files: ControlFiles {
+                socket: path.to_owned(),
+                link: None,
+            },
+            lock,
+            user: geteuid().as_raw(),
+        })
+    }
+
+    /// Makes a link to the socket from where it would be by default, so that who cannot read the
+    /// configuration finds it, too.
+    ///
+    /// # Errors
+    /// The link cannot be made.
+    pub fn link_from(&mut self, default: &Path) -> Result<(), ControlError> {
+        prepare_folder(default)?;
+        let failed = |error| ControlError::Io(default.to_owned(), error);
+        let nascent = default.with_added_extension("new");
+        let _ = fs::remove_file(&nascent);
+        symlink(&self.files.socket, &nascent).map_err(failed)?;
+        fs::rename(&nascent, default).map_err(failed)?;
+        self.files.link = Some(default.to_owned());
+        Ok(())
+    }
+
+    /// Its files, which [`ControlSocket`] removes when dropped, if it may.
+    pub fn files(&self) -> &ControlFiles {
+        &self.files
+    }
+
+    /// Serves it. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// The runtime does not take it.
+    pub fn serve(self) -> Result<ControlSocket, ControlError> {
+        let failed = |error| ControlError::Io(self.files.socket.clone(), error);
+        self.listener.set_nonblocking(true).map_err(failed)?;
+        let listener = UnixListener::from_std(self.listener).map_err(failed)?;
+        let (sender, exchanges) = mpsc::channel(4);
+        Ok(ControlSocket {
+            files: self.files,
+            exchanges,
+            accepting: tokio::spawn(accept(listener, self.user, sender)),
+            _lock: self.lock,
+        })
+    }
+}
+
 /// The control socket of this process. Removed when dropped.
 #[derive(Debug)]
 pub struct ControlSocket {
-    path: PathBuf,
+    files: ControlFiles,
     exchanges: mpsc::Receiver<Exchange>,
     accepting: tokio::task::JoinHandle<()>,
-    /// Locked for as long as this process runs, whatever ends it.
     _lock: File,
 }
 
@@ -39,19 +132,7 @@ impl ControlSocket {
     /// # Errors
     /// A server listens there already, or the socket cannot be made.
     pub fn bind(path: &Path) -> Result<Self, ControlError> {
-        prepare_folder(path)?;
-        let failed = |error| ControlError::Io(path.to_owned(), error);
-        let lock = lock(&path.with_added_extension("lock"))
-            .map_err(failed)?
-            .ok_or_else(|| ControlError::AlreadyRunning(path.to_owned()))?;
-        let listener = listen(path).map_err(failed)?;
-        let (sender, exchanges) = mpsc::channel(4);
-        Ok(Self {
-            path: path.to_owned(),
-            exchanges,
-            accepting: tokio::spawn(accept(listener, sender)),
-            _lock: lock,
-        })
+        BoundControlSocket::bind(path)?.serve()
     }
 
     /// The next request. Waits for ever if none comes.
@@ -66,9 +147,12 @@ impl ControlSocket {
 impl Drop for ControlSocket {
     fn drop(&mut self) {
         self.accepting.abort();
-        let _ = fs::remove_file(&self.path);
-        let _ = fs::remove_file(self.path.with_added_extension("lock"));
+        self.files.remove();
     }
+}
+
+fn lock_path(socket: &Path) -> PathBuf {
+    socket.with_added_extension("lock")
 }
 
 /// The lock file, locked; `None` if another process has it.
@@ -96,20 +180,20 @@ fn lock(path: &Path) -> io::Result<Option<File>> {
 }
 
 /// A socket at `path` that was closed to others before it had that name.
-fn listen(path: &Path) -> io::Result<UnixListener> {
+fn listen(path: &Path) -> io::Result<StdListener> {
     let nascent = path.with_added_extension("new");
     let _ = fs::remove_file(&nascent);
-    let listener = UnixListener::bind(&nascent)?;
+    let listener = StdListener::bind(&nascent)?;
     fs::set_permissions(&nascent, Permissions::from_mode(0o600))?;
     fs::rename(&nascent, path)?;
     Ok(listener)
 }
 
-async fn accept(listener: UnixListener, exchanges: mpsc::Sender<Exchange>) {
+async fn accept(listener: UnixListener, user: u32, exchanges: mpsc::Sender<Exchange>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                tokio::spawn(read(stream, exchanges.clone()));
+                tokio::spawn(read(stream, user, exchanges.clone()));
             }
             Err(error) => {
                 warn!(%error, "the control socket cannot accept");
@@ -119,8 +203,7 @@ async fn accept(listener: UnixListener, exchanges: mpsc::Sender<Exchange>) {
     }
 }
 
-async fn read(mut stream: UnixStream, exchanges: mpsc::Sender<Exchange>) {
-    let user = geteuid().as_raw();
+async fn read(mut stream: UnixStream, user: u32, exchanges: mpsc::Sender<Exchange>) {
     let is_trusted = |uid| uid == user || uid == 0;
     if !stream.peer_cred().is_ok_and(|peer| is_trusted(peer.uid())) {
         return;

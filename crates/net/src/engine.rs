@@ -12,7 +12,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::counters::{Counters, Totals, WorkerStatus};
-use crate::listen::Bound;
+use crate::listen::{Binder, Bound};
 use crate::pace;
 use crate::plan::{ListenAddress, Plan};
 use crate::run::{self, Command, Ended, Setup};
@@ -30,6 +30,8 @@ struct Shared {
     ended: watch::Sender<usize>,
     /// The cores that this process may use.
     cores: CpuSet,
+    /// Binds addresses that this process may not.
+    binder: Option<Arc<dyn Binder>>,
 }
 
 struct State {
@@ -70,7 +72,15 @@ impl Engine {
     /// # Errors
     /// An address cannot be bound, or a thread cannot be started. Nothing is left running then.
     pub fn start(plan: Plan) -> Result<Self, StartError> {
-        let bound = bind(&plan, &[])?;
+        Self::start_with(plan, None)
+    }
+
+    /// As [`Engine::start`]; `binder` binds addresses that this process may not, also when it reloads.
+    ///
+    /// # Errors
+    /// As [`Engine::start`].
+    pub fn start_with(plan: Plan, binder: Option<Arc<dyn Binder>>) -> Result<Self, StartError> {
+        let bound = bind(&plan, &[], binder.as_deref())?;
         let (ended, receiver) = watch::channel(0);
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
@@ -82,6 +92,7 @@ impl Engine {
             all: Arc::default(),
             ended,
             cores: sched_getaffinity(None).unwrap_or_default(),
+            binder,
         });
         let engine = Self {
             shared,
@@ -119,7 +130,7 @@ impl Engine {
         if let Some(workers) = NonZeroUsize::new(state.workers.len()) {
             plan.workers = workers;
         }
-        let bound = bind(&plan, &state.bound)?;
+        let bound = bind(&plan, &state.bound, self.shared.binder.as_deref())?;
         for fresh in &bound {
             fresh.set_mode().map_err(|source| StartError {
                 address: Some(fresh.address().clone()),
@@ -246,7 +257,11 @@ fn wait_blocking(done: Done) -> Option<io::Result<()>> {
 }
 
 /// Binds what the plan listens on, in its order, with the sockets that are there already.
-fn bind(plan: &Plan, existing: &[Arc<Bound>]) -> Result<Vec<Arc<Bound>>, StartError> {
+fn bind(
+    plan: &Plan,
+    existing: &[Arc<Bound>],
+    binder: Option<&dyn Binder>,
+) -> Result<Vec<Arc<Bound>>, StartError> {
     plan.listeners
         .iter()
         .map(|listener| {
@@ -257,7 +272,7 @@ fn bind(plan: &Plan, existing: &[Arc<Bound>]) -> Result<Vec<Arc<Bound>>, StartEr
             existing
                 .iter()
                 .find_map(|bound| bound.with_other_mode(address))
-                .unwrap_or_else(|| Bound::new(address, plan.workers.get(), existing))
+                .unwrap_or_else(|| Bound::new(address, plan.workers.get(), existing, binder))
                 .map(Arc::new)
                 .map_err(|source| StartError {
                     address: Some(address.clone()),

@@ -6,6 +6,7 @@
 //! another thread.
 
 mod accept;
+mod account;
 mod buffers;
 pub mod client;
 mod clock;
@@ -34,11 +35,13 @@ mod transport;
 mod turn;
 mod worker;
 
+pub use account::{Account, UnknownAccount};
 pub use clock::coarse_now;
 pub use counters::{Totals, WorkerStatus};
 pub use engine::{Engine, StartError, Status};
 pub use limits::Limits;
+pub use listen::{Binder, bind_listener};
 pub use plan::{ListenAddress, Listener, Plan};
 pub use quiet::QuietSocket;
-pub use spawn::spawn_tied;
+pub use spawn::{fork, spawn_tied};
 pub use stopping::stopping;

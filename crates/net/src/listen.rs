@@ -6,7 +6,7 @@ use std::env;
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -21,6 +21,47 @@ const BACKLOG: i32 = 4096;
 
 /// The first descriptor that systemd passes.
 const FIRST_INHERITED: i32 = 3;
+
+/// Gives sockets addresses that this process may not give them, such as ports below 1024 once it is not
+/// root any more.
+pub trait Binder: Send + Sync {
+    /// Binds `socket`, as [`bind_listener`] does.
+    ///
+    /// # Errors
+    /// The address is not to be had.
+    fn bind(&self, socket: BorrowedFd<'_>, address: &ListenAddress) -> io::Result<()>;
+}
+
+/// Binds a socket to an address. A file that a dead server has left at the path of a Unix socket is
+/// removed, and the new one has its mode before the socket listens.
+///
+/// # Errors
+/// The address is in use, or this process may not use it.
+pub fn bind_listener(socket: BorrowedFd<'_>, address: &ListenAddress) -> io::Result<()> {
+    match address {
+        ListenAddress::Tcp { address, .. } => SockRef::from(&socket).bind(&(*address).into()),
+        ListenAddress::Unix { path, mode } => {
+            remove_stale(path)?;
+            SockRef::from(&socket).bind(&SockAddr::unix(path)?)?;
+            fs::set_permissions(path, fs::Permissions::from_mode(*mode))
+        }
+        ListenAddress::Inherited { .. } => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+/// Binds a socket, with the help of `binder` if we may not.
+fn bind_with(
+    binder: Option<&dyn Binder>,
+    socket: &Socket,
+    address: &ListenAddress,
+) -> io::Result<()> {
+    match (bind_listener(socket.as_fd(), address), binder) {
+        (Err(error), Some(binder)) if error.kind() == io::ErrorKind::PermissionDenied => {
+            binder.bind(socket.as_fd(), address)
+        }
+        (result, _) => result,
+    }
+}
 
 /// A listening socket, non-blocking, of one worker.
 pub(crate) enum BoundSocket {
@@ -59,10 +100,12 @@ impl Bound {
     /// Binds an address for so many workers.
     ///
     /// `existing` are our own: another address of a port that one of them has is free for us.
+    /// `binder` binds what we may not.
     pub(crate) fn new(
         address: &ListenAddress,
         workers: usize,
         existing: &[Arc<Self>],
+        binder: Option<&dyn Binder>,
     ) -> io::Result<Self> {
         let mut bound = Self {
             address: address.clone(),
@@ -71,28 +114,29 @@ impl Bound {
             file: None,
         };
         match address {
-            ListenAddress::Tcp { address, ipv6_only } => {
-                let mut address = *address;
-                if !existing.iter().any(|bound| bound.has_port(address.port())) {
-                    refuse_taken(address, *ipv6_only)?;
+            ListenAddress::Tcp {
+                address: wanted,
+                ipv6_only,
+            } => {
+                if !existing.iter().any(|bound| bound.has_port(wanted.port())) {
+                    refuse_taken(*wanted, *ipv6_only, binder)?;
                 }
                 for _ in 0..workers {
-                    let socket = tcp_socket(address, *ipv6_only)?;
+                    let socket = tcp_socket(*wanted, *ipv6_only)?;
                     socket.set_reuse_port(true)?;
-                    socket.bind(&address.into())?;
+                    bind_with(binder, &socket, &bound.local)?;
                     socket.listen(BACKLOG)?;
                     let listener = TcpListener::from(socket);
                     // Port 0 is the same free port for all workers.
-                    address = listener.local_addr()?;
+                    bound.local = ListenAddress::Tcp {
+                        address: listener.local_addr()?,
+                        ipv6_only: *ipv6_only,
+                    };
                     bound.sockets.push(BoundSocket::Tcp(listener));
                 }
-                bound.local = ListenAddress::Tcp {
-                    address,
-                    ipv6_only: *ipv6_only,
-                };
             }
-            ListenAddress::Unix { path, mode } => {
-                let listener = unix_listener(path, *mode)?;
+            ListenAddress::Unix { path, .. } => {
+                let listener = unix_listener(address, binder)?;
                 bound.file = Some(Arc::new(SocketFile(path.clone())));
                 bound.share(BoundSocket::Unix(listener), workers)?;
             }
@@ -168,9 +212,14 @@ impl Bound {
 
 /// `SO_REUSEPORT` lets several processes of a user share a port without a word; a socket without it
 /// finds out whether the port is free.
-fn refuse_taken(address: SocketAddr, ipv6_only: bool) -> io::Result<()> {
+fn refuse_taken(
+    address: SocketAddr,
+    ipv6_only: bool,
+    binder: Option<&dyn Binder>,
+) -> io::Result<()> {
     if address.port() != 0 {
-        tcp_socket(address, ipv6_only)?.bind(&address.into())?;
+        let socket = tcp_socket(address, ipv6_only)?;
+        bind_with(binder, &socket, &ListenAddress::Tcp { address, ipv6_only })?;
     }
     Ok(())
 }
@@ -189,33 +238,40 @@ fn tcp_socket(address: SocketAddr, ipv6_only: bool) -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn unix_listener(path: &Path, mode: u32) -> io::Result<UnixListener> {
-    match fs::symlink_metadata(path) {
-        Ok(found) if found.file_type().is_socket() => {
-            if UnixStream::connect(path).is_ok() {
-                return Err(io::Error::new(
-                    io::ErrorKind::AddrInUse,
-                    "another process listens on this socket",
-                ));
-            }
-            fs::remove_file(path)?;
-        }
-        Ok(_) => {
-            return Err(io::Error::new(
-                io::ErrorKind::AlreadyExists,
-                "there is a file of this name that is not a socket",
-            ));
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
-    }
+fn unix_listener(address: &ListenAddress, binder: Option<&dyn Binder>) -> io::Result<UnixListener> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    socket.bind(&SockAddr::unix(path)?)?;
-    // Nobody can connect before the permissions are right: it does not listen yet.
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    bind_with(binder, &socket, address)?;
+    // Nobody could connect before the permissions were right: it did not listen yet.
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
     Ok(socket.into())
+}
+
+/// Removes a socket file on which nobody listens.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => {
+            let is_stale = match UnixStream::connect(path) {
+                Ok(_) => false,
+                // Whose it is cannot be told.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(error),
+                Err(_) => true,
+            };
+            match is_stale {
+                true => fs::remove_file(path),
+                false => Err(io::Error::new(
+                    io::ErrorKind::AddrInUse,
+                    "another process listens on this socket",
+                )),
+            }
+        }
+        Ok(_) => Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "there is a file of this name that is not a socket",
+        )),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// The sockets that systemd passed (sd_listen_fds(3)), by name and by index.

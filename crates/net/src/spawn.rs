@@ -1,23 +1,37 @@
-//! Programs that end with us, however we end.
+//! Processes that belong to this one: programs that end with it, and a fork of it.
 
+use std::fs;
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, Command};
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
+use crate::account::Account;
+
+/// The first descriptor after those of standard input, output and error.
+const FIRST_DESCRIPTOR: i32 = 3;
+
 /// Starts a program in a process group of its own, which gets SIGTERM when the thread that started it
-/// ends: also when this process is killed and can clean nothing up.
+/// ends: also when this process is killed and can clean nothing up. With an account, it runs as that
+/// user, without any capability.
 ///
 /// # Errors
 /// It cannot be started.
-pub fn spawn_tied(command: &mut Command) -> io::Result<Child> {
+pub fn spawn_tied(command: &mut Command, account: Option<&Account>) -> io::Result<Child> {
     let us = rustix::process::getpid();
+    let account = account.map(|account| (account.clone(), account.raw_groups()));
     command.process_group(0);
-    // SAFETY: between fork and exec only two system calls are made; nothing is allocated and no lock is
+    // SAFETY: between fork and exec only system calls are made; nothing is allocated and no lock is
     // taken.
     unsafe {
         command.pre_exec(move || {
+            if let Some((account, groups)) = &account {
+                account.assume_with(groups)?;
+            }
+            // A change of the user resets it, so it comes last.
             set_parent_process_death_signal(Some(Signal::TERM))?;
             // We may have ended before that was set.
             match getppid() == Some(us) {
@@ -27,4 +41,39 @@ pub fn spawn_tied(command: &mut Command) -> io::Result<Child> {
         });
     }
     command.spawn()
+}
+
+/// Forks this process. The child closes every descriptor but its standard ones and `kept`, runs `child`
+/// with that, and ends.
+///
+/// # Errors
+/// This process has a second thread, whose locks the child would wait for in vain, or the system has no
+/// room for another process.
+pub fn fork(kept: OwnedFd, child: impl FnOnce(OwnedFd)) -> io::Result<()> {
+    if fs::read_dir("/proc/self/task")?.count() != 1 {
+        return Err(io::Error::other(
+            "a process with several threads is not forked",
+        ));
+    }
+    // SAFETY: there is no other thread, so the child can do all that its parent could.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            let number = kept.as_raw_fd();
+            for (first, last) in [
+                (FIRST_DESCRIPTOR, number.saturating_sub(1)),
+                (number.saturating_add(1).max(FIRST_DESCRIPTOR), i32::MAX),
+            ] {
+                if first <= last {
+                    // SAFETY: the owners of these descriptors are on the stack of the caller, to
+                    // which the child never returns.
+                    unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+                }
+            }
+            let is_done = catch_unwind(AssertUnwindSafe(|| child(kept))).is_ok();
+            // SAFETY: it only ends the process; what runs at its end otherwise is the parent's.
+            unsafe { libc::_exit(i32::from(!is_done)) }
+        }
+        _ => Ok(()),
+    }
 }

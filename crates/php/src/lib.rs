@@ -12,6 +12,7 @@ mod content;
 mod error;
 mod exchange;
 mod hub;
+mod launcher;
 mod line;
 pub mod plan;
 mod pool;
@@ -25,8 +26,10 @@ mod supervisor;
 pub mod wire;
 
 pub use error::Failure;
+pub use launcher::{Launched, Launcher};
 pub use pool::{Pool, StartError};
 pub use pools::Pools;
 pub use request::{WorkerRequest, WorkerResponse};
 pub use sockets::{Socket, SocketEvents, SocketOrder, SocketOrders};
 pub use status::{PoolStatus, PoolTotals, WorkerStatus};
+pub use supervisor::spawn;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apus_net::Account;
 use apus_net::client::Address;
 
 /// A pool of workers: how they are started, how many, and for how long.
@@ -67,6 +68,8 @@ pub struct Own {
     pub arguments: Vec<String>,
     /// Their whole environment but for `PATH`.
     pub environment: Vec<(String, String)>,
+    /// The user that they run as, if not as that of this process.
+    pub account: Option<Account>,
 }
 
 /// How an application takes requests.

@@ -14,6 +14,7 @@ use crate::content::content;
 use crate::error::Failure;
 use crate::exchange::{Asked, Exchange};
 use crate::hub::Listening;
+use crate::launcher::Launcher;
 use crate::plan::{Launch, PoolPlan};
 use crate::request::{Upload, WorkerRequest, WorkerResponse, head};
 use crate::shared::{Shared, count};
@@ -41,8 +42,16 @@ impl Pool {
     /// # Errors
     /// There is no such script or program, or the folder cannot be made.
     pub fn start(plan: PoolPlan) -> Result<Self, StartError> {
+        Self::start_with(plan, None)
+    }
+
+    /// As [`Pool::start`]; `launcher` starts PHP that runs as another user.
+    pub(crate) fn start_with(
+        plan: PoolPlan,
+        launcher: Option<Arc<dyn Launcher>>,
+    ) -> Result<Self, StartError> {
         let (signals, received) = mpsc::unbounded_channel();
-        let shared = Arc::new(Shared::new(plan, signals));
+        let shared = Arc::new(Shared::new(plan, signals, launcher));
         let (started, outcome) = std::sync::mpsc::channel();
         let pool = Self {
             shared: Arc::clone(&shared),

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::launcher::Launcher;
 use crate::plan::PoolPlan;
 use crate::pool::{Pool, StartError};
 use crate::status::PoolStatus;
@@ -12,7 +13,10 @@ use crate::status::PoolStatus;
 /// A new configuration is [prepared](Pools::prepare), which starts what it needs more, and then takes over
 /// with [`Pools::retain`], which ends what it needs no longer.
 #[derive(Clone, Debug, Default)]
-pub struct Pools(Arc<Mutex<HashMap<Arc<str>, Vec<Pool>>>>);
+pub struct Pools {
+    pools: Arc<Mutex<HashMap<Arc<str>, Vec<Pool>>>>,
+    launcher: Option<Arc<dyn Launcher>>,
+}
 
 impl Pools {
     /// None.
@@ -20,8 +24,16 @@ impl Pools {
         Self::default()
     }
 
+    /// None; `launcher` starts PHP that runs as other users.
+    pub fn with_launcher(launcher: Arc<dyn Launcher>) -> Self {
+        Self {
+            launcher: Some(launcher),
+            ..Self::default()
+        }
+    }
+
     fn pools(&self) -> MutexGuard<'_, HashMap<Arc<str>, Vec<Pool>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts the pool of this plan, if none runs with it.
@@ -32,7 +44,7 @@ impl Pools {
         let mut pools = self.pools();
         let same_name = pools.entry(Arc::clone(&plan.name)).or_default();
         if !same_name.iter().any(|pool| pool.plan() == plan) {
-            same_name.push(Pool::start(plan.clone())?);
+            same_name.push(Pool::start_with(plan.clone(), self.launcher.clone())?);
         }
         Ok(())
     }

@@ -1,13 +1,17 @@
 //! What is known of one worker, by whoever has its connection and by the supervisor.
 
+use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use apus_net::coarse_now;
+use rustix::io::Errno;
 use rustix::net::Shutdown;
 use rustix::process::{Pid, Signal};
 
+use crate::launcher::Launcher;
 use crate::plan::Recycle;
 use crate::wire::Hello;
 
@@ -33,6 +37,8 @@ pub(crate) struct Record {
     life: Life,
     /// The connection, to shut it down from elsewhere.
     socket: OwnedFd,
+    /// Kills its process if we may not.
+    launcher: Option<Arc<dyn Launcher>>,
 }
 
 /// When it makes room, with its jitter.
@@ -73,6 +79,7 @@ pub(crate) struct Identity {
     pub(crate) pid: Option<Pid>,
     pub(crate) life: Life,
     pub(crate) socket: OwnedFd,
+    pub(crate) launcher: Option<Arc<dyn Launcher>>,
 }
 
 impl Record {
@@ -84,6 +91,7 @@ impl Record {
             pid,
             life,
             socket,
+            launcher,
         } = identity;
         Self {
             id,
@@ -99,6 +107,7 @@ impl Record {
             retiring: AtomicBool::new(false),
             life,
             socket,
+            launcher,
         }
     }
 
@@ -168,7 +177,7 @@ impl Record {
     pub(crate) fn kill(&self) {
         self.killed.store(true, Relaxed);
         if let Some(pid) = self.pid
-            && let Err(error) = rustix::process::kill_process(pid, Signal::KILL)
+            && let Err(error) = self.kill_process(pid)
         {
             tracing::warn!(
                 pid = pid.as_raw_nonzero().get(),
@@ -177,6 +186,16 @@ impl Record {
             );
         }
         self.hang_up();
+    }
+
+    fn kill_process(&self, pid: Pid) -> io::Result<()> {
+        match (
+            rustix::process::kill_process(pid, Signal::KILL),
+            &self.launcher,
+        ) {
+            (Err(Errno::PERM), Some(launcher)) => launcher.kill_child(pid),
+            (result, _) => Ok(result?),
+        }
     }
 
     /// Ends the connection, whoever has it.

@@ -12,6 +12,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use crate::connection::Connection;
 use crate::error::Failure;
 use crate::hub::Hub;
+use crate::launcher::Launcher;
 use crate::line::{Line, Ticket};
 use crate::plan::PoolPlan;
 use crate::record::{Record, WorkerId};
@@ -22,6 +23,8 @@ use crate::supervisor::Signal;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) plan: PoolPlan,
+    /// Starts PHP that runs as another user.
+    pub(crate) launcher: Option<Arc<dyn Launcher>>,
     state: Mutex<State>,
     /// The supervisor is to look: see [`State::is_watched`] and [`State::may_grow`].
     pub(crate) wanted: Notify,
@@ -106,9 +109,14 @@ impl Closed {
 }
 
 impl Shared {
-    pub(crate) fn new(plan: PoolPlan, signals: mpsc::UnboundedSender<Signal>) -> Self {
+    pub(crate) fn new(
+        plan: PoolPlan,
+        signals: mpsc::UnboundedSender<Signal>,
+        launcher: Option<Arc<dyn Launcher>>,
+    ) -> Self {
         Self {
             plan,
+            launcher,
             state: Mutex::default(),
             wanted: Notify::new(),
             signals,

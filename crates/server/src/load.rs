@@ -9,9 +9,10 @@ use std::{fmt, fs, io};
 
 use apus::cached::Cache;
 use apus::files::Variants;
-use apus_control::socket_path;
-use apus_php::Pools;
+use apus_control::{ControlError, Request, Response, ask, socket_path};
+use apus_net::Account;
 use apus_php::plan::PoolPlan;
+use apus_php::{Launcher, Pools};
 use apus_upstream::Upstreams;
 use apus_upstream::plan::GroupPlan;
 use serde_json::Value;
@@ -19,9 +20,10 @@ use serde_json::Value;
 use crate::access_log::AccessLogs;
 use crate::assemble::{Lasting, Origins, assemble, groups};
 use crate::caching::{self, CachedPlace};
-use crate::config::{self, Diagnostics, ListenPlaces, LogLevel};
+use crate::config::{self, ConfigFiles, Diagnostics, ListenPlaces, LogLevel};
 use crate::folder::FolderSite;
 use crate::local_ca::{LocalCa, LocalCaError, LocalCertificate, passing_certificate};
+use crate::privileges::{HelperClient, LoadedByRoot, MadeCertificate};
 use crate::source::Source;
 
 /// Reads a source, and again for each reload.
@@ -30,6 +32,8 @@ pub(crate) struct Loader {
     folder: FolderSite,
     certificates: Certificates,
     workers: Option<NonZeroUsize>,
+    /// Reads what only root can, once this process is not root any more.
+    helper: Option<Arc<HelperClient>>,
     /// What was compressed; a reload does not change files.
     variants: RefCell<Arc<Variants>>,
     /// What is known of origins; a reload does not change those that stay.
@@ -69,6 +73,8 @@ pub(crate) struct Loaded {
     /// Where the file says what is listened on.
     pub(crate) listening: ListenPlaces,
     pub(crate) control_socket: Option<PathBuf>,
+    /// The user that the source wants.
+    pub(crate) account: Option<Account>,
     pub(crate) log_level: &'static str,
     /// Bytes of memory that responses may take beyond their own pieces.
     pub(crate) response_memory: u64,
@@ -95,12 +101,19 @@ impl Loader {
             folder,
             certificates,
             workers,
+            helper: None,
             variants: RefCell::new(Arc::new(Variants::new(0))),
             upstreams: Upstreams::new(),
             pools: Pools::new(),
             cache: RefCell::default(),
             certified: RefCell::default(),
         }
+    }
+
+    /// Has everything read, and PHP of other users started, by the helper from now on.
+    pub(crate) fn ask_helper(&mut self, helper: Arc<HelperClient>) {
+        self.pools = Pools::with_launcher(Arc::clone(&helper) as Arc<dyn Launcher>);
+        self.helper = Some(helper);
     }
 
     pub(crate) fn source(&self) -> &Source {
@@ -133,9 +146,17 @@ impl Loader {
     /// Reads the source as it is now. Without `access_logs`, for a plan that is not run, no log file is
     /// opened, nor made, and no origin is asked.
     pub(crate) fn load(&self, access_logs: Option<&AccessLogs>) -> Result<Loaded, LoadError> {
+        let LoadedByRoot {
+            files,
+            certificates,
+        } = match &self.helper {
+            Some(helper) => helper.load().map_err(LoadError::Open)?,
+            None => LoadedByRoot::default(),
+        };
+        let files = ConfigFiles::recorded(files);
         let made = RefCell::new(Vec::new());
         let failure = RefCell::new(None);
-        let make = |hosts: &[String]| match self.certificates.make(hosts) {
+        let make = |hosts: &[String]| match self.certificate(hosts, &certificates) {
             Ok((pem, certificate)) => {
                 made.borrow_mut()
                     .extend(certificate.map(|made| (hosts.to_vec(), made)));
@@ -148,8 +169,8 @@ impl Loader {
             }
         };
         let read = match self.certificates {
-            Certificates::Named => self.read(None),
-            Certificates::Local | Certificates::Passing => self.read(Some(&make)),
+            Certificates::Named => self.read(None, &files),
+            Certificates::Local | Certificates::Passing => self.read(Some(&make), &files),
         };
         let mut config = match (read, failure.take()) {
             (Err(LoadError::Mistakes(_)), Some(error)) => return Err(LoadError::LocalCa(error)),
@@ -207,6 +228,7 @@ impl Loader {
                 Source::Folder(_) => ListenPlaces::default(),
             },
             control_socket: config.global.control_socket,
+            account: config.global.account,
             log_level: level(config.global.log_level),
             response_memory: config.global.response_memory_bytes,
             local_certificates,
@@ -253,13 +275,62 @@ impl Loader {
         Arc::clone(&variants)
     }
 
+    /// A local certificate: one that root made, or one of our own.
+    fn certificate(
+        &self,
+        hosts: &[String],
+        by_root: &[(Vec<String>, Result<MadeCertificate, String>)],
+    ) -> Result<MadeCertificate, LocalCaError> {
+        match by_root.iter().find(|(names, _)| names == hosts) {
+            Some((_, Ok(made))) => Ok(made.clone()),
+            Some((_, Err(message))) => Err(LocalCaError::Helper(message.clone())),
+            None => self.certificates.make(hosts),
+        }
+    }
+
+    /// Reads the source as root does before it gives that up: only to see which user it becomes.
+    pub(crate) fn read_as_root(&self) -> Result<config::Plan, LoadError> {
+        let local_certificates: Option<config::LocalCertificates<'_>> = match self.certificates {
+            Certificates::Named => None,
+            Certificates::Local | Certificates::Passing => Some(&passing),
+        };
+        self.read(local_certificates, &ConfigFiles::default())
+    }
+
+    /// Reads the source for a process that cannot: what was read, and what it says.
+    pub(crate) fn record(&self) -> (LoadedByRoot, Result<config::Plan, LoadError>) {
+        let files = ConfigFiles::default();
+        let certificates = RefCell::new(Vec::new());
+        let make = |hosts: &[String]| {
+            let made = self.certificates.make(hosts);
+            let made = made.map_err(|error| error.to_string());
+            let pem = made.clone().map(|(pem, _)| pem);
+            certificates.borrow_mut().push((hosts.to_vec(), made));
+            pem
+        };
+        let read = match self.certificates {
+            Certificates::Named => self.read(None, &files),
+            Certificates::Local | Certificates::Passing => self.read(Some(&make), &files),
+        };
+        let certificates = certificates.into_inner();
+        let hosts = certificates.iter().map(|(hosts, _)| hosts.clone());
+        self.certified.replace(hosts.collect());
+        let loaded = LoadedByRoot {
+            files: files.into_recording(),
+            certificates,
+        };
+        (loaded, read)
+    }
+
     fn read(
         &self,
         local_certificates: Option<config::LocalCertificates<'_>>,
+        files: &ConfigFiles,
     ) -> Result<config::Plan, LoadError> {
         let path = match &self.source {
             Source::File(path) => {
-                return config::load_with(path, local_certificates).map_err(LoadError::mistakes);
+                return config::load_with(path, local_certificates, files)
+                    .map_err(LoadError::mistakes);
             }
             Source::Folder(path) => path,
         };
@@ -278,6 +349,11 @@ impl Loader {
 
     /// Makes those local certificates anew that are about to expire; tells whether there were any.
     pub(crate) fn renew_certificates(&self) -> Result<bool, LocalCaError> {
+        if let Some(helper) = &self.helper {
+            return helper
+                .renew_certificates()
+                .map_err(|error| LocalCaError::Helper(error.to_string()));
+        }
         let mut has_new = false;
         for hosts in &*self.certified.borrow() {
             has_new |= LocalCa::of_user()?.certificate(hosts)?.is_new;
@@ -288,7 +364,7 @@ impl Loader {
 
 impl Certificates {
     /// A certificate with its key, PEM, and where it lies.
-    fn make(self, hosts: &[String]) -> Result<(Vec<u8>, Option<LocalCertificate>), LocalCaError> {
+    fn make(self, hosts: &[String]) -> Result<MadeCertificate, LocalCaError> {
         if self == Self::Passing {
             return Ok((passing_certificate(hosts)?.into_bytes(), None));
         }
@@ -317,7 +393,7 @@ fn level(level: LogLevel) -> &'static str {
 pub fn check(file: &Path, tls: bool) -> Result<Diagnostics, Diagnostics> {
     let local_certificates: Option<config::LocalCertificates<'_>> =
         if tls { Some(&passing) } else { None };
-    config::load_with(file, local_certificates).map(|plan| plan.warnings)
+    config::load_with(file, local_certificates, &ConfigFiles::default()).map(|plan| plan.warnings)
 }
 
 /// A certificate to look at a configuration with.
@@ -327,18 +403,32 @@ fn passing(hosts: &[String]) -> Result<Vec<u8>, String> {
         .map_err(|error| error.to_string())
 }
 
-/// The control socket of the server that was started with `source`, as far as its configuration
-/// can be read.
-pub fn control_socket_of(source: &Source) -> PathBuf {
+/// Asks the server that was started with `source`, and waits for the answer.
+///
+/// # Errors
+/// No such server runs, or it broke off.
+pub fn ask_server_of(source: &Source, request: &Request) -> Result<Response, ControlError> {
     let named = match source {
         Source::Folder(_) => None,
-        Source::File(path) => match config::load_with(path, Some(&passing)) {
-            Ok(plan) => plan.global.control_socket,
-            // A file with mistakes must not keep anybody from stopping the server.
-            Err(_) => named_socket(path),
-        },
+        Source::File(path) => {
+            match config::load_with(path, Some(&passing), &ConfigFiles::default()) {
+                Ok(plan) => plan.global.control_socket,
+                // A file with mistakes must not keep anybody from stopping the server.
+                Err(_) => named_socket(path),
+            }
+        }
     };
-    named.unwrap_or_else(|| socket_path(source.path()))
+    // A server whose socket is elsewhere has a link to it here: the file may not be readable any more, or
+    // name another socket than when the server was started.
+    let default = socket_path(source.path());
+    match named.map(|named| ask(&named, request)) {
+        None => ask(&default, request),
+        Some(Err(ControlError::NotRunning(named))) => match ask(&default, request) {
+            Err(ControlError::NotRunning(_)) => Err(ControlError::NotRunning(named)),
+            answered => answered,
+        },
+        Some(answered) => answered,
+    }
 }
 
 fn named_socket(file: &Path) -> Option<PathBuf> {

@@ -12,6 +12,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
 use time::{Duration, OffsetDateTime};
 use x509_parser::prelude::{FromDer, GeneralName, ParsedExtension, X509Certificate};
 
@@ -34,7 +35,7 @@ pub struct LocalCa {
 }
 
 /// A certificate of the local authority, ready to serve with.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocalCertificate {
     /// A file with the certificate and its private key, PEM; only the user can read it.
     pub pem_file: PathBuf,
@@ -389,6 +390,8 @@ pub enum LocalCaError {
     Expired(PathBuf),
     /// A certificate could not be made.
     Certificate(rcgen::Error),
+    /// The helper of a server that gave up root says why there is none.
+    Helper(String),
 }
 
 impl From<rcgen::Error> for LocalCaError {
@@ -422,6 +425,7 @@ impl fmt::Display for LocalCaError {
                 folder.display()
             ),
             Self::Certificate(error) => write!(f, "a local certificate cannot be made: {error}"),
+            Self::Helper(message) => f.write_str(message),
         }
     }
 }

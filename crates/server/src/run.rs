@@ -6,19 +6,22 @@ use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use apus_control::{
-    ControlError, ControlSocket, Exchange, NodeChange, PurgeWhat, Request, Response, Started,
-    socket_path,
+    BoundControlSocket, ControlError, ControlSocket, Exchange, NodeChange, PurgeWhat, Request,
+    Response, Started,
 };
 use apus_http::ResponseMemory;
 use apus_memory::give_back_free_memory;
-use apus_net::{Engine, StartError};
+use apus_net::{Account, Binder, Engine, StartError};
 use apus_php::Pool;
 use apus_php::plan::PoolPlan;
 use apus_upstream::Upstreams;
 use apus_upstream::plan::GroupPlan;
+use rustix::fs::Access;
+use rustix::process::geteuid;
 use sd_notify::NotifyState;
 use serde_json::{Value, json};
 use tokio::time::{Interval, interval, interval_at, timeout};
@@ -32,6 +35,7 @@ use crate::folder::{FolderSite, ListenArgument};
 use crate::load::{Certificates, LoadError, Loaded, Loader};
 use crate::logging::{Logging, LoggingError};
 use crate::php;
+use crate::privileges::{self, HelperClient, PrivilegesError, Separated, bind_control_socket};
 use crate::signals::Signals;
 use crate::source::Source;
 use crate::upstreams;
@@ -62,6 +66,8 @@ pub struct ServeOptions {
     pub tls: bool,
     /// Whether the first address is shown in the browser.
     pub open: bool,
+    /// The user that it becomes when it is started as root, in place of what the configuration says.
+    pub user: Option<String>,
 }
 
 /// Serves until a signal or `apus stop` ends it.
@@ -69,17 +75,59 @@ pub struct ServeOptions {
 /// # Errors
 /// It cannot start. Nothing is left running then.
 pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
+    let certificates = match options.tls {
+        true => Certificates::Local,
+        false => Certificates::Named,
+    };
+    let folder = FolderSite::new(options.listen.clone(), options.tls);
+    let mut loader = Loader::new(
+        options.source.clone(),
+        folder,
+        certificates,
+        options.workers,
+    );
+    // Threads have to come after this: each would keep root for itself.
+    let separated = privileges::separate(&loader, options.user.as_deref())?;
+    let (helper, control) = separated
+        .map(|Separated { helper, control }| (helper, control))
+        .unzip();
+    if let Some(helper) = &helper {
+        loader.ask_helper(Arc::clone(helper));
+    }
+    let result = run_server(Parts {
+        loader,
+        helper: helper.clone(),
+        control,
+        options,
+    });
+    if let Some(helper) = helper {
+        helper.remove_control_socket();
+    }
+    result
+}
+
+fn run_server(parts: Parts) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build_local(Default::default())
         .map_err(ServeError::Runtime)?;
     let result = runtime.block_on(async {
-        let mut server = Server::start(options).await?;
+        let mut server = Server::start(parts).await?;
         server.run().await;
         Ok(())
     });
     runtime.shutdown_timeout(LAST_PATIENCE);
     result
+}
+
+/// What a server is started with.
+struct Parts {
+    loader: Loader,
+    /// Does what takes root, if this process gave that up.
+    helper: Option<Arc<HelperClient>>,
+    /// The control socket, if it had to be made by root.
+    control: Option<BoundControlSocket>,
+    options: ServeOptions,
 }
 
 /// A server that runs.
@@ -119,20 +167,22 @@ enum Event {
 }
 
 impl Server {
-    async fn start(options: ServeOptions) -> Result<Self, ServeError> {
+    async fn start(parts: Parts) -> Result<Self, ServeError> {
+        let Parts {
+            loader,
+            helper,
+            control,
+            options,
+        } = parts;
         let signals = Signals::install().map_err(ServeError::Runtime)?;
-        let (access_logs, writer) = AccessLogs::new();
-        let certificates = match options.tls {
-            true => Certificates::Local,
-            false => Certificates::Named,
-        };
-        let folder = FolderSite::new(options.listen, options.tls);
-        let loader = Loader::new(options.source, folder, certificates, options.workers);
+        refuse_unreadable(loader.source())?;
+        let (access_logs, writer) = AccessLogs::with_helper(helper.clone());
         let Loaded {
             plan,
             groups,
             pools,
             control_socket,
+            account,
             log_level,
             response_memory,
             cached,
@@ -146,11 +196,13 @@ impl Server {
         }
         let logging = Logging::start(Some(log_level))?;
         descriptors::raise_limit();
-        let socket = control_socket
-            .clone()
-            .unwrap_or_else(|| socket_path(loader.source().path()));
+        tell_user(options.user.as_deref(), account.as_ref());
         // Before the engine: addresses may be shared, this may not.
-        let control = ControlSocket::bind(&socket)?;
+        let control = match control {
+            Some(control) => control,
+            None => bind_control_socket(&loader, control_socket.as_deref())?,
+        }
+        .serve()?;
         let stop_timeout = plan.limits.stop_timeout;
         let is_tls: Vec<bool> = plan.listeners.iter().map(|one| one.tls.is_some()).collect();
         let workers = plan.workers;
@@ -158,7 +210,9 @@ impl Server {
         loader.upstreams().apply(groups.clone());
         look_up(loader.upstreams()).await;
         look_after(loader.upstreams());
-        let engine = Engine::start(plan).map_err(|error| ServeError::start(error, &listening))?;
+        let binder = helper.map(|helper| helper as Arc<dyn Binder>);
+        let engine = Engine::start_with(plan, binder)
+            .map_err(|error| ServeError::start(error, &listening))?;
         let urls: Vec<String> = engine
             .status()
             .listening
@@ -519,6 +573,34 @@ fn look_after(upstreams: &Upstreams) {
     tokio::task::spawn_local(async move { resolved.run_dns().await });
 }
 
+/// A folder that this user cannot read is not served at all.
+fn refuse_unreadable(source: &Source) -> Result<(), ServeError> {
+    let Source::Folder(folder) = source else {
+        return Ok(());
+    };
+    rustix::fs::access(folder, Access::READ_OK | Access::EXEC_OK).map_err(|error| {
+        ServeError::Unreadable(folder.clone(), Account::current_name(), error.into())
+    })
+}
+
+/// Says as which user the server runs, where that may not be what was meant.
+fn tell_user(argument: Option<&str>, configured: Option<&Account>) {
+    let user = geteuid();
+    let other = match (argument, configured) {
+        (Some(name), _) => Some(name.to_owned()),
+        (None, Some(account)) => Some(account.name.clone()),
+        (None, None) => None,
+    };
+    if user.is_root() && other.is_some() {
+        warn!("the server stays root, as it was told: a fault in it is one of the whole system");
+    } else if user.is_root() {
+        warn!("the server stays root: its user namespace has no other user for it to become");
+    } else if let Some(other) = other.filter(|other| *other != Account::current_name()) {
+        let user = Account::current_name();
+        warn!(%user, "the server was not started as root, so it does not become `{other}`");
+    }
+}
+
 fn announce(source: &Source, urls: &[String]) {
     let text = format!(
         "Serving {} at {}\n",
@@ -574,6 +656,20 @@ pub enum ServeError {
     Start(StartError),
     /// The system refuses what the control thread needs.
     Runtime(io::Error),
+    /// It cannot give up root.
+    Privileges(PrivilegesError),
+    /// The folder to serve cannot be read by the user that serves it.
+    Unreadable(PathBuf, String, io::Error),
+}
+
+impl From<PrivilegesError> for ServeError {
+    fn from(error: PrivilegesError) -> Self {
+        match error {
+            PrivilegesError::Load(error) => Self::Load(error),
+            PrivilegesError::Control(error) => Self::Control(error),
+            other => Self::Privileges(other),
+        }
+    }
 }
 
 impl From<LoadError> for ServeError {
@@ -618,6 +714,13 @@ impl fmt::Display for ServeError {
             },
             Self::Start(error) => error.fmt(f),
             Self::Runtime(error) => write!(f, "the control thread cannot start: {error}"),
+            Self::Privileges(error) => error.fmt(f),
+            Self::Unreadable(folder, user, error) => write!(
+                f,
+                "the user `{user}`, as which the server runs, may not read {}: {error}; let it read \
+                 the folder and enter those above it, or name another user, as --user root",
+                folder.display()
+            ),
         }
     }
 }
@@ -629,7 +732,8 @@ impl std::error::Error for ServeError {
             Self::Logging(error) => Some(error),
             Self::Control(error) => Some(error),
             Self::Start(error) => Some(error),
-            Self::Runtime(error) => Some(error),
+            Self::Runtime(error) | Self::Unreadable(_, _, error) => Some(error),
+            Self::Privileges(error) => Some(error),
         }
     }
 }

@@ -168,6 +168,38 @@ fn the_control_socket_is_where_the_configuration_says_and_private() {
 }
 
 #[test]
+fn a_server_with_a_socket_of_its_own_is_found_when_the_file_cannot_be_parsed() {
+    let home = Home::new();
+    let good = format!(
+        "[global]\ncontrol_socket = \"own.sock\"\n{}",
+        config(free_port(), "x")
+    );
+    home.write("apus.toml", &good);
+    let apus = home.serve(&[]);
+    home.write("apus.toml", good.replace("[[sites]]", "[[sites]"));
+    let (status, _) = home.expect(&["status"], 0);
+    assert!(status.contains("apus.toml"), "{status}");
+    let (_, errors) = home.expect(&["reload"], 1);
+    assert!(errors.contains("apus.toml:3:"), "{errors}");
+    assert_eq!(apus.get("/").body, "x");
+    // Nor does another socket in the file hide the one that is in use.
+    home.write("apus.toml", good.replace("own.sock", "other.sock"));
+    let (out, _) = home.expect(&["reload"], 0);
+    assert!(
+        out.contains("control socket changes with a restart"),
+        "{out}"
+    );
+    home.write("apus.toml", good.replace("[[sites]]", "[[sites]"));
+    home.expect(&["stop"], 0);
+    // Without a server, the mistake is told, as it may be the reason.
+    let (_, errors) = home.expect(&["status"], 1);
+    assert!(
+        errors.contains("no server is running") && errors.contains("apus.toml:3:"),
+        "{errors}"
+    );
+}
+
+#[test]
 fn warnings_of_a_reload_stand_in_lines_of_their_own() {
     let home = Home::new();
     let port = free_port();

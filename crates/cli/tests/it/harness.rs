@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
@@ -28,6 +29,11 @@ pub(crate) struct Home {
 impl Home {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
+        // A server that is started as root becomes this user, and writes logs and sockets here.
+        if is_root() {
+            let (uid, gid) = unprivileged();
+            chown(folder.path(), Some(uid), Some(gid)).unwrap();
+        }
         fs::create_dir(folder.path().join("site")).unwrap();
         let home = Self { folder };
         home.write("site/index.html", "<h1>hello</h1>");
@@ -106,6 +112,27 @@ impl Home {
     pub(crate) fn serve_unread(&self, arguments: &[&str]) -> Apus {
         Apus::start(self.command(&[&["serve"], arguments].concat()))
     }
+}
+
+/// Whether this is root's process, so that a server which it starts gives that up.
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The user and the group that a server has by default which is started as root.
+pub(crate) fn unprivileged() -> (u32, u32) {
+    let users = fs::read_to_string("/etc/passwd").unwrap();
+    let find = |name: &str| {
+        let line = users
+            .lines()
+            .find(|line| line.split(':').next() == Some(name))?;
+        let mut numbers = line
+            .split(':')
+            .skip(2)
+            .map(|number| number.parse().unwrap());
+        Some((numbers.next()?, numbers.next()?))
+    };
+    find("www-data").or_else(|| find("nobody")).unwrap()
 }
 
 /// A server that runs. Ended when dropped.
@@ -307,6 +334,7 @@ pub(crate) struct Systemd {
 impl Systemd {
     pub(crate) fn listen(path: &Path) -> Self {
         let socket = std::os::unix::net::UnixDatagram::bind(path).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         Self {
             socket,

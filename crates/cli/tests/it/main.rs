@@ -31,6 +31,8 @@ mod pages;
 #[cfg(test)]
 mod php;
 #[cfg(test)]
+mod privileges;
+#[cfg(test)]
 mod proxy;
 #[cfg(test)]
 mod resident;

@@ -219,7 +219,7 @@ mod tests {
             .unwrap();
         runtime.block_on(async {
             let (signals, received) = mpsc::unbounded_channel();
-            let shared = Arc::new(Shared::new(plan(folder.path()), signals));
+            let shared = Arc::new(Shared::new(plan(folder.path()), signals, None));
             let mut supervisor = Supervisor::new(Arc::clone(&shared), received).unwrap();
             let mut cx = Context::from_waker(Waker::noop());
             let mut is_told = || {

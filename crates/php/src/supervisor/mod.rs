@@ -35,6 +35,7 @@ use self::folder::Folder;
 use self::greet::Greeting;
 use self::interruption::Interruption;
 use self::own::Master;
+pub use self::own::spawn;
 use self::rolling::Rolling;
 use self::tasks::Tasks;
 use crate::connection::Connection;
@@ -382,6 +383,7 @@ impl Supervisor {
         };
         let (id, generation) = (*id, boot.generation);
         let life = Life::new(&self.shared.plan.recycle, random());
+        let launcher = self.shared.launcher.clone();
         let connection = pending.into_connection(|socket, pid| {
             Record::new(Identity {
                 id,
@@ -390,6 +392,7 @@ impl Supervisor {
                 pid,
                 life,
                 socket,
+                launcher,
             })
         });
         let connection = match connection {

@@ -179,6 +179,7 @@ fn a_program_that_is_no_php_is_not_started_in_a_storm() {
             program: "/bin/false".into(),
             arguments: Vec::new(),
             environment: Vec::new(),
+            account: None,
         }),
         ..application.plan()
     };
@@ -206,6 +207,7 @@ fn what_is_not_there_is_told_at_the_start() {
             program: "/no/php".into(),
             arguments: Vec::new(),
             environment: Vec::new(),
+            account: None,
         }),
         ..application.plan()
     };

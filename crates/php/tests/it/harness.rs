@@ -52,6 +52,7 @@ impl Application {
                 program: "/usr/bin/php-cgi8.2".into(),
                 arguments: Vec::new(),
                 environment: Vec::new(),
+                account: None,
             }),
             mode: Mode::Classic,
             script: self.path("index.php"),

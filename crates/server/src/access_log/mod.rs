@@ -23,6 +23,7 @@ use apus_http::{Completion, Request};
 pub use format::{Format, FormatError};
 pub use writer::{Counts, Writer, WriterHandle};
 
+use crate::privileges::HelperClient;
 use line::{Clock, Line};
 use writer::{Batch, Files, LogFile};
 
@@ -41,7 +42,12 @@ pub struct AccessLogs {
 impl AccessLogs {
     /// A set of log files, and what writes them; the latter belongs to the control thread.
     pub fn new() -> (Self, Writer) {
-        let (files, writer) = writer::pair();
+        Self::with_helper(None)
+    }
+
+    /// As [`AccessLogs::new`]; the helper opens files that this process may not.
+    pub(crate) fn with_helper(helper: Option<Arc<HelperClient>>) -> (Self, Writer) {
+        let (files, writer) = writer::pair(helper);
         (Self { files }, writer)
     }
 

@@ -14,6 +14,8 @@ use rustix::fs::OFlags;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, warn};
 
+use crate::privileges::HelperClient;
+
 /// Batches on their way to the control thread; with the size of a batch it bounds the memory.
 const BATCHES: usize = 512;
 
@@ -43,6 +45,7 @@ pub struct Counts {
 pub(super) struct LogFile {
     path: PathBuf,
     output: Mutex<Output>,
+    helper: Option<Arc<HelperClient>>,
     written: AtomicU64,
     lost: AtomicU64,
 }
@@ -57,13 +60,16 @@ struct Output {
 /// All log files that a plan still uses, and the way to the writer.
 pub(super) struct Files {
     open: Mutex<HashMap<PathBuf, Weak<LogFile>>>,
+    /// Opens files that this process may not.
+    helper: Option<Arc<HelperClient>>,
     to_writer: mpsc::Sender<Batch>,
 }
 
-pub(super) fn pair() -> (Arc<Files>, Writer) {
+pub(super) fn pair(helper: Option<Arc<HelperClient>>) -> (Arc<Files>, Writer) {
     let (to_writer, batches) = mpsc::channel(BATCHES);
     let files = Arc::new(Files {
         open: Mutex::default(),
+        helper,
         to_writer,
     });
     let writer = Writer {
@@ -83,10 +89,11 @@ impl Files {
         let file = Arc::new(LogFile {
             path: path.to_owned(),
             output: Mutex::new(Output {
-                file: open_file(path)?,
+                file: open_file(path, self.helper.as_deref())?,
                 torn: false,
                 reported: None,
             }),
+            helper: self.helper.clone(),
             written: AtomicU64::new(0),
             lost: AtomicU64::new(0),
         });
@@ -115,7 +122,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn open_file(path: &Path) -> io::Result<File> {
+fn open_file(path: &Path, helper: Option<&HelperClient>) -> io::Result<File> {
     // Opening these by name fails where the output is a socket, as under systemd.
     let own = match path.to_str() {
         Some("/dev/stdout") => Some(io::stdout().as_fd().try_clone_to_owned()?),
@@ -126,13 +133,19 @@ fn open_file(path: &Path) -> io::Result<File> {
         return Ok(own.into());
     }
     let no_wait = i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or(0);
-    OpenOptions::new()
+    let opened = OpenOptions::new()
         .append(true)
         .create(true)
         .mode(0o640)
         // A pipe that nobody reads must not hold the server up.
         .custom_flags(no_wait)
-        .open(path)
+        .open(path);
+    match (opened, helper) {
+        (Err(error), Some(helper)) if error.kind() == io::ErrorKind::PermissionDenied => {
+            helper.open_log(path)
+        }
+        (opened, _) => opened,
+    }
 }
 
 impl LogFile {
@@ -158,7 +171,7 @@ impl LogFile {
     }
 
     fn reopen(&self) {
-        match open_file(&self.path) {
+        match open_file(&self.path, self.helper.as_deref()) {
             Ok(file) => {
                 let mut output = locked(&self.output);
                 output.file = file;

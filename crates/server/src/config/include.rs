@@ -1,7 +1,5 @@
 //! Reading the files of a configuration: the first one, and those that it includes.
 
-use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, Error};
@@ -12,40 +10,9 @@ use super::raw::File;
 use super::source::{At, Place, Source};
 use super::value::Text;
 
-/// The largest file that is read for a configuration.
-const MAX_FILE: u64 = 16 * 1024 * 1024;
-
-/// Reads a file as a whole, unless it is no regular file or larger than any honest one.
-pub(super) fn read(path: &Path) -> Result<Vec<u8>, String> {
-    let open = || -> std::io::Result<Result<Vec<u8>, String>> {
-        // Asked before it is opened, for to open a named pipe is to wait.
-        if !fs::metadata(path)?.is_file() {
-            return Ok(Err("it is not a file".to_owned()));
-        }
-        let mut bytes = Vec::new();
-        fs::File::open(path)?
-            .take(MAX_FILE + 1)
-            .read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > MAX_FILE {
-            return Ok(Err("it is larger than 16 MB".to_owned()));
-        }
-        Ok(Ok(bytes))
-    };
-    open().map_err(|error| reason(&error)).flatten()
-}
-
-/// What an error of the file system means, without its number.
-pub(super) fn reason(error: &std::io::Error) -> String {
-    match error.kind() {
-        std::io::ErrorKind::NotFound => "there is no such file or folder".to_owned(),
-        std::io::ErrorKind::PermissionDenied => "permission was denied".to_owned(),
-        _ => error.to_string(),
-    }
-}
-
 /// Reads a configuration file and what it includes into one.
 pub(super) fn load(path: &Path, reader: &mut Reader<'_>) -> Option<File> {
-    let source = match read_source(path) {
+    let source = match read_source(path, reader) {
         Ok(source) => source,
         Err(why) => {
             reader.report(
@@ -55,7 +22,7 @@ pub(super) fn load(path: &Path, reader: &mut Reader<'_>) -> Option<File> {
             return None;
         }
     };
-    let mut files: Vec<_> = fs::canonicalize(path).into_iter().collect();
+    let mut files: Vec<_> = reader.files.canonicalize(path).into_iter().collect();
     Loader {
         reader,
         files: &mut files,
@@ -72,8 +39,8 @@ pub(super) fn parse(source: Source, reader: &mut Reader<'_>) -> Option<File> {
     .source(source, None)
 }
 
-fn read_source(path: &Path) -> Result<Source, String> {
-    let text = String::from_utf8(read(path)?).map_err(|error| {
+fn read_source(path: &Path, reader: &Reader<'_>) -> Result<Source, String> {
+    let text = String::from_utf8(reader.files.read(path)?).map_err(|error| {
         format!(
             "byte {} is not UTF-8, which TOML is written in",
             error.utf8_error().valid_up_to() + 1
@@ -136,9 +103,10 @@ impl Loader<'_, '_> {
     }
 
     fn include(&mut self, path: &Path, pattern: &At<Text>) -> Option<File> {
-        let read = fs::canonicalize(path)
-            .map_err(|error| reason(&error))
-            .and_then(|canonical| read_source(path).map(|source| (canonical, source)));
+        let read =
+            self.reader.files.canonicalize(path).and_then(|canonical| {
+                read_source(path, self.reader).map(|source| (canonical, source))
+            });
         let (canonical, source) = match read {
             Ok(read) => read,
             Err(why) => {
@@ -174,9 +142,9 @@ impl Loader<'_, '_> {
         let found = path
             .to_str()
             .ok_or("it is not UTF-8".to_owned())
-            .and_then(|path| glob::glob(path).map_err(|error| error.msg.to_owned()));
+            .and_then(|path| self.reader.files.matches(path));
         match found {
-            Ok(paths) => paths.filter_map(Result::ok).collect(),
+            Ok(paths) => paths,
             Err(why) => {
                 self.reader.report(Finding::error(
                     &pattern.place,

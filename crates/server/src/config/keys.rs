@@ -11,6 +11,7 @@ use toml::de::{DeTable, DeValue};
 use super::LocalCertificates;
 use super::diagnostics::{Finding, nearest};
 use super::environment::{self, Unfilled};
+use super::files::ConfigFiles;
 use super::source::{At, Place, Sources};
 
 /// What reading needs and what it finds.
@@ -19,6 +20,7 @@ pub(super) struct Reader<'a> {
     pub(super) findings: Vec<Finding>,
     pub(super) variable: &'a dyn Fn(&str) -> Option<String>,
     pub(super) local_certificates: Option<LocalCertificates<'a>>,
+    pub(super) files: &'a ConfigFiles,
     wrong: Vec<(Place, String)>,
     left_out: Vec<Place>,
 }
@@ -27,12 +29,14 @@ impl<'a> Reader<'a> {
     pub(super) fn new(
         variable: &'a dyn Fn(&str) -> Option<String>,
         local_certificates: Option<LocalCertificates<'a>>,
+        files: &'a ConfigFiles,
     ) -> Self {
         Self {
             sources: Sources::default(),
             findings: Vec::new(),
             variable,
             local_certificates,
+            files,
             wrong: Vec::new(),
             left_out: Vec::new(),
         }

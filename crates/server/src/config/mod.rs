@@ -7,6 +7,7 @@
 
 mod diagnostics;
 mod environment;
+mod files;
 mod include;
 mod keys;
 mod listening;
@@ -22,12 +23,14 @@ mod word;
 use std::path::Path;
 
 pub use diagnostics::{Diagnostics, Severity};
+pub(crate) use files::{ConfigFiles, Recording};
 pub(crate) use listening::ListenPlaces;
 pub use plan::{
     AccessLog, CacheStore, Content, ErrorPage, Files, Global, Handler, Listener, Location,
     LogLevel, Php, Plan, Proxy, Root, Site, Upstream,
 };
 pub use reference::reference;
+pub(crate) use resolve::default_pool_folder;
 pub use schema::schema;
 
 use keys::Reader;
@@ -42,18 +45,21 @@ pub(crate) type LocalCertificates<'a> = &'a dyn Fn(&[String]) -> Result<Vec<u8>,
 /// # Errors
 /// All mistakes that are in it.
 pub fn load(path: &Path) -> Result<Plan, Diagnostics> {
-    load_with(path, None)
+    load_with(path, None, &ConfigFiles::default())
 }
 
-/// As [`load`]; without `local_certificates`, a TLS listener without a certificate is a mistake.
+/// As [`load`], from `files`; without `local_certificates`, a TLS listener without a certificate is a
+/// mistake.
 pub(crate) fn load_with(
     path: &Path,
     local_certificates: Option<LocalCertificates<'_>>,
+    files: &ConfigFiles,
 ) -> Result<Plan, Diagnostics> {
     let variable = |name: &str| std::env::var(name).ok();
-    read(Reader::new(&variable, local_certificates), |reader| {
-        include::load(path, reader)
-    })
+    read(
+        Reader::new(&variable, local_certificates, files),
+        |reader| include::load(path, reader),
+    )
 }
 
 /// Reads a configuration from memory. `name` is what messages call it, relative paths are relative
@@ -67,7 +73,8 @@ pub fn parse_str(
     folder: &Path,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Plan, Diagnostics> {
-    read(Reader::new(variable, None), |reader| {
+    let files = ConfigFiles::default();
+    read(Reader::new(variable, None, &files), |reader| {
         include::parse(Source::from_memory(text, name, folder), reader)
     })
 }
@@ -79,9 +86,11 @@ pub(crate) fn parse_with(
     folder: &Path,
     local_certificates: Option<LocalCertificates<'_>>,
 ) -> Result<Plan, Diagnostics> {
-    read(Reader::new(&|_| None, local_certificates), |reader| {
-        include::parse(Source::from_memory(text, name, folder), reader)
-    })
+    let files = ConfigFiles::default();
+    read(
+        Reader::new(&|_| None, local_certificates, &files),
+        |reader| include::parse(Source::from_memory(text, name, folder), reader),
+    )
 }
 
 fn read(

@@ -12,7 +12,7 @@ use apus::sites::{Accel, FieldChange, Hsts, Pattern, Return, Rewrite, ServerName
 use apus_cache::store::{DiskSettings, Settings};
 use apus_http::{Network, TrustedProxies};
 use apus_net::tls::{TlsSite, UnknownName};
-use apus_net::{Limits, ListenAddress, client};
+use apus_net::{Account, Limits, ListenAddress, client};
 use apus_php::plan::PoolPlan;
 use apus_upstream::plan::GroupPlan;
 use http::HeaderValue;
@@ -44,6 +44,8 @@ pub struct Global {
     pub limits: Limits,
     /// Whether HTTP/2 is spoken in clear text with clients that begin with it unasked.
     pub h2c: bool,
+    /// The user that the server becomes which is started as root; `None`: the default.
+    pub account: Option<Account>,
     /// Where the control socket is, if not in the place for it.
     pub control_socket: Option<PathBuf>,
     /// Where stored answers are kept.

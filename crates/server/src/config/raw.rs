@@ -98,6 +98,12 @@ keys! {
         send_timeout: Seconds<1, YEAR> = Seconds::new(60),
         /// How long open requests may take to end after a stop was asked for, in seconds.
         stop_timeout: Seconds<0, YEAR> = Seconds::new(30),
+        /// The user that the server becomes when it was started as root: a name or a number. By default
+        /// `www-data`, or `nobody` where there is no such user. `"root"`: it stays root. A server that was
+        /// started by another user stays that user.
+        user: Text,
+        /// The group in place of that user's own groups.
+        group: Text,
         /// The socket over which `apus reload`, `stop` and `status` reach the server. By default it
         /// lies in the runtime folder of the system or of the user.
         control_socket: FilePath,

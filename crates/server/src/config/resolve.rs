@@ -15,16 +15,19 @@ use std::thread::available_parallelism;
 use apus::files::Compression;
 use apus::sites::Hsts;
 use apus_http::TrustedProxies;
-use apus_net::Limits;
 use apus_net::tls::UnknownName;
+use apus_net::{Account, Limits, UnknownAccount};
 
 use super::diagnostics::{Diagnostics, Finding};
+use super::files::is_no_folder;
 use super::keys::{Reader, Table, shown};
 use super::plan::{AccessLog, CacheStore, Global, Plan, Site, Upstream};
 use super::raw;
 use super::source::{At, Place};
+use super::value::Text;
 use super::word::Host;
 use crate::access_log::Format;
+pub(crate) use php::default_pool_folder;
 use upstream::Groups;
 
 /// Makes the plan, or `None` after mistakes have been reported.
@@ -151,6 +154,7 @@ fn global(raw: raw::Global, cache: CacheStore, reader: &mut Reader<'_>) -> Globa
             stop_timeout: raw.stop_timeout.0,
         },
         h2c: *raw.h2c,
+        account: account(raw.user.as_ref(), raw.group.as_ref(), reader),
         control_socket: raw.control_socket.map(|path| path.value.0),
         cache,
         static_cache_bytes: raw.static_cache_size.value.0,
@@ -198,6 +202,36 @@ fn trusted_proxies(raw: &raw::Global, reader: &mut Reader<'_>) -> TrustedProxies
     names.fold(trusted, |trusted, name| trusted.pass(&*name.0))
 }
 
+/// The account that `user` and `group` name; without a user, the one that is the default.
+pub(super) fn account(
+    user: Option<&At<Text>>,
+    group: Option<&At<Text>>,
+    reader: &mut Reader<'_>,
+) -> Option<Account> {
+    let group_name = group.map(|group| group.0.as_str());
+    let found = match (user, group) {
+        (None, None) => return None,
+        (Some(user), _) => Account::find(&user.0, group_name),
+        (None, Some(_)) => Account::unprivileged(group_name),
+    };
+    let error = match found {
+        Ok(account) => return Some(account),
+        Err(error) => error,
+    };
+    let place = match (&error, user, group) {
+        (UnknownAccount::Group(_), _, Some(group)) => &group.place,
+        (_, Some(user), _) => &user.place,
+        (_, None, Some(group)) => &group.place,
+        (_, None, None) => return None,
+    };
+    reader.report(Finding::error(
+        place,
+        error.to_string(),
+        "expected a name or number",
+    ));
+    None
+}
+
 /// A number whose key allows none that is larger than the type.
 fn small(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
@@ -221,7 +255,7 @@ fn access_log(raw: &At<raw::AccessLogChoice>, reader: &mut Reader<'_>) -> Option
             (&table.path.value, format)
         }
     };
-    let folder = path.0.parent().filter(|folder| !folder.is_dir());
+    let folder = path.0.parent().filter(|folder| is_no_folder(folder));
     if let Some(folder) = folder {
         reader.report(
             Finding::error(

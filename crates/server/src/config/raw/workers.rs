@@ -49,6 +49,11 @@ keys! {
         arguments: Several<Text> = Several::default(),
         /// The environment of that program. It gets nothing of the server's own.
         environment: Map<VariableName, Text> = Map::default(),
+        /// The user that program runs as: a name or a number. By default the one that the server runs as.
+        /// Another takes a server that was started as root.
+        user: Text,
+        /// The group in place of that user's own groups.
+        group: Text,
         /// The folder for sockets, which is made if need be. PHP's user has to reach it. By default one in
         /// `/run`, or in the folder for temporary files.
         folder: FilePath,

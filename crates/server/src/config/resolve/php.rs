@@ -2,6 +2,8 @@
 
 mod workers;
 
+pub(crate) use workers::default_pool_folder;
+
 use std::path::{Path, PathBuf};
 
 use apus::files::{Glob, Symlinks};
@@ -391,7 +393,7 @@ impl Said<'_> {
         for server in &self.servers.0 {
             if let PhpServer::Node(address) = &server.value.0
                 && let plan::Place::Address(Address::Unix(socket)) = &address.target
-                && !socket.exists()
+                && matches!(socket.try_exists(), Ok(false))
             {
                 let finding = Finding::warning(
                     &server.place,
@@ -408,7 +410,9 @@ impl Said<'_> {
         let (Some(root), Some(front)) = (&settings.root, &settings.front_controller) else {
             return;
         };
-        if root.join(front.trim_start_matches('/')).is_file() {
+        let front_file = root.join(front.trim_start_matches('/'));
+        // One that this user cannot reach was warned of with the root.
+        if front_file.is_file() || front_file.try_exists().is_err() {
             return;
         }
         let place = match (&keys.front_controller, &self.site.preset) {

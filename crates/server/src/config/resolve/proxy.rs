@@ -7,10 +7,13 @@ use apus::proxy::{
     Substitution, Substitutions,
 };
 use apus::sites::Accel;
+use apus_net::Account;
+use rustix::fs::Access;
 
 use super::cache;
 use super::upstream::{Found, Groups, same_site};
 use crate::config::diagnostics::Finding;
+use crate::config::files::is_no_folder;
 use crate::config::keys::{Reader, Table};
 use crate::config::plan::Proxy;
 use crate::config::raw::cache::Cache;
@@ -319,6 +322,20 @@ pub(super) fn hold_request(
     }))
 }
 
+/// Warns of a folder that the user of the server may not write to.
+fn warn_of_read_only(folder: &At<FilePath>, reader: &mut Reader<'_>) {
+    let path = &folder.value.0;
+    if rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).is_err() {
+        let user = Account::current_name();
+        let title = format!("the user `{user}` may not write to {}", path.display());
+        reader.report(Finding::warning(
+            &folder.place,
+            title,
+            "the server runs as this user, so nothing is held here",
+        ));
+    }
+}
+
 /// The folder for bodies that are held in files; `None` for a mistake.
 fn spool_folder(
     folder: Option<&At<FilePath>>,
@@ -334,10 +351,11 @@ fn spool_folder(
             "`folder` has no effect".to_owned(),
             "nothing is held in files",
         )
-    } else if !path.is_dir() {
+    } else if is_no_folder(path) {
         let title = format!("there is no folder {}", path.display());
         (title, "expected a folder")
     } else {
+        warn_of_read_only(folder, reader);
         return Some(path.clone());
     };
     reader.report(Finding::error(&folder.place, title, label));

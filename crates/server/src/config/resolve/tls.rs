@@ -1,14 +1,12 @@
 //! TLS of a site: certificates are read here, so that what is wrong with them is told with its place.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use apus_net::ListenAddress;
 use apus_net::tls::{Certificate, ClientAuth, MinVersion, TlsSettings, TlsSite, UnknownName};
 
 use crate::config::diagnostics::Finding;
-use crate::config::include;
 use crate::config::keys::{Reader, Table};
 use crate::config::raw::{self, Site, Tls, TlsVersion};
 use crate::config::source::{At, Place};
@@ -288,7 +286,9 @@ fn warn_of_readers(key: &At<FilePath>, reader: &mut Reader<'_>) {
 
 /// What the file holds.
 pub(super) fn file(path: &At<FilePath>, reader: &mut Reader<'_>) -> Option<Vec<u8>> {
-    include::read(Path::new(&path.value.0))
+    reader
+        .files
+        .read(&path.value.0)
         .map_err(|why| {
             reader.report(Finding::error(
                 &path.place,

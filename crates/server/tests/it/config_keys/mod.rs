@@ -129,7 +129,7 @@ fn every_key_changes_the_plan() {
             try_key(&key, with_php(of, without), with_php(of, with));
         }
         for (key, with) in php::WORKERS {
-            let program = ["arguments", "environment"].contains(key);
+            let program = ["arguments", "environment", "user", "group"].contains(key);
             let workers = |keys: &str| {
                 let text = with_php(of, &format!("workers = {{ {keys} }}"));
                 match program {

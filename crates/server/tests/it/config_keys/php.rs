@@ -84,5 +84,7 @@ pub(super) const WORKERS: &[(&str, &str)] = &[
     ("leaks", "leaks = \"refuse\""),
     ("arguments", "arguments = [\"-d\", \"memory_limit=1G\"]"),
     ("environment", "environment = { APP_ENV = \"production\" }"),
+    ("user", "user = \"root\""),
+    ("group", "group = \"1\""),
     ("folder", "folder = \"/run/php-workers\""),
 ];

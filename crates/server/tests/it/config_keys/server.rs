@@ -59,6 +59,8 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
     ("global.discard_body_size", "", "discard_body_size = 7"),
     ("global.send_timeout", "", "send_timeout = 7"),
     ("global.stop_timeout", "", "stop_timeout = 0.5"),
+    ("global.user", "", "user = \"root\""),
+    ("global.group", "group = \"1\"", "group = \"2\""),
     (
         "global.control_socket",
         "",

@@ -1,13 +1,16 @@
 //! How a site or location serves files.
 
+use std::io;
 use std::path::PathBuf;
 
 use apus::files::{Symlinks, TryFiles};
 use apus::sites::Preset;
+use apus_net::Account;
+use rustix::fs::Access;
 
 use super::Resolver;
 use crate::config::diagnostics::Finding;
-use crate::config::include::reason;
+use crate::config::files::reason;
 use crate::config::keys::{Reader, shown};
 use crate::config::plan::{Files, Root};
 use crate::config::raw;
@@ -173,7 +176,14 @@ pub(super) fn given(content: &raw::Content) -> Vec<(&'static str, &Place)> {
 pub(super) fn folder(path: &At<FilePath>, reader: &mut Reader<'_>) -> Option<PathBuf> {
     let folder = &path.value.0;
     let why = match std::fs::metadata(folder) {
-        Ok(metadata) if metadata.is_dir() => return Some(folder.clone()),
+        Ok(metadata) if metadata.is_dir() => {
+            warn_of_unreadable(path, reader);
+            return Some(folder.clone());
+        }
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            warn_of_unreadable(path, reader);
+            return Some(folder.clone());
+        }
         Ok(_) => "it is not a folder".to_owned(),
         Err(error) => reason(&error),
     };
@@ -183,6 +193,23 @@ pub(super) fn folder(path: &At<FilePath>, reader: &mut Reader<'_>) -> Option<Pat
         "expected a folder",
     ));
     None
+}
+
+/// Warns of a folder whose files the user of the server may not read.
+fn warn_of_unreadable(path: &At<FilePath>, reader: &mut Reader<'_>) {
+    let folder = &path.value.0;
+    if rustix::fs::access(folder, Access::READ_OK | Access::EXEC_OK).is_ok() {
+        return;
+    }
+    let user = Account::current_name();
+    reader.report(
+        Finding::warning(
+            &path.place,
+            format!("the user `{user}` may not read {}", folder.display()),
+            "the server runs as this user, so its files are not served",
+        )
+        .help("let the user read the folder and enter those above it, or choose another by [global] user"),
+    );
 }
 
 fn try_files(list: &At<Several<Text>>, reader: &mut Reader<'_>) -> Option<TryFiles> {

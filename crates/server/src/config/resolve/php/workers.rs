@@ -1,5 +1,7 @@
 //! PHP that stays in memory: from keys to the plan of a pool.
 
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use apus_php::plan::{Launch, Leaks, Mode, Own, PoolPlan, Recycle};
@@ -11,8 +13,9 @@ use crate::config::diagnostics::Finding;
 use crate::config::keys::{Reader, Table};
 use crate::config::raw::php as keys;
 use crate::config::raw::workers::{LeakAction, WorkerMode, Workers};
+use crate::config::resolve::account;
 use crate::config::source::At;
-use crate::config::value::Switch;
+use crate::config::value::{Switch, Text};
 use crate::config::word::php::PhpServer;
 
 impl Said<'_> {
@@ -72,24 +75,30 @@ impl Said<'_> {
             return None;
         }
         let launch = match program {
-            Some(program) => Launch::Own(own(program, &workers)),
+            Some(program) => Launch::Own(own(program, &workers, reader)),
             None => Launch::Server(self.only_server(place, reader)?),
+        };
+        let at = |key: &Option<At<Text>>| {
+            key.as_ref()
+                .map_or_else(|| place.clone(), |key| key.place.clone())
         };
         for (name, given, at) in [
             (
                 "arguments",
                 workers.arguments.given,
-                &workers.arguments.place,
+                workers.arguments.place.clone(),
             ),
             (
                 "environment",
                 workers.environment.given,
-                &workers.environment.place,
+                workers.environment.place.clone(),
             ),
+            ("user", workers.user.is_some(), at(&workers.user)),
+            ("group", workers.group.is_some(), at(&workers.group)),
         ] {
             if given && program.is_none() {
                 reader.report(Finding::error(
-                    at,
+                    &at,
                     format!("`{name}` has no effect"),
                     "PHP is not started here, but runs already",
                 ));
@@ -162,8 +171,9 @@ impl Said<'_> {
     }
 }
 
-fn own(program: &Path, workers: &Workers) -> Own {
+fn own(program: &Path, workers: &Workers, reader: &mut Reader<'_>) -> Own {
     Own {
+        account: account(workers.user.as_ref(), workers.group.as_ref(), reader),
         program: program.to_owned(),
         arguments: workers
             .arguments
@@ -183,8 +193,18 @@ fn own(program: &Path, workers: &Workers) -> Own {
 /// PHP may run under any user, so the folder of the control socket, which is closed, cannot be it.
 fn default_folder() -> PathBuf {
     let user = geteuid();
-    match user.is_root() {
-        true => "/run/apus-php".into(),
+    let folder = default_pool_folder(user.as_raw());
+    let is_ours = |found: Metadata| found.uid() == user.as_raw();
+    match user.is_root() || fs::metadata(&folder).is_ok_and(is_ours) {
+        true => folder,
         false => std::env::temp_dir().join(format!("apus-php-{}", user.as_raw())),
+    }
+}
+
+/// The folder for sockets of a server that runs as this user, if root made it.
+pub(crate) fn default_pool_folder(user: u32) -> PathBuf {
+    match user {
+        0 => "/run/apus-php".into(),
+        user => format!("/run/apus-php-{user}").into(),
     }
 }

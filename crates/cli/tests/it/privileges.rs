@@ -1,0 +1,389 @@
+//! A server that is started as root: what it gives up, and what it can do without.
+
+use std::fs::{self, Permissions};
+use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::clients::{Curl, certificate};
+use crate::harness::{Apus, Home, free_port, get, is_root, unprivileged, wait_until};
+
+/// A folder that only root can enter.
+fn closed() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
+    folder
+}
+
+/// A port for which it takes root to listen on it.
+fn low_port() -> u16 {
+    let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    (700..1000).find(free).unwrap()
+}
+
+/// What the system says of each thread of a process.
+fn threads(pid: u32) -> Vec<String> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    tasks
+        .filter_map(|task| fs::read_to_string(task.path().join("status")).ok())
+        .collect()
+}
+
+/// A line of what the system says.
+fn line<'a>(status: &'a str, name: &str) -> Vec<&'a str> {
+    let found = status.lines().find_map(|line| line.strip_prefix(name));
+    found.expect(name).split_whitespace().collect()
+}
+
+/// The children of a process, by their names.
+fn children(pid: u32) -> Vec<(u32, String)> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let numbers = processes.filter_map(|one| one.file_name().to_str()?.parse::<u32>().ok());
+    numbers
+        .filter_map(|number| {
+            let status = fs::read_to_string(format!("/proc/{number}/status")).ok()?;
+            let is_child = line(&status, "PPid:") == [pid.to_string().as_str()];
+            is_child.then(|| (number, line(&status, "Name:").concat()))
+        })
+        .collect()
+}
+
+fn helper(apus: &Apus) -> u32 {
+    let children = children(apus.pid());
+    let helper = children.iter().find(|(_, name)| name == "apus-helper");
+    helper.unwrap_or_else(|| panic!("{children:?}")).0
+}
+
+fn assert_unprivileged(pid: u32) {
+    let (uid, gid) = unprivileged();
+    let (uid, gid) = (uid.to_string(), gid.to_string());
+    let threads = threads(pid);
+    assert!(threads.len() > 1, "{threads:?}");
+    for status in threads {
+        assert_eq!(line(&status, "Uid:"), [uid.as_str(); 4], "{status}");
+        assert_eq!(line(&status, "Gid:"), [gid.as_str(); 4], "{status}");
+        assert!(!line(&status, "Groups:").contains(&"0"), "{status}");
+        for set in ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] {
+            assert_eq!(line(&status, set), ["0000000000000000"], "{set} {status}");
+        }
+        assert_eq!(line(&status, "NoNewPrivs:"), ["1"], "{status}");
+    }
+}
+
+#[test]
+fn no_thread_of_a_server_that_was_started_as_root_keeps_anything_of_it() {
+    if !is_root() {
+        return;
+    }
+    let home = Home::new();
+    let secret = home.write("site/secret", "x");
+    fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
+    home.write("site/large.css", "a { color: red }\n".repeat(1000));
+    home.write(
+        "apus.toml",
+        "[[sites]]\nlisten = [\"127.0.0.1:0\"]\nroot = \"site\"\naccess_log = \"access.log\"\n\
+         [[sites.locations]]\npath = \"/stored/\"\nupstream = \"http://127.0.0.1:1\"\ncache = true\n\
+         [global.cache]\ndir = \"stored\"\nsize = 10\n",
+    );
+    let apus = home.serve(&[]);
+    assert_eq!(apus.get("/").status, 200);
+    let curl = Curl::new().args(&["--compressed"]);
+    let compressed = curl.get(&format!("http://{}/large.css", apus.address()));
+    assert_eq!(compressed.status, 200);
+    assert_ne!(apus.get("/secret").status, 200, "root's alone");
+    assert_unprivileged(apus.pid());
+    let (uid, _) = unprivileged();
+    for made in ["access.log", "stored"] {
+        assert_eq!(fs::metadata(home.path(made)).unwrap().uid(), uid, "{made}");
+    }
+    home.expect(&["reload"], 0);
+    assert_eq!(apus.get("/").status, 200);
+    assert_unprivileged(apus.pid());
+}
+
+#[test]
+fn the_helper_ends_with_its_server_however_that_ends() {
+    if !is_root() {
+        return;
+    }
+    let home = Home::new();
+    let closed = closed();
+    home.write(
+        "apus.toml",
+        format!(
+            "[global]\ncontrol_socket = \"{}/own.sock\"\n\
+             [[sites]]\nlisten = [\"127.0.0.1:0\"]\nroot = \"site\"\n",
+            closed.path().display()
+        ),
+    );
+    let is_gone = |pid: u32| !Path::new("/proc").join(pid.to_string()).exists();
+    let socket = closed.path().join("own.sock");
+    for signal in [Signal::KILL, Signal::TERM] {
+        let mut apus = home.serve(&[]);
+        let found = fs::metadata(&socket).unwrap();
+        assert_eq!((found.uid(), found.mode() & 0o777), (0, 0o600));
+        let helper = helper(&apus);
+        // What systemd sends to the whole group of a service does not end it before its server.
+        for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+            kill_process(Pid::from_raw(helper as i32).unwrap(), signal).unwrap();
+        }
+        home.expect(&["reload"], 0);
+        apus.signal(signal);
+        apus.wait();
+        wait_until("the helper is gone", || is_gone(helper));
+    }
+    assert_eq!(fs::read_dir(closed.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_reload_reads_a_new_key_of_root_and_listens_on_a_low_port() {
+    if !is_root() {
+        return;
+    }
+    let home = Home::new();
+    let closed = closed();
+    certificate(&home, "cert", "localhost");
+    for name in ["cert.pem", "cert.key"] {
+        fs::copy(home.path(name), closed.path().join(name)).unwrap();
+        fs::remove_file(home.path(name)).unwrap();
+    }
+    let site = format!(
+        "[[sites]]\nlisten = [\"127.0.0.1:{}\"]\nroot = \"site\"\n",
+        free_port()
+    );
+    home.write("apus.toml", &site);
+    let apus = home.serve(&[]);
+    let (plain, tls) = (low_port(), low_port() + 1);
+    let more = format!(
+        "[[sites]]\nserver_name = \"localhost\"\nlisten = [\"127.0.0.1:{plain}\"]\n\
+         listen_tls = [\"127.0.0.1:{tls}\"]\nroot = \"site\"\n\
+         tls = {{ cert = \"{0}/cert.pem\", key = \"{0}/cert.key\" }}\n",
+        closed.path().display()
+    );
+    home.write("apus.toml", site.clone() + &more);
+    home.expect(&["reload"], 0);
+    assert_eq!(get(([127, 0, 0, 1], plain).into(), "/").status, 200);
+    let authority = closed.path().join("cert.pem");
+    let curl = Curl::new().args(&["--cacert", authority.to_str().unwrap()]);
+    assert_eq!(curl.get(&format!("https://localhost:{tls}/")).status, 200);
+    assert_unprivileged(apus.pid());
+    // A configuration that only root reads is as good.
+    fs::set_permissions(home.path("apus.toml"), Permissions::from_mode(0o600)).unwrap();
+    home.write("apus.toml", &site);
+    home.expect(&["reload"], 0);
+    assert_eq!(apus.get("/").status, 200);
+}
+
+#[test]
+fn a_log_in_a_folder_of_root_goes_on_after_a_rotation() {
+    if !is_root() {
+        return;
+    }
+    let home = Home::new();
+    let closed = closed();
+    let log = closed.path().join("access.log");
+    home.write(
+        "apus.toml",
+        format!(
+            "[[sites]]\nlisten = [\"127.0.0.1:0\"]\nroot = \"site\"\n\
+             access_log = {{ path = \"{}\", format = \"$request_uri\" }}\n",
+            log.display()
+        ),
+    );
+    let apus = home.serve(&[]);
+    let logged = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+    assert_eq!(apus.get("/?first").status, 200);
+    wait_until("it is logged", || logged(&log).contains("first"));
+    let old = closed.path().join("access.log.1");
+    fs::rename(&log, &old).unwrap();
+    apus.signal(Signal::USR1);
+    wait_until("the log is there again", || log.exists());
+    assert_eq!(apus.get("/?second").status, 200);
+    wait_until("it is logged anew", || logged(&log).contains("second"));
+    assert!(!logged(&old).contains("second"));
+}
+
+#[test]
+fn root_opens_no_log_in_a_folder_that_another_user_can_change() {
+    if !is_root() {
+        return;
+    }
+    let home = Home::new();
+    let folder = tempfile::tempdir().unwrap();
+    chown(folder.path(), Some(12_345), None).unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    home.write(
+        "apus.toml",
+        format!(
+            "[[sites]]\nlisten = [\"127.0.0.1:0\"]\nroot = \"site\"\naccess_log = \"{}/log\"\n",
+            folder.path().display()
+        ),
+    );
+    let (_, errors) = home.expect(&["serve"], 1);
+    assert!(
+        errors.contains("others than root can change") && errors.contains("/log"),
+        "{errors}"
+    );
+    assert!(!folder.path().join("log").exists());
+}
+
+#[test]
+fn a_folder_that_the_user_cannot_read_is_refused_and_root_has_to_be_asked_for() {
+    if !is_root() {
+        return;
+    }
+    let home = Home::new();
+    let closed = closed();
+    fs::write(closed.path().join("index.html"), "closed").unwrap();
+    let folder = closed.path().to_str().unwrap();
+    let (_, errors) = home.expect(&["serve", folder, "--listen", "127.0.0.1:0"], 1);
+    assert!(
+        errors.contains("may not read") && errors.contains("--user root"),
+        "{errors}"
+    );
+    let apus = home.serve(&[folder, "--listen", "127.0.0.1:0", "--user", "root"]);
+    assert_eq!(apus.get("/").body, "closed");
+    assert!(apus.log().contains("stays root"), "{}", apus.log());
+    let (_, errors) = home.expect(&["serve", "site", "--user", "no-such-user"], 1);
+    assert!(errors.contains("no-such-user"), "{errors}");
+}
+
+#[test]
+fn a_root_that_the_user_cannot_read_is_warned_of() {
+    if !is_root() {
+        return;
+    }
+    let home = Home::new();
+    let closed = closed();
+    home.write(
+        "apus.toml",
+        format!(
+            "[[sites]]\nlisten = [\"127.0.0.1:0\"]\nroot = \"{}\"\n",
+            closed.path().display()
+        ),
+    );
+    let apus = home.serve(&[]);
+    let log = apus.log();
+    assert!(
+        log.contains("may not read") && log.contains("apus.toml:3:"),
+        "{log}"
+    );
+    assert_ne!(apus.get("/").status, 200);
+    let (out, _) = home.expect(&["reload"], 0);
+    assert!(out.contains("may not read"), "{out}");
+}
+
+#[test]
+fn user_and_group_are_those_of_the_configuration() {
+    if !is_root() {
+        return;
+    }
+    let home = Home::new();
+    chown(home.path(""), Some(12_345), Some(54_321)).unwrap();
+    let site = "[[sites]]\nlisten = [\"127.0.0.1:0\"]\nroot = \"site\"\n";
+    home.write(
+        "apus.toml",
+        format!("[global]\nuser = \"12345\"\ngroup = \"54321\"\n{site}"),
+    );
+    let apus = home.serve(&[]);
+    assert_eq!(apus.get("/").status, 200);
+    for status in threads(apus.pid()) {
+        assert_eq!(line(&status, "Uid:"), ["12345"; 4]);
+        assert_eq!(line(&status, "Gid:"), ["54321"; 4]);
+    }
+    drop(apus);
+    home.write("apus.toml", format!("[global]\nuser = \"nemo\"\n{site}"));
+    let (_, errors) = home.expect(&["check"], 1);
+    assert!(
+        errors.contains("apus.toml:2:8") && errors.contains("nemo"),
+        "{errors}"
+    );
+}
+
+fn application(home: &Home, user: &str) {
+    home.write(
+        "site/index.php",
+        "<?php if (isset($_GET['hang'])) { for (;;) {} } echo getmypid(), ' ', posix_getuid();",
+    );
+    home.write(
+        "apus.toml",
+        format!(
+            "[[sites]]\nname = \"app\"\nlisten = [\"127.0.0.1:0\"]\nroot = \"site\"\n\
+             php_fastcgi = \"/usr/bin/php-cgi8.2\"\n\
+             [sites.fastcgi.workers]\nfolder = \"run\"\nmax = 2\nexecution_timeout = 1\n{user}"
+        ),
+    );
+}
+
+/// The process that answers, and its user.
+fn process_of(apus: &Apus) -> (u32, u32) {
+    let body = apus.get("/").body;
+    let (pid, user) = body.split_once(' ').expect(&body);
+    (pid.parse().unwrap(), user.parse().unwrap())
+}
+
+#[test]
+fn php_runs_as_the_user_of_the_server_and_never_as_root() {
+    if !is_root() {
+        return;
+    }
+    let home = Home::new();
+    application(&home, "");
+    let apus = home.serve(&[]);
+    assert_eq!(process_of(&apus).1, unprivileged().0);
+}
+
+#[test]
+fn php_of_another_user_is_started_killed_and_replaced() {
+    if !is_root() {
+        return;
+    }
+    const NOBODY: u32 = 65_534;
+    let home = Home::new();
+    fs::set_permissions(home.path(""), Permissions::from_mode(0o755)).unwrap();
+    application(&home, "user = \"nobody\"\n");
+    let mut apus = home.serve(&[]);
+    let (first, user) = process_of(&apus);
+    assert_eq!(user, NOBODY);
+    let status = fs::read_to_string(format!("/proc/{first}/status")).unwrap();
+    assert_eq!(line(&status, "CapEff:"), ["0000000000000000"]);
+    assert_eq!(line(&status, "NoNewPrivs:"), ["1"]);
+    assert_unprivileged(apus.pid());
+    // A process that hangs is killed, though it is not the server's.
+    assert_eq!(apus.get("/?hang").status, 504);
+    assert!(
+        !apus.log().contains("could not be killed"),
+        "{}",
+        apus.log()
+    );
+    home.expect(&["reload"], 0);
+    let (second, user) = process_of(&apus);
+    assert_eq!(user, NOBODY);
+    assert_ne!(first, second);
+    apus.signal(Signal::TERM);
+    apus.wait();
+    wait_until("PHP is gone", || {
+        !Path::new("/proc").join(second.to_string()).exists()
+    });
+}
+
+#[test]
+fn php_of_another_user_takes_root() {
+    let home = Home::new();
+    let user = if is_root() { "nobody" } else { "root" };
+    application(&home, &format!("user = \"{user}\"\n"));
+    if is_root() {
+        // A server that was started as an ordinary user, in a folder of its own.
+        chown(home.path("apus.toml"), Some(unprivileged().0), None).unwrap();
+        let (uid, gid) = unprivileged();
+        let ids = [format!("--reuid={uid}"), format!("--regid={gid}")];
+        let program = ["setpriv", &ids[0], &ids[1], "--clear-groups"];
+        let output = home.command_through(&program, &["serve"]).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        assert!(errors.contains("started as root"), "{errors}");
+    }
+}

@@ -1,0 +1,294 @@
+//! Accounts of the system (`passwd(5)`, `group(5)`): looked up by name, and taken on by a process.
+
+use std::fmt;
+use std::fs;
+use std::io;
+
+use rustix::process::{Gid, Uid, geteuid};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs, set_thread_groups,
+    set_thread_res_gid, set_thread_res_uid,
+};
+
+/// Users that a server started as root becomes by default: the first that there is.
+const UNPRIVILEGED: [&str; 2] = ["www-data", "nobody"];
+
+/// The number of `nobody` where no file names users, as in a container with one program.
+const NOBODY: u32 = 65_534;
+
+/// A user with its groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// The name of the user, or its number if it has no name.
+    pub name: String,
+    /// The number of the user.
+    pub uid: u32,
+    /// The number of its group.
+    pub gid: u32,
+    /// The numbers of all its groups.
+    pub groups: Vec<u32>,
+}
+
+impl Account {
+    /// The account of a user, by name or number. `group` takes the place of the user's own groups.
+    ///
+    /// # Errors
+    /// There is no such user or group.
+    pub fn find(user: &str, group: Option<&str>) -> Result<Self, UnknownAccount> {
+        Database::of_system().find(user, group)
+    }
+
+    /// The user that a server started as root becomes unless it is told otherwise: `www-data`, or
+    /// `nobody`. `group` takes the place of its own groups.
+    ///
+    /// # Errors
+    /// There is no such group.
+    pub fn unprivileged(group: Option<&str>) -> Result<Self, UnknownAccount> {
+        let system = Database::of_system();
+        match UNPRIVILEGED.iter().find(|name| system.user(name).is_some()) {
+            Some(name) => system.find(name, group),
+            None => {
+                let nobody = NOBODY.to_string();
+                system.find(&nobody, Some(group.unwrap_or(&nobody)))
+            }
+        }
+    }
+
+    /// The name of the user that this process runs as, or its number.
+    pub fn current_name() -> String {
+        let uid = geteuid().as_raw().to_string();
+        Self::find(&uid, None).map_or(uid, |account| account.name)
+    }
+
+    /// Whether it is the superuser's.
+    pub fn is_root(&self) -> bool {
+        self.uid == 0
+    }
+
+    /// Whether it exists in the user namespace of this process (`user_namespaces(7)`): where an ordinary user
+    /// is root by a namespace of its own, there may be no second one.
+    pub fn is_mapped(&self) -> bool {
+        let maps = [
+            ("/proc/self/uid_map", self.uid),
+            ("/proc/self/gid_map", self.gid),
+        ];
+        // Without these files there are no namespaces.
+        maps.into_iter()
+            .all(|(file, id)| fs::read_to_string(file).map_or(true, |map| map_has(&map, id)))
+    }
+
+    /// Makes the calling thread, and all that it starts from now on, run as this user without any
+    /// capability, and unable to gain one by `execve` (`no_new_privs`). Linux keeps credentials per
+    /// thread: a process calls this before it has a second one.
+    ///
+    /// # Errors
+    /// The system does not permit it. The thread must not go on then: it may have changed in part.
+    pub fn assume(&self) -> io::Result<()> {
+        self.assume_with(&self.raw_groups())
+    }
+
+    /// As [`Account::assume`], with its groups as the system call takes them: nothing is allocated.
+    pub(crate) fn assume_with(&self, groups: &[Gid]) -> io::Result<()> {
+        let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+        set_thread_groups(groups)?;
+        set_thread_res_gid(gid, gid, gid)?;
+        set_thread_res_uid(uid, uid, uid)?;
+        if !uid.is_root() {
+            // The kernel does this by itself, unless securebits say otherwise.
+            let none = CapabilitySet::empty();
+            set_capabilities(
+                None,
+                CapabilitySets {
+                    effective: none,
+                    permitted: none,
+                    inheritable: none,
+                },
+            )?;
+        }
+        set_no_new_privs(true)?;
+        Ok(())
+    }
+
+    /// Its groups as the system call takes them.
+    pub(crate) fn raw_groups(&self) -> Vec<Gid> {
+        self.groups.iter().copied().map(Gid::from_raw).collect()
+    }
+}
+
+/// The name or number of no account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UnknownAccount {
+    /// There is no such user.
+    User(String),
+    /// There is no such group.
+    Group(String),
+    /// The number is that of no user, so its group has to be said.
+    GroupMissing(u32),
+}
+
+impl fmt::Display for UnknownAccount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(name) => write!(f, "there is no user `{name}` in /etc/passwd"),
+            Self::Group(name) => write!(f, "there is no group `{name}` in /etc/group"),
+            Self::GroupMissing(uid) => write!(
+                f,
+                "no user in /etc/passwd has the number {uid}, so `group` has to be said"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for UnknownAccount {}
+
+/// Whether a map of a user namespace has a number: lines of the first inside, the first outside, and how
+/// many there are.
+fn map_has(map: &str, id: u32) -> bool {
+    map.lines().any(|line| {
+        let mut numbers = line.split_whitespace().map(str::parse::<u64>);
+        let (Some(Ok(first)), _, Some(Ok(count))) =
+            (numbers.next(), numbers.next(), numbers.next())
+        else {
+            return false;
+        };
+        (first..first.saturating_add(count)).contains(&u64::from(id))
+    })
+}
+
+/// The number of a user or group; the largest means none to system calls.
+fn number(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|number| *number != u32::MAX)
+}
+
+/// The text of `/etc/passwd` and `/etc/group`.
+struct Database {
+    passwd: String,
+    group: String,
+}
+
+impl Database {
+    fn of_system() -> Self {
+        // A container may have neither; then there are numbers alone.
+        let read = |path| fs::read(path).unwrap_or_default();
+        Self {
+            passwd: String::from_utf8_lossy(&read("/etc/passwd")).into_owned(),
+            group: String::from_utf8_lossy(&read("/etc/group")).into_owned(),
+        }
+    }
+
+    /// The name, number and group of a user.
+    fn user(&self, wanted: &str) -> Option<(&str, u32, u32)> {
+        let wanted_uid = number(wanted);
+        self.passwd.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            let name = fields.next()?;
+            let uid = number(fields.nth(1)?)?;
+            let gid = number(fields.next()?)?;
+            (name == wanted || wanted_uid == Some(uid)).then_some((name, uid, gid))
+        })
+    }
+
+    fn group(&self, wanted: &str) -> Option<u32> {
+        let named = self.group.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            let name = fields.next()?;
+            let gid = number(fields.nth(1)?)?;
+            (name == wanted).then_some(gid)
+        });
+        named.or_else(|| number(wanted))
+    }
+
+    /// The groups that name a user as their member.
+    fn memberships(&self, user: &str) -> Vec<u32> {
+        let of_line = |line: &str| {
+            let mut fields = line.split(':');
+            let gid = number(fields.nth(2)?)?;
+            let mut members = fields.next()?.split(',');
+            members.any(|member| member == user).then_some(gid)
+        };
+        self.group.lines().filter_map(of_line).collect()
+    }
+
+    fn find(&self, user: &str, group: Option<&str>) -> Result<Account, UnknownAccount> {
+        let group = match group {
+            Some(name) => Some(
+                self.group(name)
+                    .ok_or_else(|| UnknownAccount::Group(name.to_owned()))?,
+            ),
+            None => None,
+        };
+        let (name, uid, own_gid) = match (self.user(user), number(user), group) {
+            (Some(known), _, _) => known,
+            (None, Some(uid), Some(gid)) => (user, uid, gid),
+            (None, Some(uid), None) => return Err(UnknownAccount::GroupMissing(uid)),
+            (None, None, _) => return Err(UnknownAccount::User(user.to_owned())),
+        };
+        let mut groups = vec![group.unwrap_or(own_gid)];
+        if group.is_none() {
+            groups.extend(
+                self.memberships(name)
+                    .into_iter()
+                    .filter(|gid| *gid != own_gid),
+            );
+        }
+        Ok(Account {
+            name: name.to_owned(),
+            uid,
+            gid: group.unwrap_or(own_gid),
+            groups,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn database() -> Database {
+        Database {
+            passwd: "root:x:0:0:root:/root:/bin/bash\nwww-data:x:33:33::/var/www:/bin/false\n\
+                     broken\n"
+                .to_owned(),
+            group: "root:x:0:\nwww-data:x:33:\nssl-cert:x:112:postgres,www-data\nbroken\n"
+                .to_owned(),
+        }
+    }
+
+    #[test]
+    fn users_are_found_by_name_and_number_with_their_groups() {
+        let by_name = database().find("www-data", None).unwrap();
+        assert_eq!((by_name.uid, by_name.gid), (33, 33));
+        assert_eq!(by_name.groups, [33, 112]);
+        assert_eq!(database().find("33", None).unwrap(), by_name);
+        let other_group = database().find("www-data", Some("ssl-cert")).unwrap();
+        assert_eq!((other_group.gid, other_group.groups), (112, vec![112]));
+        let unnamed = database().find("1234", Some("99")).unwrap();
+        assert_eq!(
+            (unnamed.uid, unnamed.gid, unnamed.groups),
+            (1234, 99, vec![99])
+        );
+        assert!(database().find("root", None).unwrap().is_root());
+    }
+
+    #[test]
+    fn a_user_namespace_with_one_user_has_no_other() {
+        let own = "         0       1000          1\n";
+        assert!(map_has(own, 0) && !map_has(own, 1) && !map_has(own, 33));
+        let rootless = "0 1000 1\n1 100000 65536\n";
+        assert!(map_has(rootless, 33) && map_has(rootless, 65_536) && !map_has(rootless, 65_537));
+        assert!(map_has("0 0 4294967295", 65_534) && !map_has("", 0));
+    }
+
+    #[test]
+    fn who_is_unknown_is_named() {
+        let error = |user, group| database().find(user, group).unwrap_err();
+        assert_eq!(error("nemo", None), UnknownAccount::User("nemo".to_owned()));
+        assert_eq!(error("7", None), UnknownAccount::GroupMissing(7));
+        assert_eq!(
+            error("root", Some("nemo")),
+            UnknownAccount::Group("nemo".to_owned())
+        );
+        assert_eq!(error("", None), UnknownAccount::User(String::new()));
+    }
+}

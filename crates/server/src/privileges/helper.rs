@@ -1,0 +1,309 @@
+//! The helper: the process that stays root, and does what the configuration names when the server asks.
+//!
+//! It trusts the configuration and nothing that the server sends: a request only picks one of the
+//! addresses, logs and programs that the helper itself found there.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, chown};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+
+use apus_control::ControlFiles;
+use apus_net::{Account, ListenAddress, bind_listener};
+use apus_php::plan::{Launch, Own};
+use rustix::fs::OFlags;
+use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::message::{Request, Response, receive, send};
+use crate::config::{self, default_pool_folder};
+use crate::load::Loader;
+
+/// Signals that end a server, or have it do something, by way of a terminal or of systemd also those of
+/// its group. The helper ends with the server, not before.
+const IGNORED: [SignalKind; 7] = [
+    SignalKind::hangup(),
+    SignalKind::interrupt(),
+    SignalKind::quit(),
+    SignalKind::terminate(),
+    SignalKind::user_defined1(),
+    SignalKind::user_defined2(),
+    SignalKind::alarm(),
+];
+
+/// The folder of the cache is its user's alone; that of PHP is entered by PHP's users, too.
+const CACHE_MODE: u32 = 0o700;
+const PHP_MODE: u32 = 0o711;
+
+/// The text by which a program of the configuration is asked for.
+pub(super) fn program_text(own: &Own) -> String {
+    format!("{own:?}")
+}
+
+/// The process that stays root.
+pub(super) struct Helper<'a> {
+    loader: &'a Loader,
+    /// The user that the server became.
+    account: &'a Account,
+    control: ControlFiles,
+    /// What the configuration named since the start: a server goes on with what it has if it cannot
+    /// take over what it is told next.
+    listeners: Vec<ListenAddress>,
+    logs: BTreeSet<PathBuf>,
+    programs: Vec<Own>,
+    /// PHP that runs, by its number.
+    children: HashMap<i32, Child>,
+}
+
+impl<'a> Helper<'a> {
+    pub(super) fn new(loader: &'a Loader, account: &'a Account, control: ControlFiles) -> Self {
+        Self {
+            loader,
+            account,
+            control,
+            listeners: Vec::new(),
+            logs: BTreeSet::new(),
+            programs: Vec::new(),
+            children: HashMap::new(),
+        }
+    }
+
+    /// Does what it is asked until the server ends. PHP that it started ends with it.
+    pub(super) fn run(mut self, socket: &OwnedFd) {
+        let _ = rustix::thread::set_name(c"apus-helper");
+        let _ignored = ignore_signals();
+        let Ok(socket) = socket.try_clone().map(UnixStream::from) else {
+            return;
+        };
+        while let Ok(Some((request, descriptor))) = receive(&socket) {
+            let (response, descriptor) = match self.handle(request, descriptor) {
+                Ok(response) => response,
+                Err(error) => (Response::Failed(error.into()), None),
+            };
+            if send(&socket, &response, descriptor.as_ref().map(AsFd::as_fd)).is_err() {
+                break;
+            }
+        }
+    }
+
+    fn handle(
+        &mut self,
+        request: Request,
+        descriptor: Option<OwnedFd>,
+    ) -> io::Result<(Response, Option<OwnedFd>)> {
+        let missing = || io::Error::from(io::ErrorKind::InvalidInput);
+        let response = match request {
+            Request::Load => self.load(),
+            Request::Renew => {
+                let renewed = self.loader.renew_certificates();
+                Response::Renewed(renewed.map_err(io::Error::other)?)
+            }
+            Request::Bind(address) => {
+                let socket = descriptor.ok_or_else(missing)?;
+                self.bind(&address, &socket)?;
+                Response::Done
+            }
+            Request::OpenLog(path) => {
+                let file = self.open_log(&path)?;
+                return Ok((Response::Done, Some(file.into())));
+            }
+            Request::StartPhp { program, children } => {
+                let socket = descriptor.ok_or_else(missing)?;
+                let (pid, errors) = self.start_php(&program, children, socket)?;
+                return Ok((Response::Started(pid), errors));
+            }
+            Request::PhpEnded(pid) => {
+                let child = self.children.get_mut(&pid).ok_or_else(missing)?;
+                let ended = child.try_wait()?.map(|status| status.to_string());
+                if ended.is_some() {
+                    self.children.remove(&pid);
+                }
+                Response::Ended(ended)
+            }
+            Request::KillPhp(pid) => {
+                // One that is not there was waited for already.
+                if let (Some(mut child), Some(group)) =
+                    (self.children.remove(&pid), Pid::from_raw(pid))
+                {
+                    let _ = kill_process_group(group, Signal::KILL);
+                    let _ = child.wait();
+                }
+                Response::Done
+            }
+            Request::KillPhpChild(pid) => {
+                self.kill_php_child(Pid::from_raw(pid).ok_or_else(missing)?)?;
+                Response::Done
+            }
+            Request::RemoveControlSocket => {
+                self.control.remove();
+                Response::Done
+            }
+        };
+        Ok((response, None))
+    }
+
+    /// Reads the configuration. Its mistakes are found again, and told, by the server.
+    fn load(&mut self) -> Response {
+        let (loaded, config) = self.loader.record();
+        if let Ok(config) = config {
+            self.prepare_folders(&config);
+            self.remember(config);
+        }
+        Response::Loaded(Box::new(loaded))
+    }
+
+    fn remember(&mut self, config: config::Plan) {
+        for pool in config.pools() {
+            // One for which no user is named is the server's own to start: here it would be root.
+            if let Launch::Own(own) = &pool.launch
+                && own.account.is_some()
+                && !self.programs.contains(own)
+            {
+                self.programs.push(own.clone());
+            }
+        }
+        for site in config.sites {
+            self.logs.extend(site.access_log.map(|log| log.path));
+            for listener in site.listeners {
+                if !self.listeners.contains(&listener.address) {
+                    self.listeners.push(listener.address);
+                }
+            }
+        }
+    }
+
+    /// Makes the folders that the server writes to, if they are not there. What cannot be made is told by
+    /// the server, which does without.
+    fn prepare_folders(&self, config: &config::Plan) {
+        if config.caches().next().is_some()
+            && let Some(disk) = &config.global.cache.disk
+        {
+            let _ = self.prepare_folder(&disk.path, CACHE_MODE);
+        }
+        for pool in config.pools() {
+            // By default each user of a server has one of its own.
+            let folder = match pool.folder == default_pool_folder(0) {
+                true => default_pool_folder(self.account.uid),
+                false => pool.folder.clone(),
+            };
+            let _ = self.prepare_folder(&folder, PHP_MODE);
+        }
+    }
+
+    fn prepare_folder(&self, folder: &Path, mode: u32) -> io::Result<()> {
+        if folder.exists() {
+            return Ok(());
+        }
+        if let Some(parent) = folder.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        let (parent, name) = closed_parent(folder)?;
+        let folder = parent.join(name);
+        fs::DirBuilder::new().mode(mode).create(&folder)?;
+        self.give(&folder)
+    }
+
+    /// Makes the server's user the owner of a file in a folder that nobody else can change.
+    fn give(&self, path: &Path) -> io::Result<()> {
+        chown(path, Some(self.account.uid), Some(self.account.gid))
+    }
+
+    fn bind(&self, address: &str, socket: &OwnedFd) -> io::Result<()> {
+        let is_asked = |known: &&ListenAddress| known.to_string() == address;
+        let known = self.listeners.iter().find(is_asked).ok_or_else(unnamed)?;
+        if let ListenAddress::Unix { path, .. } = known {
+            closed_parent(path)?;
+            bind_listener(socket.as_fd(), known)?;
+            return self.give(path);
+        }
+        bind_listener(socket.as_fd(), known)
+    }
+
+    fn open_log(&self, path: &Path) -> io::Result<File> {
+        if !self.logs.contains(path) {
+            return Err(unnamed());
+        }
+        let (folder, name) = closed_parent(path)?;
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o640)
+            .custom_flags(i32::try_from(flags.bits()).unwrap_or(0))
+            .open(folder.join(name))
+    }
+
+    fn start_php(
+        &mut self,
+        program: &str,
+        children: usize,
+        socket: OwnedFd,
+    ) -> io::Result<(i32, Option<OwnedFd>)> {
+        let mut programs = self.programs.iter();
+        let own = programs
+            .find(|own| program_text(own) == program)
+            .ok_or_else(unnamed)?;
+        let mut child = apus_php::spawn(own, children, socket)?;
+        let errors = child.stderr.take().map(OwnedFd::from);
+        let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
+        self.children.insert(pid, child);
+        Ok((pid, errors))
+    }
+
+    /// Kills a process in the group of a child, which nobody else can join.
+    fn kill_php_child(&self, pid: Pid) -> io::Result<()> {
+        let group = getpgid(Some(pid))?.as_raw_nonzero().get();
+        match self.children.contains_key(&group) {
+            true => Ok(kill_process(pid, Signal::KILL)?),
+            false => Err(unnamed()),
+        }
+    }
+}
+
+fn unnamed() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        "the configuration does not name it",
+    )
+}
+
+/// The folder of a path, and the last name in it, if only root can change what is there: somebody else
+/// could have root write elsewhere by a link.
+fn closed_parent(path: &Path) -> io::Result<(PathBuf, PathBuf)> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let folder = fs::canonicalize(folder)?;
+    for ancestor in folder.ancestors() {
+        let found = fs::metadata(ancestor)?;
+        let is_shared = found.mode() & 0o022 != 0;
+        // In a folder with this bit, what is root's stays where it is.
+        let is_sticky = found.mode() & 0o1000 != 0 && ancestor != folder;
+        if found.uid() != 0 || is_shared && !is_sticky {
+            let message = format!(
+                "others than root can change {}, and the server's user cannot",
+                ancestor.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+        }
+    }
+    Ok((folder, name.into()))
+}
+
+/// Has signals do nothing for as long as the process lives; what is given keeps them so.
+fn ignore_signals() -> Option<tokio::runtime::Runtime> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .ok()?;
+    let entered = runtime.enter();
+    for kind in IGNORED {
+        let _ = signal(kind);
+    }
+    drop(entered);
+    Some(runtime)
+}

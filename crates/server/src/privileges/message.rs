@@ -1,0 +1,193 @@
+//! What a server and its helper send each other: JSON with its length before it, and descriptors.
+
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use rustix::io::retry_on_intr;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::config::Recording;
+use crate::local_ca::LocalCertificate;
+
+/// The length of a message, before it.
+const LENGTH_BYTES: usize = 4;
+
+/// What a server asks of its helper.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Request {
+    /// To read the configuration, and to make the folders that it names.
+    Load,
+    /// To make those local certificates anew that are about to expire.
+    Renew,
+    /// To bind the socket that comes with this to an address of the configuration, by its text.
+    Bind(String),
+    /// To open an access log of the configuration.
+    OpenLog(PathBuf),
+    /// To start a program of the configuration, by its text, on the socket that comes with this.
+    StartPhp {
+        /// See [`program_text`](super::helper::program_text).
+        program: String,
+        children: usize,
+    },
+    /// Whether PHP that it started has ended.
+    PhpEnded(i32),
+    /// To kill PHP that it started, with its children.
+    KillPhp(i32),
+    /// To kill a child of PHP that it started.
+    KillPhpChild(i32),
+    /// To remove the files of the control socket.
+    RemoveControlSocket,
+}
+
+/// What the helper answers.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Response {
+    /// It is done. A descriptor may come with this.
+    Done,
+    /// What was read.
+    Loaded(Box<Loaded>),
+    /// Whether there are new certificates.
+    Renewed(bool),
+    /// PHP runs as this process; the pipe of its standard error comes with this.
+    Started(i32),
+    /// How PHP ended, if it did.
+    Ended(Option<String>),
+    /// It could not be done.
+    Failed(Failure),
+}
+
+/// What was read for a configuration.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Loaded {
+    /// Its files.
+    pub(crate) files: Recording,
+    /// Local certificates, or why there are none.
+    pub(crate) certificates: Vec<(Vec<String>, Result<MadeCertificate, String>)>,
+}
+
+/// A local certificate with its key, PEM, and where it lies.
+pub(crate) type MadeCertificate = (Vec<u8>, Option<LocalCertificate>);
+
+/// An error of the system.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Failure {
+    number: Option<i32>,
+    message: String,
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self {
+            number: error.raw_os_error(),
+            message: error.to_string(),
+        }
+    }
+}
+
+impl From<Failure> for io::Error {
+    fn from(failure: Failure) -> Self {
+        match failure.number {
+            Some(number) => Self::from_raw_os_error(number),
+            None => Self::other(failure.message),
+        }
+    }
+}
+
+/// Sends a message with up to one descriptor.
+pub(super) fn send(
+    mut socket: &UnixStream,
+    message: &impl Serialize,
+    descriptor: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    let bytes = serde_json::to_vec(message)?;
+    let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
+    let descriptors: Vec<_> = descriptor.into_iter().collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+    }
+    let header = length.to_le_bytes();
+    // So few bytes go out whole.
+    retry_on_intr(|| {
+        sendmsg(
+            socket,
+            &[IoSlice::new(&header)],
+            &mut ancillary,
+            SendFlags::NOSIGNAL,
+        )
+    })?;
+    socket.write_all(&bytes)
+}
+
+/// Receives a message and the descriptor that came with it; `None` at the end of the connection.
+pub(super) fn receive<T: DeserializeOwned>(
+    mut socket: &UnixStream,
+) -> io::Result<Option<(T, Option<OwnedFd>)>> {
+    let mut header = [0; LENGTH_BYTES];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let received = retry_on_intr(|| {
+        recvmsg(
+            socket,
+            &mut [IoSliceMut::new(&mut header)],
+            &mut ancillary,
+            RecvFlags::CMSG_CLOEXEC,
+        )
+    })?;
+    match received.bytes {
+        0 => return Ok(None),
+        LENGTH_BYTES => {}
+        _ => return Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+    let descriptor = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    let length = usize::try_from(u32::from_le_bytes(header)).map_err(io::Error::other)?;
+    let mut bytes = vec![0; length];
+    socket.read_exact(&mut bytes)?;
+    Ok(Some((serde_json::from_slice(&bytes)?, descriptor)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn messages_arrive_whole_with_their_descriptors() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"hello").unwrap();
+        send(&one, &Request::OpenLog("/a".into()), None).unwrap();
+        send(&one, &Response::Done, Some(file.as_fd())).unwrap();
+        let (request, descriptor) = receive::<Request>(&other).unwrap().unwrap();
+        assert!(matches!(request, Request::OpenLog(path) if path.as_os_str() == "/a"));
+        assert!(descriptor.is_none());
+        let (_, descriptor) = receive::<Response>(&other).unwrap().unwrap();
+        let same = File::from(descriptor.unwrap());
+        assert_eq!(same.metadata().unwrap().len(), 5);
+        drop(one);
+        assert!(receive::<Response>(&other).unwrap().is_none());
+    }
+
+    #[test]
+    fn errors_keep_their_kind() {
+        let denied = io::Error::from_raw_os_error(13);
+        let same = io::Error::from(Failure::from(denied));
+        assert_eq!(same.kind(), io::ErrorKind::PermissionDenied);
+        let own = io::Error::from(Failure::from(io::Error::other("no")));
+        assert_eq!(own.to_string(), "no");
+    }
+}

@@ -1,0 +1,152 @@
+//! Giving up root: a server that is started as root becomes another user before it reads a byte of a
+//! client, and a small process that stays root does for it what takes root.
+//!
+//! The server keeps nothing of root: no capability, and no way to gain one. What it needs from time to
+//! time it asks the [helper](helper) for: the files of its configuration, among them private keys, at a
+//! reload; ports below 1024; access logs in folders of root; PHP that runs as other users. The helper
+//! reads the configuration itself and does nothing that this does not name, so a server in foreign
+//! hands gets no more from it than it has.
+
+mod client;
+mod helper;
+mod message;
+
+pub(crate) use message::{Loaded as LoadedByRoot, MadeCertificate};
+
+use std::fmt;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use apus_control::{BoundControlSocket, ControlError};
+use apus_net::{Account, UnknownAccount};
+use rustix::process::geteuid;
+
+pub(crate) use client::HelperClient;
+use helper::Helper;
+
+use crate::load::{LoadError, Loader};
+
+/// What a server has that gave up root.
+pub(crate) struct Separated {
+    /// The way to the helper.
+    pub(crate) helper: Arc<HelperClient>,
+    /// The control socket, which only root can make at its place.
+    pub(crate) control: BoundControlSocket,
+}
+
+/// Gives up root, if this process has it and may not keep it. `user` takes the place of what the
+/// configuration says. There must be no other thread yet.
+///
+/// # Errors
+/// The configuration has mistakes, or the system does not permit it. The process must not go on then.
+pub(crate) fn separate(
+    loader: &Loader,
+    user: Option<&str>,
+) -> Result<Option<Separated>, PrivilegesError> {
+    if !geteuid().is_root() {
+        return Ok(None);
+    }
+    let global = loader.read_as_root()?.global;
+    let account = match (user, global.account) {
+        (Some(user), _) => Account::find(user, None)?,
+        (None, Some(account)) => account,
+        (None, None) => match Account::unprivileged(None)? {
+            account if account.is_mapped() => account,
+            // Root of a user namespace with no other user has nothing to give up.
+            _ => return Ok(None),
+        },
+    };
+    if account.is_root() {
+        return Ok(None);
+    }
+    let control = bind_control_socket(loader, global.control_socket.as_deref())?;
+    let failed = |error| PrivilegesError::System(account.name.clone(), error);
+    let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+    let files = control.files().clone();
+    apus_net::fork(theirs.into(), |socket| {
+        Helper::new(loader, &account, files).run(&socket);
+    })
+    .map_err(failed)?;
+    account.assume().map_err(failed)?;
+    Ok(Some(Separated {
+        helper: Arc::new(HelperClient::new(ours)),
+        control,
+    }))
+}
+
+/// Binds the control socket where the configuration has it, and makes it known at the place where it is
+/// looked for otherwise.
+pub(crate) fn bind_control_socket(
+    loader: &Loader,
+    named: Option<&std::path::Path>,
+) -> Result<BoundControlSocket, ControlError> {
+    let default = apus_control::socket_path(loader.source().path());
+    let Some(named) = named.filter(|named| **named != default) else {
+        return BoundControlSocket::bind(&default);
+    };
+    let mut control = BoundControlSocket::bind(named)?;
+    // Only who cannot read the configuration has to do without.
+    if let Err(error) = control.link_from(&default) {
+        tracing::warn!(%error, "the control socket is not linked from its default place");
+    }
+    Ok(control)
+}
+
+/// Why a server cannot give up root.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum PrivilegesError {
+    /// What it is to serve cannot be read.
+    Load(LoadError),
+    /// The user to become does not exist.
+    Account(UnknownAccount),
+    /// Another server runs for the same source, or the control socket cannot be made.
+    Control(ControlError),
+    /// The system does not let it become this user.
+    System(String, io::Error),
+}
+
+impl From<LoadError> for PrivilegesError {
+    fn from(error: LoadError) -> Self {
+        Self::Load(error)
+    }
+}
+
+impl From<UnknownAccount> for PrivilegesError {
+    fn from(error: UnknownAccount) -> Self {
+        Self::Account(error)
+    }
+}
+
+impl From<ControlError> for PrivilegesError {
+    fn from(error: ControlError) -> Self {
+        Self::Control(error)
+    }
+}
+
+impl fmt::Display for PrivilegesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Load(error) => error.fmt(f),
+            Self::Account(error) => error.fmt(f),
+            Self::Control(error) => error.fmt(f),
+            Self::System(user, error) => write!(
+                f,
+                "cannot become the user `{user}`: {error}; it takes CAP_SETUID and CAP_SETGID, or \
+                 start the server as that user, or keep it root with --user root"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for PrivilegesError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Load(error) => Some(error),
+            Self::Account(error) => Some(error),
+            Self::Control(error) => Some(error),
+            Self::System(_, error) => Some(error),
+        }
+    }
+}
