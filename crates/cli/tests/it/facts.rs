@@ -1,6 +1,7 @@
 //! Who a client is and what it asked for: the same to everybody who looks, whoever told it. Each way in
 //! which it can be told is put to each consumer, where it is trusted and where it is not.
 
+use crate::clients::certificate;
 use crate::harness::{Apus, Home, free_port, wait_until};
 use crate::php::stack::Stack;
 use crate::proxy::hostile::Hostile;
@@ -50,9 +51,19 @@ impl Site {
                 "",
             ),
         };
+        // Where no proxy in front is trusted, it takes a listener with TLS.
+        let tls = match global {
+            "" => format!(
+                "listen_tls = \"127.0.0.1:{}\"\n\
+                 tls = {{ cert = \"secure.pem\", key = \"secure.key\" }}\n",
+                free_port()
+            ),
+            _ => String::new(),
+        };
         let [one, two] = origins.each_ref().map(Hostile::address);
         let port = free_port();
         let home = Home::new();
+        certificate(&home, "secure", "secure.example");
         home.write(
             "apus.toml",
             format!(
@@ -68,7 +79,7 @@ impl Site {
                  [[sites.locations]]\npath = \"/hashed\"\nupstream = \"hashed\"\n\
                  [[sites.locations]]\npath = \"/stored\"\nupstream = \"http://{one}\"\ncache = true\n\
                  [[sites]]\nname = \"secure\"\nserver_name = \"secure.example\"\n\
-                 listen = \"127.0.0.1:{port}\"\n{listener}\nforce_https = true\n\
+                 listen = \"127.0.0.1:{port}\"\n{listener}\n{tls}force_https = true\n\
                  return = {{ status = 200, text = \"secure\" }}\n",
                 root = stack.path(&name).display(),
                 php = stack.socket().display(),
@@ -239,9 +250,19 @@ fn everybody_sees_the_same_client_whoever_told_of_it() {
                 .collect();
             assert_eq!(lines, [value], "{case}: {name}\n{received}");
         }
+        let told_port = !matches!(
+            (told, is_trusted),
+            (Told::XForwarded | Told::Forwarded, true)
+        );
         let is_redirected = |scheme| {
             let reply = site.ask_by("/", ip, scheme, "secure.example");
-            (reply.status, reply.field("location").map(str::to_owned))
+            // Of our own listener the port is told.
+            let location = reply.field("location");
+            let location = location.map(|location| match location.rsplit_once(':') {
+                Some((origin, _)) if told_port => format!("{origin}/"),
+                _ => location.to_owned(),
+            });
+            (reply.status, location)
         };
         let location = Some("https://secure.example/".to_owned());
         match (told, is_trusted) {

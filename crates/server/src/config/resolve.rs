@@ -50,6 +50,7 @@ pub(super) fn plan(file: raw::File, reader: &mut Reader<'_>) -> Option<Plan> {
             None => raw::Compress::absent(&top, reader)?,
         },
         max_body_bytes: raw_global.client_max_body_size.value.0,
+        trusts_proxies: !raw_global.trusted_proxies.0.is_empty(),
     };
     let cache = match &raw_global.cache {
         Some(raw) => cache::store(raw, reader),
@@ -114,6 +115,8 @@ struct Inherited {
     access_log: Option<AccessLog>,
     compress: raw::Compress,
     max_body_bytes: u64,
+    /// Whether proxies in front are trusted.
+    trusts_proxies: bool,
 }
 
 fn global(raw: raw::Global, cache: CacheStore, reader: &mut Reader<'_>) -> Global {
@@ -315,7 +318,7 @@ fn site(
             .collect(),
         site: raw.place.clone(),
     };
-    let listeners = listen::listeners(raw, reader);
+    let listeners = listen::listeners(raw, inherited.trusts_proxies, reader);
     let tls = tls::site(raw, reader);
     let access_log = match &raw.access_log {
         Some(log) => access_log(log, reader),

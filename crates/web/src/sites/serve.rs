@@ -452,7 +452,12 @@ impl ForceHttps {
             _ => StatusCode::PERMANENT_REDIRECT,
         };
         let target = request.target().path_and_query();
-        let location = match self.port {
+        // Behind a proxy the port of our own listener means nothing to the client.
+        let port = match request.proxies() {
+            [] => self.port,
+            _ => 443,
+        };
+        let location = match port {
             443 => format!("https://{host}{target}"),
             port => format!("https://{host}:{port}{target}"),
         };

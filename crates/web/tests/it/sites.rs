@@ -195,7 +195,7 @@ fn return_gives_status_redirect_or_text() {
     let reply = get("/user/a%20b%3f%26").of(&service);
     assert_eq!(reply.field("location"), Some("/u?name=a%20b%3F%26"));
     let reply = get("/ip?q").with("x-y", "z").of(&service);
-    assert_eq!(reply.text(), "192.0.2.7 8080 GET z?q\n");
+    assert_eq!(reply.text(), "192.0.2.7 80 GET z?q\n");
     assert!(Return::redirect(StatusCode::OK, "/").is_err());
     assert!(Return::text(StatusCode::NO_CONTENT, HeaderValue::from_static("a/b"), "x").is_err());
 }

@@ -53,28 +53,17 @@ fn differ_by_scheme_host_path_and_query() {
 #[test]
 fn are_the_same_for_what_is_the_same() {
     let one = Ask::target("/a?b");
+    // Requests have their authority in its normal form; whoever purges writes it as he likes.
+    let of_uri = |scheme, authority| Key::of_uri(&KeyRules::default(), scheme, authority, "/a?b");
     for authority in [
         "EXAMPLE.com",
         "example.com:443",
         "example.com:",
         "example.com:0443",
     ] {
-        assert_eq!(
-            key(&one),
-            key(&Ask {
-                authority,
-                ..one.clone()
-            }),
-            "{authority}"
-        );
+        assert_eq!(key(&one), of_uri("https", authority), "{authority}");
     }
-    let clear = |authority| {
-        key(&Ask {
-            scheme: "http",
-            authority,
-            ..one.clone()
-        })
-    };
+    let clear = |authority| of_uri("http", authority);
     assert_eq!(clear("example.com"), clear("example.com:80"));
     assert_ne!(clear("example.com"), clear("example.com:443"));
     assert_eq!(clear("[::1]"), clear("[::1]:80"));

@@ -11,7 +11,11 @@ use crate::config::source::{At, Place};
 use crate::config::word::Listen;
 
 /// The listeners of one site.
-pub(super) fn listeners(site: &At<Site>, reader: &mut Reader<'_>) -> Vec<Listener> {
+pub(super) fn listeners(
+    site: &At<Site>,
+    trusts_proxies: bool,
+    reader: &mut Reader<'_>,
+) -> Vec<Listener> {
     let proxy_protocol_from = networks(site);
     let clear = site.listen.0.iter().map(|listen| (listen, false));
     let tls = site.listen_tls.0.iter().map(|listen| (listen, true));
@@ -44,13 +48,18 @@ pub(super) fn listeners(site: &At<Site>, reader: &mut Reader<'_>) -> Vec<Listene
         );
     }
     if !reader.has_wrong(&site.place, &["listen", "listen_tls"]) {
-        no_effect(site, &listeners, reader);
+        no_effect(site, &listeners, trusts_proxies, reader);
     }
     listeners
 }
 
 /// Reports keys that change nothing.
-fn no_effect(site: &At<Site>, listeners: &[Listener], reader: &mut Reader<'_>) {
+fn no_effect(
+    site: &At<Site>,
+    listeners: &[Listener],
+    trusts_proxies: bool,
+    reader: &mut Reader<'_>,
+) {
     let mut report = |place: &Place, key: &str, why: &str| {
         reader.report(Finding::error(
             place,
@@ -79,16 +88,21 @@ fn no_effect(site: &At<Site>, listeners: &[Listener], reader: &mut Reader<'_>) {
             "the site does not listen on a Unix socket",
         );
     }
-    if site.listen_tls.0.is_empty() {
+    // A proxy in front may be what speaks TLS.
+    if site.listen_tls.0.is_empty() && !trusts_proxies {
         if *site.force_https {
             report(
                 &site.force_https.place,
                 "force_https",
-                "the site has no `listen_tls`",
+                "the site has no `listen_tls`, and no proxy in front is trusted",
             );
         }
         if let Some(hsts) = &site.hsts {
-            report(&hsts.place, "hsts", "the site has no `listen_tls`");
+            report(
+                &hsts.place,
+                "hsts",
+                "the site has no `listen_tls`, and no proxy in front is trusted",
+            );
         }
     }
 }
