@@ -423,7 +423,7 @@ struct Compressing {
 enum State {
     /// The compressor is made when the client can take something.
     Unstarted(Encoding),
-    Started(Encoder),
+    Started(Box<Encoder>),
     Ended,
 }
 
@@ -507,7 +507,7 @@ impl State {
     /// The compressor, made if it has to be; `None` once the content has ended.
     fn start(&mut self) -> io::Result<Option<&mut Encoder>> {
         if let Self::Unstarted(encoding) = self {
-            *self = Self::Started(Encoder::new(*encoding)?);
+            *self = Self::Started(Box::new(Encoder::new(*encoding)?));
         }
         Ok(match self {
             Self::Started(encoder) => Some(encoder),
