@@ -276,7 +276,7 @@ impl Encoding {
     }
 
     /// The most bytes of memory that a body takes which is compressed like this as it is sent. The
-    /// figures are measured (`tests/encoder_memory.rs` compares them with what is taken), rounded up.
+    /// figures are measured (`tests/encoder_memory` compares them with what is taken), rounded up.
     pub(crate) fn memory(self) -> u64 {
         let kilobytes: u64 = match (self.coding, self.level) {
             (Coding::Brotli, 0..=1) => 512,

@@ -1,5 +1,4 @@
-//! What a compressor takes is no more than what is reserved for it. In a program of its own, because it
-//! is the memory of the process that is measured.
+//! What a compressor takes is no more than what is reserved for it.
 
 use std::fs;
 use std::rc::Rc;
