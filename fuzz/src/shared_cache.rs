@@ -1,6 +1,7 @@
 //! One cache for several clients, in front of an origin that responds by what it received.
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
@@ -11,13 +12,13 @@ use apus::{
 };
 use apus_cache::policy::{Host, NamePattern, Query};
 use apus_cache::store::Settings;
-use apus_http::{RequestParts, TlsInfo, TlsVersion};
+use apus_http::{Network, RequestParts, TlsInfo, TlsVersion, TrustedProxies, is_identity_field};
 use bytes::Bytes;
 
 /// What the last client gets is the same whether others came before it or not, whatever they sent.
 ///
-/// The first line is the configuration. Each line that starts with `>` begins a request: `> GET /a?b tls`;
-/// the lines behind it are its fields, and `= text` is its body. The origin responds by all that tells
+/// The first line is the configuration. Each line that starts with `>` begins a request, as
+/// `> GET /a?b tls h2 proxy`; the lines behind it are its fields, and `= text` is its body. The origin responds by all that tells
 /// responses apart under this configuration, and reads it as applications do: names in queries and cookies
 /// are decoded. What it responds by although the key does not count it, as a body or the name of another
 /// method, must not be stored.
@@ -48,10 +49,16 @@ pub fn shared_cache(data: &[u8]) {
     );
 }
 
+/// A proxy that is trusted, and the address of everybody else.
+const PROXY: &str = "192.0.2.9";
+const STRANGER: &str = "192.0.2.7";
+
 /// The configuration of the cache and of the origin behind it.
 #[derive(Clone, Default)]
 struct Site {
     settings: CacheSettings,
+    /// The parameters that `query` and `except` name.
+    parameters: Vec<String>,
     /// The fields that `Vary` of its responses names.
     vary: Vec<String>,
     bypass_cookies: Vec<String>,
@@ -61,11 +68,14 @@ struct Site {
     /// Whether `;` separates the parameters of a query, too.
     splits_at_semicolons: bool,
     sets_cookies: bool,
+    /// Whether trusted proxies tell of their clients by `Forwarded`.
+    is_forwarded: bool,
 }
 
 impl Site {
     /// Reads words as `query=id,a_b`, `except=utm`, `headers=x-tenant`, `cookies=lang`, `vary=x-language`,
-    /// `bypass=preview`, `sessions=sid`, `host`, `scheme`, `sort`, `php`, `semicolons`, `set-cookie`.
+    /// `bypass=preview`, `sessions=sid`, `host`, `scheme`, `sort`, `php`, `semicolons`, `set-cookie`,
+    /// `forwarded`.
     fn read(line: &str) -> Self {
         let mut site = Self::default();
         for word in line.split(' ') {
@@ -79,8 +89,14 @@ impl Site {
             let patterns = || names.iter().map(|name| NamePattern::new(name)).collect();
             let rules = &mut site.settings.rules;
             match word {
-                "query" => rules.key.query = Query::Only(patterns()),
-                "except" => rules.key.query = Query::Except(patterns()),
+                "query" => {
+                    rules.key.query = Query::Only(patterns());
+                    site.parameters = names;
+                }
+                "except" => {
+                    rules.key.query = Query::Except(patterns());
+                    site.parameters = names;
+                }
                 "headers" => rules.key.headers = lower().filter(is_plain).map(Into::into).collect(),
                 "cookies" => rules.key.cookies = names.iter().map(|name| (**name).into()).collect(),
                 "vary" => site.vary = lower().filter(is_plain).collect(),
@@ -98,6 +114,7 @@ impl Site {
                 "php" => site.is_php = true,
                 "semicolons" => site.splits_at_semicolons = true,
                 "set-cookie" => site.sets_cookies = true,
+                "forwarded" => site.is_forwarded = true,
                 _ => {}
             }
         }
@@ -128,7 +145,8 @@ impl Site {
                 let mut received = None;
                 for client in clients {
                     received = match client.request() {
-                        Some(request) => {
+                        Some(mut request) => {
+                            self.proxies().establish(&mut request);
                             Some(Received::read(client, service.call(request).wait().await).await)
                         }
                         None => None,
@@ -137,6 +155,15 @@ impl Site {
                 received
             })
         })
+    }
+
+    /// Those whose word about clients is taken.
+    fn proxies(&self) -> TrustedProxies {
+        let trusted = TrustedProxies::new(PROXY.parse::<Network>());
+        match self.is_forwarded {
+            true => trusted.forwarded(),
+            false => trusted,
+        }
     }
 
     /// The response of the origin: its body says what the origin responds by.
@@ -181,6 +208,9 @@ impl Site {
         }
         if key.host == Host::Requested {
             add("host", request.authority().unwrap_or_default());
+            if key.scheme {
+                add("port", &format!("{:?}", request.port()));
+            }
         }
         add("path", request.path());
         add("query", &self.parameters(request.query()));
@@ -188,16 +218,18 @@ impl Site {
         for name in named.chain(self.vary.iter().map(String::as_str)) {
             add(name, &joined(headers, name));
         }
+        for (name, value) in headers.iter().filter(|(name, _)| is_identity_field(name)) {
+            add(name, &String::from_utf8_lossy(value));
+        }
         let cookies = self.cookies(headers);
-        let is_in = |names: &[String], name: &str| names.iter().any(|named| named == name);
         for (name, value) in &cookies {
             if key.cookies.iter().any(|named| **named == **name) {
                 add("cookie", value);
             }
-            if is_in(&self.session_cookies, name) {
+            if self.session_cookies.contains(name) {
                 add("session", value);
             }
-            if is_in(&self.bypass_cookies, name) {
+            if self.bypass_cookies.contains(name) {
                 add("draft", name);
             }
         }
@@ -229,8 +261,8 @@ impl Site {
             .filter(|(name, _)| match &key.query {
                 Query::All => true,
                 Query::Ignored => false,
-                Query::Only(names) => any(names, name),
-                Query::Except(names) => !any(names, name),
+                Query::Only(_) => self.parameters.contains(name),
+                Query::Except(_) => !self.parameters.contains(name),
             })
             .collect();
         if key.sort_query {
@@ -259,10 +291,6 @@ impl Site {
             false => decoded,
         }
     }
-}
-
-fn any(names: &[NamePattern], name: &str) -> bool {
-    NamePattern::may_mean(names, name.as_bytes())
 }
 
 fn is_name(name: &&str) -> bool {
@@ -320,6 +348,8 @@ struct Client<'a> {
     method: &'a str,
     target: &'a str,
     is_secure: bool,
+    /// Whether it came through a trusted proxy.
+    is_proxied: bool,
     /// Whether the body comes without a length, as over HTTP/2.
     has_no_length: bool,
     fields: Vec<(&'a str, &'a str)>,
@@ -336,6 +366,7 @@ impl<'a> Client<'a> {
             method,
             target,
             is_secure: flags.contains(&"tls"),
+            is_proxied: flags.contains(&"proxy"),
             has_no_length: flags.contains(&"h2"),
             fields: Vec::new(),
             body: None,
@@ -383,6 +414,8 @@ impl<'a> Client<'a> {
                 Body::from(text.to_owned())
             }
         };
+        let address = if self.is_proxied { PROXY } else { STRANGER };
+        let address = address.parse().expect("an address");
         Some(Request::new(RequestParts {
             method,
             target,
@@ -395,8 +428,8 @@ impl<'a> Client<'a> {
             body,
             connection: Rc::new(ConnectionInfo {
                 id: 1,
-                peer: Peer::Ip("192.0.2.7:50000".parse().expect("an address")),
-                local: Peer::Ip("192.0.2.1:80".parse().expect("an address")),
+                peer: Peer::Ip(SocketAddr::new(address, 50_000)),
+                local: Peer::Ip(SocketAddr::from(([192, 0, 2, 1], 80))),
                 tls: self.is_secure.then(|| TlsInfo {
                     version: TlsVersion::Tls13,
                     cipher: "TLS13_AES_128_GCM_SHA256",
