@@ -29,12 +29,15 @@ pub(crate) struct Home {
 impl Home {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // A server that is started as root becomes this user, and writes logs and sockets here.
+        fs::create_dir(folder.path().join("site")).unwrap();
+        // A server that is started as root becomes this user, and writes logs and sockets here, as
+        // programs write beside themselves.
         if is_root() {
             let (uid, gid) = unprivileged();
-            chown(folder.path(), Some(uid), Some(gid)).unwrap();
+            for path in [folder.path(), &folder.path().join("site")] {
+                chown(path, Some(uid), Some(gid)).unwrap();
+            }
         }
-        fs::create_dir(folder.path().join("site")).unwrap();
         let home = Self { folder };
         home.write("site/index.html", "<h1>hello</h1>");
         home
