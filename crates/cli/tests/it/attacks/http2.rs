@@ -223,6 +223,24 @@ fn frames_that_carry_nothing_are_stopped_cve_2019_9513_and_9518() {
 }
 
 #[test]
+fn frames_that_carry_nothing_on_a_stream_that_was_reset_are_stopped() {
+    let nothing: [fn() -> Vec<u8>; 2] = [
+        || data(1, "", true),
+        || head(1, &block(&[("x", "y")]), true),
+    ];
+    for frame in nothing {
+        let victim = Victim::with_defaults();
+        let mut post = head(1, &block(&request("POST", "/")), false);
+        // Which resets the stream.
+        post.extend(window_update(1, 0));
+        victim.assert_stops("stopped_idle_floods", &[], |_, turn| match turn {
+            1 => post.clone(),
+            _ => frame().repeat(20),
+        });
+    }
+}
+
+#[test]
 fn large_answers_to_clients_that_read_nothing_take_no_memory_cve_2019_9517() {
     let victim = Victim::with_defaults();
     let open = [(setting::INITIAL_WINDOW_SIZE, 0x7fff_ffff)];
@@ -343,6 +361,9 @@ fn fields_never_become_other_requests_or_leave_the_root() {
         assert!(!answer.text().contains(SECRET), "{target}");
     }
     for (name, value) in [
+        (":authority", "localhost"),
+        (":path", "/"),
+        (":status", "200"),
         ("transfer-encoding", "chunked"),
         ("content-length", "1"),
         ("connection", "close"),
@@ -352,6 +373,15 @@ fn fields_never_become_other_requests_or_leave_the_root() {
         let stream = peer.request(&request_with("GET", "/", &[(name, value)]), true);
         assert_eq!(peer.reset_of(stream), code::PROTOCOL_ERROR, "{name}");
     }
+    let late = [
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":path", "/"),
+        ("x", "y"),
+        (":authority", "localhost"),
+    ];
+    let stream = peer.request(&late, true);
+    assert_eq!(peer.reset_of(stream), code::PROTOCOL_ERROR);
     assert_eq!(peer.fetch("/").text(), "<h1>hello</h1>");
     victim.assert_stands();
 }

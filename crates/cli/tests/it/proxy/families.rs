@@ -211,18 +211,25 @@ fn trailers_pass_to_the_origin() {
         let expected = (200, "5\nX-Note: seven\n".to_owned());
         let received = front.ask(
             "POST /sum HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\
-             Trailer: x-note\r\n\r\n5\r\nhello\r\n0\r\nX-Note: seven\r\n\r\n",
+             Trailer: x-note, x-real-ip\r\n\r\n5\r\nhello\r\n0\r\nX-Real-IP: 192.0.2.1\r\n\
+             X-Note: seven\r\nCookie: a=b\r\n\r\n",
         );
         let text = received.text();
         assert_eq!((received.status, text), expected, "{}", origin.name());
         let mut peer = front.open();
         let stream = peer.request(
-            &request_with("POST", "/sum", &[("trailer", "x-note")]),
+            &request_with("POST", "/sum", &[("trailer", "x-note, x-real-ip")]),
             false,
         );
         peer.send(data(stream, "hello", false));
         let flags = flag::END_HEADERS | flag::END_STREAM;
-        let block = literal("x-note", "seven");
+        // What a client says of who it is does not reach the origin behind the content either.
+        let lines = [
+            ("x-real-ip", "192.0.2.1"),
+            ("x-note", "seven"),
+            ("cookie", "a=b"),
+        ];
+        let block = lines.map(|(name, value)| literal(name, value)).concat();
         peer.send(frame(kind::HEADERS, flags, stream, block));
         let answer = peer.answer(stream);
         assert_eq!(
