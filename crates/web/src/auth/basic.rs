@@ -54,17 +54,17 @@ pub trait CheckResult {
     ///
     /// # Errors
     /// It cannot be told now: what the client gets.
-    fn is_let_in(self) -> Result<bool, Error>;
+    fn into_result(self) -> Result<bool, Error>;
 }
 
 impl CheckResult for bool {
-    fn is_let_in(self) -> Result<bool, Error> {
+    fn into_result(self) -> Result<bool, Error> {
         Ok(self)
     }
 }
 
 impl CheckResult for Result<bool, Error> {
-    fn is_let_in(self) -> Result<bool, Error> {
+    fn into_result(self) -> Result<bool, Error> {
         self
     }
 }
@@ -93,7 +93,7 @@ impl BasicAuth {
             challenge: challenge(realm),
             check: Arc::new(move |credentials| {
                 let checked = check(credentials);
-                Box::pin(async move { checked.await.is_let_in() })
+                Box::pin(async move { checked.await.into_result() })
             }),
         }
     }
