@@ -42,7 +42,7 @@ pub fn forwarded(data: &[u8]) {
         "Some(192.0.2.1) false"
     );
     let client = reader.client("127.0.0.1:1", &lines);
-    let is_balanced = |line: &String| line.matches('"').count() % 2 == 0;
+    let is_balanced = |line: &String| line.matches('"').count().is_multiple_of(2);
     if *first == b'f' && !lines.iter().all(is_balanced) {
         return;
     }

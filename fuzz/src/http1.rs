@@ -1,6 +1,6 @@
 //! Targets of the HTTP/1.1 codec.
 
-use apus_http::h1::{BodyFraming, ContentFraming, Event, ServerConnection};
+use apus_http::h1::{BodyFraming, ContentFraming, Event, RequestHead, ServerConnection};
 use apus_http::{Headers, Method, ResponseHead, StatusCode, Version};
 
 use crate::connection::{DATE, LIMITS, Read, Transcript};
@@ -11,8 +11,17 @@ pub fn request_head(data: &[u8]) {
     let transcript = Transcript::however_split(data, data.first().copied().unwrap_or(2).into());
     for Read { head, .. } in &transcript.requests {
         let count = |name: &str| head.head.headers.get_all(name).count();
-        let framed = count("content-length") + count("transfer-encoding");
+        let framed = count("content-length");
         assert!(framed <= 1 && count("host") <= 1);
+        for name in [
+            "connection",
+            "keep-alive",
+            "te",
+            "transfer-encoding",
+            "upgrade",
+        ] {
+            assert_eq!(count(name), 0, "{name}");
+        }
         assert!(head.head.version == Version::HTTP_10 || count("host") == 1);
         match head.content {
             ContentFraming::None => assert!(
@@ -23,22 +32,56 @@ pub fn request_head(data: &[u8]) {
                 head.head.headers.get_str("content-length").unwrap().parse(),
                 Ok(length)
             ),
-            ContentFraming::Chunked => assert_eq!(head.head.version, Version::HTTP_11),
+            ContentFraming::Chunked => {
+                assert_eq!((head.head.version, framed), (Version::HTTP_11, 0));
+            }
         }
         let first_line = format!(
             "{} {} {:?}\r\n",
             head.head.method, head.head.target, head.head.version
         );
-        let anew = [first_line.as_bytes(), head.head.headers.wire(), b"\r\n"].concat();
+        let hop_by_hop = hop_by_hop_lines(head);
+        let parts = [
+            first_line.as_bytes(),
+            head.head.headers.wire(),
+            hop_by_hop.as_bytes(),
+            b"\r\n",
+        ];
+        let anew = parts.concat();
         let ends = |at: usize| anew[..at].ends_with(b"\r");
         assert!(memchr_all(b'\n', &anew).all(ends));
         let again = Transcript::at_once(&anew);
         // The host of an absolute target may have made the head larger than the limit.
         if again.error.is_none() {
-            assert_eq!(&again.requests[0].head, head);
             assert_eq!(again.consumed, anew.len());
+            let again = &again.requests[0].head;
+            assert_eq!(hop_by_hop_lines(again), hop_by_hop);
+            assert_eq!(again.head.headers, head.head.headers);
+            assert_eq!(
+                (&again.head.method, &again.head.target, again.head.version),
+                (&head.head.method, &head.head.target, head.head.version)
+            );
+            assert_eq!(
+                (again.content, again.upgrade, again.expects_continue),
+                (head.content, head.upgrade, head.expects_continue)
+            );
         }
     }
+}
+
+/// The field lines about the connection, which are not among those of the message.
+fn hop_by_hop_lines(head: &RequestHead) -> String {
+    let mut lines = String::new();
+    if head.content == ContentFraming::Chunked {
+        lines += "transfer-encoding: chunked\r\n";
+    }
+    if let Some(offered) = &head.head.hop_by_hop.upgrade {
+        lines += &format!("connection: upgrade\r\nupgrade: {offered}\r\n");
+    }
+    if head.head.hop_by_hop.accepts_trailers {
+        lines += "te: trailers\r\n";
+    }
+    lines
 }
 
 fn memchr_all(byte: u8, data: &[u8]) -> impl Iterator<Item = usize> {

@@ -82,7 +82,7 @@ impl Site {
             let (word, names) = word.split_once('=').unwrap_or((word, ""));
             let names: Vec<String> = names
                 .split(',')
-                .filter(|name| is_name(name))
+                .filter(is_name)
                 .map(str::to_owned)
                 .collect();
             let lower = || names.iter().map(|name| name.to_ascii_lowercase());
@@ -97,9 +97,14 @@ impl Site {
                     rules.key.query = Query::Except(patterns());
                     site.parameters = names;
                 }
-                "headers" => rules.key.headers = lower().filter(is_plain).map(Into::into).collect(),
+                "headers" => {
+                    rules.key.headers = lower()
+                        .filter(|name| is_plain(name))
+                        .map(Into::into)
+                        .collect()
+                }
                 "cookies" => rules.key.cookies = names.iter().map(|name| (**name).into()).collect(),
-                "vary" => site.vary = lower().filter(is_plain).collect(),
+                "vary" => site.vary = lower().filter(|name| is_plain(name)).collect(),
                 "bypass" => {
                     site.settings.bypass_cookies = patterns();
                     site.bypass_cookies = names;
@@ -299,7 +304,7 @@ fn is_name(name: &&str) -> bool {
 }
 
 /// Whether a field means nothing to the cache, and is of no client: its values are compared as they are.
-fn is_plain(name: &String) -> bool {
+fn is_plain(name: &str) -> bool {
     name.starts_with("x-") && !name.starts_with("x-forwarded") && !name.contains('_')
 }
 

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getegid, geteuid, kill_process};
 use tempfile::TempDir;
 
 /// How long anything may take before the test fails.
@@ -41,6 +41,22 @@ impl Home {
         let home = Self { folder };
         home.write("site/index.html", "<h1>hello</h1>");
         home
+    }
+
+    /// Gives the folder back to who runs the tests: for a server that stays who starts it, as in a user
+    /// namespace that has no other user.
+    pub(crate) fn take_back(&self) {
+        let us = (geteuid().as_raw(), getegid().as_raw());
+        chown(self.folder.path(), Some(us.0), Some(us.1)).unwrap();
+    }
+
+    /// Makes a folder that the server can write to.
+    pub(crate) fn make_folder(&self, name: &str) {
+        fs::create_dir(self.path(name)).unwrap();
+        if is_root() {
+            let (uid, gid) = unprivileged();
+            chown(self.path(name), Some(uid), Some(gid)).unwrap();
+        }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -119,7 +135,7 @@ impl Home {
 
 /// Whether this is root's process, so that a server which it starts gives that up.
 pub(crate) fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
+    geteuid().is_root()
 }
 
 /// The user and the group that a server has by default which is started as root.

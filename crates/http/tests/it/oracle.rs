@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
 use apus_http::h1::{BodyFraming, Event, ServerConnection};
-use apus_http::{Headers, ResponseHead, StatusCode};
+use apus_http::{Headers, HopByHop, ResponseHead, StatusCode, Version};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming};
 use hyper::rt::ReadBufCursor;
@@ -89,10 +89,16 @@ impl Seen {
         fields: impl Iterator<Item = (&'a str, &'a [u8])>,
         content: Vec<u8>,
     ) -> Self {
-        let mut fields: Vec<_> = fields
-            // Of an absolute target we write the authority into `Host`, and fields about the connection are
-            // not among those of the message.
-            .filter(|(name, _)| !matches!(*name, "host" | "transfer-encoding"))
+        let mut headers = Headers::new();
+        for (name, value) in fields {
+            headers.try_append(name, value).unwrap();
+        }
+        // Those about the connection are not among the fields of a message here.
+        HopByHop::take(&mut headers, Version::HTTP_11);
+        let mut fields: Vec<_> = headers
+            .iter()
+            // Of an absolute target we write the authority into `Host`.
+            .filter(|(name, _)| *name != "host")
             .map(|(name, value)| (name.to_owned(), value.to_vec()))
             .collect();
         // hyper keeps no order between names.

@@ -3,11 +3,10 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::chown;
 use std::path::PathBuf;
 use std::process::Command;
 
-use rustix::process::{Pid, Resource, Rlimit, getegid, geteuid, getrlimit, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 use super::{configured, is_hit, large, large_origin};
 use crate::harness::{Home, wait_until};
@@ -48,9 +47,7 @@ impl Disk {
             .output()
             .is_ok_and(|output| output.status.success());
         if may_mount {
-            // The user that it becomes otherwise does not exist there.
-            let us = (geteuid().as_raw(), getegid().as_raw());
-            chown(home.path(""), Some(us.0), Some(us.1)).unwrap();
+            home.take_back();
         }
         // Where it takes itself for root, it would have its socket where root does.
         let configuration = configuration

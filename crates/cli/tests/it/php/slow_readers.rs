@@ -71,7 +71,10 @@ impl Served {
                 root.display()
             ),
         );
-        fs::create_dir(home.path("disk")).unwrap();
+        home.make_folder("disk");
+        if program.first() == Some(&"unshare") {
+            home.take_back();
+        }
         let apus = home.serve_through(program, &[]);
         Self {
             _stack: stack,

@@ -111,7 +111,7 @@ fn interim_responses_are_passed_on_and_100_lets_the_content_go() {
 #[test]
 fn tunnels_pass_both_ways() {
     let server = Server::start(service(|request| {
-        if request.headers().get_str("upgrade") != Some("echo") {
+        if request.upgrade() != Some("echo") {
             return Response::new(StatusCode::FORBIDDEN).with_body("no").into();
         }
         let mut response = Response::new(StatusCode::SWITCHING_PROTOCOLS);

@@ -14,11 +14,10 @@ use crate::tunnels::echo;
 /// A service that knows nothing of HTTP/2.
 fn accepting() -> Arc<dyn ServiceFactory> {
     service(|request| {
-        let upgrade = request.headers().get_str("upgrade");
+        let upgrade = request.upgrade();
         let mut response = match (request.method(), request.path(), upgrade) {
             (&Method::CONNECT, ..) => Response::new(StatusCode::OK),
             (&Method::GET, "/upgrade", Some("echo")) => {
-                assert_eq!(request.headers().get_str("connection"), Some("upgrade"));
                 Response::new(StatusCode::SWITCHING_PROTOCOLS)
                     .with_header(&header::UPGRADE, &HeaderValue::from_static("echo"))
             }
