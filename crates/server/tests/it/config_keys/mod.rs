@@ -171,11 +171,25 @@ fn every_key_changes_the_plan() {
         origins("upstream = \"unix:/a\""),
         origins("upstream = \"unix:/a\"\nproxy = { via = false }"),
     );
-    let trusting = format!(
-        "[global]\ntrusted_proxies = [\"10.0.0.0/8\", \"unix:\"]\n{}",
-        one.0
-    );
-    try_key("global.trusted_proxies", one.0.clone(), trusting);
+    let trusting = |more: &str| {
+        format!(
+            "[global]\ntrusted_proxies = [\"10.0.0.0/8\", \"unix:\"]\n{more}\n{}",
+            one.0
+        )
+    };
+    try_key("global.trusted_proxies", one.0.clone(), trusting(""));
+    for (key, line) in [
+        (
+            "trusted_proxies_header",
+            "trusted_proxies_header = \"Forwarded\"",
+        ),
+        (
+            "trusted_proxies_pass",
+            "trusted_proxies_pass = [\"CF-Connecting-IP\"]",
+        ),
+    ] {
+        try_key(&format!("global.{key}"), trusting(""), trusting(line));
+    }
     try_key("sites.proxy", one.0, two.0);
     try_key(
         "sites.locations.proxy",

@@ -7,6 +7,7 @@ pub(super) const PROXY: &[(&str, &str, &str)] = &[
     ("forwarded", "", "forwarded = true"),
     ("via", "", "via = false"),
     ("underscores", "", "underscores = true"),
+    ("upgrade", "", "upgrade = [\"websocket\", \"echo\"]"),
     ("hide", "", "hide = [\"X-Powered-By\"]"),
     (
         "redirects",
