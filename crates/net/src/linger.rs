@@ -31,7 +31,8 @@ pub(crate) async fn linger(
     Patience { idle, mut bytes }: Patience,
 ) {
     place.reprieve();
-    place.busy(&worker.clock, idle);
+    // Its client has its response, and may have to make room.
+    place.idle(&worker.clock, idle);
     let until = worker.clock.deadline(LINGER);
     let mut shut = false;
     let _ = place
@@ -49,7 +50,7 @@ pub(crate) async fn linger(
                 if read == 0 || bytes == 0 || worker.clock.ticks() >= until {
                     return Poll::Ready(Ok(()));
                 }
-                place.busy(&worker.clock, idle);
+                place.idle(&worker.clock, idle);
             }
         })
         .await;

@@ -28,13 +28,24 @@ pub(crate) struct Slot {
     earliest: Rc<Cell<u32>>,
     /// The tick since which it waits for a request; [`NEVER`] while it works.
     idle_since: Cell<u32>,
-    /// Whether a part of what it waits for has come.
-    begun: Cell<bool>,
+    /// What it waits for.
+    stage: Cell<Stage>,
     /// Whether the deadline passed, or it was chosen to make room.
     expired: Cell<bool>,
     /// Whether it was chosen to make room.
     evicted: Cell<bool>,
     waker: RefCell<Option<Waker>>,
+}
+
+/// What a connection waits for from its client, in the order in which connections are closed for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// A request.
+    Idle,
+    /// The rest of a handshake or of a request's head.
+    Begun,
+    /// More of a request's body.
+    Body,
 }
 
 /// What a connection does until its deadline.
@@ -54,7 +65,7 @@ impl Slot {
             deadline: Cell::new(NEVER),
             earliest: Rc::clone(earliest),
             idle_since: Cell::new(NEVER),
-            begun: Cell::new(false),
+            stage: Cell::new(Stage::Idle),
             expired: Cell::new(false),
             evicted: Cell::new(false),
             waker: RefCell::new(None),
@@ -93,7 +104,7 @@ impl Slot {
     /// The connection waits for a request.
     pub(crate) fn idle(&self, clock: &Clock, within: Duration) {
         self.idle_since.set(clock.ticks());
-        self.begun.set(false);
+        self.stage.set(Stage::Idle);
         self.set_deadline(clock.deadline(within));
     }
 
@@ -101,7 +112,14 @@ impl Slot {
     /// others after those that are idle: who sends a part and no more must not keep clients out.
     pub(crate) fn begun(&self, clock: &Clock, within: Duration) {
         self.idle(clock, within);
-        self.begun.set(true);
+        self.stage.set(Stage::Begun);
+    }
+
+    /// The connection waits for more of a request's body. It may be closed for others after those that
+    /// [have begun](Self::begun), the one first that has sent nothing for longest.
+    pub(crate) fn receiving(&self, clock: &Clock, within: Duration) {
+        self.idle(clock, within);
+        self.stage.set(Stage::Body);
     }
 
     /// As [`Self::busy`], [`Self::idle`] or [`Self::begun`], where the connection keeps times of its
@@ -112,11 +130,11 @@ impl Slot {
             Waiting::Busy => self.idle_since.set(NEVER),
             Waiting::Idle { since } => {
                 self.idle_since.set(since);
-                self.begun.set(false);
+                self.stage.set(Stage::Idle);
             }
             Waiting::Begun { since } => {
                 self.idle_since.set(since);
-                self.begun.set(true);
+                self.stage.set(Stage::Begun);
             }
         }
     }
@@ -297,8 +315,8 @@ impl Table {
         self.earliest.set(earliest);
     }
 
-    /// Ends the connections that have been idle longest, and after them those whose request or
-    /// handshake has been coming longest: `least`, or one in sixty-four of all that are open, if there are
+    /// Ends the connections that have been idle longest, after them those whose head or handshake has been
+    /// coming longest, and last those whose body has not come on for longest: `least`, or one in sixty-four of all that are open, if there are
     /// as many; tells how many. Those stay that have been so only after tick `until`.
     pub(crate) fn make_room(&self, least: u64, until: u32) -> u64 {
         let slots = self.slots.borrow();
@@ -310,7 +328,7 @@ impl Table {
         let least = usize::try_from(least).unwrap_or(usize::MAX);
         let wanted = (self.open.get() / 64).max(least).min(idle.len());
         if let Some(last) = wanted.checked_sub(1) {
-            idle.select_nth_unstable_by_key(last, |slot| (slot.begun.get(), slot.idle_since.get()));
+            idle.select_nth_unstable_by_key(last, |slot| (slot.stage.get(), slot.idle_since.get()));
         }
         for slot in idle.iter().take(wanted) {
             slot.evicted.set(true);

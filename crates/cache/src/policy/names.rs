@@ -84,12 +84,12 @@ impl Readings {
 
     /// Whether one of them is one that is looked for.
     fn any(&self, mut is_one: impl FnMut(&[u8]) -> bool) -> bool {
-        let whole = self.whole.trim_ascii();
+        let whole = trim(&self.whole);
         // Before a NUL, which ends strings in C.
-        let ended = until(whole, |byte| byte == 0).trim_ascii();
+        let ended = trim(until(whole, |byte| byte == 0));
         // The name of the array of which it is an element, and that of Rack and `qs` for `[name]`.
         let is_bracket = |byte| matches!(byte, b'[' | b']');
-        let array = until(ended, is_bracket).trim_ascii();
+        let array = trim(until(ended, is_bracket));
         let opening = ended.iter().take_while(|byte| is_bracket(**byte)).count();
         let element = until(ended.get(opening..).unwrap_or_default(), is_bracket);
         let mut folded: SmallVec<[u8; 32]> = SmallVec::new();
@@ -108,6 +108,15 @@ impl Readings {
         }
         false
     }
+}
+
+/// The name without white space and control bytes around it: some origins take away the one, and some, as
+/// those in Java, both.
+fn trim(mut name: &[u8]) -> &[u8] {
+    while let [0..=b' ', rest @ ..] | [rest @ .., 0..=b' '] = name {
+        name = rest;
+    }
+    name
 }
 
 /// The bytes before the first such one.
@@ -280,7 +289,8 @@ mod tests {
             ("id", "id+", true, false),
             ("id", "id%00x", true, false),
             ("id", "id%00[x]", true, false),
-            ("id", "%00id", false, false),
+            // Java leaves out control bytes around it, too.
+            ("id", "%00id", true, false),
             // Elements of arrays.
             ("id", "id[]", true, false),
             ("id", "id%5Bx%5D[y]", true, false),

@@ -62,6 +62,10 @@ impl Connection<'_> {
                     return Ok(Poll::Ready(()));
                 }
             }
+            if self.place.expired() && self.place.evicted() {
+                // A response would keep the descriptor that others need.
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
             if self.place.expired() || self.is_too_slow(incoming) {
                 self.worker.counters.timeouts.add(1);
                 tracing::debug!(peer = %self.info.peer, "a request's content came too slowly");
@@ -80,7 +84,7 @@ impl Connection<'_> {
                         incoming.waiting_since = Some(self.worker.clock.ticks());
                         self.input.rest(&self.worker.buffers);
                         self.place
-                            .busy(&self.worker.clock, self.limits.body_timeout);
+                            .receiving(&self.worker.clock, self.limits.body_timeout);
                     }
                     return Ok(Poll::Pending);
                 }
@@ -121,7 +125,7 @@ impl Connection<'_> {
         self.flush().await?;
         let mut left = self.limits.drain_bytes;
         self.place
-            .busy(&self.worker.clock, self.limits.body_timeout);
+            .receiving(&self.worker.clock, self.limits.body_timeout);
         loop {
             match self.codec.handle_input(self.input.unread()) {
                 Ok((consumed, event)) => {

@@ -73,16 +73,13 @@ pub(super) fn fields(request: &Request, forwarding: &Forwarding) -> Result<Heade
     Ok(to)
 }
 
-/// The protocols that the client offers and that may be switched to, for `Upgrade`.
+/// The protocol that the client offers to switch to, if that is allowed. Who offers several is not sure
+/// what it will speak, and is asked to speak HTTP.
 pub(super) fn upgrade(request: &Request, forwarding: &Forwarding) -> Option<Box<str>> {
-    let offered = request.upgrade()?.split(',').map(str::trim);
-    let allowed: Vec<&str> = offered
-        .filter(|offered| {
-            let mut upgrades = forwarding.upgrades.iter();
-            upgrades.any(|allowed| allowed.eq_ignore_ascii_case(offered))
-        })
-        .collect();
-    (!allowed.is_empty()).then(|| allowed.join(", ").into())
+    let offered = request.upgrade()?;
+    let mut upgrades = forwarding.upgrades.iter();
+    let is_allowed = upgrades.any(|allowed| allowed.eq_ignore_ascii_case(offered));
+    is_allowed.then(|| offered.into())
 }
 
 /// Adds what is known of the client. A field that the site sets itself stays as it is.
@@ -266,7 +263,8 @@ mod tests {
         let connection = ("connection", "upgrade, http2-settings");
         for (offered, sent) in [
             ("websocket", Some("websocket")),
-            ("WebSocket, h2c", Some("WebSocket")),
+            ("WebSocket", Some("WebSocket")),
+            ("WebSocket, h2c", None),
             ("h2c", None),
             ("h2c, TLS/1.3", None),
         ] {

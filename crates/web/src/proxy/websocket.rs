@@ -16,7 +16,8 @@ pub(super) struct Handshake {
     is_of_client: bool,
 }
 
-/// The handshake that a request is, if it is one. Gives it a key where the client has none.
+/// The handshake that a request is, if it is one. Gives it a key where HTTP has none; a request of
+/// HTTP/1.1 without one is no handshake, and offers nothing to the origin.
 pub(super) fn begin(request: &Request, head: &mut RequestHead) -> Option<Handshake> {
     if !head.upgrade.as_deref()?.eq_ignore_ascii_case("websocket") {
         return None;
@@ -29,7 +30,10 @@ pub(super) fn begin(request: &Request, head: &mut RequestHead) -> Option<Handsha
         let key = STANDARD.encode(key);
         head.headers.try_insert("sec-websocket-key", key).ok()?;
     }
-    let key = head.headers.get("sec-websocket-key")?;
+    let Some(key) = head.headers.get("sec-websocket-key") else {
+        head.upgrade = None;
+        return None;
+    };
     Some(Handshake {
         expected: accept_key(key),
         is_of_client,
