@@ -65,8 +65,8 @@ def compressed_proxied_streams(target):
 @attack("1,024 streams with a window of 0, each of 4 MB from an origin", "CWE-770, CVE-2019-9517", [HTTP2, PROCESS, PROXY], fresh=True)
 def proxied_streams(target):
     path = f"/api/{target.token()}"
-    body = b"x" * (4 << 20)
-    target.origin.script(path, lambda request, _: origin.respond(request, body=body))
+    # Made once, so that what is waited for is the server and not its origin.
+    target.origin.script(path, b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (4 << 20) + b"x" * (4 << 20))
     return streams(target, path, [], 4, 256)
 
 
@@ -146,9 +146,9 @@ def returned(target):
     before = target.memory()
     for _ in range(2):
         streams(target, "/text.txt", COMPRESSED, 2, 128)
-    give_up = time.monotonic() + 10
+    give_up = time.monotonic() + 30
     while target.memory() > before + (48 << 20) and time.monotonic() < give_up:
         time.sleep(0.25)
     kept = (target.memory() - before) >> 20
-    require(kept <= 48, f"{kept} MB are kept 10 s after")
+    require(kept <= 48, f"{kept} MB are kept 30 s after")
     return f"{max(kept, 0)} MB are kept"
