@@ -5,6 +5,7 @@ mod curl;
 mod load;
 mod nghttp;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -66,14 +67,15 @@ impl ExampleSite {
             .flat_map(|number| format!("{number:07}\n").into_bytes())
             .collect();
         home.write("site/large.csv", large);
+        // The checkout may be where the user that the server becomes cannot read.
+        copy(&example_site(), &home.path("example"));
         let port = free_port();
         home.write(
             "apus.toml",
             format!(
-                "include = [\"{}\"]\n[global]\n\
+                "include = [\"example/apus.toml\"]\n[global]\n\
                  access_log = {{ path = \"access.log\", format = \"$status $scheme $request_uri\" }}\n\
-                 [[sites]]\nlisten = [\"127.0.0.1:{port}\"]\nroot = \"site\"\n",
-                example_site().join("apus.toml").display()
+                 [[sites]]\nlisten = [\"127.0.0.1:{port}\"]\nroot = \"site\"\n"
             ),
         );
         let mut command = home.command(&["serve", "--tls"]);
@@ -104,6 +106,18 @@ impl ExampleSite {
     fn curl(&self) -> Curl {
         let authority = self.home.path(".local/share/apus/ca/root.pem");
         Curl::new().args(&["--cacert", authority.to_str().unwrap()])
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &to),
+            false => drop(fs::copy(entry.path(), to).unwrap()),
+        }
     }
 }
 
