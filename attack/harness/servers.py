@@ -199,6 +199,66 @@ NGINX_PHP = """\
 """
 
 
+H2O = """\
+num-threads: 2
+max-connections: 4096
+{user}pid-file: h2o.pid
+error-log: h2o.log
+access-log:
+  path: access-h2o.log
+  format: "%h %U"
+compress: ON
+proxy.preserve-host: ON
+hosts:
+  default:
+    listen:
+      host: 127.0.0.1
+      port: {clear}
+    listen:
+      host: 127.0.0.1
+      port: {tls}
+      ssl:
+        certificate-file: localhost.pem
+        key-file: localhost.key
+    paths:
+      /api/:
+        proxy.reverse.url: http://127.0.0.1:{origin}/api/
+        proxy.websocket: ON
+      /mapped/:
+        proxy.reverse.url: http://127.0.0.1:{origin}/public/
+      /moved:
+        redirect: http://localhost/
+      /docs:
+        file.dir: site/files
+      /:
+        file.dir: site
+"""
+
+HAPROXY = """\
+global
+    nbthread 2
+    maxconn 4096
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 30s
+    timeout server 30s
+    timeout http-request 10s
+    option forwardfor
+frontend attacked
+    bind 127.0.0.1:{clear}
+    bind 127.0.0.1:{tls} ssl crt haproxy.pem alpn h2,http/1.1
+    http-request deny deny_status 403 if {{ path_beg /private/ }}
+    http-request redirect location http://localhost/ code 301 if {{ path /moved }}
+    http-request return status 200 content-type text/html file site/index.html if {{ path / }}
+    http-request set-header X-Forwarded-Proto %[ssl_fc,iif(https,http)]
+    http-request replace-path /mapped/(.*) /public/\\1
+    default_backend origin
+backend origin
+    server one 127.0.0.1:{origin}
+"""
+
+
 class Server:
     """A server that was started for this run and ends with it."""
 
@@ -298,6 +358,43 @@ class Nginx(Server):
         return host.first_line([host.find("nginx"), "-v"]).removeprefix("nginx version: ")
 
 
+class H2o(Server):
+    program = "h2o"
+    features = frozenset({attack.STATIC, attack.PROXY, attack.TLS, attack.HTTP2, attack.PROCESS})
+
+    def __init__(self, sandbox, origin):
+        super().__init__("h2o", sandbox, origin)
+
+    def prepare(self):
+        user = "user: root\n" if os.geteuid() == 0 else ""
+        self.sandbox.write("h2o.conf", H2O.format(user=user, origin=self.origin.port, clear=self.clear, tls=self.tls))
+
+    def command(self):
+        return [host.find("h2o"), "-c", self.sandbox.path("h2o.conf")]
+
+    def version(self):
+        return host.first_line([host.find("h2o"), "--version"])
+
+
+class Haproxy(Server):
+    program = "haproxy"
+    features = frozenset({attack.PROXY, attack.TLS, attack.HTTP2, attack.PROCESS})
+
+    def __init__(self, sandbox, origin):
+        super().__init__("haproxy", sandbox, origin)
+
+    def prepare(self):
+        pair = [self.sandbox.path(name).read_text() for name in ("localhost.pem", "localhost.key")]
+        self.sandbox.write("haproxy.pem", "".join(pair))
+        self.sandbox.write("haproxy.cfg", HAPROXY.format(origin=self.origin.port, clear=self.clear, tls=self.tls))
+
+    def command(self):
+        return [host.find("haproxy"), "-f", self.sandbox.path("haproxy.cfg"), "-db"]
+
+    def version(self):
+        return host.first_line([host.find("haproxy"), "-v"])
+
+
 class Careless(Server):
     """The server of `--self-check`, which no attack may spare."""
 
@@ -311,7 +408,7 @@ class Careless(Server):
         return [sys.executable, HERE / "careless.py", self.clear, self.tls, self.origin.port, self.sandbox.folder, TRUSTED]
 
 
-PEERS = {"nginx": Nginx, "careless": Careless}
+PEERS = {"nginx": Nginx, "h2o": H2o, "haproxy": Haproxy, "careless": Careless}
 
 
 def installed_peers():
