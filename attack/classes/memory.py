@@ -147,8 +147,7 @@ def returned(target):
     for _ in range(2):
         streams(target, "/text.txt", COMPRESSED, 2, 128)
     give_up = time.monotonic() + 30
-    while target.memory() > before + (48 << 20) and time.monotonic() < give_up:
+    while (kept := (target.memory() - before) >> 20) > 48 and time.monotonic() < give_up:
         time.sleep(0.25)
-    kept = (target.memory() - before) >> 20
     require(kept <= 48, f"{kept} MB are kept 30 s after")
     return f"{max(kept, 0)} MB are kept"

@@ -260,8 +260,11 @@ fn an_upgrade_is_not_copied() {
     run(async {
         let (origin, shadow) = (Origin::saying(SIMPLE), Origin::saying(OTHER));
         let mirrored = Mirrored::of(origin.address, shadow.address, mirror());
-        let upgrade = get("/").with("connection", "upgrade");
-        mirrored.ask(upgrade.with("upgrade", "websocket")).await;
+        let upgrade = get("/")
+            .with("connection", "upgrade")
+            .with("upgrade", "websocket")
+            .with("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
+        mirrored.ask(upgrade).await;
         assert_eq!(mirrored.shadow().totals.requests, 0);
         mirrored.ask(get("/")).await;
         let one = || (mirrored.shadow().totals.requests == 1).then_some(());
