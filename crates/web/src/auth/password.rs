@@ -27,7 +27,7 @@
 //! assert!(password::verify(None, "correct horse", Some(stored.clone())).await?);
 //! assert!(!password::verify(None, "correct house", Some(stored)).await?);
 //! assert!(!password::verify(None, "anything", None).await?);
-//! # apus::Result::Ok(())
+//! # Ok::<(), apus::Error>(())
 //! # }).unwrap();
 //! ```
 
