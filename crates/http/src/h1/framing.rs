@@ -11,8 +11,6 @@ pub(super) struct Framing {
     pub(super) chunked: bool,
     pub(super) close: bool,
     pub(super) keep_alive: bool,
-    /// Whether `Connection` names `Upgrade`.
-    pub(super) upgrade: bool,
 }
 
 impl Framing {
@@ -24,7 +22,6 @@ impl Framing {
                 for option in field::list(value) {
                     self.close |= option.eq_ignore_ascii_case(b"close");
                     self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
-                    self.upgrade |= option.eq_ignore_ascii_case(b"upgrade");
                 }
             }
             14 if name.eq_ignore_ascii_case(b"content-length") => {
