@@ -68,12 +68,14 @@ impl Target {
         let narrow = |at: usize| u16::try_from(at).map_err(|_| InvalidTarget);
         let (scheme, start, path_start) = (narrow(scheme)?, narrow(start)?, narrow(end)?);
         let (before, path) = text.split_at_checked(end).ok_or(InvalidTarget)?;
-        // An empty path is the same as `/` (RFC 9110 section 4.2.3), and origin-form has only that.
+        // An empty path is the same as `/` (RFC 9110 section 4.2.3), and origin-form has only that;
+        // for OPTIONS it means the server as a whole, which is `*` (RFC 9112 section 3.2.4).
         let with_path;
         let text = match path.starts_with('/') {
             true => text,
             false => {
-                with_path = format!("{before}/{path}");
+                let is_server = path.is_empty() && *method == Method::OPTIONS;
+                with_path = format!("{before}{}{path}", if is_server { '*' } else { '/' });
                 u16::try_from(with_path.len()).map_err(|_| InvalidTarget)?;
                 &with_path
             }
@@ -81,7 +83,8 @@ impl Target {
         whole(text, scheme, (start, path_start), path_start)
     }
 
-    /// The target as it was received, but for an absolute form without a path, which has `/`.
+    /// The target as it was received, but for an absolute form without a path, which has `/`, or
+    /// `*` where OPTIONS asks about the server.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -97,7 +100,7 @@ impl Target {
     }
 
     /// The path as it was sent, percent-encoded: `/...`, `*` for the asterisk form, and empty for
-    /// the authority form. An absolute form without a path has `/`.
+    /// the authority form. An absolute form without a path has `/`, or `*` with OPTIONS.
     pub fn path(&self) -> &str {
         self.part(self.path)
     }
@@ -178,7 +181,12 @@ mod tests {
             (Some("example.com:443"), "")
         );
 
-        assert_eq!(Target::parse(&Method::OPTIONS, "*").unwrap().path(), "*");
+        let options = |text| Target::parse(&Method::OPTIONS, text).unwrap();
+        assert_eq!(options("*").path(), "*");
+        assert_eq!(options("http://a").path_and_query(), "*");
+        assert_eq!(options("http://a").authority(), Some("a"));
+        assert_eq!(options("http://a?q").path_and_query(), "/?q");
+        assert_eq!(options("http://a/").path_and_query(), "/");
     }
 
     #[test]

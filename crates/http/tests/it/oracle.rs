@@ -93,6 +93,13 @@ impl Seen {
         for (name, value) in fields {
             headers.try_append(name, value).unwrap();
         }
+        // An absolute form may have an empty path, which is `/` (RFC 9110 section 4.2.3), and with OPTIONS
+        // and no query `*` (RFC 9112 section 3.2.4): hyper leaves that to its user.
+        let path = match target.1 {
+            "" | "/" if method == "OPTIONS" => "*".to_owned(),
+            path if path.starts_with('?') => format!("/{path}"),
+            path => path.to_owned(),
+        };
         // Those about the connection are not among the fields of a message here.
         HopByHop::take(&mut headers, Version::HTTP_11);
         let mut fields: Vec<_> = headers
@@ -105,7 +112,7 @@ impl Seen {
         fields.sort_by(|a, b| a.0.cmp(&b.0));
         Self {
             method: method.to_owned(),
-            target: (target.0.to_owned(), target.1.to_owned()),
+            target: (target.0.to_owned(), path),
             fields,
             content,
         }

@@ -1,5 +1,7 @@
 //! Workers that die, hang, or never come to life, and what their requests get.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use apus_http::{Body, Method, StatusCode};
@@ -31,22 +33,32 @@ fn workers_that_are_killed_lose_nothing_that_may_be_sent_again() {
     };
     let pool = Pool::start(plan).unwrap();
     run(async {
+        let answered: Rc<[Cell<usize>; 8]> = Rc::default();
+        let is_over = Rc::new(Cell::new(false));
         let clients: Vec<_> = (0..8)
             .map(|client| {
-                let pool = pool.clone();
+                let (pool, answered, is_over) = (pool.clone(), answered.clone(), is_over.clone());
                 spawn_local(async move {
-                    for number in 0..100 {
+                    while !is_over.get() {
+                        let number = answered[client].get();
                         let target = format!("/{client}/{number}");
                         let answer = get(&pool, &target).await.unwrap();
                         assert_eq!(answer.text, target);
+                        answered[client].set(number + 1);
                     }
                 })
             })
             .collect();
         for _ in 0..10 {
-            // With all there, no request meets more than one that dies.
+            // With all workers there, and each request newer than the last death, none meets more than one.
+            let old: Vec<usize> = answered.iter().map(Cell::get).collect();
             let before = until(&pool, |status| {
-                status.workers.len() == 3 && status.workers.iter().any(|one| one.busy)
+                status.workers.len() == 3
+                    && status.workers.iter().any(|one| one.busy)
+                    && old
+                        .iter()
+                        .zip(answered.iter())
+                        .all(|(old, new)| *old < new.get())
             })
             .await;
             let busy = before.workers.iter().find(|one| one.busy).unwrap();
@@ -57,6 +69,7 @@ fn workers_that_are_killed_lose_nothing_that_may_be_sent_again() {
             })
             .await;
         }
+        is_over.set(true);
         for client in clients {
             client.await.unwrap();
         }
