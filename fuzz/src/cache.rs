@@ -29,6 +29,7 @@ pub fn cache_fields(data: &[u8]) {
         query: None,
         headers: &asked,
         has_body: false,
+        has_certificate: false,
         device: None,
     };
     let response = OriginResponse {

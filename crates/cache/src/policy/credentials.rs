@@ -22,6 +22,9 @@ impl Credentials {
         {
             return Err(Refusal::Authorization);
         }
+        if self.authorization == Sharing::Declared && !is_shared && request.has_certificate {
+            return Err(Refusal::ClientCertificate);
+        }
         if self.cookies == Sharing::Declared && !is_shared && self.has_session(request) {
             return Err(Refusal::SessionCookie);
         }
@@ -30,7 +33,8 @@ impl Credentials {
 
     /// Whether this request may be answered with a response whose origin did not name a lifetime.
     pub(super) fn allow_undeclared(&self, request: &PresentedRequest<'_>) -> bool {
-        let is_known = self.authorization == Sharing::Declared && has_authorization(request);
+        let is_known = self.authorization == Sharing::Declared
+            && (has_authorization(request) || request.has_certificate);
         let has_session = self.cookies == Sharing::Declared && self.has_session(request);
         !is_known && !has_session
     }

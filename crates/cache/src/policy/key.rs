@@ -262,6 +262,7 @@ impl Key {
             query,
             headers: &apus_http::Headers::new(),
             has_body: false,
+            has_certificate: false,
             device: None,
         })
     }

@@ -31,6 +31,8 @@ pub enum Refusal {
     SetCookie,
     /// The request has `Authorization`, and the origin did not declare the answer for all.
     Authorization,
+    /// The client showed a certificate, and the origin did not declare the answer for all.
+    ClientCertificate,
     /// The request has a session cookie, and the origin did not declare the answer for all.
     SessionCookie,
     /// `Vary: *`, or a `Vary` that cannot be read.
@@ -66,6 +68,7 @@ impl Refusal {
                 | Self::UnkeyedInput
                 | Self::SetCookie
                 | Self::Authorization
+                | Self::ClientCertificate
                 | Self::SessionCookie
         )
     }
@@ -86,6 +89,7 @@ impl fmt::Display for Refusal {
             Self::InternalRedirect => "the response has another one sent in its place",
             Self::SetCookie => "the response sets a cookie",
             Self::Authorization => "the request has Authorization",
+            Self::ClientCertificate => "the client showed a certificate",
             Self::SessionCookie => "the request has a session cookie",
             Self::VaryAny => "the response varies by anything",
             Self::VaryTooMany => "the response varies by too many fields",

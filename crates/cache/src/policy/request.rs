@@ -24,6 +24,8 @@ pub struct PresentedRequest<'a> {
     /// Whether the request has a body, or may have one: established from the body itself, since HTTP/2 needs
     /// no field to announce it.
     pub has_body: bool,
+    /// Whether the client showed a certificate.
+    pub has_certificate: bool,
     /// The class of the client's device, if the configuration tells them apart.
     pub device: Option<&'a str>,
 }

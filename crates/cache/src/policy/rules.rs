@@ -162,7 +162,7 @@ pub enum SetCookie {
 /// What is known of clients by their requests.
 #[derive(Clone, Debug)]
 pub struct Credentials {
-    /// Requests with `Authorization`.
+    /// Requests with `Authorization`, and those of clients that showed a certificate.
     pub authorization: Sharing,
     /// Requests with session cookies.
     pub cookies: Sharing,

@@ -162,7 +162,10 @@ pub fn freshen(
         Err(refusal) => refusal,
     };
     let renewed = match refusal {
-        Refusal::Authorization | Refusal::SessionCookie | Refusal::SetCookie => {
+        Refusal::Authorization
+        | Refusal::ClientCertificate
+        | Refusal::SessionCookie
+        | Refusal::SetCookie => {
             let headers = fields::updated(&stored.headers, not_modified.headers, |name| {
                 fields::is_of_freshness(name, rules)
             });

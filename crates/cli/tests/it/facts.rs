@@ -1,5 +1,5 @@
-//! Who a client is and what it asked for: the same to everybody who looks, whoever told it. Each way in
-//! which it can be told is put to each consumer, where it is trusted and where it is not.
+//! Who a client is and what it asked for: the same to everybody who looks, whatever tells it. Each source of
+//! it is put to each consumer, where it is trusted and where it is not.
 
 use crate::clients::certificate;
 use crate::harness::{Apus, Home, free_port, wait_until};
@@ -9,7 +9,7 @@ use crate::wire::{Received, Wire};
 
 /// A way in which somebody tells who the client is.
 #[derive(Clone, Copy, Debug)]
-enum Told {
+enum Source {
     /// Nobody does.
     Direct,
     /// A head of the PROXY protocol, before the first request.
@@ -24,7 +24,7 @@ enum Told {
 struct Site {
     home: Home,
     apus: Apus,
-    told: Told,
+    source: Source,
     origins: [Hostile; 2],
 }
 
@@ -37,16 +37,16 @@ const PROGRAM: &str = "<?php foreach (['REMOTE_ADDR', 'REQUEST_SCHEME', 'HTTPS',
                        $name)) { echo $name; } }";
 
 impl Site {
-    fn start(told: Told, is_trusted: bool) -> Self {
+    fn start(source: Source, is_trusted: bool) -> Self {
         let origins = [Hostile::answering(STORED), Hostile::answering(STORED)];
         let stack = Stack::scripts();
-        let name = format!("facts-{told:?}-{is_trusted}");
+        let name = format!("facts-{source:?}-{is_trusted}");
         stack.write(&format!("{name}/tell.php"), PROGRAM);
-        let (global, listener) = match (told, is_trusted) {
-            (Told::Direct, _) | (_, false) => ("", ""),
-            (Told::ProxyProtocol, true) => ("", "proxy_protocol_from = \"127.0.0.0/8\""),
-            (Told::XForwarded, true) => ("trusted_proxies = \"127.0.0.0/8\"", ""),
-            (Told::Forwarded, true) => (
+        let (global, listener) = match (source, is_trusted) {
+            (Source::Direct, _) | (_, false) => ("", ""),
+            (Source::ProxyProtocol, true) => ("", "proxy_protocol_from = \"127.0.0.0/8\""),
+            (Source::XForwarded, true) => ("trusted_proxies = \"127.0.0.0/8\"", ""),
+            (Source::Forwarded, true) => (
                 "trusted_proxies = \"127.0.0.0/8\"\ntrusted_proxies_header = \"Forwarded\"",
                 "",
             ),
@@ -89,7 +89,7 @@ impl Site {
         Self {
             home,
             apus,
-            told,
+            source,
             origins,
         }
     }
@@ -102,14 +102,14 @@ impl Site {
 
     fn ask_by(&self, path: &str, ip: &str, scheme: &str, host: &str) -> Received {
         let mut wire = Wire::connect(self.apus.address());
-        let (before, named, lines) = match self.told {
-            Told::Direct => (String::new(), host, String::new()),
-            Told::ProxyProtocol => (
+        let (before, named, lines) = match self.source {
+            Source::Direct => (String::new(), host, String::new()),
+            Source::ProxyProtocol => (
                 format!("PROXY TCP4 {ip} 198.51.100.1 4711 443\r\n"),
                 host,
                 String::new(),
             ),
-            Told::XForwarded => (
+            Source::XForwarded => (
                 String::new(),
                 "inner.example",
                 format!(
@@ -117,7 +117,7 @@ impl Site {
                      X-Forwarded-Host: {host}\r\nForwarded: for=192.0.2.99;proto=https;host=evil.example\r\n"
                 ),
             ),
-            Told::Forwarded => (
+            Source::Forwarded => (
                 String::new(),
                 "inner.example",
                 format!(
@@ -157,9 +157,9 @@ fn everybody_sees_the_same_client_whoever_told_of_it() {
         authority: "inner.example",
         port: 80,
     };
-    for (told, is_trusted, facts) in [
+    for (source, is_trusted, facts) in [
         (
-            Told::Direct,
+            Source::Direct,
             false,
             Facts {
                 authority: "outer.example",
@@ -168,7 +168,7 @@ fn everybody_sees_the_same_client_whoever_told_of_it() {
         ),
         // Who sends a PROXY head uninvited is refused.
         (
-            Told::ProxyProtocol,
+            Source::ProxyProtocol,
             true,
             Facts {
                 ip: "203.0.113.7",
@@ -176,10 +176,10 @@ fn everybody_sees_the_same_client_whoever_told_of_it() {
                 ..own
             },
         ),
-        (Told::XForwarded, false, Facts { ..own }),
-        (Told::Forwarded, false, Facts { ..own }),
+        (Source::XForwarded, false, Facts { ..own }),
+        (Source::Forwarded, false, Facts { ..own }),
         (
-            Told::XForwarded,
+            Source::XForwarded,
             true,
             Facts {
                 ip: "203.0.113.7",
@@ -189,7 +189,7 @@ fn everybody_sees_the_same_client_whoever_told_of_it() {
             },
         ),
         (
-            Told::Forwarded,
+            Source::Forwarded,
             true,
             Facts {
                 ip: "203.0.113.7",
@@ -199,8 +199,8 @@ fn everybody_sees_the_same_client_whoever_told_of_it() {
             },
         ),
     ] {
-        let case = format!("{told:?}, trusted: {is_trusted}");
-        let site = Site::start(told, is_trusted);
+        let case = format!("{source:?}, trusted: {is_trusted}");
+        let site = Site::start(source, is_trusted);
         let Facts {
             ip: seen,
             scheme,
@@ -226,8 +226,8 @@ fn everybody_sees_the_same_client_whoever_told_of_it() {
         );
         assert_eq!(site.ask("/origin", ip, host).status, 200, "{case}");
         let received = site.received();
-        let behind = match (told, is_trusted) {
-            (Told::XForwarded | Told::Forwarded, true) => ", 127.0.0.1",
+        let behind = match (source, is_trusted) {
+            (Source::XForwarded | Source::Forwarded, true) => ", 127.0.0.1",
             _ => "",
         };
         let elements = behind.replace(", ", ", for=");
@@ -251,12 +251,12 @@ fn everybody_sees_the_same_client_whoever_told_of_it() {
             assert_eq!(lines, [value], "{case}: {name}\n{received}");
         }
         let told_port = !matches!(
-            (told, is_trusted),
-            (Told::XForwarded | Told::Forwarded, true)
+            (source, is_trusted),
+            (Source::XForwarded | Source::Forwarded, true)
         );
         let is_redirected = |scheme| {
             let reply = site.ask_by("/", ip, scheme, "secure.example");
-            // Of our own listener the port is told.
+            // Of our own listener the port is known.
             let location = reply.field("location");
             let location = location.map(|location| match location.rsplit_once(':') {
                 Some((origin, _)) if told_port => format!("{origin}/"),
@@ -265,13 +265,13 @@ fn everybody_sees_the_same_client_whoever_told_of_it() {
             (reply.status, location)
         };
         let location = Some("https://secure.example/".to_owned());
-        match (told, is_trusted) {
-            (Told::XForwarded | Told::Forwarded, true) => {
+        match (source, is_trusted) {
+            (Source::XForwarded | Source::Forwarded, true) => {
                 assert_eq!(is_redirected("https"), (200, None), "{case}");
                 assert_eq!(is_redirected("http"), (301, location), "{case}");
             }
             // The site is not the one that strangers name in such a field.
-            (Told::XForwarded | Told::Forwarded, false) => {
+            (Source::XForwarded | Source::Forwarded, false) => {
                 assert_ne!(is_redirected("https").1, location, "{case}");
             }
             _ => assert_eq!(is_redirected("https"), (301, location), "{case}"),
@@ -311,18 +311,18 @@ fn assert_stored(site: &Site, are_told_apart: bool, case: &str) {
             200
         );
     }
-    let expected = match site.told {
+    let expected = match site.source {
         _ if are_told_apart => 3,
         // The scheme is not told, but the host is the request's own.
-        Told::Direct | Told::ProxyProtocol => 2,
-        Told::XForwarded | Told::Forwarded => 1,
+        Source::Direct | Source::ProxyProtocol => 2,
+        Source::XForwarded | Source::Forwarded => 1,
     };
     assert_eq!(asked(), expected, "{case}");
 }
 
 #[test]
 fn a_proxy_head_that_nobody_asked_for_is_refused() {
-    let site = Site::start(Told::ProxyProtocol, false);
+    let site = Site::start(Source::ProxyProtocol, false);
     let reply = site.ask("/variables", "203.0.113.7", "outer.example");
     assert_eq!(reply.status, 400);
 }

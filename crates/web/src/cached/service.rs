@@ -526,5 +526,7 @@ pub(super) fn presented<'a>(
         headers: request.headers(),
         device: (settings.rules.key.device).then(|| device(request.headers())),
         has_body: request.has_body(),
+        has_certificate: (request.connection().tls.as_ref())
+            .is_some_and(|tls| tls.client_certificate.is_some()),
     }
 }

@@ -30,6 +30,38 @@ fn section_3_5_must_not_store_the_answer_to_authorization_without_permission() {
     }
 }
 
+/// What an origin makes for one certificate is for its owner, as with `Authorization`.
+#[test]
+fn does_not_store_the_answer_to_a_client_certificate_without_permission() {
+    let always = Rules {
+        credentials: Credentials {
+            authorization: Sharing::Always,
+            ..Credentials::default()
+        },
+        ..Rules::default()
+    };
+    let rules = Rules::default();
+    for (rules, value, expected) in [
+        (&rules, "max-age=60", Err(Refusal::ClientCertificate)),
+        (
+            &rules,
+            "max-age=60, must-revalidate",
+            Err(Refusal::ClientCertificate),
+        ),
+        (&rules, "max-age=60, public", Ok(())),
+        (&rules, "s-maxage=60", Ok(())),
+        (&always, "max-age=60", Ok(())),
+    ] {
+        let ask = Ask {
+            has_certificate: true,
+            ..Ask::with(&[])
+        };
+        let lines = [("cache-control", value), ("etag", "\"x\"")];
+        let stored = try_store(&ask, &Reply::with(200, &lines), rules).map(|_| ());
+        assert_eq!(stored, expected, "{value}");
+    }
+}
+
 #[test]
 fn does_not_store_the_answer_to_a_session_cookie_without_permission() {
     let rules = Rules::default();

@@ -59,6 +59,7 @@ struct Ask {
     query: Option<String>,
     headers: Headers,
     has_body: bool,
+    has_certificate: bool,
     device: Option<&'static str>,
 }
 
@@ -73,6 +74,7 @@ impl Ask {
             query: None,
             headers: headers(lines),
             has_body: false,
+            has_certificate: false,
             device: None,
         }
     }
@@ -102,6 +104,7 @@ impl Ask {
             query: self.query.as_deref(),
             headers: &self.headers,
             has_body: self.has_body,
+            has_certificate: self.has_certificate,
             device: self.device,
         }
     }

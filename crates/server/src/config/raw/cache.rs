@@ -79,7 +79,7 @@ keys! {
         accel_expires: bool = true,
         /// What becomes of answers with `Set-Cookie`.
         set_cookie: SetCookie = SetCookie::Refuse,
-        /// When requests with `Authorization` share stored answers.
+        /// When requests with `Authorization`, and those of clients that showed a certificate, share stored answers.
         authorization: Sharing = Sharing::Declared,
         /// When requests with session cookies share stored answers.
         cookies: Sharing = Sharing::Declared,
