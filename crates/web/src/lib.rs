@@ -21,7 +21,6 @@ pub mod assets;
 pub mod attributes;
 pub mod auth;
 pub mod cached;
-mod compress;
 mod error;
 mod error_pages;
 pub mod extract;
@@ -31,7 +30,6 @@ mod guide;
 mod handler;
 mod http_error;
 pub mod layers;
-mod media_type;
 mod middleware;
 pub mod mounted;
 #[cfg(feature = "openapi")]
@@ -59,9 +57,9 @@ pub mod upstream;
 pub mod websocket;
 
 pub use app::{App, UrlError, Urls};
+pub use apus_compress::Compressed;
 #[cfg(feature = "macros")]
 pub use attributes::{delete, embedded, get, patch, post, put, route, ws};
-pub use compress::Compressed;
 pub use error::{Error, ErrorFormat, OrNotFound, Rendering};
 pub use error_pages::error_page;
 pub use extract::{

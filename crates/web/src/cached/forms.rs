@@ -15,8 +15,7 @@ use bytes::Bytes;
 
 use super::answer::Prepared;
 use super::settings::Cache;
-use crate::compress::{self, Encoding, Wish};
-use crate::files::Compression;
+use apus_compress::{Compression, Encoding, EncodingNegotiation, compress};
 
 /// Content that is not longer is compressed at once.
 const AT_ONCE: u64 = 32 * 1024;
@@ -45,7 +44,7 @@ pub(super) enum Form {
 impl Form {
     /// The form that a client with these fields is to get of a response that is worth compressing.
     pub(super) fn of(headers: &Headers, compression: Compression) -> Self {
-        match Wish::for_content(headers, compression).coding() {
+        match EncodingNegotiation::for_body(headers, compression).coding() {
             Some(coding) => Self::Coded(coding),
             None => Self::Identity,
         }
@@ -55,10 +54,10 @@ impl Form {
     pub(super) fn describe(self, headers: &mut Headers) {
         match self {
             Self::Stored => {}
-            Self::Identity => compress::vary(headers),
+            Self::Identity => apus_compress::vary(headers),
             Self::Coded(coding) => {
-                compress::vary(headers);
-                compress::describe(headers, coding);
+                apus_compress::vary(headers);
+                apus_compress::describe(headers, coding);
             }
         }
     }
@@ -74,7 +73,7 @@ impl Forming<'_> {
             && length.is_some_and(|length| {
                 length >= self.compression.min_length.max(1) && length <= MOST
             })
-            && compress::is_compressible(stored.status(), stored.headers())
+            && apus_compress::is_compressible(stored.status(), stored.headers())
     }
 
     /// The content in a form; `None` if it is not there yet.
@@ -122,7 +121,7 @@ fn make(
     encoding: Encoding,
     content: impl FnOnce() -> io::Result<Option<Bytes>>,
 ) {
-    let compress = |content: Bytes| compress::whole(&content, encoding);
+    let compress = |content: Bytes| compress(&content, encoding);
     let made = content().and_then(|content| content.map(compress).transpose());
     match made {
         Ok(Some(form)) => ticket.keep(form.into()),

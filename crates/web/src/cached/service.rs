@@ -24,7 +24,7 @@ use super::purge::{self, PurgeRequest};
 use super::ranges::{Beginning, Gaps, Opened};
 use super::settings::{Cache, CacheSettings};
 use super::telling::Telling;
-use crate::files::Compression;
+use apus_compress::Compression;
 
 /// What a worker keeps ready of one location.
 const FRONT_ENTRIES: usize = 10_000;

@@ -106,7 +106,7 @@ impl Unread {
 ///
 /// # Errors
 /// [`io::ErrorKind::WouldBlock`] if the disk would have to be waited for.
-pub(crate) fn read_cached(file: &File, into: &mut [u8], offset: u64) -> io::Result<usize> {
+fn read_cached(file: &File, into: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut slices = [IoSliceMut::new(into)];
     match preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT) {
         Ok(read) => Ok(read),

@@ -14,7 +14,7 @@ use super::lookup::FoundFile;
 use super::representation::{About, Representation};
 use super::tree::Identity;
 use super::variants::{Key, MAX_SOURCE, Source, Variant, Variants};
-use crate::media_type;
+use apus_compress::media_type;
 
 /// What was read of a file and its siblings.
 pub(super) struct Loaded {

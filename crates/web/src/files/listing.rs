@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::Options;
 use super::tree::Root;
-use crate::media_type;
+use apus_compress::media_type;
 use apus_http::path::encode;
 
 /// A folder with more than that is listed in part, and says so.

@@ -8,7 +8,7 @@ use super::Options;
 use super::content::Unread;
 use super::tree::{Identity, Root};
 use super::try_files::Last;
-use crate::media_type;
+use apus_compress::media_type;
 
 /// What a path leads to.
 pub(super) enum Found {

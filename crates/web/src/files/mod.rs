@@ -21,11 +21,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use apus_http::fields::Coding;
+pub use apus_compress::Compression;
 use apus_http::{HeaderName, HeaderValue, Headers, Service, ServiceFactory};
 use apus_net::coarse_now;
 
-pub(crate) use content::read_cached;
 pub use glob::{Glob, InvalidGlob};
 pub use service::FilesService;
 pub(crate) use service::Handled;
@@ -80,63 +79,6 @@ struct Options {
     headers: Headers,
     compression: Compression,
     precompressed: bool,
-}
-
-/// Which codings are made of text, from which size on, and at which levels where that is done each
-/// time that a response is sent. Files are compressed once, as well as that is possible.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Compression {
-    /// `gzip`, for clients that know nothing better.
-    pub gzip: bool,
-    /// `br`.
-    pub brotli: bool,
-    /// `zstd`.
-    pub zstd: bool,
-    /// In bytes; what is shorter goes as it is.
-    pub min_length: u64,
-    /// The level of gzip: 1 to 9.
-    pub gzip_level: u8,
-    /// The quality of Brotli: 0 to 11.
-    pub brotli_level: u8,
-    /// The level of Zstandard: 1 to 19.
-    pub zstd_level: u8,
-}
-
-impl Compression {
-    /// No compression.
-    pub const NONE: Self = Self {
-        gzip: false,
-        brotli: false,
-        zstd: false,
-        min_length: 0,
-        ..Self::DEFAULT
-    };
-
-    /// All codings, from 1 KB on, at levels that keep up with a fast network on one core.
-    pub const DEFAULT: Self = Self {
-        gzip: true,
-        brotli: true,
-        zstd: true,
-        min_length: 1024,
-        gzip_level: 5,
-        brotli_level: 4,
-        zstd_level: 3,
-    };
-
-    pub(crate) fn allows(&self, coding: Coding) -> bool {
-        match coding {
-            Coding::Brotli => self.brotli,
-            Coding::Zstd => self.zstd,
-            Coding::Gzip => self.gzip,
-            Coding::Identity => false,
-        }
-    }
-}
-
-impl Default for Compression {
-    fn default() -> Self {
-        Self::DEFAULT
-    }
 }
 
 const CACHE_BYTES: u64 = 64 << 20;

@@ -28,10 +28,10 @@ use super::tree::{REVALIDATE, Tree};
 use super::try_files::{Last, TryFiles};
 use super::variants::{Variants, Waiting};
 use super::{Files, Options};
-use crate::compress::{Encoding, describe, weaken_tag};
-use crate::media_type;
 use crate::mounted::mounted_at;
 use crate::trace::{Step, StepKind, note};
+use apus_compress::media_type;
+use apus_compress::{Encoding, describe, weaken_tag};
 use apus_http::path::encode;
 
 /// [`Files`] on one worker.
@@ -664,7 +664,7 @@ fn stream(
 fn is_page(path: &[u8]) -> bool {
     let extension = media_type::extension(path);
     let media_type = media_type::of_extension(&extension);
-    media_type == "text/html" || mime_guess::from_ext(&extension).is_empty()
+    media_type == "text/html" || !media_type::is_listed(&extension)
 }
 
 /// The answer to methods that files have no use for.

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use super::content::Content;
 use super::tree::Identity;
-use crate::compress::{Encoder, Encoding};
+use apus_compress::{Encoder, Encoding};
 
 /// The longest file that is compressed as a whole and kept.
 pub(super) const MAX_SOURCE: u64 = 4 << 20;

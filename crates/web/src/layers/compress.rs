@@ -3,14 +3,14 @@
 use apus_http::fields::Vary;
 use apus_http::{Answer, Request, StatusCode};
 
-use crate::compress::{Wish, vary};
-use crate::files::Compression;
 use crate::middleware::{Middleware, Next};
+use apus_compress::Compression;
+use apus_compress::{EncodingNegotiation, vary};
 
 /// Compresses answers that are worth it in the coding that the client likes best.
 impl Middleware<()> for Compression {
     fn call(&self, request: Request, next: Next) -> Answer {
-        let wish = Wish::of(&request, *self);
+        let negotiation = EncodingNegotiation::of(&request, *self);
         next.call(request).map(move |mut response| {
             let is_not_modified = response.status() == StatusCode::NOT_MODIFIED;
             if is_not_modified && !response.is_coding_chosen() {
@@ -24,7 +24,7 @@ impl Middleware<()> for Compression {
                     vary(headers);
                 }
             } else {
-                wish.apply(&mut response);
+                negotiation.apply(&mut response);
             }
             response
         })

@@ -55,4 +55,4 @@ pub use self::request_id::{RequestId, RequestIds};
 pub use self::security_headers::{CspNonce, SecurityHeaders};
 pub use self::timeout::Timeout;
 
-pub use crate::files::Compression;
+pub use apus_compress::Compression;

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use super::settings::PhpSettings;
 use crate::files::tree::{REVALIDATE, Tree};
-use crate::media_type;
+use apus_compress::media_type;
 
 /// How a name ends that is run. Names that differ in case are other names, whatever a file system
 /// makes of them: they are neither run nor sent.

@@ -24,10 +24,11 @@ use super::rewrite::{self, Rewrite, Rewritten};
 use super::settings::{Accel, ErrorPage, Settings};
 use super::site::{ForceHttps, Handler, Location, Site};
 use super::template::{Captures, Root, Scope};
-use crate::compress::Wish;
 use crate::error_pages::{ErrorFormat, error_page};
-use crate::files::{Compression, Files, FilesService, Handled};
+use crate::files::{Files, FilesService, Handled};
 use crate::trace::{self, Step, StepKind, Trace};
+use apus_compress::Compression;
+use apus_compress::EncodingNegotiation;
 
 /// How often a request may be sent to another location before it is taken to go in a circle.
 const MAX_REWRITES: usize = 10;
@@ -93,7 +94,7 @@ struct Exchange {
     is_secure: bool,
     /// Changes of response fields that depend on the request, resolved.
     changes: Option<Vec<FieldChange>>,
-    compression: Option<Wish>,
+    compression: Option<EncodingNegotiation>,
     observer: Option<Observed>,
     /// The request once more, for another answer of the site in the place of the one it gets.
     again: Option<Request>,
@@ -335,7 +336,7 @@ impl Inner {
             }
             Action::Service { name, service } => {
                 if let Some(compression) = self.compression {
-                    exchange.compression = Some(Wish::of(&request, compression));
+                    exchange.compression = Some(EncodingNegotiation::of(&request, compression));
                 }
                 trace::note(&request, || {
                     Step::new(StepKind::Handler, &**name, "the location says so")

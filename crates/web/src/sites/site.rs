@@ -11,7 +11,8 @@ use super::names::ServerName;
 use super::observe::Observer;
 use super::respond::Return;
 use super::settings::Settings;
-use crate::files::{Compression, Files};
+use crate::files::Files;
+use apus_compress::Compression;
 
 /// A site: its names, its locations, and what holds for all of them.
 #[derive(Clone)]

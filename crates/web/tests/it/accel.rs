@@ -3,7 +3,7 @@
 use apus::sites::{Accel, ErrorPage, Location, Settings, Site, Sites};
 use apus::{Answer, Body, Files, HeaderValue, Request, Response, StatusCode, header, service_fn};
 
-use crate::support::{Reply, get};
+use apus_testkit::{Reply, get};
 
 /// An application: what its answers say stands in the query.
 fn application() -> impl apus::ServiceFactory + 'static {

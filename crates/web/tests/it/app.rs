@@ -11,7 +11,7 @@ use apus::{
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::support::{Pieces, ask, echo, get};
+use apus_testkit::{Pieces, ask, echo, get};
 
 #[derive(Debug, Deserialize, Serialize, PartialEq)]
 struct User {

@@ -11,7 +11,7 @@ use apus::{
 use apus_cache::policy::NamePattern;
 use apus_cache::store::{DiskSettings, Settings};
 
-use crate::support::{Ask, Reply, ask, block_on, get};
+use apus_testkit::{Ask, Reply, ask, block_on, get};
 
 type Answering = dyn Fn(&Headers, usize) -> Response + Send + Sync;
 

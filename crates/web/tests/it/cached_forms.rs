@@ -10,7 +10,7 @@ use apus::files::Compression;
 use apus::{Compressed, Response, Service, ServiceFactory, StatusCode, service_fn};
 use bytes::Bytes;
 
-use crate::support::{Ask, Reply, ask, block_on, get};
+use apus_testkit::{Ask, Reply, ask, block_on, get};
 
 const COMPRESSION: Compression = Compression {
     gzip: true,

@@ -15,7 +15,7 @@ use apus_http::fields::Ranges;
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use crate::support::{Ask, Reply, ask, block_on, get};
+use apus_testkit::{Ask, Reply, ask, block_on, get};
 
 /// Bytes that differ from their neighbours near and far, and from those of other versions.
 fn content(version: u64, range: std::ops::Range<u64>) -> Vec<u8> {

@@ -2,7 +2,7 @@
 
 use apus::sites::Site;
 
-use crate::support::get;
+use apus_testkit::get;
 
 #[test]
 fn people_get_a_page_programs_get_problem_details_others_text() {

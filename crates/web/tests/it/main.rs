@@ -16,8 +16,6 @@ mod cached_forms;
 #[cfg(test)]
 mod cached_ranges;
 #[cfg(test)]
-mod compress;
-#[cfg(test)]
 mod error_pages;
 #[cfg(test)]
 mod errors;
@@ -51,8 +49,6 @@ mod sites;
 mod sql;
 #[cfg(test)]
 mod sse;
-#[cfg(test)]
-mod support;
 #[cfg(test)]
 mod template;
 #[cfg(test)]

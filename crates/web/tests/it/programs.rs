@@ -16,7 +16,7 @@ use apus::{Answer, Files, Response, Service, ServiceFactory, StatusCode, service
 use apus_cache::store::Settings;
 use tempfile::TempDir;
 
-use crate::support::{ask, get};
+use apus_testkit::{ask, get};
 
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();

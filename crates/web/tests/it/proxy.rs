@@ -16,7 +16,7 @@ use apus_net::client::Address;
 use apus_upstream::Upstreams;
 use apus_upstream::plan::{GroupPlan, NodePlan, Place};
 
-use crate::support::{Reply, ask, block_on, get};
+use apus_testkit::{Reply, ask, block_on, get};
 
 /// An origin that gives each request, one to a connection, the same bytes; and tells what it got.
 pub(crate) struct Origin {

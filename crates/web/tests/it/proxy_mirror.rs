@@ -12,7 +12,7 @@ use apus_upstream::plan::{GroupPlan, NodePlan, Place};
 use apus_upstream::{GroupStatus, Upstreams};
 
 use crate::proxy::{Origin, SIMPLE};
-use crate::support::{Ask, Pieces, Reply, ask, block_on, get};
+use apus_testkit::{Ask, Pieces, Reply, ask, block_on, get};
 
 /// What the origins of copies say, which is no answer for anybody.
 const OTHER: &str = "HTTP/1.1 500 Broken\r\nContent-Length: 3\r\nX-Other: yes\r\n\r\nbad";

@@ -5,7 +5,7 @@ use apus::sites::{
 };
 use apus::{Files, ServiceFactory, StatusCode};
 
-use crate::support::{echo, get};
+use apus_testkit::{echo, get};
 
 fn rule(pattern: &str, replacement: &str, flag: RewriteFlag) -> Rewrite {
     Rewrite::new(pattern, replacement, flag).unwrap()

@@ -9,7 +9,7 @@ use apus::{
     Request, Response, ServiceFactory, State, StatusCode, Urls, header,
 };
 
-use crate::support::{ask, echo, get};
+use apus_testkit::{ask, echo, get};
 
 /// A layer that puts its name into the response.
 fn named(name: &'static str) -> impl Fn(Request, Next) -> apus::Answer + Clone {
@@ -21,7 +21,7 @@ fn named(name: &'static str) -> impl Fn(Request, Next) -> apus::Answer + Clone {
     }
 }
 
-fn layers(reply: &crate::support::Reply) -> Vec<String> {
+fn layers(reply: &apus_testkit::Reply) -> Vec<String> {
     let layers = reply.headers.get_all("x-layer");
     layers
         .map(|layer| String::from_utf8(layer.to_vec()).unwrap())

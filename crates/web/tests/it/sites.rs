@@ -11,7 +11,7 @@ use apus::sites::{
 use apus::trace::{StepKind, Trace};
 use apus::{Body, Files, HeaderValue, Request, Response, ServiceFactory, StatusCode};
 
-use crate::support::{Reply, ask, block_on, echo, get};
+use apus_testkit::{Reply, ask, block_on, echo, get};
 
 fn location(pattern: &str, name: &'static str) -> Location {
     Location::service(pattern.parse().unwrap(), name, echo(name))
@@ -332,7 +332,7 @@ fn a_body_that_is_too_large_is_refused_at_once_or_cut_off() {
         ask("POST", "/large/").body("12345").of(&service).text(),
         "read"
     );
-    let stream = Body::stream(crate::support::Pieces::of(&["123", "456"]));
+    let stream = Body::stream(apus_testkit::Pieces::of(&["123", "456"]));
     assert_eq!(ask("POST", "/").body(stream).of(&service).text(), "cut off");
 }
 

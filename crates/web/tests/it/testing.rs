@@ -14,7 +14,7 @@ use apus::{
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::support::Pieces;
+use apus_testkit::Pieces;
 
 async fn echo(mut socket: WebSocket) {
     while let Some(message) = socket.recv().await {

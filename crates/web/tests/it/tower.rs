@@ -17,7 +17,7 @@ use bytes::{Bytes, BytesMut};
 use tempfile::TempDir;
 use tower::{Service, ServiceExt};
 
-use crate::support::{Pieces, block_on};
+use apus_testkit::{Pieces, block_on};
 
 #[derive(Clone)]
 struct Attached(&'static str);

@@ -12,9 +12,9 @@ use apus_http::{
 use super::accel;
 use super::{Exchange, Inner};
 use crate::error_pages::{self, Details, ErrorFormat};
-use crate::media_type;
 use crate::sites::settings::ErrorPage;
 use crate::trace::{Step, StepKind};
+use apus_compress::media_type;
 
 impl Inner {
     /// From the answer of the handler to the response that leaves.
@@ -169,8 +169,8 @@ impl Inner {
                 .headers_mut()
                 .insert(&header::STRICT_TRANSPORT_SECURITY, hsts);
         }
-        if let Some(wish) = exchange.compression {
-            wish.apply(&mut response);
+        if let Some(negotiation) = exchange.compression {
+            negotiation.apply(&mut response);
         }
         if let Some(trace) = exchange.trace
             && let Some(coding) = response.headers().get_str("content-encoding")

@@ -5,7 +5,7 @@ use apus::auth::{Csrf, CsrfToken};
 use apus::session::{Key, MemoryStore, Session, Sessions};
 use apus::testing::{TestClient, TestRequest};
 
-use crate::support::Pieces;
+use apus_testkit::Pieces;
 
 fn app(csrf: Csrf) -> App {
     App::new()

@@ -7,7 +7,7 @@ use apus::auth::{BasicAuth, BasicUser, BearerAuth, Credentials, password};
 use apus::testing::TestClient;
 use apus::{App, Extension, ServiceFactory};
 
-use crate::support::{Reply, ask, block_on};
+use apus_testkit::{Reply, ask, block_on};
 
 fn members(auth: BasicAuth) -> TestClient {
     TestClient::new(

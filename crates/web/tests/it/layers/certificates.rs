@@ -8,7 +8,7 @@ use apus::extract::Identity;
 use apus::{App, ConnectionInfo, Request, Service, ServiceFactory, Target};
 use apus_http::{ClientCertificate, RequestParts, TlsInfo, TlsVersion};
 
-use crate::support::{Reply, block_on, get};
+use apus_testkit::{Reply, block_on, get};
 
 async fn who(identity: Identity) -> String {
     format!("{} {}", identity.subject, identity.serial)

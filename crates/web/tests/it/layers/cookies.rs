@@ -6,8 +6,8 @@ use apus::layers::TrustedProxies;
 use apus::{App, Redirect};
 
 use super::{Client, get, head};
-use crate::support::ask;
 use crate::websocket::Server;
+use apus_testkit::ask;
 
 async fn list(cookies: Cookies) -> String {
     let pairs = cookies.iter();

@@ -4,8 +4,8 @@ use apus::layers::{Compression, Etag};
 use apus::{App, Body, IntoResponse, Response};
 
 use super::{Client, ask, get, head};
-use crate::support::Pieces;
 use crate::websocket::Server;
+use apus_testkit::Pieces;
 
 fn app(etag: Etag) -> App {
     App::new()

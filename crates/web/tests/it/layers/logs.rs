@@ -7,8 +7,8 @@ use apus::layers::{Logged, RequestId, RequestIds};
 use apus::{App, HeaderName, Request, ServiceFactory, StatusCode};
 
 use super::{Client, get, head};
-use crate::support::{self, block_on};
 use crate::websocket::Server;
+use apus_testkit::{self, block_on};
 
 async fn id(id: RequestId) -> String {
     id.to_string()
@@ -96,7 +96,9 @@ fn app() -> App {
 
 fn line(path: &str) -> String {
     logged(|| {
-        let request = support::get(path).with("x-request-id", "the-id").request();
+        let request = apus_testkit::get(path)
+            .with("x-request-id", "the-id")
+            .request();
         let service = app().service();
         block_on(async move {
             let mut response = service.call(request).wait().await;
@@ -141,7 +143,7 @@ fn a_line_tells_what_was_asked_and_answered_without_the_query() {
 fn a_request_that_ends_without_an_answer_is_logged_too() {
     let line = logged(|| {
         let service = app().service();
-        let answer = service.call(support::get("/never").request());
+        let answer = service.call(apus_testkit::get("/never").request());
         drop(answer);
     });
     assert!(
@@ -150,7 +152,7 @@ fn a_request_that_ends_without_an_answer_is_logged_too() {
     );
     let line = logged(|| {
         let service = app().service();
-        let request = support::get("/panic").request();
+        let request = apus_testkit::get("/panic").request();
         let call = std::panic::AssertUnwindSafe(|| service.call(request));
         assert!(std::panic::catch_unwind(call).is_err());
     });

@@ -6,7 +6,6 @@ use apus::layers::{CspNonce, ForceHttps, SecurityHeaders, TrustedProxies};
 use apus::{App, HeaderName, HeaderValue, StatusCode};
 
 use super::{Client, get, head};
-use crate::support;
 use crate::websocket::Server;
 
 fn app(headers: SecurityHeaders) -> App {
@@ -95,7 +94,7 @@ fn hsts_is_told_to_those_who_came_over_tls() {
     let factory = App::new()
         .layer(SecurityHeaders::new().hsts(YEAR))
         .get("/", async || "a page");
-    let reply = support::get("/").tls(&["example.com"]).to(&factory);
+    let reply = apus_testkit::get("/").tls(&["example.com"]).to(&factory);
     assert_eq!(reply.field(name), Some("max-age=31536000"));
 }
 
@@ -146,20 +145,23 @@ fn clear_text_is_sent_to_https() {
         .layer(ForceHttps::default())
         .get("/a", async || "safe")
         .post("/a", async || "safe");
-    let sent = support::get("/a?b").to(&app);
+    let sent = apus_testkit::get("/a?b").to(&app);
     assert_eq!(sent.status, 301);
     assert_eq!(sent.field("location"), Some("https://example.com/a?b"));
-    assert_eq!(support::ask("POST", "/a").to(&app).status, 308);
+    assert_eq!(apus_testkit::ask("POST", "/a").to(&app).status, 308);
     assert_eq!(
-        support::get("/a").tls(&["example.com"]).to(&app).text(),
+        apus_testkit::get("/a")
+            .tls(&["example.com"])
+            .to(&app)
+            .text(),
         "safe"
     );
-    let behind = support::get("/a").with("x-forwarded-proto", "https");
+    let behind = apus_testkit::get("/a").with("x-forwarded-proto", "https");
     assert_eq!(behind.to(&app).text(), "safe");
     let elsewhere = ForceHttps {
         port: 8443,
         ..ForceHttps::default()
     };
-    let sent = support::get("/").to(&App::new().layer(elsewhere));
+    let sent = apus_testkit::get("/").to(&App::new().layer(elsewhere));
     assert_eq!(sent.field("location"), Some("https://example.com:8443/"));
 }

@@ -16,7 +16,7 @@ use apus::testing::TestClient;
 use apus::{App, Next, Query, Request, Response, ServiceFactory};
 use serde::Deserialize;
 
-use crate::support::{Reply, block_on, get};
+use apus_testkit::{Reply, block_on, get};
 
 /// Memory that writes down what it is asked for.
 #[derive(Clone, Default)]

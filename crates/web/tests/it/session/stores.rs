@@ -7,7 +7,7 @@ use apus::session::{
 use apus::testing::TestServer;
 
 use crate::sql::{Fresh, Running, redis};
-use crate::support::block_on;
+use apus_testkit::block_on;
 
 fn key_of(byte: u8) -> SessionKey {
     SessionKey::from_digest([byte; 32])

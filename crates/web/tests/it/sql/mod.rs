@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use servers::{Fresh, Running, redis};
 
-use crate::support::block_on;
+use apus_testkit::block_on;
 
 #[derive(Debug, PartialEq, Serialize, Deserialize, sqlx::FromRow)]
 struct User {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use apus::sql::sqlx::{self, AssertSqlSafe};
 use apus::sql::{Db, System};
 
-use crate::support::block_on;
+use apus_testkit::block_on;
 
 /// A server that runs as long as this lives.
 pub(crate) struct Running {

@@ -14,9 +14,9 @@ use apus::sse::{Event, LastEventId};
 use apus::{App, Compressed, Sse};
 use tokio::sync::mpsc;
 
-use crate::support::{block_on, get};
 use crate::websocket::client::connect;
 use crate::websocket::{Server, eventually};
+use apus_testkit::{block_on, get};
 
 /// A page's `EventSource`.
 pub(crate) struct Source {

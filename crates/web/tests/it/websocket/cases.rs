@@ -13,7 +13,7 @@ use h2::{RecvStream, SendStream};
 use http::{Method, Request, StatusCode};
 
 use super::{Server, client, echoing};
-use crate::support::block_on;
+use apus_testkit::block_on;
 
 #[path = "../../../../http/tests/it/websocket/peer.rs"]
 #[expect(dead_code, reason = "its echo is for tests of the codec")]

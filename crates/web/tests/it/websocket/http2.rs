@@ -7,7 +7,7 @@ use h2::ext::Protocol;
 use http::{Method, Request, StatusCode};
 
 use super::{Server, echoing};
-use crate::support::block_on;
+use apus_testkit::block_on;
 
 fn request(origin: &str) -> Request<()> {
     let mut request = Request::builder()

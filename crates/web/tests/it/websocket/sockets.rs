@@ -19,7 +19,7 @@ use apus_http::websocket::Event;
 
 use super::client::Client;
 use super::{Server, app, echo, echoing, eventually};
-use crate::support::{block_on, get};
+use apus_testkit::{block_on, get};
 
 #[test]
 fn messages_come_back_plain_and_compressed() {

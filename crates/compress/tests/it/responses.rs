@@ -3,13 +3,11 @@
 use std::io::Read;
 use std::task::{Context, Poll, Waker};
 
-use apus::files::Compression;
-use apus::sites::{Location, Site};
-use apus::{
-    Body, Compressed, Frame, HeaderValue, Request, Response, ServiceFactory, StatusCode, header,
+use apus_compress::{Compressed, Compression};
+use apus_http::{
+    Body, Frame, HeaderValue, Request, Response, ServiceFactory, StatusCode, header, service_fn,
 };
-
-use crate::support::{Pieces, Reply, ask, get};
+use apus_testkit::{Pieces, Reply, ask, get};
 
 fn text(length: usize) -> String {
     "All swifts are birds, and some birds are swifts.\n".repeat(length / 49 + 1)
@@ -30,15 +28,15 @@ fn decoded(reply: &Reply) -> String {
     text
 }
 
-/// A site that answers with what `make` makes, compressed.
-fn site(make: impl Fn() -> Response + Clone + Send + Sync + 'static) -> Site {
+/// A service that answers with what `make` makes, compressed.
+fn site(
+    make: impl Fn() -> Response + Clone + Send + Sync + 'static,
+) -> Compressed<impl ServiceFactory> {
     let factory = move || {
         let make = make.clone();
-        apus::service_fn(move |_: Request| make().into())
+        service_fn(move |_: Request| make().into())
     };
-    Site::new("a")
-        .compression(Compression::default())
-        .location(Location::service("/".parse().unwrap(), "text", factory))
+    Compressed::new(Compression::default(), factory)
 }
 
 #[test]
@@ -118,7 +116,7 @@ fn another_form_has_a_weak_entity_tag_and_no_stale_length() {
 fn every_event_of_a_stream_can_be_read_when_it_was_sent() {
     for accept in ["br", "zstd", "gzip"] {
         let factory = || {
-            apus::service_fn(|_: Request| {
+            service_fn(|_: Request| {
                 Response::new(StatusCode::OK)
                     .with_header(
                         &header::CONTENT_TYPE,
@@ -129,7 +127,7 @@ fn every_event_of_a_stream_can_be_read_when_it_was_sent() {
             })
         };
         let service = Compressed::new(Compression::default(), factory).service();
-        let apus::Answer::Now(mut response) =
+        let apus_http::Answer::Now(mut response) =
             service.call(get("/").with("accept-encoding", accept).request())
         else {
             panic!("not at once");
@@ -173,9 +171,7 @@ fn the_level_is_that_of_the_configuration() {
             let text = words.clone();
             let factory = move || {
                 let text = text.clone();
-                apus::service_fn(move |_: Request| {
-                    Response::text(StatusCode::OK, text.clone()).into()
-                })
+                service_fn(move |_: Request| Response::text(StatusCode::OK, text.clone()).into())
             };
             let compressed = Compressed::new(compression, factory);
             let reply = get("/").with("accept-encoding", accept).to(&compressed);

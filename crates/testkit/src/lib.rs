@@ -1,16 +1,16 @@
-//! Requests, and services called with them.
+//! Requests for tests, and services that are called with them, without sockets.
 
 use std::future::Future;
 use std::rc::Rc;
 
-use apus::{
-    Body, ConnectionInfo, Frame, Headers, Method, Peer, Request, Response, Service, ServiceFactory,
-    Target, Version,
+use apus_http::{
+    Body, BodyError, BodyStream, ConnectionInfo, Frame, Headers, Method, Peer, Request,
+    RequestParts, Response, Service, ServiceFactory, StatusCode, Target, TlsInfo, TlsVersion,
+    Version, service_fn,
 };
-use apus_http::{RequestParts, TlsInfo, TlsVersion};
 
 /// Runs a future as a worker does.
-pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -19,7 +19,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// A request to be.
-pub(crate) struct Ask {
+pub struct Ask {
     method: Method,
     target: String,
     headers: Headers,
@@ -28,11 +28,13 @@ pub(crate) struct Ask {
     extensions: http::Extensions,
 }
 
-pub(crate) fn get(target: &str) -> Ask {
+/// `GET` this target, with the host `example.com`.
+pub fn get(target: &str) -> Ask {
     ask("GET", target)
 }
 
-pub(crate) fn ask(method: &str, target: &str) -> Ask {
+/// A request with this method for this target, with the host `example.com`.
+pub fn ask(method: &str, target: &str) -> Ask {
     Ask {
         method: method.parse().unwrap(),
         target: target.to_owned(),
@@ -45,28 +47,32 @@ pub(crate) fn ask(method: &str, target: &str) -> Ask {
 }
 
 impl Ask {
-    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
+    /// Sets a field.
+    pub fn with(mut self, name: &str, value: &str) -> Self {
         self.headers.try_insert(name, value).unwrap();
         self
     }
 
-    pub(crate) fn body(mut self, body: impl Into<Body>) -> Self {
+    /// Sets the body.
+    pub fn body(mut self, body: impl Into<Body>) -> Self {
         self.body = body.into();
         self
     }
 
     /// Over TLS, with a certificate for these names.
-    pub(crate) fn tls(mut self, names: &[&str]) -> Self {
+    pub fn tls(mut self, names: &[&str]) -> Self {
         self.certificate_names = Some(names.iter().map(|name| Box::from(*name)).collect());
         self
     }
 
-    pub(crate) fn extension<T: Clone + Send + Sync + 'static>(mut self, value: T) -> Self {
+    /// Adds an extension.
+    pub fn extension<T: Clone + Send + Sync + 'static>(mut self, value: T) -> Self {
         self.extensions.insert(value);
         self
     }
 
-    pub(crate) fn request(self) -> Request {
+    /// The request, from 192.0.2.7 to 192.0.2.1:8080.
+    pub fn request(self) -> Request {
         Request::new(RequestParts {
             target: Target::parse(&self.method, &self.target).unwrap(),
             method: self.method,
@@ -90,27 +96,31 @@ impl Ask {
     }
 
     /// The answer of a service.
-    pub(crate) fn of(self, service: &Rc<dyn Service>) -> Reply {
+    pub fn of(self, service: &Rc<dyn Service>) -> Reply {
         let request = self.request();
         block_on(async { Reply::read(service.call(request).wait().await).await })
     }
 
     /// The answer of a new service.
-    pub(crate) fn to(self, factory: &(impl ServiceFactory + ?Sized)) -> Reply {
+    pub fn to(self, factory: &(impl ServiceFactory + ?Sized)) -> Reply {
         self.of(&factory.service())
     }
 }
 
 /// A response with its content read.
 #[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) status: u16,
-    pub(crate) headers: Headers,
-    pub(crate) content: Vec<u8>,
+pub struct Reply {
+    /// The status code.
+    pub status: u16,
+    /// The fields.
+    pub headers: Headers,
+    /// The body, without its framing.
+    pub content: Vec<u8>,
 }
 
 impl Reply {
-    pub(crate) async fn read(mut response: Response) -> Self {
+    /// Reads the body of a response.
+    pub async fn read(mut response: Response) -> Self {
         let mut content = Vec::new();
         let mut body = response.take_body();
         while let Some(frame) = body.frame().await {
@@ -136,21 +146,23 @@ impl Reply {
         }
     }
 
-    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+    /// The value of a field.
+    pub fn field(&self, name: &str) -> Option<&str> {
         self.headers.get_str(name)
     }
 
-    pub(crate) fn text(&self) -> &str {
+    /// The body as text.
+    pub fn text(&self) -> &str {
         std::str::from_utf8(&self.content).unwrap()
     }
 }
 
 /// A service that says what it is and what it was asked for.
-pub(crate) fn echo(name: &'static str) -> impl ServiceFactory {
+pub fn echo(name: &'static str) -> impl ServiceFactory {
     move || {
-        apus::service_fn(move |request: Request| {
+        service_fn(move |request: Request| {
             Response::text(
-                apus::StatusCode::OK,
+                StatusCode::OK,
                 format!("{name} {}", request.target().path_and_query()),
             )
             .into()
@@ -159,10 +171,11 @@ pub(crate) fn echo(name: &'static str) -> impl ServiceFactory {
 }
 
 /// Content that comes in pieces.
-pub(crate) struct Pieces(std::collections::VecDeque<bytes::Bytes>);
+pub struct Pieces(std::collections::VecDeque<bytes::Bytes>);
 
 impl Pieces {
-    pub(crate) fn of(pieces: &[&str]) -> Self {
+    /// One frame for each piece.
+    pub fn of(pieces: &[&str]) -> Self {
         let pieces = pieces.iter();
         Self(
             pieces
@@ -172,11 +185,11 @@ impl Pieces {
     }
 }
 
-impl apus::BodyStream for Pieces {
+impl BodyStream for Pieces {
     fn poll_frame(
         &mut self,
         _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Result<Frame, apus::BodyError>>> {
+    ) -> std::task::Poll<Option<Result<Frame, BodyError>>> {
         std::task::Poll::Ready(self.0.pop_front().map(|piece| Ok(Frame::Data(piece))))
     }
 }

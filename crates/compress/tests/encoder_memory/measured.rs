@@ -4,10 +4,10 @@ use std::fs;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use apus::files::Compression;
-use apus::{Body, Compressed, Frame, Request, Response, ServiceFactory, StatusCode, service_fn};
+use apus_compress::{Compressed, Compression};
 use apus_http::{
-    ConnectionInfo, Headers, Method, Peer, RequestParts, ResponseMemory, Target, Version,
+    Answer, Body, ConnectionInfo, Frame, Headers, Method, Peer, Request, RequestParts, Response,
+    ResponseMemory, ServiceFactory, StatusCode, Target, Version, service_fn,
 };
 use bytes::Bytes;
 
@@ -105,8 +105,8 @@ fn a_compressor_takes_no_more_than_is_reserved() {
         let before = resident();
         let responses: Vec<_> = (0..BODIES)
             .map(|id| match service.call(get(id, coding)) {
-                apus::Answer::Now(response) => begun(response),
-                apus::Answer::Later(_) => panic!("not at once"),
+                Answer::Now(response) => begun(response),
+                Answer::Later(_) => panic!("not at once"),
             })
             .collect();
         let taken = resident().saturating_sub(before) / BODIES;

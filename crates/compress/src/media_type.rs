@@ -16,7 +16,7 @@ const CORRECTIONS: [(&str, &str); 9] = [
 const UNKNOWN: &str = "application/octet-stream";
 
 /// The extension of the last segment of a path, in lower case; empty if there is none.
-pub(crate) fn extension(path: &[u8]) -> String {
+pub fn extension(path: &[u8]) -> String {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     match memchr::memrchr(b'.', name) {
         // A dot at the start makes a name hidden, it does not make an extension.
@@ -29,7 +29,7 @@ pub(crate) fn extension(path: &[u8]) -> String {
 }
 
 /// The media type for an extension.
-pub(crate) fn of_extension(extension: &str) -> &'static str {
+pub fn of_extension(extension: &str) -> &'static str {
     CORRECTIONS
         .iter()
         .find(|(known, _)| *known == extension)
@@ -38,18 +38,23 @@ pub(crate) fn of_extension(extension: &str) -> &'static str {
         .unwrap_or(UNKNOWN)
 }
 
+/// Whether the table of media types has this extension.
+pub fn is_listed(extension: &str) -> bool {
+    !mime_guess::from_ext(extension).is_empty()
+}
+
 /// Whether files of this extension are of a type of their own.
-pub(crate) fn is_known(extension: &str) -> bool {
+pub fn is_known(extension: &str) -> bool {
     !extension.is_empty() && of_extension(extension) != UNKNOWN
 }
 
 /// Whether content of this type is text whose charset clients have to be told.
-pub(crate) fn has_charset(media_type: &str) -> bool {
+pub fn has_charset(media_type: &str) -> bool {
     !media_type.contains(';')
         && (media_type.starts_with("text/") || media_type == "application/javascript")
 }
 
-/// What gets notably smaller beside text and what is JSON or XML.
+/// The types that get notably smaller, beside text, JSON and XML.
 const COMPRESSIBLE: [&str; 14] = [
     "application/javascript",
     "application/json",
@@ -68,7 +73,7 @@ const COMPRESSIBLE: [&str; 14] = [
 ];
 
 /// Whether content of this type gets notably smaller; what has its own compression does not.
-pub(crate) fn is_compressible(media_type: &[u8]) -> bool {
+pub fn is_compressible(media_type: &[u8]) -> bool {
     let essence = media_type.split(|byte| *byte == b';').next();
     let essence = essence.unwrap_or_default().trim_ascii();
     let starts = |with: &[u8]| {

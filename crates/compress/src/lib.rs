@@ -1,0 +1,15 @@
+//! Content codings (RFC 9110 section 8.4): negotiation, encoders, and the media types that are worth it.
+
+#![forbid(unsafe_code)]
+
+mod body;
+mod compression;
+mod encoder;
+pub mod media_type;
+mod negotiation;
+mod service;
+
+pub use compression::Compression;
+pub use encoder::{Encoder, Encoding, compress};
+pub use negotiation::{EncodingNegotiation, describe, is_compressible, vary, weaken_tag};
+pub use service::Compressed;

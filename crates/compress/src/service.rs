@@ -1,0 +1,53 @@
+//! A service around another one, which compresses its responses.
+
+use std::rc::Rc;
+
+use apus_http::{Answer, Request, RouteInfo, Service, ServiceFactory};
+
+use crate::{Compression, EncodingNegotiation};
+
+/// What makes a service whose answers are compressed.
+#[derive(Clone, Debug)]
+pub struct Compressed<F> {
+    compression: Compression,
+    inner: F,
+}
+
+impl<F> Compressed<F> {
+    /// Compresses the answers of what `inner` makes.
+    pub fn new(compression: Compression, inner: F) -> Self {
+        Self { compression, inner }
+    }
+}
+
+impl<F: ServiceFactory> ServiceFactory for Compressed<F> {
+    fn service(&self) -> Rc<dyn Service> {
+        Rc::new(CompressedService {
+            compression: self.compression,
+            inner: self.inner.service(),
+        })
+    }
+
+    fn check(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        self.inner.check()
+    }
+
+    fn routes(&self) -> Vec<RouteInfo> {
+        self.inner.routes()
+    }
+}
+
+struct CompressedService {
+    compression: Compression,
+    inner: Rc<dyn Service>,
+}
+
+impl Service for CompressedService {
+    fn call(&self, request: Request) -> Answer {
+        let negotiation = EncodingNegotiation::of(&request, self.compression);
+        self.inner.call(request).map(move |mut response| {
+            negotiation.apply(&mut response);
+            response
+        })
+    }
+}

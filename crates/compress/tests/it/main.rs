@@ -1,0 +1,4 @@
+//! Tests of the content codings of responses.
+
+#[cfg(test)]
+mod responses;
