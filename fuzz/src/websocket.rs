@@ -1,6 +1,6 @@
 //! The frames of WebSocket, and what agrees on their compression.
 
-use apus_http::websocket::{Agreement, Compression, Connection, Event, Message, Settings};
+use apus_websocket::codec::{Agreement, Compression, Connection, Event, Message, Settings};
 use bytes::BytesMut;
 
 /// Bytes of a message that are taken.

@@ -6,7 +6,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 
-use apus::trace::{Step, StepKind, Trace};
+use apus_http::trace::{Step, StepKind, Trace};
 use apus_http::{
     Body, ConnectionInfo, Headers, InvalidField, InvalidTarget, Method, Peer, Request,
     RequestParts, StatusCode, Target, TlsInfo, TlsVersion, Version,

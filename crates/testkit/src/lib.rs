@@ -1,5 +1,7 @@
 //! Requests for tests, and services that are called with them, without sockets.
 
+mod properties;
+
 use std::future::Future;
 use std::rc::Rc;
 
@@ -8,6 +10,8 @@ use apus_http::{
     RequestParts, Response, Service, ServiceFactory, StatusCode, Target, TlsInfo, TlsVersion,
     Version, service_fn,
 };
+
+pub use properties::cases;
 
 /// Runs a future as a worker does.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use apus_http::{HeaderValue, Request, Response, StatusCode, header};
 
 use crate::app::OnError;
-pub use crate::error_pages::ErrorFormat;
-use crate::error_pages::{self, Details};
 use crate::respond::IntoResponse;
+pub use apus_error_page::ErrorFormat;
+use apus_error_page::{self, Details};
 
 /// An error that a handler or a layer returns.
 ///
@@ -192,7 +192,7 @@ impl Error {
                 detail: self.0.detail.as_deref(),
                 members: std::mem::take(&mut self.0.members),
             };
-            error_pages::fill(&mut response, format, details);
+            apus_error_page::fill(&mut response, format, details);
         }
         for (name, value) in &self.0.headers {
             response.headers_mut().insert(name, value);
@@ -294,8 +294,8 @@ impl Rendering {
     /// The response, or that of the error which it carries.
     pub(crate) fn apply(&self, mut response: Response) -> Response {
         let Some(attached) = response.take_attached() else {
-            if self.is_chosen && error_pages::lacks_content(&response) {
-                error_pages::fill(&mut response, self.format, Details::default());
+            if self.is_chosen && apus_error_page::lacks_content(&response) {
+                apus_error_page::fill(&mut response, self.format, Details::default());
             }
             return response;
         };

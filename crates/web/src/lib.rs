@@ -22,7 +22,6 @@ pub mod attributes;
 pub mod auth;
 pub mod cached;
 mod error;
-mod error_pages;
 pub mod extract;
 pub mod files;
 #[cfg(doctest)]
@@ -31,10 +30,8 @@ mod handler;
 mod http_error;
 pub mod layers;
 mod middleware;
-pub mod mounted;
 #[cfg(feature = "openapi")]
 pub mod openapi;
-mod origin;
 #[cfg(any(feature = "redis", feature = "sql"))]
 mod per_worker;
 pub mod php;
@@ -52,16 +49,15 @@ pub mod template;
 pub mod testing;
 #[cfg(feature = "tower")]
 pub mod tower;
-pub mod trace;
 pub mod upstream;
 pub mod websocket;
 
 pub use app::{App, UrlError, Urls};
 pub use apus_compress::Compressed;
+pub use apus_error_page::error_page;
 #[cfg(feature = "macros")]
 pub use attributes::{delete, embedded, get, patch, post, put, route, ws};
 pub use error::{Error, ErrorFormat, OrNotFound, Rendering};
-pub use error_pages::error_page;
 pub use extract::{
     Extension, Form, FromRequest, FromRequestHead, Matched, Path, Query, Rejection, State,
 };
@@ -79,8 +75,9 @@ pub use websocket::{Rooms, WebSocket, WebSocketUpgrade};
 
 pub use apus_http::{
     Answer, Body, BodyError, BodyStream, Client, Completion, ConnectionInfo, FileRange, Frame,
-    HeaderName, HeaderValue, Headers, Method, Network, Outcome, Peer, Request, Response, RouteInfo,
-    Service, ServiceFactory, StatusCode, Target, Version, header, path, service_fn,
+    HeaderName, HeaderValue, Headers, Method, MountedAt, Network, Outcome, Peer, Request, Response,
+    RouteInfo, Service, ServiceFactory, StatusCode, Target, Version, header, mounted_at, path,
+    service_fn, trace,
 };
 pub use apus_net::Limits;
 pub use apus_net::tls::Certificate;

@@ -7,8 +7,8 @@ use apus_http::h1::{
 use apus_http::{Headers, Method, StatusCode, Version};
 use proptest::prelude::*;
 
-use crate::properties::cases;
 use crate::transcript::{LIMITS, Transcript, cut};
+use apus_testkit::cases;
 
 thread_local! {
     static NO_FIELDS: &'static Headers = Box::leak(Box::default());

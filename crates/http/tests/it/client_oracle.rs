@@ -12,8 +12,8 @@ use tokio::io::AsyncWriteExt;
 
 use crate::client::{Exchange, damaged, get, response};
 use crate::oracle::{Io, Nothing, collect, runtime};
-use crate::properties::cases;
 use crate::transcript::LIMITS;
+use apus_testkit::cases;
 
 /// A response as both can say what they read.
 #[derive(Debug, PartialEq)]

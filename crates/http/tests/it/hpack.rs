@@ -6,7 +6,7 @@ use apus_http::{Headers, StatusCode};
 use loona_hpack::decoder::DecoderError;
 use proptest::prelude::*;
 
-use crate::properties::cases;
+use apus_testkit::cases;
 
 type Line = (Vec<u8>, Vec<u8>);
 

@@ -22,5 +22,3 @@ mod requests;
 mod responses;
 #[cfg(test)]
 mod transcript;
-#[cfg(test)]
-mod websocket;

@@ -8,13 +8,14 @@ use std::task::{Context, Poll, ready};
 
 use apus_http::h1::{BodyFraming, Event, ServerConnection};
 use apus_http::{Headers, HopByHop, ResponseHead, StatusCode, Version};
+use apus_testkit::cases;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming};
 use hyper::rt::ReadBufCursor;
 use proptest::prelude::*;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
 
-use crate::properties::{Generated, cases, nearly_valid, request};
+use crate::properties::{Generated, nearly_valid, request};
 use crate::transcript::{DATE, LIMITS, Transcript};
 
 /// A tokio stream as hyper wants it.

@@ -2,6 +2,7 @@
 
 use apus_http::h1::{ContentFraming, ServerConnection};
 use apus_http::{Headers, ResponseHead, StatusCode, Version};
+use apus_testkit::cases;
 use proptest::prelude::*;
 
 use crate::transcript::{DATE, LIMITS, Transcript, cut};
@@ -88,19 +89,6 @@ pub(crate) fn nearly_valid() -> impl Strategy<Value = Vec<u8>> {
         };
         [start, &pieces.concat()].concat()
     })
-}
-
-/// So many cases, or as many as `PROPTEST_CASES` in the environment asks for.
-pub(crate) fn cases(cases: u32) -> ProptestConfig {
-    let default = ProptestConfig::default();
-    ProptestConfig {
-        cases: match std::env::var_os("PROPTEST_CASES") {
-            Some(_) => default.cases,
-            None => cases,
-        },
-        failure_persistence: None,
-        ..default
-    }
 }
 
 proptest! {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use apus::cached::CacheSettings;
-use apus::trace::{self, Step, StepKind};
+use apus_http::trace::{self, Step, StepKind};
 use apus_http::{Answer, Method, Request, Service, ServiceFactory};
 
 /// Tells the key under which the answers of a service would be stored.

@@ -9,7 +9,7 @@ use apus::cached::{Cache, Cached};
 use apus::php::{Php, Uncached};
 use apus::proxy::Proxy;
 use apus::sites::{Location, Pattern};
-use apus::trace::{self, Step, StepKind};
+use apus_http::trace::{self, Step, StepKind};
 use apus_http::{Answer, Request, Response, Service, ServiceFactory, StatusCode};
 use apus_net::client::Tls;
 use apus_php::Pools;

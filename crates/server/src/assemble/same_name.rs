@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use apus::error_page;
-use apus::trace::{self, Step, StepKind};
+use apus_http::trace::{self, Step, StepKind};
 use apus_http::{Answer, Request, Service, ServiceFactory, StatusCode};
 
 /// Answers 421 to requests for another host than the handshake was for (RFC 9110 section 15.5.20).

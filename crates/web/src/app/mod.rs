@@ -224,7 +224,7 @@ impl App {
     }
 
     /// Puts a service under a path. It sees paths without that front part, which
-    /// [`crate::mounted::mounted_at`] tells it. The path itself is redirected to the one with a slash behind.
+    /// [`apus_http::mounted_at`] tells it. The path itself is redirected to the one with a slash behind.
     #[must_use]
     #[track_caller]
     pub fn mount(self, path: &str, service: impl ServiceFactory + 'static) -> Self {

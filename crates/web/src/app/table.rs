@@ -12,7 +12,7 @@ use crate::error::ErrorRules;
 use crate::handler::AnyHandler;
 use crate::middleware::AnyMiddleware;
 use crate::router::{Endpoint, Pattern, RouteError, Router, Why};
-use crate::sites::{ServerName, ServerNames};
+use apus_hosts::{ServerName, ServerNames};
 use apus_http::path;
 
 /// A flat application.
@@ -275,7 +275,7 @@ impl Table {
         let error = |why: String| RouteError::new(name, at, Why::Host(why));
         let host: ServerName = name
             .parse()
-            .map_err(|invalid: crate::sites::InvalidServerName| error(invalid.to_string()))?;
+            .map_err(|invalid: apus_hosts::InvalidServerName| error(invalid.to_string()))?;
         let index = self.hosts.len();
         // A host that was named before gets more.
         let index = match self.names_of_hosts.insert(&host, index) {

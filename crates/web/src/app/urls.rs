@@ -8,8 +8,8 @@ use std::rc::Rc;
 use apus_http::Request;
 
 use crate::extract::{FromRequestHead, Matched};
-use crate::mounted::mounted_at;
 use crate::router::{Pattern, RouteError, UnfitValue, Why};
+use apus_http::mounted_at;
 
 /// The routes that have names.
 #[derive(Default)]

@@ -28,11 +28,11 @@ use super::tree::{REVALIDATE, Tree};
 use super::try_files::{Last, TryFiles};
 use super::variants::{Variants, Waiting};
 use super::{Files, Options};
-use crate::mounted::mounted_at;
-use crate::trace::{Step, StepKind, note};
 use apus_compress::media_type;
 use apus_compress::{Encoding, describe, weaken_tag};
+use apus_http::mounted_at;
 use apus_http::path::encode;
+use apus_http::trace::{Step, StepKind, note};
 
 /// [`Files`] on one worker.
 pub struct FilesService {

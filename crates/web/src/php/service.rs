@@ -18,7 +18,7 @@ use super::settings::PhpSettings;
 use super::variables::{Variables, content_length};
 use crate::proxy::log_rate::LogRate;
 use crate::proxy::{Exchange, Hold};
-use crate::trace::{self, Step, StepKind};
+use apus_http::trace::{self, Step, StepKind};
 
 /// What of content whose length is not known is taken in, to tell it.
 const UNKNOWN_MEMORY: u64 = 64 << 10;
@@ -46,7 +46,7 @@ impl Php {
         }
     }
 
-    /// Runs nothing, and notes in the [`Trace`](crate::trace::Trace) of a request what would be run.
+    /// Runs nothing, and notes in the [`Trace`](apus_http::trace::Trace) of a request what would be run.
     pub fn named(group: &str, settings: PhpSettings) -> Self {
         Self {
             upstreams: None,

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use apus_http::{Answer, Request, RouteInfo, Service, ServiceFactory};
 
-use crate::trace::{self, Step, StepKind};
 use apus_http::path::sent_on;
+use apus_http::trace::{self, Step, StepKind};
 
 /// Puts requests to a cache in front of a service, and those past it that the target which the client sent
 /// does not tell apart, by which the cache [stores](crate::cached::CacheSettings::by_sent_target).

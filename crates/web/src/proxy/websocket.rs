@@ -1,9 +1,9 @@
 //! The WebSocket handshake between clients and origins of different versions of HTTP: HTTP/1.1 has keys
 //! for it (RFC 6455 section 4), an extended CONNECT has none (RFC 8441 section 5).
 
-use apus_http::websocket::accept_key;
 use apus_http::{Headers, Request, StatusCode, Version};
 use apus_net::client::{ClientResponse, RequestHead};
+use apus_websocket::codec::accept_key;
 use aws_lc_rs::rand;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

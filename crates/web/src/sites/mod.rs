@@ -3,7 +3,6 @@
 
 mod fields;
 mod location;
-mod names;
 mod observe;
 mod preset;
 mod respond;
@@ -21,10 +20,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use apus_http::{Answer, Request, RouteInfo, Service, ServiceFactory, StatusCode, TrustedProxies};
 
+pub use apus_hosts::{InvalidServerName, ServerName};
 pub use fields::{FieldChange, Hsts, InvalidChange};
 pub use location::{InvalidPattern, Pattern};
-pub(crate) use names::Names as ServerNames;
-pub use names::{InvalidServerName, ServerName};
 pub use observe::{Observer, OnCompletion, WorkerObserver};
 pub use preset::{Preset, UnknownPreset};
 pub use respond::{InvalidReturn, Return};
@@ -33,16 +31,16 @@ pub use settings::{Accel, ErrorPage, Settings};
 pub use site::{ForceHttps, Location, Site};
 pub use template::{InvalidTemplate, Template};
 
-use crate::error_pages::error_page;
-use crate::trace::{self, Step, StepKind, Trace};
-use names::Names;
+use apus_error_page::error_page;
+use apus_hosts::{ServerNames, certificate_covers};
+use apus_http::trace::{self, Step, StepKind, Trace};
 use serve::SiteService;
 
 /// The sites of one or more listeners; a request goes to the one that its host names.
 #[derive(Clone)]
 pub struct Sites {
     sites: Arc<Vec<Site>>,
-    names: Arc<Names>,
+    names: Arc<ServerNames>,
     trusted_proxies: Arc<TrustedProxies>,
     fallback: Option<usize>,
     /// What clones that are alike have in common, and no other: listeners that share their sites
@@ -175,7 +173,7 @@ impl ServiceFactory for Sites {
 
 struct SitesService {
     trusted_proxies: Arc<TrustedProxies>,
-    names: Arc<Names>,
+    names: Arc<ServerNames>,
     sites: Box<[SiteService]>,
     fallback: usize,
 }
@@ -194,7 +192,7 @@ impl Service for SitesService {
         if let Some(tls) = &request.connection().tls
             && !host.is_empty()
             && !tls.certificate_names.is_empty()
-            && !names::certificate_covers(&tls.certificate_names, host)
+            && !certificate_covers(&tls.certificate_names, host)
         {
             trace::note(&request, || {
                 Step::new(

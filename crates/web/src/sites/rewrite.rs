@@ -10,7 +10,7 @@ use regex::bytes::Regex;
 
 use super::template::{Captures, Form, InvalidTemplate, Root, Scope, Template};
 use crate::php::Untold;
-use crate::trace::{self, Step, StepKind};
+use apus_http::trace::{self, Step, StepKind};
 
 /// A rule: where the expression is found in the path and all conditions hold, the request gets
 /// another path, or the client a redirect.

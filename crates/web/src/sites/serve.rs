@@ -24,11 +24,11 @@ use super::rewrite::{self, Rewrite, Rewritten};
 use super::settings::{Accel, ErrorPage, Settings};
 use super::site::{ForceHttps, Handler, Location, Site};
 use super::template::{Captures, Root, Scope};
-use crate::error_pages::{ErrorFormat, error_page};
 use crate::files::{Files, FilesService, Handled};
-use crate::trace::{self, Step, StepKind, Trace};
 use apus_compress::Compression;
 use apus_compress::EncodingNegotiation;
+use apus_error_page::{ErrorFormat, error_page};
+use apus_http::trace::{self, Step, StepKind, Trace};
 
 /// How often a request may be sent to another location before it is taken to go in a circle.
 const MAX_REWRITES: usize = 10;

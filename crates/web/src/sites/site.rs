@@ -7,12 +7,12 @@ use apus_http::{ServiceFactory, StatusCode};
 
 use super::fields::Hsts;
 use super::location::Pattern;
-use super::names::ServerName;
 use super::observe::Observer;
 use super::respond::Return;
 use super::settings::Settings;
 use crate::files::Files;
 use apus_compress::Compression;
+use apus_hosts::ServerName;
 
 /// A site: its names, its locations, and what holds for all of them.
 #[derive(Clone)]

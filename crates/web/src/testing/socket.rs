@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::io;
 
 use apus_http::Duplex;
-use apus_http::websocket::{Close, CloseCode, Connection, Event, Message, Settings};
+use apus_websocket::codec::{Close, CloseCode, Connection, Event, Message, Settings};
 use bytes::BytesMut;
 
 use super::{TestClient, fail};

@@ -15,7 +15,7 @@ use apus_http::fields::Ranges;
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use apus_testkit::{Ask, Reply, ask, block_on, get};
+use apus_testkit::{Ask, Reply, ask, block_on, cases, get};
 
 /// Bytes that differ from their neighbours near and far, and from those of other versions.
 fn content(version: u64, range: std::ops::Range<u64>) -> Vec<u8> {
@@ -814,18 +814,6 @@ fn parts_of_what_has_no_place_are_passed_on() {
         }
         assert!(read(get("/"), &service).await.content == origin.content());
     });
-}
-
-/// So many cases, or as many as `PROPTEST_CASES` in the environment asks for.
-fn cases(cases: u32) -> ProptestConfig {
-    let default = ProptestConfig::default();
-    ProptestConfig {
-        cases: match std::env::var_os("PROPTEST_CASES") {
-            Some(_) => default.cases,
-            None => cases,
-        },
-        ..default
-    }
 }
 
 proptest! {

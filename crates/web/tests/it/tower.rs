@@ -9,7 +9,7 @@ use apus::testing::{TestClient, TestServer};
 use apus::tower::TowerMount;
 use apus::websocket::{CloseCode, Message};
 use apus::{App, Body, Files, Json, Next, Peer, Request, State, StatusCode};
-use apus_http::websocket::{Connection, Event, Settings};
+use apus_websocket::codec::{Connection, Event, Settings};
 use axum::extract::ws::WebSocketUpgrade;
 use axum::routing::{get, post};
 use axum::{Extension, Router};

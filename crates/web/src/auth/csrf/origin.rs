@@ -3,7 +3,7 @@
 
 use apus_http::Request;
 
-use crate::origin::is_same_origin;
+use apus_http::origin::is_same_origin;
 
 /// Whether a request can come from a page of this site, or of one of the trusted origins. Who is no
 /// browser says nothing, and may have to show a token all the same.

@@ -7,8 +7,8 @@ use apus_http::{Answer, Headers, Method, Request, Response, StatusCode};
 
 use super::{Exchange, Inner};
 use crate::php::Untold;
-use crate::trace::{Step, StepKind};
 use apus_http::path;
+use apus_http::trace::{Step, StepKind};
 
 /// Fields that the application decides on. The others are those of the answer in its place.
 const KEPT: [&str; 6] = [

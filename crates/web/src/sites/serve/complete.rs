@@ -11,10 +11,10 @@ use apus_http::{
 
 use super::accel;
 use super::{Exchange, Inner};
-use crate::error_pages::{self, Details, ErrorFormat};
 use crate::sites::settings::ErrorPage;
-use crate::trace::{Step, StepKind};
 use apus_compress::media_type;
+use apus_error_page::{self, Details, ErrorFormat};
+use apus_http::trace::{Step, StepKind};
 
 impl Inner {
     /// From the answer of the handler to the response that leaves.
@@ -29,7 +29,7 @@ impl Inner {
         if self.is_intercepted(&exchange, &response) {
             drop_content(&mut response);
         }
-        if !error_pages::lacks_content(&response) {
+        if !apus_error_page::lacks_content(&response) {
             return self.seal(exchange, response).into();
         }
         let page = self.place(&exchange).error_pages.get(&response.status());
@@ -50,7 +50,7 @@ impl Inner {
                         format!("the status is {}", response.status()),
                     ));
                 }
-                error_pages::fill(&mut response, exchange.format, Details::default());
+                apus_error_page::fill(&mut response, exchange.format, Details::default());
                 self.seal(exchange, response).into()
             }
             Some(ErrorPage::Content {
@@ -79,7 +79,11 @@ impl Inner {
                         }
                         Err(error) => {
                             tracing::error!(file = %file.display(), %error, "cannot read an error page");
-                            error_pages::fill(&mut response, exchange.format, Details::default());
+                            apus_error_page::fill(
+                                &mut response,
+                                exchange.format,
+                                Details::default(),
+                            );
                         }
                     }
                     site.seal(exchange, response)
@@ -101,9 +105,11 @@ impl Inner {
                     };
                     match found {
                         Some(page) => take_content(&mut response, page),
-                        None => {
-                            error_pages::fill(&mut response, exchange.format, Details::default())
-                        }
+                        None => apus_error_page::fill(
+                            &mut response,
+                            exchange.format,
+                            Details::default(),
+                        ),
                     }
                     site.seal(exchange, response)
                 })
@@ -138,7 +144,7 @@ impl Inner {
             trace: None,
         };
         let response = self.route(request, &mut exchange).wait().await;
-        let says_so = response.status() == status && !error_pages::lacks_content(&response);
+        let says_so = response.status() == status && !apus_error_page::lacks_content(&response);
         if response.status() == StatusCode::OK || says_so {
             return Some(response);
         }

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use apus::websocket::{CloseCode, Compression, Message, WebSocketSettings};
-use apus_http::websocket::{Agreement, Connection, Event, Settings};
+use apus_websocket::codec::{Agreement, Connection, Event, Settings};
 use bytes::{Bytes, BytesMut};
 use h2::ext::Protocol;
 use h2::{RecvStream, SendStream};
@@ -15,10 +15,10 @@ use http::{Method, Request, StatusCode};
 use super::{Server, client, echoing};
 use apus_testkit::block_on;
 
-#[path = "../../../../http/tests/it/websocket/peer.rs"]
+#[path = "../../../../websocket/tests/it/peer.rs"]
 #[expect(dead_code, reason = "its echo is for tests of the codec")]
 mod peer;
-#[path = "../../../../http/tests/it/websocket/table.rs"]
+#[path = "../../../../websocket/tests/it/table.rs"]
 mod table;
 
 use peer::{FIN, Frame, close};

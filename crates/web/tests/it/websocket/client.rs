@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use apus::websocket::{Close, CloseCode, Compression, Message};
-use apus_http::websocket::{Connection, Event, Settings};
+use apus_websocket::codec::{Connection, Event, Settings};
 use bytes::BytesMut;
 
 use super::PATIENCE;

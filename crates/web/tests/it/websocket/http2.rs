@@ -1,7 +1,7 @@
 //! Sockets over HTTP/2 (RFC 8441).
 
 use apus::websocket::{CloseCode, Message, WebSocketSettings};
-use apus_http::websocket::{Connection, Event, Settings};
+use apus_websocket::codec::{Connection, Event, Settings};
 use bytes::BytesMut;
 use h2::ext::Protocol;
 use http::{Method, Request, StatusCode};

@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 
 use apus::websocket::Rooms;
-use apus_http::websocket::Event;
+use apus_websocket::codec::Event;
 
 use super::client::Client;
 use super::rooms::{join, serve};

@@ -15,7 +15,7 @@ use apus::websocket::{
 };
 use apus::{App, ServiceFactory};
 use apus_http::Duplex;
-use apus_http::websocket::Event;
+use apus_websocket::codec::Event;
 
 use super::client::Client;
 use super::{Server, app, echo, echoing, eventually};

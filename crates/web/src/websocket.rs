@@ -1,0 +1,44 @@
+//! WebSocket: handlers that talk with their clients, over HTTP/1.1 and HTTP/2 alike.
+//!
+//! ```
+//! use apus::App;
+//! use apus::websocket::{WebSocket, WebSocketUpgrade};
+//!
+//! async fn echo(mut socket: WebSocket) {
+//!     while let Some(message) = socket.recv().await {
+//!         if socket.send(message).await.is_err() {
+//!             break;
+//!         }
+//!     }
+//! }
+//!
+//! let app = App::new().get("/echo", async |upgrade: WebSocketUpgrade| upgrade.run(echo));
+//! # app.check().unwrap();
+//! ```
+//!
+//! A socket lives on the worker of its connection. What comes is read as fast as the handler takes it,
+//! and [`Sender::send`] waits for a client that reads slowly. Pings go out and are answered beside the
+//! handler; when it ends, the connection is closed. When the server stops, it is closed with 1001, and
+//! a page can open another. [`Rooms`] reach the sockets of all workers; with the feature `redis`, by
+//! `Rooms::through_redis`, those of other machines.
+
+use apus_http::{Request, Response};
+
+use crate::extract::{FromRequestHead, Matched};
+
+pub use apus_websocket::codec::{
+    ByteString, Close, CloseCode, Closed, Compression, InvalidHandshake, Message, Prepared,
+    ProtocolError,
+};
+pub use apus_websocket::{
+    Ended, Origins, Receiver, Rooms, SendError, Sender, SlowReceivers, WebSocket,
+    WebSocketSettings, WebSocketUpgrade,
+};
+
+impl FromRequestHead for WebSocketUpgrade {
+    type Rejection = Response;
+
+    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, Response> {
+        Self::of(request).map_err(InvalidHandshake::response)
+    }
+}

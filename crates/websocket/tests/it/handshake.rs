@@ -1,0 +1,135 @@
+//! The opening handshake of a server (RFC 6455 section 4.2).
+
+use std::rc::Rc;
+
+use apus_http::{
+    Body, ConnectionInfo, Headers, Method, Peer, Request, RequestParts, Target, Version,
+};
+use apus_websocket::codec::{Handshake, InvalidHandshake};
+
+const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+
+const GOOD: &[(&str, &str)] = &[
+    ("host", "a"),
+    ("upgrade", "WebSocket"),
+    ("connection", "keep-alive, Upgrade"),
+    ("sec-websocket-key", KEY),
+    ("sec-websocket-version", "13"),
+];
+
+fn request(method: Method, version: Version, fields: &[(&str, &str)]) -> Request {
+    let mut headers = Headers::new();
+    for (name, value) in fields {
+        headers.try_append(name, value).unwrap();
+    }
+    Request::new(RequestParts {
+        target: Target::parse(&method, "/chat").unwrap(),
+        method,
+        version,
+        headers,
+        body: Body::Empty,
+        connection: Rc::new(ConnectionInfo {
+            id: 1,
+            peer: Peer::Ip("192.0.2.7:50000".parse().unwrap()),
+            local: Peer::Ip("192.0.2.1:8080".parse().unwrap()),
+            tls: None,
+        }),
+        extensions: Default::default(),
+    })
+}
+
+fn read(fields: &[(&str, &str)]) -> Result<Handshake, InvalidHandshake> {
+    Handshake::of(&request(Method::GET, Version::HTTP_11, fields))
+}
+
+/// The good fields with one of them changed, or left out where it is empty.
+fn with<'a>(name: &'a str, value: &'a str) -> Vec<(&'a str, &'a str)> {
+    let others = GOOD.iter().copied().filter(|(known, _)| *known != name);
+    others
+        .chain((!value.is_empty()).then_some((name, value)))
+        .collect()
+}
+
+#[test]
+fn a_handshake_is_answered_with_the_key_the_protocol_and_the_extensions() {
+    let mut fields = GOOD.to_vec();
+    fields.push(("sec-websocket-protocol", "chat, superchat"));
+    fields.push(("sec-websocket-protocol", "other"));
+    let handshake = read(&fields).unwrap();
+    assert!(handshake.protocols().eq(["chat", "superchat", "other"]));
+    let response = handshake.response(Some("superchat"), Some("permessage-deflate"));
+    assert_eq!(response.status(), 101);
+    for (name, value) in [
+        ("upgrade", "websocket"),
+        ("sec-websocket-accept", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="),
+        ("sec-websocket-protocol", "superchat"),
+        ("sec-websocket-extensions", "permessage-deflate"),
+    ] {
+        assert_eq!(response.headers().get_str(name), Some(value), "{name}");
+    }
+}
+
+#[test]
+fn an_extended_connect_needs_no_key_rfc_8441_section_5() {
+    let fields = with("sec-websocket-key", "");
+    let handshake = Handshake::of(&request(Method::GET, Version::HTTP_2, &fields)).unwrap();
+    let response = handshake.response(None, None);
+    assert!(!response.headers().contains("sec-websocket-accept"));
+}
+
+#[test]
+fn what_is_no_handshake_is_told_why() {
+    for (fields, error, status) in [
+        (with("upgrade", ""), InvalidHandshake::NotWebSocket, 426),
+        (with("upgrade", "h2c"), InvalidHandshake::NotWebSocket, 426),
+        (
+            with("connection", "keep-alive"),
+            InvalidHandshake::NotWebSocket,
+            426,
+        ),
+        (
+            with("sec-websocket-version", ""),
+            InvalidHandshake::Version,
+            426,
+        ),
+        (
+            with("sec-websocket-version", "8"),
+            InvalidHandshake::Version,
+            426,
+        ),
+        (with("sec-websocket-key", ""), InvalidHandshake::Key, 400),
+        (
+            with("sec-websocket-key", "short"),
+            InvalidHandshake::Key,
+            400,
+        ),
+        (
+            with("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+            InvalidHandshake::Key,
+            400,
+        ),
+        (
+            with("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZSEh"),
+            InvalidHandshake::Key,
+            400,
+        ),
+    ] {
+        let mut fields = fields;
+        if fields.contains(&("sec-websocket-key", KEY)) && status == 400 {
+            fields.push(("sec-websocket-key", KEY));
+        }
+        let refused = read(&fields).unwrap_err();
+        assert_eq!(refused, error, "{fields:?}");
+        let response = refused.response();
+        assert_eq!(response.status(), status);
+        let version = response.headers().get_str("sec-websocket-version");
+        assert_eq!(version, (status == 426).then_some("13"));
+    }
+    let post = request(Method::POST, Version::HTTP_11, GOOD);
+    assert_eq!(Handshake::of(&post).unwrap_err(), InvalidHandshake::Method);
+    let old = request(Method::GET, Version::HTTP_10, GOOD);
+    assert_eq!(
+        Handshake::of(&old).unwrap_err(),
+        InvalidHandshake::NotWebSocket
+    );
+}
