@@ -1,11 +1,10 @@
-//! Content codings (RFC 9110 section 8.4): negotiation, encoders, and the media types that are worth it.
+//! Content codings (RFC 9110 section 8.4): negotiation, encoders, and bodies that are compressed as they are sent.
 
 #![forbid(unsafe_code)]
 
 mod body;
 mod compression;
 mod encoder;
-pub mod media_type;
 mod negotiation;
 mod service;
 

@@ -4,7 +4,9 @@ use apus_http::fields::{AcceptEncoding, Coding};
 use apus_http::{Body, HeaderValue, Headers, Method, Request, Response, StatusCode, header};
 use smallvec::SmallVec;
 
-use crate::{Compression, Encoding, compress, media_type};
+use apus_media_type as media_type;
+
+use crate::{Compression, Encoding, compress};
 
 /// A body that is not longer is compressed at once; a longer one, piece by piece as it is sent.
 const AT_ONCE: usize = 32 * 1024;

@@ -9,6 +9,7 @@
 
 mod authority;
 mod body;
+mod cache_bypass;
 mod connection;
 mod duplex;
 mod event_stream;
@@ -40,6 +41,7 @@ mod trusted_proxies;
 pub use apus_memory::Sealed;
 pub use authority::Authority;
 pub use body::{Body, BodyError, BodyStream, FileRange, Frame};
+pub use cache_bypass::CacheBypass;
 pub use connection::{ClientCertificate, ConnectionInfo, Peer, TlsInfo, TlsVersion};
 pub use duplex::{Duplex, Tunnel};
 pub use event_stream::EventLines;

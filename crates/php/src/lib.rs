@@ -11,6 +11,7 @@ mod connection;
 mod content;
 mod error;
 mod exchange;
+pub mod handler;
 mod hub;
 mod launcher;
 mod line;

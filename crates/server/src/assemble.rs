@@ -8,11 +8,11 @@ mod same_name;
 use std::io;
 use std::sync::Arc;
 
-use apus::files::{Files, Variants};
-use apus::sites::{ErrorPage, ForceHttps, Location, Pattern, Settings, Site, Sites};
+use apus_files::{Files, Variants};
 use apus_http::{ServiceFactory, StatusCode};
 use apus_net::tls::{ClientAuth, TlsSettings, TlsSite};
 use apus_net::{ListenAddress, Listener};
+use apus_sites::{ErrorPage, ForceHttps, Location, Pattern, Settings, Site, Sites};
 
 use crate::access_log::AccessLogs;
 use crate::config;

@@ -1,7 +1,7 @@
 //! The cache as the control socket shows it, and takes answers out of it.
 
-use apus::cached::{Cache, PurgeRequest};
 use apus_cache::policy::KeyRules;
+use apus_cache::service::{Cache, PurgeRequest};
 use apus_cache::store::{Figures, Purged};
 use apus_control::PurgeWhat;
 use serde_json::{Value, json};

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fmt, fs, io};
 
-use apus::cached::Cache;
-use apus::files::Variants;
+use apus_cache::service::Cache;
 use apus_control::{ControlError, Request, Response, ask, socket_path};
+use apus_files::Variants;
 use apus_net::Account;
 use apus_php::plan::PoolPlan;
 use apus_php::{Launcher, Pools};

@@ -16,14 +16,15 @@
 #![forbid(unsafe_code)]
 
 mod app;
+#[cfg(feature = "files")]
 pub mod assets;
 #[cfg(feature = "macros")]
 pub mod attributes;
 pub mod auth;
+#[cfg(feature = "cache")]
 pub mod cached;
 mod error;
 pub mod extract;
-pub mod files;
 #[cfg(doctest)]
 mod guide;
 mod handler;
@@ -34,13 +35,13 @@ mod middleware;
 pub mod openapi;
 #[cfg(any(feature = "redis", feature = "sql"))]
 mod per_worker;
+#[cfg(feature = "php")]
 pub mod php;
-pub mod proxy;
 mod respond;
 mod router;
+mod served;
 mod server;
 pub mod session;
-pub mod sites;
 #[cfg(feature = "sql")]
 pub mod sql;
 pub mod sse;
@@ -49,10 +50,19 @@ pub mod template;
 pub mod testing;
 #[cfg(feature = "tower")]
 pub mod tower;
+#[cfg(feature = "proxy")]
 pub mod upstream;
 pub mod websocket;
 
+#[cfg(feature = "files")]
+pub use apus_files as files;
+#[cfg(feature = "proxy")]
+pub use apus_proxy as proxy;
+#[cfg(feature = "sites")]
+pub use apus_sites as sites;
+
 pub use app::{App, UrlError, Urls};
+#[cfg(feature = "compress")]
 pub use apus_compress::Compressed;
 pub use apus_error_page::error_page;
 #[cfg(feature = "macros")]
@@ -61,6 +71,7 @@ pub use error::{Error, ErrorFormat, OrNotFound, Rendering};
 pub use extract::{
     Extension, Form, FromRequest, FromRequestHead, Matched, Path, Query, Rejection, State,
 };
+#[cfg(feature = "files")]
 pub use files::Files;
 pub use handler::{Handler, HandlerExt, ReadsContent, Surrounded, With};
 pub use http_error::HttpError;

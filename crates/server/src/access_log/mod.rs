@@ -17,8 +17,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus::sites::{Observer, OnCompletion, WorkerObserver};
 use apus_http::{Completion, Request};
+use apus_sites::{Observer, OnCompletion, WorkerObserver};
 
 pub use format::{Format, FormatError};
 pub use writer::{Counts, Writer, WriterHandle};

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use apus::cached::CacheSettings;
+use apus_cache::service::CacheSettings;
 use apus_http::trace::{self, Step, StepKind};
 use apus_http::{Answer, Method, Request, Service, ServiceFactory};
 

@@ -4,15 +4,15 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use apus::Compressed;
-use apus::cached::{Cache, Cached};
-use apus::php::{Php, Uncached};
-use apus::proxy::Proxy;
-use apus::sites::{Location, Pattern};
+use apus_cache::service::{Cache, CacheUnlessBypassed, Cached};
+use apus_compress::Compressed;
 use apus_http::trace::{self, Step, StepKind};
 use apus_http::{Answer, Request, Response, Service, ServiceFactory, StatusCode};
 use apus_net::client::Tls;
 use apus_php::Pools;
+use apus_php::handler::Php;
+use apus_proxy::Proxy;
+use apus_sites::{Location, Pattern};
 use apus_upstream::Upstreams;
 use apus_upstream::plan::GroupPlan;
 
@@ -91,7 +91,7 @@ impl Origins<'_> {
                     (Some(cache), Some(caching)) => {
                         let cached = Cached::new(cache, &site.name, caching.clone(), php.clone())
                             .compression(site.compression);
-                        let php = Uncached::new(cached, php);
+                        let php = CacheUnlessBypassed::new(cached, php);
                         Programs::of(Compressed::new(site.compression, php))
                     }
                     _ => Programs::of(Compressed::new(site.compression, php)),
@@ -105,7 +105,7 @@ impl Origins<'_> {
                             settings: Arc::new(caching.clone()),
                             inner: php.clone(),
                         };
-                        Programs::of(Uncached::new(keyed, php))
+                        Programs::of(CacheUnlessBypassed::new(keyed, php))
                     }
                     None => Programs::of(php),
                 }

@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use apus::error_page;
+use apus_error_page::error_page;
 use apus_http::trace::{self, Step, StepKind};
 use apus_http::{Answer, Request, Service, ServiceFactory, StatusCode};
 

@@ -4,16 +4,18 @@
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use apus::cached::CacheSettings;
-use apus::files::{Compression, Glob, Symlinks, TryFiles};
-use apus::php::PhpSettings;
-use apus::proxy::ProxySettings;
-use apus::sites::{Accel, FieldChange, Hsts, Pattern, Return, Rewrite, ServerName};
+use apus_cache::service::CacheSettings;
 use apus_cache::store::{DiskSettings, Settings};
+use apus_compress::Compression;
+use apus_files::{Symlinks, TryFiles};
 use apus_http::{Network, TrustedProxies};
 use apus_net::tls::{TlsSite, UnknownName};
 use apus_net::{Account, Limits, ListenAddress, client};
+use apus_patterns::Glob;
+use apus_php::handler::PhpSettings;
 use apus_php::plan::PoolPlan;
+use apus_proxy::ProxySettings;
+use apus_sites::{Accel, FieldChange, Hsts, Pattern, Return, Rewrite, ServerName};
 use apus_upstream::plan::GroupPlan;
 use http::HeaderValue;
 

@@ -12,11 +12,11 @@ mod upstream;
 use std::num::NonZeroUsize;
 use std::thread::available_parallelism;
 
-use apus::files::Compression;
-use apus::sites::Hsts;
+use apus_compress::Compression;
 use apus_http::TrustedProxies;
 use apus_net::tls::UnknownName;
 use apus_net::{Account, Limits, UnknownAccount};
+use apus_sites::Hsts;
 
 use super::diagnostics::{Diagnostics, Finding};
 use super::files::is_no_folder;

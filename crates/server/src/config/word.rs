@@ -9,10 +9,10 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use apus::files::Glob;
-use apus::sites::{Condition, Pattern, ServerName};
 use apus_http::is_identity_field;
 use apus_net::ListenAddress;
+use apus_patterns::Glob;
+use apus_sites::{Condition, Pattern, ServerName};
 use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::json;
 use toml::de::DeValue;

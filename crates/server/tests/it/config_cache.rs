@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use apus::cached::CacheSettings;
 use apus_cache::policy::{Host, NamePattern, Query, SetCookie};
+use apus_cache::service::CacheSettings;
 use apus_cache::store::{DiskSettings, Settings};
 use apus_server::config::{Content, Handler};
 

@@ -1,7 +1,7 @@
 //! Reading configurations of reverse proxies: groups of origins, and who asks them.
 
-use apus::proxy::{Host, ProxySettings};
 use apus_net::client::Address;
+use apus_proxy::{Host, ProxySettings};
 use apus_server::config::{Content, Handler};
 use apus_upstream::plan::{GroupPlan, NodePlan, Place};
 

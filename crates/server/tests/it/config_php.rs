@@ -3,10 +3,10 @@
 use std::fs;
 use std::time::Duration;
 
-use apus::files::Symlinks;
-use apus::php::PhpSettings;
 use apus_cache::policy::NamePattern;
+use apus_files::Symlinks;
 use apus_net::client::Protocol;
+use apus_php::handler::PhpSettings;
 use apus_server::config::{Content, Handler, Php, Plan, Root};
 use apus_server::{Question, Source, explain};
 

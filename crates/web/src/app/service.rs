@@ -11,10 +11,10 @@ use crate::error::{ErrorRules, Rendering};
 use crate::extract::Matched;
 use crate::middleware::{AnyMiddleware, Next};
 use crate::router::{Found, Ranges, Route, Router};
-use apus_hosts::ServerNames;
 use apus_http::path;
 use apus_http::trace::{self, Step, StepKind};
 use apus_http::{MountedAt, mounted_at};
+use apus_patterns::ServerNames;
 
 /// The application on one worker.
 pub(crate) struct AppService {

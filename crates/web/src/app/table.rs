@@ -12,8 +12,8 @@ use crate::error::ErrorRules;
 use crate::handler::AnyHandler;
 use crate::middleware::AnyMiddleware;
 use crate::router::{Endpoint, Pattern, RouteError, Router, Why};
-use apus_hosts::{ServerName, ServerNames};
 use apus_http::path;
+use apus_patterns::{ServerName, ServerNames};
 
 /// A flat application.
 pub(super) struct Table {
@@ -275,7 +275,7 @@ impl Table {
         let error = |why: String| RouteError::new(name, at, Why::Host(why));
         let host: ServerName = name
             .parse()
-            .map_err(|invalid: apus_hosts::InvalidServerName| error(invalid.to_string()))?;
+            .map_err(|invalid: apus_patterns::InvalidServerName| error(invalid.to_string()))?;
         let index = self.hosts.len();
         // A host that was named before gets more.
         let index = match self.names_of_hosts.insert(&host, index) {

@@ -3,7 +3,7 @@
 use apus_http::{Answer, Request};
 
 use crate::middleware::{Middleware, Next};
-pub use crate::sites::ForceHttps;
+pub use apus_layers::ForceHttps;
 
 /// As a layer it redirects what came without TLS: to us, or to the proxy that the client reached, which
 /// [`TrustedProxies`](super::TrustedProxies) has to establish before.

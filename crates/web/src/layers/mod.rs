@@ -29,12 +29,14 @@
 mod body_limit;
 mod catch_panic;
 mod client_info;
+#[cfg(feature = "compress")]
 mod compress;
 mod cors;
 mod etag;
 mod force_https;
 mod log;
 mod metrics;
+#[cfg(feature = "rate-limit")]
 mod rate_limit;
 mod request_id;
 mod security_headers;
@@ -48,6 +50,7 @@ pub use self::etag::Etag;
 pub use self::force_https::ForceHttps;
 pub use self::log::Logged;
 pub use self::metrics::{Metrics, MetricsHandler};
+#[cfg(feature = "rate-limit")]
 pub use self::rate_limit::RateLimit;
 #[cfg(feature = "password")]
 pub(crate) use self::rate_limit::network_of;
@@ -55,4 +58,5 @@ pub use self::request_id::{RequestId, RequestIds};
 pub use self::security_headers::{CspNonce, SecurityHeaders};
 pub use self::timeout::Timeout;
 
+#[cfg(feature = "compress")]
 pub use apus_compress::Compression;

@@ -20,7 +20,7 @@ use apus_net::{Engine, Limits, ListenAddress, Listener, Plan, StartError};
 use tokio::sync::watch;
 use tokio::task::LocalSet;
 
-use crate::sites::{Location, Pattern, Site};
+use crate::served::Served;
 
 use control::{Control, Signals};
 pub use running::{Running, StopHandle, Stopping};
@@ -57,9 +57,8 @@ impl Server {
     /// A server that does not listen yet, with one worker for each core and the limits of the server's
     /// default configuration.
     pub fn new(service: impl ServiceFactory + 'static) -> Self {
-        let location = Location::service(Pattern::everywhere(), "app", service);
         Self {
-            service: Arc::new(Site::new("app").location(location)),
+            service: Arc::new(Served(service)),
             listeners: Vec::new(),
             workers: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             limits: Limits::default(),

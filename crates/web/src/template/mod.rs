@@ -41,14 +41,15 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use minijinja::{
-    AutoEscape, Environment, ErrorKind, State, UndefinedBehavior, default_auto_escape_callback,
-};
+use minijinja::{AutoEscape, Environment, UndefinedBehavior, default_auto_escape_callback};
+#[cfg(feature = "files")]
+use minijinja::{ErrorKind, State};
 
 pub use self::error::TemplateError;
 pub use self::page::Page;
 pub use self::renderer::Renderer;
 use self::source::Source;
+#[cfg(feature = "files")]
 use crate::assets::Assets;
 
 #[doc(hidden)]
@@ -144,6 +145,7 @@ impl TemplatesBuilder {
     }
 
     /// Gives templates the function `asset(name)`, which gives the address of a file.
+    #[cfg(feature = "files")]
     pub fn assets(self, assets: &Assets) -> Self {
         let assets = assets.clone();
         self.environment(move |environment| {

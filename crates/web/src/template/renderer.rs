@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::{Page, Shared, TemplateError, Templates, urls};
 use crate::app::Urls;
 use crate::extract::{FromRequestHead, Matched};
-use apus_compress::media_type;
+use apus_media_type as media_type;
 
 thread_local! {
     /// The environments of this thread, while the templates that they are of are there.

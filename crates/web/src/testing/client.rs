@@ -15,7 +15,7 @@ use super::fail;
 use super::request::TestRequest;
 use super::transport::Transport;
 use crate::app::App;
-use crate::sites::{Location, Pattern, Site};
+use crate::served::Served;
 
 /// A client that keeps its cookies; see [`crate::testing`].
 ///
@@ -156,8 +156,8 @@ impl TestClient {
 }
 
 /// An application as [`App::serve`] has it.
-pub(super) fn served(app: App) -> Site {
-    Site::new("app").location(Location::service(Pattern::everywhere(), "app", app))
+pub(super) fn served(app: App) -> Served<App> {
+    Served(app)
 }
 
 impl std::fmt::Debug for TestClient {

@@ -1,10 +1,10 @@
 //! How answers of origins are cached, and where they are kept.
 
-use apus::cached::{CacheSettings, PurgeAccess};
 use apus_cache::policy::{
     ClientDirectives, Credentials, Heuristic, Host, Ignored, KeyRules, Query, Rules, SetCookie,
     Sharing, StatusTtl,
 };
+use apus_cache::service::{CacheSettings, PurgeAccess};
 use apus_cache::store::{DiskSettings, Settings};
 
 use crate::config::diagnostics::Finding;

@@ -6,7 +6,7 @@ mod kind;
 
 use std::cell::Cell;
 
-use apus::sites::{FieldChange, InvalidReturn, Preset, Return, Rewrite, RewriteFlag};
+use apus_sites::{FieldChange, InvalidReturn, Preset, Return, Rewrite, RewriteFlag};
 use http::HeaderValue;
 
 use super::proxy::Said;
@@ -494,7 +494,7 @@ fn fields(raw: Option<&At<raw::Fields>>, reader: &mut Reader<'_>) -> Vec<FieldCh
         return Vec::new();
     };
     let mut changes = Vec::new();
-    let mut push = |made: Result<FieldChange, apus::sites::InvalidChange>, place: &Place| match made
+    let mut push = |made: Result<FieldChange, apus_sites::InvalidChange>, place: &Place| match made
     {
         Ok(change) => changes.push(change),
         Err(error) => {

@@ -6,11 +6,12 @@ pub(crate) use workers::default_pool_folder;
 
 use std::path::{Path, PathBuf};
 
-use apus::files::{Glob, Symlinks};
-use apus::php::PhpSettings;
-use apus::sites::Preset;
 use apus_cache::policy::NamePattern;
+use apus_files::Symlinks;
 use apus_net::client::{Address, Timeouts};
+use apus_patterns::Glob;
+use apus_php::handler::PhpSettings;
+use apus_sites::Preset;
 use apus_upstream::plan::{self, NodePlan};
 
 use super::cache;
@@ -347,7 +348,7 @@ impl Said<'_> {
         &self,
         keys: &keys::Fastcgi,
         reader: &mut Reader<'_>,
-    ) -> Option<Option<apus::cached::CacheSettings>> {
+    ) -> Option<Option<apus_cache::service::CacheSettings>> {
         let own = self.own.map(|own| &own.cache).filter(|cache| cache.given);
         let of_site = self.of_site.map(|site| &site.cache);
         let of_site = of_site.filter(|cache| cache.given);

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use apus::proxy::{
+use apus_net::Account;
+use apus_proxy::{
     CookieRules, Forwarding, Hold, Host, Mirror, PathChange, ProxySettings, RedirectRule,
     Substitution, Substitutions,
 };
-use apus::sites::Accel;
-use apus_net::Account;
+use apus_sites::Accel;
 use rustix::fs::Access;
 
 use super::cache;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use apus::sites::Template;
+use apus_sites::Template;
 use serde_json::json;
 
 use super::origin::{NodeAddress, is_group_name, parse_node};

@@ -3,9 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
-use apus::files::{Symlinks, TryFiles};
-use apus::sites::Preset;
+use apus_files::{Symlinks, TryFiles};
 use apus_net::Account;
+use apus_sites::Preset;
 use rustix::fs::Access;
 
 use super::Resolver;

@@ -1,0 +1,71 @@
+//! A cache in front of programs, with a bypass for requests whose response its key does not identify.
+
+use std::rc::Rc;
+
+use apus_http::{Answer, CacheBypass, Request, RouteInfo, Service, ServiceFactory};
+
+use apus_http::path::sent_on;
+use apus_http::trace::{self, Step, StepKind};
+
+/// Sends requests to a cache in front of a service, except for those whose response the target that the
+/// client sent does not identify: the cache [stores](super::CacheSettings::by_sent_target) by that target.
+///
+/// A path with `//` or dot segments has the key of its normal form, while applications redirect it there:
+/// the stored redirect would lead in a circle. After a rewrite that looked at more than the target, each
+/// client may get another program. And an internal redirect (`X-Accel-Redirect`) would be stored over the
+/// response that asks for it.
+#[derive(Clone, Debug)]
+pub struct CacheUnlessBypassed<C, F> {
+    cached: C,
+    inner: F,
+}
+
+impl<C, F> CacheUnlessBypassed<C, F> {
+    /// Sends requests to `cached`, or to `inner`, which is the service behind it.
+    pub fn new(cached: C, inner: F) -> Self {
+        Self { cached, inner }
+    }
+}
+
+impl<C: ServiceFactory, F: ServiceFactory> ServiceFactory for CacheUnlessBypassed<C, F> {
+    fn service(&self) -> Rc<dyn Service> {
+        Rc::new(CacheUnlessBypassedService {
+            cached: self.cached.service(),
+            inner: self.inner.service(),
+        })
+    }
+
+    fn check(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        self.inner.check()
+    }
+
+    fn routes(&self) -> Vec<RouteInfo> {
+        self.inner.routes()
+    }
+}
+
+struct CacheUnlessBypassedService {
+    cached: Rc<dyn Service>,
+    inner: Rc<dyn Service>,
+}
+
+impl Service for CacheUnlessBypassedService {
+    fn call(&self, request: Request) -> Answer {
+        let sent = request.original_target().path();
+        let is_normal = match request.is_rewritten() {
+            true => sent_on(sent).is_ok_and(|path| *path == *sent),
+            false => request.forwarded_path() == Ok(sent),
+        };
+        if is_normal && !CacheBypass::applies_to(&request) {
+            return self.cached.call(request);
+        }
+        trace::note(&request, || {
+            let why = match is_normal {
+                true => "more than the path that the client sent says what is run",
+                false => "the path that the client sent is not in its normal form",
+            };
+            Step::new(StepKind::Cache, "passed", why)
+        });
+        self.inner.call(request)
+    }
+}

@@ -1,0 +1,235 @@
+//! The cache and compression: each form of what is stored is made once, and told apart.
+
+use std::io::Read;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use apus_cache::service::{Cache, CacheSettings, Cached, PurgeAccess};
+use apus_compress::Compressed;
+use apus_compress::Compression;
+use apus_http::{Response, Service, ServiceFactory, StatusCode, service_fn};
+use bytes::Bytes;
+
+use apus_testkit::{Ask, Reply, ask, block_on, get};
+
+const COMPRESSION: Compression = Compression {
+    gzip: true,
+    brotli: true,
+    zstd: true,
+    min_length: 1000,
+    ..Compression::DEFAULT
+};
+
+const FIELDS: [(&str, &str); 3] = [
+    ("content-type", "text/css"),
+    ("cache-control", "max-age=60"),
+    ("etag", "\"v1\""),
+];
+
+/// A site with compression, and a cache in front of an origin with this content.
+fn site(content: String, fields: &[(&'static str, &'static str)]) -> Site {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let (fields, counted) = (fields.to_vec(), calls.clone());
+    let content = Bytes::from(content);
+    let origin = move || {
+        let (fields, counted, content) = (fields.clone(), counted.clone(), content.clone());
+        service_fn(move |_| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let mut response = Response::new(StatusCode::OK);
+            for (name, value) in &fields {
+                response.headers_mut().try_insert(name, value).unwrap();
+            }
+            *response.body_mut() = content.clone().into();
+            response.into()
+        })
+    };
+    let cache = Cache::new(apus_cache::store::Settings::default());
+    let settings = CacheSettings {
+        purge: Some(PurgeAccess { token: "t".into() }),
+        ..CacheSettings::default()
+    };
+    let cached = Cached::new(&cache, "site", settings, origin).compression(COMPRESSION);
+    let factory = Compressed::new(COMPRESSION, cached);
+    Site {
+        cache,
+        calls,
+        workers: [factory.service(), factory.service()],
+    }
+}
+
+struct Site {
+    cache: Cache,
+    calls: Arc<AtomicUsize>,
+    workers: [Rc<dyn Service>; 2],
+}
+
+impl Site {
+    async fn read(&self, ask: Ask) -> Reply {
+        Reply::read(self.workers[0].call(ask.request()).wait().await).await
+    }
+}
+
+fn text(len: usize) -> String {
+    "some text that can be made shorter; ".repeat(len / 36 + 1)[..len].to_owned()
+}
+
+fn accepting(codings: &str) -> Ask {
+    get("/").with("accept-encoding", codings)
+}
+
+fn unzipped(content: &[u8]) -> String {
+    let mut text = String::new();
+    let mut decoder = flate2::read::GzDecoder::new(content);
+    decoder.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn each_form_is_made_once_for_all_workers() {
+    let content = text(20_000);
+    let site = site(content.clone(), &FIELDS);
+    block_on(async {
+        let plain = site.read(get("/")).await;
+        assert_eq!(plain.text(), content);
+        assert_eq!(plain.field("vary"), Some("accept-encoding"));
+        assert_eq!(plain.field("etag"), Some("\"v1\""));
+        let before = site.cache.figures().memory_bytes;
+        let body = |worker: usize| {
+            let service = site.workers[worker].clone();
+            async move {
+                let mut response = service.call(accepting("gzip").request()).wait().await;
+                match response.take_body() {
+                    apus_http::Body::Bytes(bytes) => (bytes, response.headers().clone()),
+                    other => panic!("{other:?}"),
+                }
+            }
+        };
+        let (first, headers) = body(0).await;
+        assert_eq!(unzipped(&first), content);
+        assert_eq!(headers.get_str("content-encoding"), Some("gzip"));
+        assert_eq!(headers.get_str("etag"), Some("W/\"v1\""));
+        assert_eq!(headers.get_all("vary").count(), 1);
+        assert_eq!(headers.get("content-length"), None);
+        assert_eq!(
+            site.cache.figures().memory_bytes,
+            before + first.len() as u64
+        );
+        for worker in [0, 1, 1] {
+            let (again, _) = body(worker).await;
+            assert_eq!(again.as_ptr(), first.as_ptr(), "made anew");
+        }
+        let other = site.read(accepting("zstd")).await;
+        assert_eq!(other.field("content-encoding"), Some("zstd"));
+        assert_eq!(site.read(get("/")).await.text(), content);
+        assert_eq!(site.calls.load(Ordering::Relaxed), 1);
+    });
+}
+
+#[test]
+fn conditions_and_ranges_meet_the_form_that_a_client_has() {
+    let content = text(20_000);
+    let site = site(content.clone(), &FIELDS);
+    block_on(async {
+        site.read(get("/")).await;
+        for tag in ["\"v1\"", "W/\"v1\""] {
+            let reply = site.read(accepting("br").with("if-none-match", tag)).await;
+            assert_eq!(reply.status, 304);
+            assert_eq!(reply.field("etag"), Some("W/\"v1\""));
+            assert_eq!(reply.field("vary"), Some("accept-encoding"));
+            let reply = site.read(get("/").with("if-none-match", tag)).await;
+            assert_eq!((reply.status, reply.field("etag")), (304, Some("\"v1\"")));
+        }
+        // A part is one of the content as it is, and not for who has another form of it.
+        let part = || accepting("gzip").with("range", "bytes=100-199");
+        let reply = site.read(part()).await;
+        assert_eq!((reply.status, reply.text()), (206, &content[100..200]));
+        assert_eq!(reply.field("content-encoding"), None);
+        let reply = site.read(part().with("if-range", "W/\"v1\"")).await;
+        assert_eq!(reply.status, 200);
+        assert_eq!(unzipped(&reply.content), content);
+        let head = ask("HEAD", "/").with("accept-encoding", "gzip");
+        let head = site.workers[0].call(head.request()).wait().await;
+        assert_eq!(head.headers().get_str("content-encoding"), Some("gzip"));
+        assert_eq!(head.headers().get_str("etag"), Some("W/\"v1\""));
+        assert_eq!(head.headers().get("content-length"), None);
+    });
+}
+
+#[test]
+fn long_content_is_compressed_beside_the_workers() {
+    let content = text(300_000);
+    let site = site(content.clone(), &FIELDS);
+    block_on(async {
+        // It is compressed as it is sent until the form is there.
+        loop {
+            let service = &site.workers[0];
+            let mut response = service.call(accepting("gzip").request()).wait().await;
+            let headers = response.headers().clone();
+            assert_eq!(headers.get_str("content-encoding"), Some("gzip"));
+            assert_eq!(headers.get_str("etag"), Some("W/\"v1\""));
+            assert_eq!(headers.get_str("vary"), Some("accept-encoding"));
+            let is_made = matches!(response.body_mut(), apus_http::Body::Bytes(_));
+            assert_eq!(unzipped(&Reply::read(response).await.content), content);
+            if is_made {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(site.calls.load(Ordering::Relaxed), 1);
+    });
+}
+
+#[test]
+fn forms_leave_with_what_they_were_made_of() {
+    let site = site(text(5_000), &FIELDS);
+    block_on(async {
+        site.read(accepting("gzip")).await;
+        let purge = ask("PURGE", "/").with("authorization", "Bearer t");
+        assert_eq!(site.read(purge).await.status, 204);
+        site.read(accepting("gzip")).await;
+        assert_eq!(site.calls.load(Ordering::Relaxed), 2);
+    });
+}
+
+#[test]
+fn what_is_not_to_be_compressed_goes_as_it_is() {
+    let gzip_only = [FIELDS[0], FIELDS[1], ("vary", "accept-encoding")];
+    let coded = [FIELDS[0], FIELDS[1], ("content-encoding", "gzip")];
+    let no_transform = [FIELDS[0], ("cache-control", "max-age=60, no-transform")];
+    let image = [("content-type", "image/png"), FIELDS[1]];
+    for (len, fields) in [
+        (5_000, &gzip_only[..]),
+        (5_000, &coded),
+        (5_000, &no_transform),
+        (5_000, &image),
+        (999, &FIELDS),
+    ] {
+        let content = text(len);
+        let site = site(content.clone(), fields);
+        block_on(async {
+            for _ in 0..2 {
+                let reply = site.read(accepting("gzip, br")).await;
+                assert_eq!(reply.text(), content, "{fields:?}");
+            }
+        });
+        assert_eq!(site.calls.load(Ordering::Relaxed), 1, "{fields:?}");
+    }
+}
+
+#[test]
+fn codings_that_nobody_can_make_add_no_forms() {
+    let site = site(text(5_000), &FIELDS);
+    block_on(async {
+        site.read(get("/")).await;
+        let before = site.cache.figures();
+        for number in 0..100 {
+            let invented = format!("x-{number}, gzip;q=0, identity");
+            let reply = site.read(accepting(&invented)).await;
+            assert_eq!(reply.field("content-encoding"), None);
+        }
+        let after = site.cache.figures();
+        assert_eq!(after.memory_bytes, before.memory_bytes);
+        assert_eq!(after.memory_objects, before.memory_objects);
+    });
+}

@@ -1,0 +1,494 @@
+//! What is in a folder, as a page for people and as JSON for programs.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::fmt::Write;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, UNIX_EPOCH};
+
+use apus_http::fields::accept;
+use apus_http::{HeaderValue, Request, Response, StatusCode, header};
+use rustix::fs::{AtFlags, Dir, FileType};
+use serde::Serialize;
+
+use crate::Options;
+use crate::tree::Root;
+use apus_http::path::encode;
+use apus_media_type as media_type;
+
+/// A folder with more than that is listed in part, and says so.
+const MAX_ENTRIES: usize = 10_000;
+
+const STYLE: &str = include_str!("listing.css");
+const ICONS: &str = include_str!("listing.svg");
+
+/// What a listing is sorted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Order {
+    column: Column,
+    is_descending: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Column {
+    #[default]
+    Name,
+    Size,
+    Modified,
+}
+
+const COLUMNS: [(Column, &str, &str); 3] = [
+    (Column::Name, "name", "Name"),
+    (Column::Size, "size", "Size"),
+    (Column::Modified, "modified", "Modified"),
+];
+
+impl Order {
+    /// Reads `sort=size&order=desc`; what is something else is ignored.
+    pub(crate) fn of(query: Option<&str>) -> Self {
+        let mut order = Self::default();
+        for (key, value) in pairs(query) {
+            match key {
+                "sort" => {
+                    let column = COLUMNS.iter().find(|(_, name, _)| *name == value);
+                    order.column = column.map_or(order.column, |(column, _, _)| *column);
+                }
+                "order" => order.is_descending = value == "desc",
+                _ => {}
+            }
+        }
+        order
+    }
+}
+
+/// How a listing is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Html,
+    Json,
+}
+
+impl Format {
+    /// By `?format=json`, else by `Accept`.
+    pub(crate) fn of(request: &Request) -> Self {
+        for pair in pairs(request.query()) {
+            match pair {
+                ("format", "json") => return Self::Json,
+                ("format", "html") => return Self::Html,
+                _ => {}
+            }
+        }
+        let offered = ["text/html", "application/json"];
+        match accept::choose(request.headers(), &offered) {
+            Some("application/json") => Self::Json,
+            _ => Self::Html,
+        }
+    }
+
+    /// The answer with a listing.
+    pub(crate) fn respond(self, text: String) -> Response {
+        let media_type = HeaderValue::from_static(match self {
+            Self::Html => "text/html; charset=utf-8",
+            Self::Json => "application/json",
+        });
+        Response::new(StatusCode::OK)
+            .with_header(&header::CONTENT_TYPE, &media_type)
+            .with_header(&header::VARY, &HeaderValue::from_static("accept"))
+            .with_header(
+                &header::CACHE_CONTROL,
+                &HeaderValue::from_static("no-cache"),
+            )
+            .with_body(text)
+    }
+}
+
+fn pairs(query: Option<&str>) -> impl Iterator<Item = (&str, &str)> {
+    query
+        .unwrap_or_default()
+        .split('&')
+        .filter_map(|pair| pair.split_once('='))
+}
+
+/// Something in a folder.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    name: Vec<u8>,
+    is_folder: bool,
+    len: u64,
+    /// Seconds since 1970.
+    modified: u64,
+    media_type: String,
+}
+
+/// A folder, as far as it is listed.
+pub(crate) struct Entries {
+    entries: Vec<Entry>,
+    is_cut: bool,
+}
+
+/// Reads the folder at `path`, relative to the root. Only what would be served is in it.
+pub(crate) fn read(root: &Root, path: &[u8], options: &Options) -> io::Result<Entries> {
+    let folder = root.open(path)?.file;
+    let mut entries = Vec::new();
+    let mut is_cut = false;
+    for item in Dir::read_from(&folder)? {
+        let item = item?;
+        let name = item.file_name().to_bytes();
+        if matches!(name, b"." | b"..")
+            || name.iter().any(u8::is_ascii_control)
+            || name.starts_with(b".") && !options.hidden_files
+        {
+            continue;
+        }
+        if entries.len() >= MAX_ENTRIES {
+            is_cut = true;
+            break;
+        }
+        if let Some(entry) = look_at(root, &folder, path, name, options) {
+            entries.push(entry);
+        }
+    }
+    Ok(Entries { entries, is_cut })
+}
+
+/// What `name` is, unless it is nothing to be seen.
+fn look_at(
+    root: &Root,
+    folder: &File,
+    path: &[u8],
+    name: &[u8],
+    options: &Options,
+) -> Option<Entry> {
+    let target = match path {
+        b"" => name.to_vec(),
+        path => [path, b"/", name].concat(),
+    };
+    if options.is_protected(&target) {
+        return None;
+    }
+    let stat = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let (kind, len, modified) = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Symlink => {
+            // It is what it leads to, if it may be followed at all.
+            let metadata = root.open(&target).ok()?.metadata;
+            let kind = FileType::from_raw_mode(metadata.mode());
+            (kind, metadata.len(), metadata.mtime())
+        }
+        kind => (
+            kind,
+            u64::try_from(stat.st_size).unwrap_or(0),
+            stat.st_mtime,
+        ),
+    };
+    let is_folder = match kind {
+        FileType::Directory => true,
+        FileType::RegularFile if !options.is_source(name) && !options.is_remnant(name) => false,
+        _ => return None,
+    };
+    Some(Entry {
+        name: name.to_vec(),
+        is_folder,
+        len: if is_folder { 0 } else { len },
+        modified: u64::try_from(modified).unwrap_or(0),
+        media_type: options.media_type(name).to_owned(),
+    })
+}
+
+/// Writes a listing of the folder that the client knows as `path`.
+pub(crate) fn write(mut listed: Entries, path: &[u8], order: Order, format: Format) -> String {
+    listed.entries.sort_by(|one, two| compare(one, two, order));
+    match format {
+        Format::Html => html(&listed, path, order),
+        Format::Json => json(&listed, path),
+    }
+}
+
+/// Folders before files; then by the column; then by name without regard to case.
+fn compare(one: &Entry, two: &Entry, order: Order) -> Ordering {
+    let by_name = || {
+        let folded = |entry: &Entry| entry.name.to_ascii_lowercase();
+        folded(one)
+            .cmp(&folded(two))
+            .then_with(|| one.name.cmp(&two.name))
+    };
+    let by_column = match order.column {
+        Column::Name => Ordering::Equal,
+        Column::Size => one.len.cmp(&two.len),
+        Column::Modified => one.modified.cmp(&two.modified),
+    };
+    let by_column = by_column.then_with(by_name);
+    two.is_folder
+        .cmp(&one.is_folder)
+        .then(if order.is_descending {
+            by_column.reverse()
+        } else {
+            by_column
+        })
+}
+
+fn json(listed: &Entries, path: &[u8]) -> String {
+    #[derive(Serialize)]
+    struct Listing<'a> {
+        path: Cow<'a, str>,
+        complete: bool,
+        entries: Vec<Item<'a>>,
+    }
+    #[derive(Serialize)]
+    struct Item<'a> {
+        name: Cow<'a, str>,
+        href: String,
+        r#type: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        size: Option<u64>,
+        modified: String,
+    }
+    let items = listed.entries.iter().map(|entry| Item {
+        name: String::from_utf8_lossy(&entry.name),
+        href: href(entry),
+        r#type: if entry.is_folder { "directory" } else { "file" },
+        size: (!entry.is_folder).then_some(entry.len),
+        modified: date(entry.modified),
+    });
+    let listing = Listing {
+        path: String::from_utf8_lossy(path),
+        complete: !listed.is_cut,
+        entries: items.collect(),
+    };
+    // Strings and numbers always have a form in JSON.
+    serde_json::to_string(&listing).unwrap_or_default()
+}
+
+/// A reference relative to the folder. The `./` keeps a colon in a name from being a scheme.
+fn href(entry: &Entry) -> String {
+    let mut href = String::from("./");
+    href.push_str(&encode(&entry.name));
+    if entry.is_folder {
+        href.push('/');
+    }
+    href
+}
+
+fn html(listed: &Entries, path: &[u8], order: Order) -> String {
+    let mut page = String::with_capacity(
+        listed
+            .entries
+            .len()
+            .saturating_mul(256)
+            .saturating_add(STYLE.len())
+            .saturating_add(ICONS.len())
+            .saturating_add(2048),
+    );
+    // Writing to a string does not fail.
+    let _ = write_html(&mut page, listed, path, order);
+    page
+}
+
+fn write_html(page: &mut String, listed: &Entries, path: &[u8], order: Order) -> std::fmt::Result {
+    let title = escape(&String::from_utf8_lossy(path));
+    write!(
+        page,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{ICONS}<main>\n"
+    )?;
+    write_breadcrumbs(page, path)?;
+    let folders = listed
+        .entries
+        .iter()
+        .filter(|entry| entry.is_folder)
+        .count();
+    let files = listed.entries.len().saturating_sub(folders);
+    let bytes = listed
+        .entries
+        .iter()
+        .fold(0_u64, |sum, entry| sum.saturating_add(entry.len));
+    writeln!(
+        page,
+        "<p class=\"summary\">{folders} {} · {files} {} · {}</p>",
+        if folders == 1 { "folder" } else { "folders" },
+        if files == 1 { "file" } else { "files" },
+        size(bytes)
+    )?;
+    page.push_str("<table>\n<thead>\n<tr>");
+    for (column, name, label) in COLUMNS {
+        let is_current = column == order.column;
+        let (sort, arrow) = match (is_current, order.is_descending) {
+            (false, _) => ("none", ""),
+            (true, false) => ("ascending", " ▲"),
+            (true, true) => ("descending", " ▼"),
+        };
+        let next = if is_current && !order.is_descending {
+            "desc"
+        } else {
+            "asc"
+        };
+        write!(
+            page,
+            "<th scope=\"col\" class=\"{name}\" aria-sort=\"{sort}\">\
+             <a href=\"?sort={name}&amp;order={next}\">{label}\
+             <span aria-hidden=\"true\">{arrow}</span></a></th>"
+        )?;
+    }
+    page.push_str("</tr>\n</thead>\n<tbody>\n");
+    if path != b"/" {
+        page.push_str(
+            "<tr><td class=\"name\"><a href=\"../\"><svg class=\"icon up\" aria-hidden=\"true\">\
+             <use href=\"#up\"/></svg>Parent folder</a></td>\
+             <td class=\"size\"></td><td class=\"modified\"></td></tr>\n",
+        );
+    }
+    for entry in &listed.entries {
+        let icon = icon(entry);
+        writeln!(
+            page,
+            "<tr><td class=\"name\"><a href=\"{}\"><svg class=\"icon {icon}\" aria-hidden=\"true\">\
+             <use href=\"#{icon}\"/></svg>{}{}</a></td><td class=\"size\">{}</td>\
+             <td class=\"modified\"><time datetime=\"{}\">{}</time></td></tr>",
+            escape(&href(entry)),
+            escape(&String::from_utf8_lossy(&entry.name)),
+            if entry.is_folder { "/" } else { "" },
+            if entry.is_folder {
+                "—".into()
+            } else {
+                size(entry.len)
+            },
+            date(entry.modified),
+            date(entry.modified).replace('T', " ").trim_end_matches('Z'),
+        )?;
+    }
+    page.push_str("</tbody>\n</table>\n");
+    if listed.entries.is_empty() {
+        page.push_str("<p class=\"empty\">Nothing here yet.</p>\n");
+    }
+    if listed.is_cut {
+        writeln!(
+            page,
+            "<p class=\"empty\">Only {MAX_ENTRIES} of the names in this folder are shown.</p>"
+        )?;
+    }
+    page.push_str("</main>\n</body>\n</html>\n");
+    Ok(())
+}
+
+/// A link to each folder from the root on.
+fn write_breadcrumbs(page: &mut String, path: &[u8]) -> std::fmt::Result {
+    page.push_str("<h1><a href=\"/\" title=\"Top\">⌂</a>");
+    let trimmed = path.strip_suffix(b"/").unwrap_or(path);
+    let mut end = 0_usize;
+    for segment in trimmed.split(|byte| *byte == b'/').skip(1) {
+        end = end.saturating_add(segment.len()).saturating_add(1);
+        let upto = trimmed.get(..end).unwrap_or_default();
+        write!(
+            page,
+            "<span aria-hidden=\"true\">/</span><a href=\"{}/\">{}</a>",
+            escape(&encode(upto)),
+            escape(&String::from_utf8_lossy(segment))
+        )?;
+    }
+    page.push_str("</h1>\n");
+    Ok(())
+}
+
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+/// The symbol of [`ICONS`] for an entry.
+fn icon(entry: &Entry) -> &'static str {
+    if entry.is_folder {
+        return "folder";
+    }
+    let extension = media_type::extension(&entry.name);
+    match (entry.media_type.split('/').next(), &*extension) {
+        (_, "7z" | "br" | "bz2" | "gz" | "rar" | "tar" | "tgz" | "xz" | "zip" | "zst") => "archive",
+        (Some("audio"), _) => "audio",
+        (Some("font"), _) => "font",
+        (Some("image"), _) => "image",
+        (Some("text"), _) => "text",
+        (Some("video"), _) => "video",
+        _ => "file",
+    }
+}
+
+/// A size for people, in powers of 1024.
+fn size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KB", "MB", "GB", "TB", "PB", "EB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut tenths = u128::from(bytes) * 10 / 1024;
+    let mut unit = "";
+    for name in UNITS {
+        unit = name;
+        if tenths < 10_240 {
+            break;
+        }
+        tenths /= 1024;
+    }
+    if tenths < 100 {
+        format!("{}.{} {unit}", tenths / 10, tenths % 10)
+    } else {
+        format!("{} {unit}", tenths / 10)
+    }
+}
+
+/// Seconds since 1970 as `2024-02-29T12:34:56Z` (RFC 3339).
+fn date(seconds: u64) -> String {
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    // The last second that HTTP has a date for.
+    let time = UNIX_EPOCH + Duration::from_secs(seconds.min(253_402_300_799));
+    let text = httpdate::fmt_http_date(time);
+    // "Sun, 06 Nov 1994 08:49:37 GMT"
+    let mut parts = text.split(' ').skip(1);
+    let mut part = || parts.next().unwrap_or_default();
+    let (day, month, year, clock) = (part(), part(), part(), part());
+    let month = MONTHS.iter().position(|name| *name == month).unwrap_or(0);
+    format!("{year}-{:02}-{day}T{clock}Z", month.saturating_add(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_sizes_and_dates_for_people() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KB"),
+            (1536, "1.5 KB"),
+            (10 << 20, "10 MB"),
+            (1 << 30, "1.0 GB"),
+            (u64::MAX, "15 EB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+        assert_eq!(date(0), "1970-01-01T00:00:00Z");
+        assert_eq!(date(1_709_210_096), "2024-02-29T12:34:56Z");
+        assert_eq!(date(u64::MAX), "9999-12-31T23:59:59Z");
+    }
+
+    #[test]
+    fn reads_the_order_from_the_query() {
+        let order = Order::of(Some("a=b&sort=size&order=desc"));
+        assert_eq!((order.column, order.is_descending), (Column::Size, true));
+        assert_eq!(Order::of(Some("sort=<script>&order")), Order::default());
+        assert_eq!(Order::of(None), Order::default());
+    }
+}

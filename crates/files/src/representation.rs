@@ -1,0 +1,332 @@
+//! One form of a file, ready to be sent: its field lines and its content; and the answers made from
+//! it: whole, in parts, or not modified (RFC 9110 sections 13 to 15).
+
+use std::cell::OnceCell;
+use std::collections::VecDeque;
+use std::fmt::Write;
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::SystemTime;
+
+use apus_http::fields::{ByteRange, Coding, EntityTag, Precondition, Ranges, Validators};
+use apus_http::{
+    Body, BodyError, BodyStream, FileRange, Frame, Headers, Method, Request, Response, Sealed,
+    StatusCode,
+};
+use bytes::Bytes;
+
+use crate::content::Content;
+use crate::tree::Identity;
+
+/// What all forms of one file have in common.
+pub(crate) struct About {
+    pub(crate) media_type: String,
+    pub(crate) is_negotiated: bool,
+    pub(crate) cache_control: Option<Box<[u8]>>,
+    pub(crate) extra: Headers,
+}
+
+/// One form of a file.
+pub(crate) struct Representation {
+    pub(crate) coding: Coding,
+    headers: Rc<Headers>,
+    not_modified: OnceCell<Rc<Headers>>,
+    pub(crate) content: Content,
+    entity_tag: Option<Box<[u8]>>,
+    last_modified: SystemTime,
+}
+
+impl Representation {
+    pub(crate) fn new(
+        about: &About,
+        content: Content,
+        coding: Coding,
+        identity: &Identity,
+    ) -> Self {
+        let last_modified = identity.last_modified();
+        let entity_tag = entity_tag(&content, coding, identity);
+        let mut headers = Headers::with_capacity(256);
+        {
+            let mut line = |name: &str, value: &[u8]| {
+                // None of the values can hold a control character; what did is not sent.
+                let _ = headers.try_append(name, value);
+            };
+            line("content-type", about.media_type.as_bytes());
+            line("content-length", content.len().to_string().as_bytes());
+            if coding != Coding::Identity {
+                line("content-encoding", coding.as_str().as_bytes());
+            }
+            if about.is_negotiated {
+                line("vary", b"accept-encoding");
+            }
+            if let Some(tag) = &entity_tag {
+                line("etag", format!("\"{tag}\"").as_bytes());
+            }
+            line(
+                "last-modified",
+                httpdate::fmt_http_date(last_modified).as_bytes(),
+            );
+            line("accept-ranges", b"bytes");
+            if let Some(cache_control) = &about.cache_control {
+                line("cache-control", cache_control);
+            }
+        }
+        for (name, value) in about.extra.iter() {
+            let _ = headers.try_insert(name, value);
+        }
+        Self {
+            coding,
+            headers: Rc::new(headers),
+            not_modified: OnceCell::new(),
+            content,
+            entity_tag: entity_tag.map(|tag| tag.into_bytes().into()),
+            last_modified,
+        }
+    }
+
+    /// What this costs in memory, in bytes.
+    pub(crate) fn weight(&self) -> u64 {
+        let content = match &self.content {
+            Content::Memory { bytes, .. } => bytes.len(),
+            Content::File { .. } => 0,
+        };
+        let headers = self.headers.wire().len();
+        // Twice, for the lines of 304; and what holds it all together.
+        content
+            .saturating_add(headers.saturating_mul(2))
+            .saturating_add(1024) as u64
+    }
+
+    /// The answer to a GET or HEAD.
+    pub(crate) fn respond(&self, request: &Request) -> Response {
+        self.respond_by(request, true)
+    }
+
+    /// The same with all of the content, whatever part the client asks for: a server may ignore that
+    /// (RFC 9110 section 14.2).
+    pub(crate) fn respond_whole(&self, request: &Request) -> Response {
+        self.respond_by(request, false)
+    }
+
+    fn respond_by(&self, request: &Request, has_ranges: bool) -> Response {
+        let headers = request.headers();
+        let is_plain = |(name, _): (&str, &[u8])| {
+            !matches!(name.as_bytes(), [b'i', b'f', b'-', ..] | b"range")
+        };
+        if headers.iter().all(is_plain) {
+            return self.whole();
+        }
+        let validators = Validators {
+            entity_tag: self.entity_tag.as_deref().map(|opaque| EntityTag {
+                weak: false,
+                opaque,
+            }),
+            last_modified: Some(self.last_modified),
+        };
+        match validators.evaluate(request.method(), headers) {
+            Precondition::Proceed => {}
+            Precondition::NotModified => {
+                return Response::with_shared_headers(
+                    StatusCode::NOT_MODIFIED,
+                    Rc::clone(
+                        self.not_modified
+                            .get_or_init(|| self.not_modified_headers()),
+                    ),
+                    Body::Empty,
+                );
+            }
+            Precondition::Failed => return Response::new(StatusCode::PRECONDITION_FAILED),
+        }
+        // Range is defined for GET only (section 14.2), and is not a list of lines.
+        let mut ranges = headers.get_all("range");
+        match (ranges.next(), ranges.next()) {
+            (Some(range), None)
+                if has_ranges
+                    && *request.method() == Method::GET
+                    && validators.allow_range(headers) =>
+            {
+                self.ranges(range)
+            }
+            _ => self.whole(),
+        }
+    }
+
+    fn whole(&self) -> Response {
+        let all = ByteRange {
+            start: 0,
+            len: self.content.len(),
+        };
+        let body = self.content.body(all);
+        Response::with_shared_headers(StatusCode::OK, Rc::clone(&self.headers), body)
+    }
+
+    /// Everything that would be in a 200 but for what describes content (section 15.4.5).
+    fn not_modified_headers(&self) -> Rc<Headers> {
+        let mut headers = Headers::clone(&self.headers);
+        for name in [
+            "content-type",
+            "content-length",
+            "content-encoding",
+            "accept-ranges",
+        ] {
+            headers.remove(name);
+        }
+        Rc::new(headers)
+    }
+
+    fn ranges(&self, range: &[u8]) -> Response {
+        let complete = self.content.len();
+        let parts = match Ranges::parse(range, complete) {
+            Ranges::Whole => return self.whole(),
+            Ranges::Unsatisfiable => {
+                let mut response = Response::new(StatusCode::RANGE_NOT_SATISFIABLE);
+                let _ = response
+                    .headers_mut()
+                    .try_append("content-range", format!("bytes */{complete}"));
+                return response;
+            }
+            Ranges::Parts(parts) => parts,
+        };
+        let mut headers = Headers::clone(&self.headers);
+        let body = if let [part] = *parts {
+            let _ = headers.try_insert("content-length", part.len.to_string());
+            let _ = headers.try_append("content-range", part.content_range(complete).to_string());
+            self.content.body(part)
+        } else {
+            let body = self.multipart(&parts, &mut headers);
+            let _ = headers.try_insert("content-length", body.remaining.to_string());
+            Body::stream(body)
+        };
+        Response::with_shared_headers(StatusCode::PARTIAL_CONTENT, Rc::new(headers), body)
+    }
+
+    /// `multipart/byteranges` (section 14.6).
+    fn multipart(&self, parts: &[ByteRange], headers: &mut Headers) -> Multipart {
+        // 128 bits nobody can foresee, so no content can hold them on purpose.
+        let random = || RandomState::new().hash_one(self.content.len());
+        let boundary = format!("{:016x}{:016x}", random(), random());
+        let media_type = headers
+            .get_str("content-type")
+            .unwrap_or_default()
+            .to_owned();
+        let _ = headers.try_insert(
+            "content-type",
+            format!("multipart/byteranges; boundary={boundary}"),
+        );
+        let complete = self.content.len();
+        let mut body = Multipart::default();
+        for part in parts {
+            let mut head = String::new();
+            // Writing to a string does not fail.
+            let _ = write!(
+                head,
+                "\r\n--{boundary}\r\ncontent-type: {media_type}\r\ncontent-range: {}\r\n\r\n",
+                part.content_range(complete)
+            );
+            body.push(Frame::Data(head.into()));
+            body.push(self.content.frame(*part));
+        }
+        body.push(Frame::Data(format!("\r\n--{boundary}--\r\n").into()));
+        body
+    }
+}
+
+/// The opaque part of the entity tag, which no two contents share. Content in memory is known to the
+/// byte. A file is known by its metadata, and not at all while these are not to be trusted.
+fn entity_tag(content: &Content, coding: Coding, identity: &Identity) -> Option<String> {
+    let mut tag = match content {
+        Content::Memory { bytes, hash, .. } => format!("{:x}-{hash:x}", bytes.len()),
+        Content::File { len, .. } if identity.is_settled() => {
+            let (seconds, nanoseconds) = identity.modified();
+            format!("{len:x}-{seconds:x}.{nanoseconds:x}")
+        }
+        Content::File { .. } => return None,
+    };
+    if coding != Coding::Identity {
+        tag.push('-');
+        tag.push_str(coding.as_str());
+    }
+    Some(tag)
+}
+
+impl Content {
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Memory { bytes, .. } => bytes.len() as u64,
+            Self::File { len, .. } => *len,
+        }
+    }
+
+    fn body(&self, part: ByteRange) -> Body {
+        match self {
+            Self::Memory { bytes, sealed, .. } => {
+                let within = within(bytes, part);
+                match sealed {
+                    Some(sealed) if within.len() >= Sealed::SHORTEST => sealed.slice(within).into(),
+                    _ => bytes.slice(within).into(),
+                }
+            }
+            Self::File { file, .. } => Body::File(file_range(file, part)),
+        }
+    }
+
+    fn frame(&self, part: ByteRange) -> Frame {
+        match self {
+            Self::Memory { bytes, .. } => Frame::Data(bytes.slice(within(bytes, part))),
+            Self::File { file, .. } => Frame::File(file_range(file, part)),
+        }
+    }
+}
+
+fn within(bytes: &Bytes, part: ByteRange) -> Range<usize> {
+    let at = |position| usize::try_from(position).map_or(bytes.len(), |at| at.min(bytes.len()));
+    let start = at(part.start);
+    start..at(part.start.saturating_add(part.len)).max(start)
+}
+
+fn file_range(file: &Arc<File>, part: ByteRange) -> FileRange {
+    FileRange {
+        file: Arc::clone(file),
+        offset: part.start,
+        len: part.len,
+    }
+}
+
+/// Parts of a file with what stands between them.
+#[derive(Default)]
+struct Multipart {
+    frames: VecDeque<Frame>,
+    remaining: u64,
+}
+
+impl Multipart {
+    fn push(&mut self, frame: Frame) {
+        self.remaining = self.remaining.saturating_add(size(&frame));
+        self.frames.push_back(frame);
+    }
+}
+
+fn size(frame: &Frame) -> u64 {
+    match frame {
+        Frame::Data(bytes) => bytes.len() as u64,
+        Frame::File(range) => range.len,
+        Frame::Trailers(_) => 0,
+    }
+}
+
+impl BodyStream for Multipart {
+    fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        let frame = self.frames.pop_front();
+        let sent = frame.as_ref().map_or(0, size);
+        self.remaining = self.remaining.saturating_sub(sent);
+        Poll::Ready(frame.map(Ok))
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        Some(self.remaining)
+    }
+}

@@ -1,0 +1,4 @@
+//! Tests of static files.
+
+#[cfg(test)]
+mod serving;

@@ -1,0 +1,303 @@
+//! Negotiation of compressed forms.
+
+use super::*;
+
+#[tokio::test]
+async fn answers_at_once_and_compresses_for_later() {
+    let text = text();
+    let site = site(&[("a.txt", &text)], |files| files);
+    let first = site
+        .get_with("/a.txt", &[("accept-encoding", "gzip, br, zstd")])
+        .await;
+    assert_eq!((first.status, first.text()), (200, &*text));
+    assert_eq!(first.header("content-encoding"), None);
+    assert_eq!(first.header("vary"), Some("accept-encoding"));
+    let mut tags = vec![first.etag()];
+    for (accept, coding) in [
+        ("gzip, br, zstd", "br"),
+        ("gzip;q=0.5, zstd", "zstd"),
+        ("gzip", "gzip"),
+    ] {
+        let got = site.get_coded("/a.txt", accept).await;
+        assert_eq!(got.header("content-encoding"), Some(coding));
+        assert_eq!(got.header("vary"), Some("accept-encoding"));
+        assert_eq!(
+            got.header("content-type"),
+            Some("text/plain; charset=utf-8")
+        );
+        assert_eq!(decode(&got.body, coding), text.as_bytes());
+        let lines = [("accept-encoding", accept), ("if-none-match", &*got.etag())];
+        let not_modified = site.get_with("/a.txt", &lines).await;
+        assert_eq!(not_modified.status, 304);
+        assert_eq!(not_modified.header("vary"), Some("accept-encoding"));
+        // A part of this form, and only of this form.
+        let etag = got.etag();
+        let lines = [
+            ("accept-encoding", accept),
+            ("range", "bytes=0-4"),
+            ("if-range", &*etag),
+        ];
+        let part = site.get_with("/a.txt", &lines).await;
+        assert_eq!((part.status, &*part.body), (206, &got.body[..5]));
+        assert_eq!(part.header("content-encoding"), Some(coding));
+        let lines = [("range", "bytes=0-4"), ("if-range", &*etag)];
+        assert_eq!(site.get_with("/a.txt", &lines).await.status, 200);
+        tags.push(etag);
+    }
+    tags.sort();
+    tags.dedup();
+    assert_eq!(tags.len(), 4, "{tags:?}");
+    for accept in [
+        "identity",
+        "deflate",
+        "",
+        "br;q=0",
+        "*;q=0.1, br;q=0, identity;q=0.9",
+    ] {
+        let got = site
+            .get_with("/a.txt", &[("accept-encoding", accept)])
+            .await;
+        assert_eq!(got.header("content-encoding"), None, "{accept}");
+    }
+    assert_eq!(site.get("/a.txt").await.header("content-encoding"), None);
+}
+
+fn decode(body: &[u8], coding: &str) -> Vec<u8> {
+    use std::io::Read;
+    let mut decoded = Vec::new();
+    match coding {
+        "br" => brotli::Decompressor::new(body, 4096)
+            .read_to_end(&mut decoded)
+            .unwrap(),
+        "zstd" => zstd::Decoder::new(body)
+            .unwrap()
+            .read_to_end(&mut decoded)
+            .unwrap(),
+        _ => flate2::read::GzDecoder::new(body)
+            .read_to_end(&mut decoded)
+            .unwrap(),
+    };
+    decoded
+}
+
+#[tokio::test]
+async fn honours_a_refusal_of_identity() {
+    let text = text();
+    let site = site(&[("a.txt", &text), ("b.png", &text)], |files| files);
+    let got = site
+        .get_with("/a.txt", &[("accept-encoding", "gzip, identity;q=0")])
+        .await;
+    assert_eq!(
+        (got.status, got.header("content-encoding")),
+        (200, Some("gzip"))
+    );
+    assert_eq!(decode(&got.body, "gzip"), text.as_bytes());
+    for accept in ["identity;q=0", "*;q=0", "deflate, *;q=0"] {
+        let got = site
+            .get_with("/a.txt", &[("accept-encoding", accept)])
+            .await;
+        assert_eq!(
+            (got.status, got.header("vary")),
+            (406, Some("accept-encoding"))
+        );
+        // What is not negotiated is sent as it is.
+        let got = site
+            .get_with("/b.png", &[("accept-encoding", accept)])
+            .await;
+        assert_eq!((got.status, got.header("vary")), (200, None));
+    }
+}
+
+#[tokio::test]
+async fn never_compresses_what_is_compressed_or_short() {
+    let long = text();
+    let site = site(
+        &[("a.png", &long), ("a.woff2", &long), ("a.txt", "short")],
+        |files| files,
+    );
+    for path in ["/a.png", "/a.woff2", "/a.txt"] {
+        for _ in 0..20 {
+            let got = site
+                .get_with(path, &[("accept-encoding", "br, gzip, zstd")])
+                .await;
+            assert_eq!(got.header("content-encoding"), None, "{path}");
+            assert_eq!(got.header("vary"), None, "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn sends_siblings_that_are_not_older() {
+    let only_siblings = |files: Files| files.compression(Compression::NONE);
+    let site = site(
+        &[
+            ("a.css", "plain"),
+            ("a.css.br", "as br"),
+            ("a.css.gz", "as gzip"),
+            ("a.css.zst", "as zstd"),
+            ("b.css", "plain"),
+            ("b.css.gz", "stale"),
+        ],
+        only_siblings,
+    );
+    for name in ["a.css", "b.css"] {
+        site.set_modified(&site.path(name), hour_ago() - Duration::from_secs(60));
+    }
+    site.set_modified(&site.path("b.css.gz"), hour_ago() - Duration::from_secs(61));
+    for (path, accept, coding, body) in [
+        ("/a.css", "br, gzip, zstd", Some("br"), "as br"),
+        ("/a.css", "gzip", Some("gzip"), "as gzip"),
+        ("/a.css", "zstd, gzip;q=0.9", Some("zstd"), "as zstd"),
+        ("/a.css", "identity", None, "plain"),
+        ("/b.css", "gzip", None, "plain"),
+    ] {
+        let got = site.get_with(path, &[("accept-encoding", accept)]).await;
+        assert_eq!(got.header("content-encoding"), coding, "{path} {accept}");
+        assert_eq!(got.text(), body, "{path} {accept}");
+    }
+    // A sibling that goes away is noticed.
+    fs::remove_file(site.path("a.css.br")).unwrap();
+    pass(REVALIDATION);
+    let got = site.get_with("/a.css", &[("accept-encoding", "br")]).await;
+    assert_eq!(got.text(), "plain");
+    // And asked for by its own name it is a file like any other.
+    assert_eq!(site.get("/a.css.gz").await.header("content-encoding"), None);
+}
+
+#[tokio::test]
+async fn does_not_send_an_old_variant_of_a_changed_file() {
+    let site = site(&[("a.txt", &text())], |files| files);
+    site.get_coded("/a.txt", "gzip").await;
+    let changed = text().replace("fox", "cat");
+    site.write("a.txt", &changed);
+    pass(REVALIDATION);
+    let got = site.get_coded("/a.txt", "gzip").await;
+    assert_eq!(decode(&got.body, "gzip"), changed.as_bytes());
+}
+
+#[tokio::test]
+async fn shares_variants_between_workers() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.txt"), text()).unwrap();
+    let files = Files::new(folder.path());
+    let one = Site {
+        service: files.build(),
+        folder,
+    };
+    let made = one.get_coded("/a.txt", "zstd").await;
+    let another = files.build();
+    let request = request(Method::GET, "/a.txt", &[("accept-encoding", "zstd")]);
+    let got = Got::from(another.call(request)).await;
+    assert_eq!(got.header("content-encoding"), Some("zstd"));
+    assert_eq!(got.etag(), made.etag());
+}
+
+#[tokio::test]
+async fn shares_a_store_of_variants_with_other_files() {
+    let variants = Arc::new(apus_files::Variants::new(1 << 20));
+    let site = site(&[("a.txt", &text())], |files| {
+        files.variants(variants.clone())
+    });
+    site.get_coded("/a.txt", "zstd").await;
+    let next = Files::new(site.path("")).variants(variants).build();
+    let request = request(Method::GET, "/a.txt", &[("accept-encoding", "zstd")]);
+    let got = Got::from(next.call(request)).await;
+    assert_eq!(got.header("content-encoding"), Some("zstd"));
+}
+
+/// Text that is too long for a form that is kept.
+fn large_text() -> String {
+    (0..600_000).map(|line| format!("line {line}\n")).collect()
+}
+
+/// Waits until the metadata of a file, which has just been written, are to be trusted.
+async fn settled(site: &Site, path: &str) {
+    while site.get(path).await.header("etag").is_none() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        pass(REVALIDATION);
+    }
+}
+
+#[tokio::test]
+async fn compresses_large_text_as_it_is_sent() {
+    let large = large_text();
+    assert!(large.len() > 5 << 20);
+    let site = site(&[("a.json", &large)], |files| files);
+    let zstd = ("accept-encoding", "zstd");
+    settled(&site, "/a.json").await;
+    let got = site.get_with("/a.json", &[zstd]).await;
+    assert_eq!(
+        (got.status, got.header("content-encoding")),
+        (200, Some("zstd"))
+    );
+    assert_eq!(got.header("vary"), Some("accept-encoding"));
+    assert_eq!(got.header("content-length"), None);
+    assert_eq!(got.header("accept-ranges"), None);
+    assert!(got.etag().starts_with("W/"));
+    assert_eq!(decode(&got.body, "zstd"), large.as_bytes());
+    let unchanged = [zstd, ("if-none-match", &*got.etag())];
+    let unchanged = site.get_with("/a.json", &unchanged).await;
+    assert_eq!((unchanged.status, unchanged.etag()), (304, got.etag()));
+    let head = site.send(Method::HEAD, "/a.json", &[zstd]).await;
+    assert_eq!(head.header("content-encoding"), Some("zstd"));
+    assert_eq!(head.header("content-length"), None);
+    // Parts are of the file as it is, and of no other form.
+    let part = site
+        .get_with("/a.json", &[zstd, ("range", "bytes=0-5")])
+        .await;
+    assert_eq!((part.status, part.text()), (206, "line 0"));
+    let refused = ("accept-encoding", "zstd, identity;q=0");
+    let whole = site
+        .get_with("/a.json", &[refused, ("range", "bytes=0-5")])
+        .await;
+    assert_eq!(
+        (whole.status, whole.header("content-encoding")),
+        (200, Some("zstd"))
+    );
+    assert_eq!(decode(&whole.body, "zstd"), large.as_bytes());
+    let plain = site.get("/a.json").await;
+    assert_eq!(
+        (plain.text(), plain.header("content-encoding")),
+        (&*large, None)
+    );
+}
+
+#[tokio::test]
+async fn compresses_once_for_all_who_refuse_identity() {
+    let text = text().repeat(400);
+    let site = site(&[("a.txt", &text)], |files| files);
+    settled(&site, "/a.txt").await;
+    let refused = ("accept-encoding", "zstd, identity;q=0");
+    let waiting = (0..5).map(|_| {
+        let lines = [refused, ("range", "bytes=0-10")];
+        Got::from(site.service.call(request(Method::GET, "/a.txt", &lines)))
+    });
+    let mut tags = Vec::new();
+    for got in waiting.collect::<Vec<_>>() {
+        let got = got.await;
+        assert_eq!((got.status, got.body.len()), (206, 11));
+        tags.push(got.etag());
+    }
+    tags.dedup();
+    assert_eq!(tags.len(), 1, "{tags:?}");
+    // What was made for them is there.
+    let got = site.get_with("/a.txt", &[refused]).await;
+    assert!(got.was_now);
+    assert_eq!(decode(&got.body, "zstd"), text.as_bytes());
+}
+
+#[tokio::test]
+async fn compresses_as_it_is_sent_where_no_form_is_kept() {
+    let text = text().repeat(20);
+    let site = site(&[("a.txt", &text)], |files| files.cache(0));
+    let lines = [
+        ("accept-encoding", "zstd, identity;q=0"),
+        ("range", "bytes=0-10"),
+    ];
+    let got = site.get_with("/a.txt", &lines).await;
+    assert_eq!(
+        (got.status, got.header("content-encoding")),
+        (200, Some("zstd"))
+    );
+    assert_eq!(decode(&got.body, "zstd"), text.as_bytes());
+}

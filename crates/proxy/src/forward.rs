@@ -1,0 +1,393 @@
+//! The fields of a request on its way to an origin (RFC 9110 section 7.6): its end-to-end fields, and who
+//! the client is as the facts of the request have it.
+
+use std::fmt::Write;
+use std::net::IpAddr;
+
+use apus_http::{Headers, Request, Version, is_identity_field};
+use smallvec::SmallVec;
+
+/// Our name in `Via`.
+const PSEUDONYM: &str = "apus";
+
+/// A request that came through us so often goes in a circle.
+const MAX_HOPS: usize = 8;
+
+/// Which fields tell an origin about the client.
+#[derive(Clone, Debug)]
+pub struct Forwarding {
+    /// `X-Forwarded-For`, `X-Forwarded-Proto`, `X-Forwarded-Host`, `X-Forwarded-Port` and `X-Real-IP`.
+    pub x_forwarded: bool,
+    /// `Forwarded` (RFC 7239).
+    pub forwarded: bool,
+    /// `Via` (RFC 9110 section 7.6.3).
+    pub via: bool,
+    /// Whether fields are sent on whose names hold an underscore. Many applications take them for
+    /// those with a hyphen, which somebody may have checked.
+    pub underscores: bool,
+    /// The protocols that a client may switch to (RFC 9110 section 7.8), in lower case. Whatever an origin
+    /// would take besides goes past locations, limits and cache.
+    pub upgrades: Vec<Box<str>>,
+}
+
+impl Default for Forwarding {
+    fn default() -> Self {
+        Self {
+            x_forwarded: true,
+            forwarded: false,
+            via: true,
+            underscores: false,
+            upgrades: vec!["websocket".into()],
+        }
+    }
+}
+
+/// The request went through this server too often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Circle;
+
+/// The fields of a request for the origin.
+pub(super) fn fields(request: &Request, forwarding: &Forwarding) -> Result<Headers, Circle> {
+    let from = request.headers();
+    // What is left of these was not written by the client.
+    let takes_identity = request.are_identity_fields_removed();
+    let mut hops = 0;
+    let mut to = Headers::with_capacity(from.wire().len() + 256);
+    to.append_from(from, |name, value| match name {
+        "host" | "content-length" | "expect" | "proxy" => false,
+        "via" => {
+            hops += members(value)
+                .filter(|member| member.ends_with(PSEUDONYM.as_bytes()))
+                .count();
+            true
+        }
+        name => {
+            (takes_identity || !is_identity_field(name))
+                && (forwarding.underscores || !name.contains('_'))
+        }
+    });
+    if hops >= MAX_HOPS {
+        return Err(Circle);
+    }
+    write_client(request, forwarding, &mut to);
+    Ok(to)
+}
+
+/// The protocol that the client offers to switch to, if that is allowed. Who offers several is not sure
+/// what it will speak, and is asked to speak HTTP.
+pub(super) fn upgrade(request: &Request, forwarding: &Forwarding) -> Option<Box<str>> {
+    let offered = request.upgrade()?;
+    let mut upgrades = forwarding.upgrades.iter();
+    let is_allowed = upgrades.any(|allowed| allowed.eq_ignore_ascii_case(offered));
+    is_allowed.then(|| offered.into())
+}
+
+/// Adds what is known of the client. A field that the site sets itself stays as it is.
+fn write_client(request: &Request, forwarding: &Forwarding, to: &mut Headers) {
+    // What is written is made of what was checked before: every line is valid.
+    let mut add = |name: &'static str, value: &[u8]| {
+        if !to.contains(name) {
+            let _ = to.try_append(name, value);
+        }
+    };
+    let client = request.client();
+    if forwarding.x_forwarded {
+        if let Some(ip) = client.ip {
+            let mut list = address(ip);
+            add("x-real-ip", &list);
+            for proxy in request.proxies() {
+                list.extend_from_slice(b", ");
+                list.extend_from_slice(&address(*proxy));
+            }
+            add("x-forwarded-for", &list);
+        }
+        add("x-forwarded-proto", request.scheme().as_bytes());
+        if let Some(host) = request.authority() {
+            add("x-forwarded-host", host.as_bytes());
+        }
+        if let Some(number) = request.port() {
+            let mut port = Text::new();
+            decimal(number, &mut port);
+            add("x-forwarded-port", &port);
+        }
+    }
+    if forwarding.forwarded {
+        add("forwarded", forwarded(request).as_bytes());
+    }
+    if forwarding.via {
+        let via = match request.version() {
+            Version::HTTP_10 => "1.0 apus",
+            Version::HTTP_2 => "2.0 apus",
+            Version::HTTP_3 => "3.0 apus",
+            _ => "1.1 apus",
+        };
+        append_to_list(to, "via", via.as_bytes());
+    }
+}
+
+/// Text as short as an address.
+pub type Text = SmallVec<[u8; 48]>;
+
+/// An address as text. Most are of IPv4, which need no formatter.
+pub fn address(address: IpAddr) -> Text {
+    let mut text = Text::new();
+    match address {
+        IpAddr::V4(address) => {
+            for (at, octet) in address.octets().into_iter().enumerate() {
+                if at > 0 {
+                    text.push(b'.');
+                }
+                decimal(octet.into(), &mut text);
+            }
+        }
+        IpAddr::V6(address) => text.extend_from_slice(address.to_string().as_bytes()),
+    }
+    text
+}
+
+/// Appends a number in decimal digits.
+pub fn decimal(number: u16, text: &mut Text) {
+    let mut begun = false;
+    for unit in [10_000, 1000, 100, 10, 1] {
+        let digit = u8::try_from(number / unit % 10).unwrap_or(0);
+        begun |= digit > 0 || unit == 1;
+        if begun {
+            text.push(b'0' + digit);
+        }
+    }
+}
+
+/// The value of `Forwarded` (RFC 7239 section 4): an element for the client, and one for each trusted
+/// proxy that the request came through.
+fn forwarded(request: &Request) -> String {
+    let node = |ip: IpAddr| match ip {
+        IpAddr::V6(ip) => format!("for=\"[{ip}]\""),
+        IpAddr::V4(ip) => format!("for={ip}"),
+    };
+    let mut list = request.client().ip.map_or("for=unknown".to_owned(), node);
+    if let Some(host) = request.authority() {
+        // An authority holds no quote and no backslash.
+        let _ = write!(list, ";host=\"{host}\"");
+    }
+    let _ = write!(list, ";proto={}", request.scheme());
+    for proxy in request.proxies() {
+        let _ = write!(list, ", {}", node(*proxy));
+    }
+    list
+}
+
+/// Adds a member behind those that the list has.
+fn append_to_list(to: &mut Headers, name: &'static str, member: &[u8]) {
+    let mut list = Vec::new();
+    for value in to.get_all(name) {
+        list.extend_from_slice(value);
+        list.extend_from_slice(b", ");
+    }
+    // What were field values stay one.
+    if list.is_empty() {
+        let _ = to.try_append(name, member);
+    } else {
+        list.extend_from_slice(member);
+        let _ = to.try_insert(name, list);
+    }
+}
+
+/// The members of a list field (RFC 9110 section 5.6.1).
+fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value
+        .split(|byte| *byte == b',')
+        .map(<[u8]>::trim_ascii)
+        .filter(|member| !member.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::rc::Rc;
+
+    use apus_http::{Body, ConnectionInfo, Method, Peer, RequestParts, Target, TrustedProxies};
+    use http::Extensions;
+
+    use super::*;
+
+    fn request(lines: &[(&str, &str)]) -> Request {
+        let mut headers = Headers::new();
+        for (name, value) in lines {
+            headers.try_append(name, value).unwrap();
+        }
+        let address = |text: &str| Peer::Ip(text.parse::<SocketAddr>().unwrap());
+        Request::new(RequestParts {
+            method: Method::GET,
+            target: Target::parse(&Method::GET, "/").unwrap(),
+            version: Version::HTTP_11,
+            headers,
+            body: Body::Empty,
+            connection: Rc::new(ConnectionInfo {
+                id: 1,
+                peer: address("192.0.2.7:999"),
+                local: address("198.51.100.1:8080"),
+                tls: None,
+            }),
+            extensions: Extensions::new(),
+        })
+    }
+
+    fn text(headers: &Headers) -> String {
+        String::from_utf8(headers.wire().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn what_belongs_to_the_clients_connection_stays_behind() {
+        let request = request(&[
+            ("host", "a"),
+            ("connection", "keep-alive, X-Hop, upgrade"),
+            ("x-hop", "1"),
+            ("keep-alive", "5"),
+            ("te", "gzip, trailers"),
+            ("upgrade", "websocket"),
+            ("expect", "100-continue"),
+            ("transfer-encoding", "chunked"),
+            ("proxy", "evil"),
+            ("accept", "*/*"),
+        ]);
+        let only = Forwarding {
+            x_forwarded: false,
+            via: false,
+            ..Forwarding::default()
+        };
+        let headers = fields(&request, &only).unwrap();
+        assert_eq!(text(&headers), "accept: */*\r\n");
+    }
+
+    #[test]
+    fn only_protocols_that_the_configuration_names_are_switched_to() {
+        let connection = ("connection", "upgrade, http2-settings");
+        for (offered, sent) in [
+            ("websocket", Some("websocket")),
+            ("WebSocket", Some("WebSocket")),
+            ("WebSocket, h2c", None),
+            ("h2c", None),
+            ("h2c, TLS/1.3", None),
+        ] {
+            let request = request(&[connection, ("upgrade", offered), ("http2-settings", "AAM")]);
+            let found = upgrade(&request, &Forwarding::default());
+            assert_eq!(found.as_deref(), sent, "{offered}");
+        }
+        assert_eq!(
+            upgrade(
+                &request(&[("upgrade", "websocket")]),
+                &Forwarding::default()
+            ),
+            None
+        );
+    }
+
+    #[test]
+    fn a_stranger_does_not_say_who_it_is() {
+        let lines = [
+            ("host", "a.example"),
+            ("x-forwarded-for", "127.0.0.1"),
+            ("x_forwarded_for", "127.0.0.1"),
+            ("x-forwarded_proto", "https"),
+            ("x.real.ip", "127.0.0.1"),
+            ("x-real-ip", "127.0.0.1"),
+            ("forwarded", "for=127.0.0.1"),
+            ("true-client-ip", "127.0.0.1"),
+            ("x-original-url", "/admin"),
+        ];
+        let both = Forwarding {
+            forwarded: true,
+            ..Forwarding::default()
+        };
+        let headers = fields(&request(&lines), &both).unwrap();
+        assert_eq!(
+            text(&headers),
+            "x-real-ip: 192.0.2.7\r\n\
+             x-forwarded-for: 192.0.2.7\r\n\
+             x-forwarded-proto: http\r\n\
+             x-forwarded-host: a.example\r\n\
+             x-forwarded-port: 80\r\n\
+             forwarded: for=192.0.2.7;host=\"a.example\";proto=http\r\n\
+             via: 1.1 apus\r\n"
+        );
+    }
+
+    #[test]
+    fn what_a_trusted_proxy_told_is_written_anew() {
+        let mut request = request(&[
+            ("host", "inner"),
+            ("x-forwarded-for", "127.0.0.1, 203.0.113.5, 192.0.2.9"),
+            ("x-forwarded-proto", "https"),
+            ("x-forwarded-host", "A.example"),
+            ("x_forwarded_for", "127.0.0.1"),
+            ("x-real-ip", "127.0.0.1"),
+            ("cf-connecting-ip", "203.0.113.5"),
+            ("via", "1.0 fred"),
+        ]);
+        let proxies = TrustedProxies::new(["192.0.2.0/24".parse().unwrap()]);
+        proxies.pass("cf-connecting-ip").establish(&mut request);
+        let both = Forwarding {
+            forwarded: true,
+            underscores: true,
+            ..Forwarding::default()
+        };
+        let headers = fields(&request, &both).unwrap();
+        assert_eq!(
+            text(&headers),
+            "cf-connecting-ip: 203.0.113.5\r\n\
+             x-real-ip: 203.0.113.5\r\n\
+             x-forwarded-for: 203.0.113.5, 192.0.2.9, 192.0.2.7\r\n\
+             x-forwarded-proto: https\r\n\
+             x-forwarded-host: a.example\r\n\
+             x-forwarded-port: 443\r\n\
+             forwarded: for=203.0.113.5;host=\"a.example\";proto=https, for=192.0.2.9, for=192.0.2.7\r\n\
+             via: 1.0 fred, 1.1 apus\r\n"
+        );
+    }
+
+    #[test]
+    fn what_the_site_sets_itself_is_what_the_origin_gets() {
+        let mut request = request(&[("x-forwarded-proto", "evil")]);
+        TrustedProxies::default().establish(&mut request);
+        request
+            .headers_mut()
+            .try_insert("x-forwarded-proto", "https")
+            .unwrap();
+        let headers = fields(&request, &Forwarding::default()).unwrap();
+        let values: Vec<_> = headers.get_all("x-forwarded-proto").collect();
+        assert_eq!(values, [b"https"]);
+    }
+
+    #[test]
+    fn names_with_underscores_are_sent_on_where_that_is_wanted() {
+        let lines = [("under_score", "1")];
+        let headers = fields(&request(&lines), &Forwarding::default()).unwrap();
+        assert!(!headers.contains("under_score"));
+        let wanted = Forwarding {
+            underscores: true,
+            ..Forwarding::default()
+        };
+        let headers = fields(&request(&lines), &wanted).unwrap();
+        assert!(headers.contains("under_score"));
+    }
+
+    #[test]
+    fn numbers_and_addresses_are_written_as_the_formatter_has_them() {
+        for number in [0, 9, 10, 80, 105, 8080, 10_000, u16::MAX] {
+            let mut text = Text::new();
+            decimal(number, &mut text);
+            assert_eq!(*text, *number.to_string().as_bytes());
+        }
+        for text in ["0.0.0.0", "192.0.2.100", "255.255.255.255", "2001:db8::1"] {
+            assert_eq!(*address(text.parse().unwrap()), *text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_request_that_goes_in_a_circle_is_refused() {
+        let hops = ["1.1 apus"; MAX_HOPS].join(", ");
+        assert!(fields(&request(&[("via", &hops)]), &Forwarding::default()).is_err());
+        let hops = ["1.1 other"; 2 * MAX_HOPS].join(", ");
+        assert!(fields(&request(&[("via", &hops)]), &Forwarding::default()).is_ok());
+    }
+}

@@ -1,0 +1,435 @@
+//! The proxy with real sockets behind it: what origins get, and what becomes of what they say.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use apus_http::{Body, Frame, Headers, Service, ServiceFactory};
+use apus_net::client::Address;
+use apus_proxy::{
+    CookieRules, Forwarding, Hold, Host, PathChange, Proxy, ProxySettings, RedirectRule,
+    Substitution, Substitutions,
+};
+use apus_upstream::Upstreams;
+use apus_upstream::plan::{GroupPlan, NodePlan, Place};
+
+use apus_testkit::{Reply, ask, block_on, get};
+
+/// An origin that gives each request, one to a connection, the same bytes; and tells what it got.
+pub(crate) struct Origin {
+    pub(crate) address: SocketAddr,
+    pub(crate) got: mpsc::Receiver<String>,
+}
+
+impl Origin {
+    pub(crate) fn saying(answer: impl Into<Vec<u8>>) -> Self {
+        let answer = answer.into();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (tell, got) = mpsc::channel();
+        thread::spawn(move || {
+            for socket in listener.incoming().flatten() {
+                let (answer, tell) = (answer.clone(), tell.clone());
+                thread::spawn(move || serve(socket, &answer, &tell));
+            }
+        });
+        Self { address, got }
+    }
+
+    fn got(&self) -> String {
+        self.got.recv_timeout(Duration::from_secs(10)).unwrap()
+    }
+}
+
+fn serve(mut socket: TcpStream, answer: &[u8], tell: &mpsc::Sender<String>) {
+    let mut request = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let Ok(read @ 1..) = socket.read(&mut buffer) else {
+            return;
+        };
+        request.extend_from_slice(&buffer[..read]);
+        let text = String::from_utf8_lossy(&request).into_owned();
+        let Some((head, content)) = text.split_once("\r\n\r\n") else {
+            continue;
+        };
+        let whole = match head.to_ascii_lowercase() {
+            head if head.contains("transfer-encoding") => content.ends_with("\r\n\r\n"),
+            head => match head.split_once("content-length: ") {
+                Some((_, rest)) => {
+                    content.len() >= rest.lines().next().unwrap().parse::<usize>().unwrap()
+                }
+                None => true,
+            },
+        };
+        if whole {
+            let _ = tell.send(text);
+            let _ = socket.write_all(answer);
+            return;
+        }
+    }
+}
+
+fn proxy(nodes: &[SocketAddr], settings: ProxySettings) -> Rc<dyn Service> {
+    let upstreams = Upstreams::new();
+    let nodes = nodes
+        .iter()
+        .map(|address| NodePlan::new(address.to_string(), Place::Address(Address::Ip(*address))))
+        .collect();
+    upstreams.apply(vec![GroupPlan::new("app", nodes)]);
+    Proxy::new(&upstreams, "app", settings).service()
+}
+
+fn ask_origin(origin: &Origin, settings: ProxySettings) -> Reply {
+    get("/a%20b?c=d").of(&proxy(&[origin.address], settings))
+}
+
+pub(crate) const SIMPLE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Own: yes\r\n\r\nhello";
+
+#[test]
+fn one_origin_is_reached_by_its_address() {
+    let origin = Origin::saying("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+    for (address, line) in [
+        (format!("http://{}", origin.address), "GET /a?b HTTP/1.1"),
+        (
+            format!("http://localhost:{}/v1/", origin.address.port()),
+            "GET /v1/a?b HTTP/1.1",
+        ),
+    ] {
+        let proxy = Proxy::to(&address).unwrap().configure(|settings| {
+            settings.hidden = vec!["x-none".into()];
+        });
+        assert_eq!(get("/a?b").to(&proxy).text(), "ok");
+        let got = origin.got();
+        assert!(got.starts_with(line), "{got}");
+        assert!(got.contains("host: example.com\r\n"), "{got}");
+    }
+    for (address, why) in [
+        ("127.0.0.1:80", "begins with http://"),
+        ("ftp://a", "begins with http://"),
+        ("http://a?b", "no query"),
+        ("http://u@a", "no user"),
+        ("http://no.invalid", "cannot be looked up"),
+        ("http:// a", "no URL"),
+    ] {
+        let error = Proxy::to(address).unwrap_err().to_string();
+        assert!(error.contains(why), "{address}: {error}");
+    }
+}
+
+#[test]
+fn a_request_is_written_anew_and_its_answer_passed_on() {
+    let origin = Origin::saying(SIMPLE);
+    let reply = ask_origin(&origin, ProxySettings::default());
+    assert_eq!((reply.status, reply.text()), (200, "hello"));
+    assert_eq!(reply.field("x-own"), Some("yes"));
+    let got = origin.got();
+    let mut lines = got.lines();
+    assert_eq!(lines.next(), Some("GET /a%20b?c=d HTTP/1.1"));
+    for line in [
+        "host: example.com",
+        "via: 1.1 apus",
+        "x-forwarded-proto: http",
+    ] {
+        assert!(
+            got.to_ascii_lowercase().contains(&format!("{line}\r\n")),
+            "{got}"
+        );
+    }
+}
+
+#[test]
+fn host_and_path_are_what_the_settings_say() {
+    let origin = Origin::saying(SIMPLE);
+    let settings = ProxySettings {
+        host: Host::Fixed("internal:81".into()),
+        path: Some(PathChange {
+            strip: "/api/".into(),
+            put: "/v1/".into(),
+        }),
+        forwarding: Forwarding {
+            x_forwarded: false,
+            via: false,
+            ..Forwarding::default()
+        },
+        ..ProxySettings::default()
+    };
+    let service = proxy(&[origin.address], settings);
+    get("/api/x/%2e%2e/y?q").of(&service);
+    let got = origin.got();
+    assert!(got.starts_with("GET /v1/y?q HTTP/1.1\r\n"), "{got}");
+    assert!(
+        got.to_ascii_lowercase().contains("host: internal:81\r\n"),
+        "{got}"
+    );
+    assert!(!got.to_ascii_lowercase().contains("x-forwarded"), "{got}");
+}
+
+#[test]
+fn content_streams_with_its_length_or_in_chunks() {
+    let origin = Origin::saying(SIMPLE);
+    let service = proxy(&[origin.address], ProxySettings::default());
+    let reply = ask("POST", "/").body("content").of(&service);
+    assert_eq!(reply.status, 200);
+    let got = origin.got().to_ascii_lowercase();
+    assert!(
+        got.contains("content-length: 7\r\n") && got.ends_with("\r\n\r\ncontent"),
+        "{got}"
+    );
+}
+
+/// Content with a trailer section.
+struct WithTrailers(Vec<Frame>);
+
+impl WithTrailers {
+    fn new(lines: &[(&str, &str)]) -> Self {
+        let mut trailers = Headers::new();
+        for (name, value) in lines {
+            trailers.try_append(name, value).unwrap();
+        }
+        Self(vec![Frame::Trailers(trailers), Frame::Data("hello".into())])
+    }
+}
+
+impl apus_http::BodyStream for WithTrailers {
+    fn poll_frame(
+        &mut self,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<Frame, apus_http::BodyError>>> {
+        std::task::Poll::Ready(self.0.pop().map(Ok))
+    }
+}
+
+#[test]
+fn trailers_to_the_origin_are_filtered_as_the_fields_of_the_head() {
+    let lines = [
+        ("x-forwarded-for", "127.0.0.1"),
+        ("x-real-ip", "127.0.0.1"),
+        ("forwarded", "for=127.0.0.1"),
+        ("x-original-url", "/admin"),
+        ("x_note", "1"),
+        ("authorization", "Basic eDp5"),
+        ("content-length", "0"),
+        ("transfer-encoding", "chunked"),
+        ("host", "evil.test"),
+        ("x-note", "seven"),
+    ];
+    for (underscores, passed) in [
+        (false, "x-note: seven\r\n"),
+        (true, "x_note: 1\r\nx-note: seven\r\n"),
+    ] {
+        let origin = Origin::saying(SIMPLE);
+        let settings = ProxySettings {
+            forwarding: Forwarding {
+                underscores,
+                ..Forwarding::default()
+            },
+            ..ProxySettings::default()
+        };
+        let body = Body::stream(WithTrailers::new(&lines));
+        let reply = ask("POST", "/")
+            .body(body)
+            .of(&proxy(&[origin.address], settings));
+        assert_eq!(reply.status, 200);
+        let got = origin.got().to_ascii_lowercase();
+        let (_, content) = got.split_once("\r\n\r\n").unwrap();
+        assert_eq!(content, format!("5\r\nhello\r\n0\r\n{passed}\r\n"));
+    }
+}
+
+#[test]
+fn trailers_of_an_origin_do_not_show_what_is_hidden() {
+    let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: X-Hop\r\n\r\n\
+        5\r\nhello\r\n0\r\nX-Secret: 1\r\nSet-Cookie: a=b\r\nX-Hop: 1\r\nX-Sum: 7\r\n\r\n";
+    let origin = Origin::saying(answer);
+    let settings = ProxySettings {
+        hidden: vec!["x-secret".into()],
+        ..ProxySettings::default()
+    };
+    let service = proxy(&[origin.address], settings);
+    let trailers = block_on(async {
+        let mut body = service.call(get("/").request()).wait().await.take_body();
+        loop {
+            match body.frame().await.unwrap().unwrap() {
+                Frame::Trailers(trailers) => return trailers,
+                Frame::Data(_) | Frame::File(_) => {}
+            }
+        }
+    });
+    assert_eq!(trailers.wire(), b"x-sum: 7\r\n");
+}
+
+#[test]
+fn answers_are_put_in_the_terms_of_the_site() {
+    let answer = "HTTP/1.1 302 Found\r\nLocation: http://internal/base/x\r\nServer: Old/1.0\r\n\
+        Set-Cookie: a=1; Path=/base/\r\nConnection: x-hop, close\r\nX-Hop: 1\r\nContent-Length: 0\r\n\r\n";
+    let origin = Origin::saying(answer);
+    let settings = ProxySettings {
+        redirects: vec![RedirectRule {
+            from: "http://internal/base/".into(),
+            to: "/shop/".into(),
+        }],
+        cookies: CookieRules {
+            paths: vec![("/base/".into(), "/shop/".into())],
+            secure: true,
+            ..CookieRules::default()
+        },
+        hidden: vec!["server".into()],
+        ..ProxySettings::default()
+    };
+    let reply = ask_origin(&origin, settings);
+    assert_eq!(reply.field("location"), Some("/shop/x"));
+    assert_eq!(reply.field("set-cookie"), Some("a=1; Path=/shop/; Secure"));
+    for gone in ["server", "x-hop", "connection"] {
+        assert_eq!(reply.field(gone), None, "{gone}");
+    }
+}
+
+#[test]
+fn texts_are_replaced_in_pages_that_are_asked_for_uncompressed() {
+    let answer = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 23\r\n\r\n\
+        <a href=http://inside/>";
+    let origin = Origin::saying(answer);
+    let rule = Substitution {
+        from: (*b"http://inside").into(),
+        to: (*b"https://example.com").into(),
+    };
+    let settings = ProxySettings {
+        substitutions: Substitutions::new(vec![rule], Vec::new()),
+        ..ProxySettings::default()
+    };
+    let service = proxy(&[origin.address], settings);
+    let reply = get("/").with("accept-encoding", "br, gzip").of(&service);
+    assert_eq!(reply.text(), "<a href=https://example.com/>");
+    assert_eq!(reply.field("content-length"), None);
+    assert!(
+        !origin
+            .got()
+            .to_ascii_lowercase()
+            .contains("accept-encoding")
+    );
+}
+
+#[test]
+fn a_node_that_is_not_there_is_passed_over() {
+    let gone = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let origin = Origin::saying(SIMPLE);
+    let service = proxy(&[gone, origin.address], ProxySettings::default());
+    for _ in 0..4 {
+        assert_eq!(get("/").of(&service).text(), "hello");
+    }
+}
+
+#[test]
+fn failures_of_origins_become_answers_of_ours() {
+    let gone = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    assert_eq!(
+        get("/")
+            .of(&proxy(&[gone], ProxySettings::default()))
+            .status,
+        502
+    );
+    let nonsense = Origin::saying("SSH-2.0-x\r\n\r\n");
+    assert_eq!(ask_origin(&nonsense, ProxySettings::default()).status, 502);
+    let none = Proxy::new(&Upstreams::new(), "app", ProxySettings::default()).service();
+    assert_eq!(get("/").of(&none).status, 503);
+    let empty = proxy(&[], ProxySettings::default());
+    let reply = get("/").of(&empty);
+    assert_eq!(reply.status, 503);
+    assert!(reply.field("retry-after").is_some());
+}
+
+#[test]
+fn a_circle_is_cut() {
+    let origin = Origin::saying(SIMPLE);
+    let service = proxy(&[origin.address], ProxySettings::default());
+    let hops = ["1.1 apus"; 20].join(", ");
+    assert_eq!(get("/").with("via", &hops).of(&service).status, 508);
+}
+
+#[test]
+fn an_answer_that_is_cut_off_is_not_passed_off_as_whole() {
+    let answer = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhello";
+    for hold in [None, Some(1000)] {
+        let origin = Origin::saying(answer);
+        let folder = tempfile::tempdir().unwrap();
+        let settings = ProxySettings {
+            hold_response: hold.map(|memory| Hold {
+                memory,
+                disk: 0,
+                folder: folder.path().into(),
+            }),
+            ..ProxySettings::default()
+        };
+        let service = proxy(&[origin.address], settings);
+        block_on(async {
+            let mut response = service.call(get("/").request()).wait().await;
+            assert_eq!(response.body().len(), Some(100));
+            let end = loop {
+                match response.body_mut().frame().await {
+                    Some(Ok(_)) => {}
+                    end => break end,
+                }
+            };
+            assert!(matches!(end, Some(Err(_))), "{end:?}");
+        });
+    }
+}
+
+#[test]
+fn an_error_page_without_content_stays_without() {
+    let origin = Origin::saying("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+    let service = proxy(&[origin.address], ProxySettings::default());
+    let response = block_on(async { service.call(get("/").request()).wait().await });
+    assert!(matches!(response.body(), Body::Bytes(_)));
+}
+
+#[test]
+fn a_request_is_held_until_it_is_whole() {
+    struct Slow(usize);
+    impl apus_http::BodyStream for Slow {
+        fn poll_frame(
+            &mut self,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Option<Result<Frame, apus_http::BodyError>>> {
+            self.0 += 1;
+            std::task::Poll::Ready(match self.0 {
+                1..=10 => Some(Ok(Frame::Data(vec![b'x'; 1000].into()))),
+                _ => None,
+            })
+        }
+    }
+    for (memory, disk) in [(100_000, 0), (2500, 100_000), (2500, 0), (2500, 3000)] {
+        let origin = Origin::saying(SIMPLE);
+        let folder = tempfile::tempdir().unwrap();
+        let settings = ProxySettings {
+            hold_request: Some(Hold {
+                memory,
+                disk,
+                folder: folder.path().into(),
+            }),
+            ..ProxySettings::default()
+        };
+        let service = proxy(&[origin.address], settings);
+        let reply = ask("POST", "/").body(Body::stream(Slow(0))).of(&service);
+        assert_eq!(reply.status, 200);
+        let got = origin.got().to_ascii_lowercase();
+        let is_held_whole = memory + disk >= 10_000;
+        assert_eq!(
+            got.contains("content-length: 10000"),
+            is_held_whole,
+            "{memory} {disk}"
+        );
+        assert!(got.matches('x').count() >= 10_000);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

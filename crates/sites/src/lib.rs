@@ -1,0 +1,226 @@
+//! Virtual hosts: which site a request is for, which location of it, and what answers there
+//! (RFC 9110 section 7.4).
+
+mod fields;
+mod location;
+mod observe;
+mod preset;
+mod respond;
+mod rewrite;
+mod serve;
+mod settings;
+mod site;
+mod template;
+
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use apus_http::{Answer, Request, RouteInfo, Service, ServiceFactory, StatusCode, TrustedProxies};
+
+pub use apus_layers::ForceHttps;
+pub use apus_patterns::{InvalidServerName, ServerName};
+pub use fields::{FieldChange, Hsts, InvalidChange};
+pub use location::{InvalidPattern, Pattern};
+pub use observe::{Observer, OnCompletion, WorkerObserver};
+pub use preset::{Preset, UnknownPreset};
+pub use respond::{InvalidReturn, Return};
+pub use rewrite::{Condition, InvalidCondition, InvalidRewrite, Rewrite, RewriteFlag, UnknownFlag};
+pub use settings::{Accel, ErrorPage, Settings};
+pub use site::{Location, Site};
+pub use template::{InvalidTemplate, Template};
+
+use apus_error_page::error_page;
+use apus_http::trace::{self, Step, StepKind, Trace};
+use apus_patterns::{ServerNames, certificate_covers};
+use serve::SiteService;
+
+/// The sites of one or more listeners; a request goes to the one that its host names.
+#[derive(Clone)]
+pub struct Sites {
+    sites: Arc<Vec<Site>>,
+    names: Arc<ServerNames>,
+    trusted_proxies: Arc<TrustedProxies>,
+    fallback: Option<usize>,
+    /// What clones that are alike have in common, and no other: listeners that share their sites
+    /// share the services of a worker too.
+    identity: u64,
+}
+
+impl Default for Sites {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Sites {
+    /// No sites.
+    pub fn new() -> Self {
+        Self {
+            sites: Arc::default(),
+            names: Arc::default(),
+            trusted_proxies: Arc::default(),
+            fallback: None,
+            identity: fresh_identity(),
+        }
+    }
+
+    /// Adds a site.
+    ///
+    /// # Errors
+    /// Another site has one of its names.
+    pub fn site(mut self, site: Site) -> Result<Self, NameTaken> {
+        let index = self.sites.len();
+        for name in &site.server_names {
+            if let Err(owner) = Arc::make_mut(&mut self.names).insert(name, index) {
+                return Err(NameTaken {
+                    name: name.to_string(),
+                    owner: self.sites.get(owner).map_or("", Site::name).to_owned(),
+                    other: site.name().to_owned(),
+                });
+            }
+        }
+        Arc::make_mut(&mut self.sites).push(site);
+        self.identity = fresh_identity();
+        Ok(self)
+    }
+
+    /// Takes the word of these proxies about who sent a request. By default nobody's word is taken.
+    #[must_use]
+    pub fn trusted_proxies(mut self, trusted: TrustedProxies) -> Self {
+        self.trusted_proxies = Arc::new(trusted);
+        self.identity = fresh_identity();
+        self
+    }
+
+    /// Adds a site that also answers for hosts that no site is named after. Without one, the first
+    /// site does.
+    ///
+    /// # Errors
+    /// Another site has one of its names.
+    pub fn fallback(mut self, site: Site) -> Result<Self, NameTaken> {
+        self.fallback = Some(self.sites.len());
+        self.site(site)
+    }
+}
+
+fn fresh_identity() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+impl fmt::Debug for Sites {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.sites.iter()).finish()
+    }
+}
+
+/// Two sites have the same name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameTaken {
+    /// The name.
+    pub name: String,
+    /// The site that had it first.
+    pub owner: String,
+    /// The site that wanted it too.
+    pub other: String,
+}
+
+impl fmt::Display for NameTaken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the sites {} and {} are both named {} on one listener",
+            self.owner, self.other, self.name
+        )
+    }
+}
+
+impl std::error::Error for NameTaken {}
+
+impl ServiceFactory for Sites {
+    fn service(&self) -> Rc<dyn Service> {
+        thread_local! {
+            static LIVE: RefCell<Vec<(u64, Weak<SitesService>)>> = const { RefCell::new(Vec::new()) };
+        }
+        let live = LIVE.with_borrow_mut(|live| {
+            live.retain(|(_, service)| service.strong_count() > 0);
+            let known = live.iter().find(|(identity, _)| *identity == self.identity);
+            known.and_then(|(_, service)| service.upgrade())
+        });
+        if let Some(service) = live {
+            return service;
+        }
+        let service = Rc::new(SitesService {
+            trusted_proxies: Arc::clone(&self.trusted_proxies),
+            names: self.names.clone(),
+            sites: self.sites.iter().map(SiteService::new).collect(),
+            fallback: self.fallback.unwrap_or(0),
+        });
+        LIVE.with_borrow_mut(|live| live.push((self.identity, Rc::downgrade(&service))));
+        service
+    }
+
+    fn check(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        self.sites.iter().try_for_each(|site| site.check())
+    }
+
+    fn routes(&self) -> Vec<RouteInfo> {
+        self.sites.iter().flat_map(|site| site.routes()).collect()
+    }
+}
+
+struct SitesService {
+    trusted_proxies: Arc<TrustedProxies>,
+    names: Arc<ServerNames>,
+    sites: Box<[SiteService]>,
+    fallback: usize,
+}
+
+impl Service for SitesService {
+    fn call(&self, mut request: Request) -> Answer {
+        self.trusted_proxies.establish(&mut request);
+        if let [only] = &*self.sites
+            && request.connection().tls.is_none()
+            && Trace::of(&request).is_none()
+        {
+            // Nothing is to be chosen, and nobody asks why.
+            return only.call(request);
+        }
+        let host = request.host().unwrap_or("");
+        if let Some(tls) = &request.connection().tls
+            && !host.is_empty()
+            && !tls.certificate_names.is_empty()
+            && !certificate_covers(&tls.certificate_names, host)
+        {
+            trace::note(&request, || {
+                Step::new(
+                    StepKind::Site,
+                    "none",
+                    format!("the certificate of the connection is not for {host}"),
+                )
+            });
+            let status = StatusCode::MISDIRECTED_REQUEST;
+            // No site is meant; who looks for such requests, looks into the log of the first.
+            return match self.sites.get(self.fallback) {
+                Some(site) => site.refuse(&request, status).into(),
+                None => error_page(&request, status).into(),
+            };
+        }
+        let found = self.names.find(host);
+        let index = found.map_or(self.fallback, |(site, _)| site);
+        let Some(site) = self.sites.get(index) else {
+            return error_page(&request, StatusCode::NOT_FOUND).into();
+        };
+        trace::note(&request, || {
+            let why = match found {
+                Some((_, how)) => format!("{host} is {how}"),
+                None => format!("no site is named {host}; this one answers for the rest"),
+            };
+            Step::new(StepKind::Site, site.name(), why)
+        });
+        site.call(request)
+    }
+}

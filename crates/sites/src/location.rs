@@ -1,0 +1,334 @@
+//! Locations: which part of a site a path is in, in nginx's order.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+
+use regex::bytes::{Regex, RegexBuilder};
+
+use super::template::Captures;
+
+/// Which paths a location is for, in normal form (see [`apus_http::path`]).
+///
+/// | written | meaning |
+/// | --- | --- |
+/// | `= /path` | this path and no other; wins over all |
+/// | `^~ /prefix` | paths that start so; if it is the longest prefix, no expression is tried |
+/// | `~ regex` | paths in which the expression is found; the first one wins over prefixes |
+/// | `~* regex` | as `~`, ignoring case |
+/// | `/prefix` | paths that start so; the longest wins |
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    text: Box<str>,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Exact(Box<str>),
+    Prefix { prefix: Box<str>, is_final: bool },
+    Regex(Regex),
+}
+
+impl FromStr for Pattern {
+    type Err = InvalidPattern;
+
+    fn from_str(text: &str) -> Result<Self, InvalidPattern> {
+        let text = text.trim();
+        let (operator, operand) = match text.split_once(char::is_whitespace) {
+            Some((operator, operand)) if !operator.starts_with('/') => (operator, operand.trim()),
+            _ => ("", text),
+        };
+        let kind = match operator {
+            "=" => Kind::Exact(normal_path(operand)?),
+            "^~" | "" => Kind::Prefix {
+                prefix: normal_path(operand)?,
+                is_final: operator == "^~",
+            },
+            "~" | "~*" => RegexBuilder::new(operand)
+                .case_insensitive(operator == "~*")
+                .build()
+                .map(Kind::Regex)
+                .map_err(InvalidPattern::Regex)?,
+            _ => return Err(InvalidPattern::Operator),
+        };
+        Ok(Self {
+            text: text.into(),
+            kind,
+        })
+    }
+}
+
+/// A path that a request in normal form can have or start with.
+fn normal_path(text: &str) -> Result<Box<str>, InvalidPattern> {
+    if !text.starts_with('/') {
+        return Err(InvalidPattern::NotAbsolute);
+    }
+    let mut segments: Vec<_> = text.split('/').skip(1).collect();
+    segments.pop_if(|last| last.is_empty());
+    if segments.iter().any(|part| matches!(*part, "" | "." | "..")) {
+        return Err(InvalidPattern::NotNormal);
+    }
+    Ok(text.into())
+}
+
+impl Pattern {
+    /// `/`: the prefix of every path.
+    pub fn everywhere() -> Self {
+        Self {
+            text: "/".into(),
+            kind: Kind::Prefix {
+                prefix: "/".into(),
+                is_final: false,
+            },
+        }
+    }
+
+    /// The expression, if it is one.
+    pub(super) fn regex(&self) -> Option<&Regex> {
+        match &self.kind {
+            Kind::Regex(regex) => Some(regex),
+            _ => None,
+        }
+    }
+
+    /// What its groups capture in `path`.
+    pub(super) fn captures(&self, path: &[u8]) -> Captures {
+        self.regex()
+            .and_then(|regex| Captures::of(regex, path))
+            .unwrap_or_default()
+    }
+
+    /// What decides between two patterns of one site that are for the same paths.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        match (&self.kind, &other.kind) {
+            (Kind::Exact(one), Kind::Exact(two)) => one == two,
+            (Kind::Prefix { prefix: one, .. }, Kind::Prefix { prefix: two, .. }) => one == two,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Why a location's path was refused.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum InvalidPattern {
+    /// The path does not start with a slash.
+    NotAbsolute,
+    /// The path holds `//`, `.` or `..`, which no path of a request does after it was normalised.
+    NotNormal,
+    /// What stands before the path is none of `=`, `^~`, `~` and `~*`.
+    Operator,
+    /// The regular expression has an error.
+    Regex(regex::Error),
+}
+
+impl fmt::Display for InvalidPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAbsolute => f.write_str("a location's path starts with a slash"),
+            Self::NotNormal => f.write_str(
+                "a location's path has no `//`, `.` or `..`; requests are matched without them",
+            ),
+            Self::Operator => f.write_str(
+                "a location is `/prefix`, `= /path`, `^~ /prefix`, `~ regex` or `~* regex`",
+            ),
+            Self::Regex(error) => write!(f, "the regular expression has an error: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for InvalidPattern {}
+
+/// How a location was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Match {
+    Exact,
+    Regex,
+    FinalPrefix,
+    Prefix,
+}
+
+impl fmt::Display for Match {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Exact => "the path is equal",
+            Self::Regex => "the first regular expression that matches",
+            Self::FinalPrefix => "the longest prefix, and it rules out regular expressions",
+            Self::Prefix => "the longest prefix, and no regular expression matches",
+        })
+    }
+}
+
+/// The locations of a site, made ready to be searched.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Matcher {
+    exact: HashMap<Box<[u8]>, usize>,
+    /// Sorted by text.
+    prefixes: Vec<Prefix>,
+    regexes: Vec<(Regex, usize)>,
+}
+
+#[derive(Clone, Debug)]
+struct Prefix {
+    text: Box<[u8]>,
+    is_final: bool,
+    location: usize,
+    /// The longest other prefix that this one starts with.
+    parent: Option<usize>,
+}
+
+impl Matcher {
+    pub(super) fn new<'a>(patterns: impl Iterator<Item = &'a Pattern>) -> Self {
+        let mut matcher = Self::default();
+        for (location, pattern) in patterns.enumerate() {
+            match &pattern.kind {
+                Kind::Exact(path) => {
+                    matcher.exact.insert(path.as_bytes().into(), location);
+                }
+                Kind::Prefix { prefix, is_final } => matcher.prefixes.push(Prefix {
+                    text: prefix.as_bytes().into(),
+                    is_final: *is_final,
+                    location,
+                    parent: None,
+                }),
+                Kind::Regex(regex) => matcher.regexes.push((regex.clone(), location)),
+            }
+        }
+        matcher.prefixes.sort_by(|one, two| one.text.cmp(&two.text));
+        for at in 0..matcher.prefixes.len() {
+            let (before, rest) = matcher.prefixes.split_at_mut(at);
+            if let Some(prefix) = rest.first_mut() {
+                prefix.parent = before
+                    .iter()
+                    .rposition(|other| prefix.text.starts_with(&other.text));
+            }
+        }
+        matcher
+    }
+
+    /// The location of a path in normal form.
+    pub(super) fn find(&self, path: &[u8]) -> Option<(usize, Match)> {
+        if !self.exact.is_empty()
+            && let Some(location) = self.exact.get(path)
+        {
+            return Some((*location, Match::Exact));
+        }
+        let prefix = self.longest_prefix(path);
+        if let Some(prefix) = prefix.filter(|prefix| prefix.is_final) {
+            return Some((prefix.location, Match::FinalPrefix));
+        }
+        let regex = self.regexes.iter().find(|(regex, _)| regex.is_match(path));
+        match (regex, prefix) {
+            (Some((_, location)), _) => Some((*location, Match::Regex)),
+            (None, Some(prefix)) => Some((prefix.location, Match::Prefix)),
+            (None, None) => None,
+        }
+    }
+
+    /// The last prefix in order that is not behind `path` starts with every prefix of `path` there
+    /// is, so the longest is found among it and its parents.
+    fn longest_prefix(&self, path: &[u8]) -> Option<&Prefix> {
+        let behind = self
+            .prefixes
+            .partition_point(|prefix| *prefix.text <= *path);
+        let mut candidate = self.prefixes.get(behind.checked_sub(1)?)?;
+        while !path.starts_with(&candidate.text) {
+            candidate = self.prefixes.get(candidate.parent?)?;
+        }
+        Some(candidate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn matcher(patterns: &[&str]) -> Matcher {
+        let patterns: Vec<Pattern> = patterns.iter().map(|text| text.parse().unwrap()).collect();
+        Matcher::new(patterns.iter())
+    }
+
+    #[test]
+    fn follows_the_order_of_nginx() {
+        let matcher = matcher(&[
+            "= /",
+            "/",
+            "/documents/",
+            "^~ /images/",
+            "~* \\.(gif|jpg|jpeg)$",
+            "~ ^/documents/[A-Z]",
+            "/images/raw/",
+        ]);
+        for (path, location, how) in [
+            ("/", 0, Match::Exact),
+            ("/index.html", 1, Match::Prefix),
+            ("/documents/document.html", 2, Match::Prefix),
+            ("/images/1.gif", 3, Match::FinalPrefix),
+            ("/documents/1.JPG", 4, Match::Regex),
+            ("/documents/A.jpg", 4, Match::Regex),
+            ("/documents/A.txt", 5, Match::Regex),
+            ("/images/raw/1.gif", 4, Match::Regex),
+            ("/images/raw/1.txt", 6, Match::Prefix),
+        ] {
+            assert_eq!(
+                matcher.find(path.as_bytes()),
+                Some((location, how)),
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn finds_nothing_without_a_match() {
+        let matcher = matcher(&["= /a", "/b/", "~ ^/c$"]);
+        for path in ["/", "/a/", "/b", "/c/"] {
+            assert_eq!(matcher.find(path.as_bytes()), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_regex_matches_bytes_that_are_not_utf8() {
+        let matcher = matcher(&["~ \\.php$"]);
+        assert!(matcher.find(b"/\xff.php").is_some());
+    }
+
+    #[test]
+    fn refuses_what_no_request_can_match() {
+        for pattern in [
+            "", "a", "= a", "/a//b", "/a/../b", "/./", "! /a", "~ (", "=/a",
+        ] {
+            assert!(pattern.parse::<Pattern>().is_err(), "{pattern:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn longest_prefix_agrees_with_trying_all(
+            prefixes in proptest::collection::btree_set("/[ab/]{0,5}", 0..8),
+            path in "/[ab/]{0,8}",
+        ) {
+            let prefixes: Vec<_> = prefixes
+                .into_iter()
+                .filter(|text| text.parse::<Pattern>().is_ok())
+                .collect();
+            let matcher = matcher(&prefixes.iter().map(String::as_str).collect::<Vec<_>>());
+            let expected = prefixes
+                .iter()
+                .filter(|prefix| path.starts_with(prefix.as_str()))
+                .max_by_key(|prefix| prefix.len());
+            let found = matcher
+                .longest_prefix(path.as_bytes())
+                .map(|prefix| String::from_utf8_lossy(&prefix.text).into_owned());
+            prop_assert_eq!(found.as_ref(), expected);
+        }
+    }
+}

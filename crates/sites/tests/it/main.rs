@@ -1,0 +1,10 @@
+//! Tests of sites: routing, rewrites, internal redirects, error pages.
+
+#[cfg(test)]
+mod accel;
+#[cfg(test)]
+mod error_pages;
+#[cfg(test)]
+mod rewrite;
+#[cfg(test)]
+mod routing;

@@ -1,0 +1,3 @@
+//! A service whose responses come from PHP, over FastCGI or from resident workers.
+
+pub use apus_php::handler::{Php, PhpSettings};
