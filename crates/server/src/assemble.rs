@@ -14,8 +14,8 @@ use apus_net::tls::{ClientAuth, TlsSettings, TlsSite};
 use apus_net::{ListenAddress, Listener};
 use apus_sites::{ErrorPage, ForceHttps, Location, Pattern, Settings, Site, Sites};
 
-use crate::access_log::AccessLogs;
-use crate::config;
+use apus_access_log::AccessLogs;
+use apus_config as config;
 pub use origins::{Origins, groups};
 use same_name::SameName;
 

@@ -6,8 +6,8 @@ use apus_cache::store::{Figures, Purged};
 use apus_control::PurgeWhat;
 use serde_json::{Value, json};
 
-use crate::config;
 use crate::explain::{Url, scheme};
+use apus_config as config;
 
 /// A place whose answers are cached: what decides under which keys.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,7 @@
 //! apus.toml, read into a plan and run.
 
-pub mod access_log;
 pub mod assemble;
 mod caching;
-pub mod config;
 mod descriptors;
 mod explain;
 mod folder;
@@ -18,6 +16,8 @@ mod source;
 mod upstreams;
 mod warm;
 
+pub use apus_access_log as access_log;
+pub use apus_config as config;
 pub use apus_control as control;
 pub use apus_control::{ControlError, ask};
 pub use explain::{ExplainError, Explanation, Question, explain};

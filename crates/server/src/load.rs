@@ -17,14 +17,14 @@ use apus_upstream::Upstreams;
 use apus_upstream::plan::GroupPlan;
 use serde_json::Value;
 
-use crate::access_log::AccessLogs;
 use crate::assemble::{Lasting, Origins, assemble, groups};
 use crate::caching::{self, CachedPlace};
-use crate::config::{self, ConfigFiles, Diagnostics, ListenPlaces, LogLevel};
 use crate::folder::FolderSite;
 use crate::local_ca::{LocalCa, LocalCaError, LocalCertificate, passing_certificate};
 use crate::privileges::{HelperClient, LoadedByRoot, MadeCertificate};
 use crate::source::Source;
+use apus_access_log::AccessLogs;
+use apus_config::{self as config, ConfigFiles, Diagnostics, ListenPlaces, LogLevel};
 
 /// Reads a source, and again for each reload.
 pub(crate) struct Loader {

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,9 +27,7 @@ use serde_json::{Value, json};
 use tokio::time::{Interval, interval, interval_at, timeout};
 use tracing::{error, info, warn};
 
-use crate::access_log::{AccessLogs, WriterHandle};
 use crate::caching::{self, CachedPlace};
-use crate::config::ListenPlaces;
 use crate::descriptors;
 use crate::folder::{FolderSite, ListenArgument};
 use crate::load::{Certificates, LoadError, Loaded, Loader};
@@ -39,6 +37,8 @@ use crate::privileges::{self, HelperClient, PrivilegesError, Separated, bind_con
 use crate::signals::Signals;
 use crate::source::Source;
 use crate::upstreams;
+use apus_access_log::{AccessLogs, OpenFile, WriterHandle};
+use apus_config::ListenPlaces;
 
 /// How often it is looked whether the local certificate is about to expire.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(12 * 3600);
@@ -176,7 +176,11 @@ impl Server {
         } = parts;
         let signals = Signals::install().map_err(ServeError::Runtime)?;
         refuse_unreadable(loader.source())?;
-        let (access_logs, writer) = AccessLogs::with_helper(helper.clone());
+        let (access_logs, writer) = AccessLogs::with_opener(
+            helper
+                .clone()
+                .map(|helper| Arc::new(move |path: &Path| helper.open_log(path)) as OpenFile),
+        );
         let Loaded {
             plan,
             groups,

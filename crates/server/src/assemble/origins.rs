@@ -17,7 +17,7 @@ use apus_upstream::Upstreams;
 use apus_upstream::plan::GroupPlan;
 
 use super::caching::Keyed;
-use crate::config;
+use apus_config as config;
 
 /// Who answers for proxies.
 #[derive(Clone, Copy, Debug)]

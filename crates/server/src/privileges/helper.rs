@@ -20,8 +20,8 @@ use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::message::{Request, Response, receive, send};
-use crate::config::{self, default_pool_folder};
 use crate::load::Loader;
+use apus_config::{self as config, default_pool_folder};
 
 /// Signals that end a server, or have it do something, by way of a terminal or of systemd also those of
 /// its group. The helper ends with the server, not before.

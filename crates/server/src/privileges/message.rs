@@ -14,8 +14,8 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::config::Recording;
 use crate::local_ca::LocalCertificate;
+use apus_config::Recording;
 
 /// The length of a message, before it.
 const LENGTH_BYTES: usize = 4;

@@ -77,3 +77,62 @@ fn the_key_of_the_cache_is_told() {
     assert_eq!(told("GET", "a=1; sid=2"), "passed");
     assert_eq!(told("POST", "a=1"), "passed");
 }
+
+#[test]
+fn it_is_told_which_program_would_run_and_with_which_variables() {
+    let folder = tempfile::tempdir().unwrap();
+    for (file, text) in [
+        ("public/index.php", "<?php"),
+        ("public/uploads/a.php", "<?php"),
+        ("public/style.css", "a {}"),
+    ] {
+        let path = folder.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let file = folder.path().join("apus.toml");
+    let text = "[[sites]]\nserver_name = \"a.example\"\nlisten = 80\nroot = \"public\"\n\
+                php_fastcgi = \"[::1]:9\"\n[sites.fastcgi]\nfront_controller = \"/index.php\"\n\
+                no_php = \"/uploads/**\"\nparams = { MINE = \"of $host\" }\ncache.ttl = 60\n";
+    fs::write(&file, text).unwrap();
+    let steps = |url: &str| {
+        let question = Question {
+            method: "GET".to_owned(),
+            url: url.to_owned(),
+            headers: vec![("proxy".to_owned(), "evil".to_owned())],
+        };
+        let told = explain(Source::File(file.clone()), &question).unwrap();
+        let steps: Vec<_> = told
+            .steps
+            .iter()
+            .map(|step| format!("{} {}", step.kind, step.what))
+            .collect();
+        (told.status, steps)
+    };
+    let has = |steps: &[String], wanted: &str| steps.iter().any(|step| step == wanted);
+    let (status, told) = steps("http://a.example/pretty?a=b");
+    assert_eq!(status, None);
+    let root = folder.path().canonicalize().unwrap().join("public");
+    let script = root.join("index.php").display().to_string();
+    for wanted in [
+        format!("script {script}"),
+        format!("variable SCRIPT_FILENAME = {script}"),
+        "variable REQUEST_URI = /pretty?a=b".to_owned(),
+        "variable MINE = of a.example".to_owned(),
+        "cache http://a.example:80/pretty?a=b".to_owned(),
+        "origins a.example/php".to_owned(),
+    ] {
+        let wanted = wanted.replace(":80/", "/");
+        assert!(has(&told, &wanted), "{wanted}\n{told:#?}");
+    }
+    assert!(!told.iter().any(|step| step.contains("HTTP_PROXY")));
+    let (status, told) = steps("http://a.example/uploads/a.php");
+    assert_eq!(status.unwrap().as_u16(), 404);
+    assert!(has(&told, "script none"), "{told:#?}");
+    let (status, told) = steps("http://a.example/style.css");
+    assert_eq!(status.unwrap().as_u16(), 200);
+    assert!(
+        !told.iter().any(|step| step.starts_with("script")),
+        "{told:#?}"
+    );
+}

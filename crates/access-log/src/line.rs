@@ -1,0 +1,354 @@
+//! One line of an access log: what the request gives is written when it comes, the rest at its end.
+
+use std::cell::{Cell, RefCell};
+use std::io::Write;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use std::net::IpAddr;
+
+use apus_http::{Completion, Outcome, Request, Version};
+use time::OffsetDateTime;
+use time::format_description::BorrowedFormatItem;
+use time::macros::format_description;
+
+use crate::format::{Early, Escape, Format, Late, Part};
+
+/// A line that waits for the end of its response: the escaped values of the early variables, each
+/// after its length in four bytes.
+pub(crate) struct Line {
+    values: Vec<u8>,
+}
+
+const LENGTH: usize = size_of::<u32>();
+
+impl Line {
+    /// Takes what the request gives, into an empty buffer.
+    pub(crate) fn begin(
+        format: &Format,
+        site_name: &str,
+        request: &Request,
+        mut values: Vec<u8>,
+    ) -> Self {
+        for part in &format.parts {
+            if let Part::Early(variable) = part {
+                let at = values.len();
+                values.extend_from_slice(&[0; LENGTH]);
+                write_early(variable, site_name, request, format.escape, &mut values);
+                let len = values.len().saturating_sub(at.saturating_add(LENGTH));
+                let len = u32::try_from(len).unwrap_or(0);
+                if let Some(length) = values.get_mut(at..at.saturating_add(LENGTH)) {
+                    length.copy_from_slice(&len.to_ne_bytes());
+                }
+            }
+        }
+        Self { values }
+    }
+
+    /// Writes the whole line with its line feed to `out`; returns the buffer.
+    pub(crate) fn finish(
+        self,
+        format: &Format,
+        completion: &Completion,
+        clock: &Clock,
+        out: &mut Vec<u8>,
+    ) -> Vec<u8> {
+        let mut rest = self.values.as_slice();
+        for part in &format.parts {
+            match part {
+                Part::Text(text) => out.extend_from_slice(text.as_bytes()),
+                Part::Late(variable) => {
+                    write_late(*variable, completion, clock, format.escape, out);
+                }
+                Part::Early(_) => {
+                    let Some((length, after)) = rest.split_first_chunk::<LENGTH>() else {
+                        continue;
+                    };
+                    let length = u32::from_ne_bytes(*length) as usize;
+                    if let Some((value, after)) = after.split_at_checked(length) {
+                        out.extend_from_slice(value);
+                        rest = after;
+                    }
+                }
+            }
+        }
+        out.push(b'\n');
+        self.values
+    }
+}
+
+fn write_early(
+    variable: &Early,
+    site_name: &str,
+    request: &Request,
+    escape: Escape,
+    out: &mut Vec<u8>,
+) {
+    let connection = request.connection();
+    let tls = connection.tls.as_ref();
+    let client = || tls.and_then(|tls| tls.client_certificate.as_deref());
+    let mut value = |value: &[u8]| escape.string(Some(value), out);
+    match variable {
+        Early::RemoteAddr => escape.address(request.client().ip, out),
+        Early::RemotePort => escape.port(request.client().port, out),
+        Early::ServerAddr => escape.address(connection.local.ip(), out),
+        Early::ServerPort => escape.port(request.port(), out),
+        Early::Connection => write(out, format_args!("{}", connection.id)),
+        Early::RequestId => escape.quoted(out, |out| {
+            write(out, format_args!("{:016x}", request.id()));
+        }),
+        Early::Request => escape.quoted(out, |out| {
+            escape.bytes(request.method().as_str().as_bytes(), out);
+            out.push(b' ');
+            escape.bytes(request.target().as_str().as_bytes(), out);
+            out.push(b' ');
+            out.extend_from_slice(protocol(request.version()).as_bytes());
+        }),
+        Early::Method => value(request.method().as_str().as_bytes()),
+        Early::RequestUri => value(request.target().as_str().as_bytes()),
+        Early::Path => value(request.path().as_bytes()),
+        Early::Protocol => value(protocol(request.version()).as_bytes()),
+        Early::Scheme => value(request.scheme().as_bytes()),
+        Early::ServerName => value(site_name.as_bytes()),
+        Early::Query => escape.string(request.query().map(str::as_bytes), out),
+        Early::Host => escape.string(request.host().map(str::as_bytes), out),
+        Early::Field(name) => escape.string(request.headers().get(name), out),
+        Early::SslProtocol => {
+            escape.string(tls.map(|tls| tls.version.as_str().as_bytes()), out);
+        }
+        Early::SslCipher => escape.string(tls.map(|tls| tls.cipher.as_bytes()), out),
+        Early::SslServerName => {
+            let name = tls.and_then(|tls| tls.server_name.as_deref());
+            escape.string(name.map(str::as_bytes), out);
+        }
+        Early::SslClientSubject => {
+            escape.string(client().map(|client| client.subject.as_bytes()), out);
+        }
+        Early::SslClientSerial => {
+            escape.string(client().map(|client| client.serial.as_bytes()), out);
+        }
+    }
+}
+
+fn write_late(
+    variable: Late,
+    completion: &Completion,
+    clock: &Clock,
+    escape: Escape,
+    out: &mut Vec<u8>,
+) {
+    let complete = completion.outcome == Outcome::Complete;
+    match variable {
+        Late::TimeLocal => escape.quoted(out, |out| clock.write(Stamp::Common, out)),
+        Late::TimeIso => escape.quoted(out, |out| clock.write(Stamp::Iso, out)),
+        Late::Milliseconds => {
+            let now = Clock::now();
+            write(
+                out,
+                format_args!("{}.{:03}", now.as_secs(), now.subsec_millis()),
+            );
+        }
+        Late::Status => out.extend_from_slice(completion.status.as_str().as_bytes()),
+        Late::BodyBytes => write(out, format_args!("{}", completion.body_bytes)),
+        Late::Bytes => write(out, format_args!("{}", completion.bytes)),
+        Late::Duration => seconds(completion.duration, out),
+        Late::Completion => match escape {
+            Escape::Json => write(out, format_args!("{complete}")),
+            Escape::Hexadecimal if complete => out.extend_from_slice(b"OK"),
+            Escape::Hexadecimal => out.push(b'-'),
+        },
+        Late::UpstreamAddr => {
+            let address = completion.source.as_ref().map(|source| &*source.address);
+            escape.string(address.map(str::as_bytes), out);
+        }
+        Late::UpstreamStatus => match &completion.source {
+            Some(source) => write(out, format_args!("{}", source.status.as_u16())),
+            None => escape.string(None, out),
+        },
+        Late::UpstreamDuration => match &completion.source {
+            Some(source) => seconds(source.duration, out),
+            None => escape.string(None, out),
+        },
+        Late::UpstreamCacheStatus => {
+            let result = completion.cache.map(|cache| cache.as_str().as_bytes());
+            escape.string(result, out);
+        }
+    }
+}
+
+fn seconds(duration: Duration, out: &mut Vec<u8>) {
+    let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
+    write(out, format_args!("{seconds}.{millis:03}"));
+}
+
+/// Writing to memory does not fail.
+fn write(out: &mut Vec<u8>, arguments: std::fmt::Arguments<'_>) {
+    let _ = out.write_fmt(arguments);
+}
+
+fn protocol(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_09 => "HTTP/0.9",
+        Version::HTTP_10 => "HTTP/1.0",
+        Version::HTTP_2 => "HTTP/2.0",
+        Version::HTTP_3 => "HTTP/3.0",
+        _ => "HTTP/1.1",
+    }
+}
+
+impl Escape {
+    fn quoted(self, out: &mut Vec<u8>, content: impl FnOnce(&mut Vec<u8>)) {
+        let quote: &[u8] = match self {
+            Self::Json => b"\"",
+            Self::Hexadecimal => b"",
+        };
+        out.extend_from_slice(quote);
+        content(out);
+        out.extend_from_slice(quote);
+    }
+
+    fn string(self, value: Option<&[u8]>, out: &mut Vec<u8>) {
+        match (self, value) {
+            (Self::Json, None) => out.extend_from_slice(b"null"),
+            (Self::Hexadecimal, None) => out.push(b'-'),
+            (_, Some(value)) => self.quoted(out, |out| self.bytes(value, out)),
+        }
+    }
+
+    fn address(self, ip: Option<IpAddr>, out: &mut Vec<u8>) {
+        self.quoted(out, |out| match ip {
+            Some(ip) => write(out, format_args!("{ip}")),
+            None => out.extend_from_slice(b"unix:"),
+        });
+    }
+
+    fn port(self, port: Option<u16>, out: &mut Vec<u8>) {
+        match port {
+            Some(port) => write(out, format_args!("{port}")),
+            None => self.string(None, out),
+        }
+    }
+
+    /// Writes `value` so that no client can end a line or a string with it, or reach the terminal
+    /// of whoever reads the log.
+    fn bytes(self, value: &[u8], out: &mut Vec<u8>) {
+        match self {
+            Self::Hexadecimal => {
+                for byte in value {
+                    match byte {
+                        b'"' | b'\\' | 0..b' ' | 0x7f.. => {
+                            write(out, format_args!("\\x{byte:02X}"))
+                        }
+                        plain => out.push(*plain),
+                    }
+                }
+            }
+            Self::Json => {
+                for character in value.utf8_chunks().flat_map(|chunk| {
+                    let broken = (!chunk.invalid().is_empty()).then_some('\u{fffd}');
+                    chunk.valid().chars().chain(broken)
+                }) {
+                    match character {
+                        '"' => out.extend_from_slice(b"\\\""),
+                        '\\' => out.extend_from_slice(b"\\\\"),
+                        // Control characters of both sets, and what turns the direction of text.
+                        control if control.is_control() || is_directional(control) => {
+                            write(out, format_args!("\\u{:04x}", u32::from(control)));
+                        }
+                        plain => {
+                            let mut buffer = [0; 4];
+                            out.extend_from_slice(plain.encode_utf8(&mut buffer).as_bytes());
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn is_directional(character: char) -> bool {
+    matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// The time of day in the forms of logs, put into text once a second. The zone is UTC.
+#[derive(Default)]
+pub(crate) struct Clock {
+    second: Cell<u64>,
+    common: RefCell<Vec<u8>>,
+    iso: RefCell<Vec<u8>>,
+}
+
+#[derive(Clone, Copy)]
+enum Stamp {
+    Common,
+    Iso,
+}
+
+const COMMON: &[BorrowedFormatItem<'_>] =
+    format_description!("[day]/[month repr:short]/[year]:[hour]:[minute]:[second] +0000");
+const ISO: &[BorrowedFormatItem<'_>] =
+    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]+00:00");
+
+impl Clock {
+    fn now() -> Duration {
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+    }
+
+    fn write(&self, stamp: Stamp, out: &mut Vec<u8>) {
+        let second = Self::now().as_secs();
+        if self.second.replace(second) != second {
+            self.set(second);
+        }
+        let text = match stamp {
+            Stamp::Common => &self.common,
+            Stamp::Iso => &self.iso,
+        };
+        out.extend_from_slice(&text.borrow());
+    }
+
+    fn set(&self, second: u64) {
+        let time = i64::try_from(second)
+            .ok()
+            .and_then(|second| OffsetDateTime::from_unix_timestamp(second).ok())
+            .unwrap_or(OffsetDateTime::UNIX_EPOCH);
+        for (text, format) in [(&self.common, COMMON), (&self.iso, ISO)] {
+            let mut text = text.borrow_mut();
+            text.clear();
+            let _ = time.format_into(&mut *text, format);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn escaped(escape: Escape, value: &[u8]) -> String {
+        let mut out = Vec::new();
+        escape.bytes(value, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn no_value_ends_a_line_or_a_string_or_reaches_a_terminal() {
+        let hostile = b"a\"\\\r\n\x1b[31m\x7f\xff\xc2\x9b";
+        assert_eq!(
+            escaped(Escape::Hexadecimal, hostile),
+            r"a\x22\x5C\x0D\x0A\x1B[31m\x7F\xFF\xC2\x9B"
+        );
+        let json = escaped(Escape::Json, hostile);
+        assert!(json.is_ascii() || json.contains('\u{fffd}'));
+        assert!(!json.chars().any(char::is_control), "{json:?}");
+        let back: String = serde_json::from_str(&format!("\"{json}\"")).unwrap();
+        assert_eq!(back, "a\"\\\r\n\x1b[31m\x7f\u{fffd}\u{9b}");
+    }
+
+    #[test]
+    fn stamps_have_the_forms_of_the_usual_parsers() {
+        let clock = Clock::default();
+        clock.set(784_111_777);
+        assert_eq!(*clock.common.borrow(), b"06/Nov/1994:08:49:37 +0000");
+        assert_eq!(*clock.iso.borrow(), b"1994-11-06T08:49:37+00:00");
+    }
+}

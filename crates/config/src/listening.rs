@@ -1,0 +1,51 @@
+//! Where a configuration says what is listened on: an address that cannot be had is shown there.
+
+use std::error::Error;
+
+use apus_net::{ListenAddress, StartError};
+
+use super::diagnostics::{Diagnostics, Finding};
+use super::plan::Plan;
+use super::source::{Place, Sources};
+
+/// The addresses of a configuration, each with its places.
+#[derive(Default)]
+pub struct ListenPlaces {
+    sources: Sources,
+    places: Vec<(ListenAddress, Place)>,
+}
+
+impl ListenPlaces {
+    /// Those of `plan`.
+    pub fn of(plan: &Plan) -> Self {
+        let listeners = plan.sites.iter().flat_map(|site| &site.listeners);
+        Self {
+            sources: plan.warnings.sources.clone(),
+            places: listeners
+                .map(|listener| (listener.address.clone(), listener.place.clone()))
+                .collect(),
+        }
+    }
+
+    /// What is to be said of an address that cannot be listened on, at the first place that names it;
+    /// `None` if the error is another, or no place does.
+    pub fn explain(&self, error: &StartError) -> Option<Diagnostics> {
+        let refused = error.address()?;
+        let (_, place) = self.places.iter().find(|(named, _)| named == refused)?;
+        let cause = error
+            .source()
+            .map_or_else(String::new, <dyn Error>::to_string);
+        let mut finding = Finding::error(
+            place,
+            format!("cannot listen on {refused}: {cause}"),
+            "expected an address that can be listened on",
+        );
+        if let Some(advice) = error.advice() {
+            finding = finding.help(advice);
+        }
+        Some(Diagnostics {
+            sources: self.sources.clone(),
+            findings: vec![finding],
+        })
+    }
+}

@@ -1,0 +1,354 @@
+//! How answers of origins are cached, and where they are kept.
+
+use apus_cache::policy::{
+    ClientDirectives, Credentials, Heuristic, Host, Ignored, KeyRules, Query, Rules, SetCookie,
+    Sharing, StatusTtl,
+};
+use apus_cache::service::{CacheSettings, PurgeAccess};
+use apus_cache::store::{DiskSettings, Settings};
+
+use crate::diagnostics::Finding;
+use crate::keys::{Reader, Table};
+use crate::plan::CacheStore;
+use crate::raw::cache as keys;
+use crate::source::{At, Place};
+use crate::value::{Several, Switch};
+use crate::word::FieldName;
+use crate::word::caching::{KeyHost, KeyQuery, NamePattern};
+
+type Said<'a> = Option<&'a At<Switch<keys::Cache>>>;
+
+/// How a location caches, by its own keys and those of its site. The outer `None` is for mistakes,
+/// the inner one for not at all.
+pub(super) fn settings(
+    own: Said<'_>,
+    of_site: Said<'_>,
+    reader: &mut Reader<'_>,
+) -> Option<Option<CacheSettings>> {
+    let Some(said) = own.or(of_site) else {
+        return Some(None);
+    };
+    let table = |said: Said<'_>, reader: &mut Reader<'_>| {
+        said.and_then(|said| said.table(&said.place, reader))
+    };
+    let (own, keys) = match (&said.value, table(own, reader), table(of_site, reader)) {
+        (Switch::Off, ..) => return Some(None),
+        (Switch::As(_), Some(own), Some(site)) => {
+            let merged = merged(&own, &site);
+            (own, merged)
+        }
+        // What is turned on is as the site has it.
+        (Switch::On, _, Some(site)) => (site.clone(), site),
+        (_, own, site) => {
+            let only = own.or(site)?;
+            (only.clone(), only)
+        }
+    };
+    let is_effective = refuse_useless(&own, &keys, reader);
+    let settings = of_table(&keys, &said.place, reader)?;
+    is_effective.then_some(Some(settings))
+}
+
+/// The keys of the location, and those of the site where it has none.
+fn merged(own: &keys::Cache, site: &keys::Cache) -> keys::Cache {
+    keys::Cache {
+        ttl: own.ttl.or(&site.ttl).clone(),
+        ttl_overrides: own.ttl_overrides.or(&site.ttl_overrides).clone(),
+        max_ttl: own.max_ttl.as_ref().or(site.max_ttl.as_ref()).cloned(),
+        heuristic: own.heuristic.or(&site.heuristic).clone(),
+        stale_while_revalidate: own
+            .stale_while_revalidate
+            .or(&site.stale_while_revalidate)
+            .clone(),
+        stale_if_error: own.stale_if_error.or(&site.stale_if_error).clone(),
+        max_size: own.max_size.or(&site.max_size).clone(),
+        minimum_uses: own.minimum_uses.or(&site.minimum_uses).clone(),
+        ignore: own.ignore.or(&site.ignore).clone(),
+        targeted: own.targeted.or(&site.targeted).clone(),
+        accel_expires: own.accel_expires.or(&site.accel_expires).clone(),
+        set_cookie: own.set_cookie.or(&site.set_cookie).clone(),
+        authorization: own.authorization.or(&site.authorization).clone(),
+        cookies: own.cookies.or(&site.cookies).clone(),
+        session_cookies: own.session_cookies.or(&site.session_cookies).clone(),
+        harmless_cookies: own.harmless_cookies.or(&site.harmless_cookies).clone(),
+        client_directives: own.client_directives.or(&site.client_directives).clone(),
+        trusted_clients: own.trusted_clients.or(&site.trusted_clients).clone(),
+        store_errors: own.store_errors.or(&site.store_errors).clone(),
+        store_parts: own.store_parts.or(&site.store_parts).clone(),
+        refuse_disguised: own.refuse_disguised.or(&site.refuse_disguised).clone(),
+        tag_fields: own.tag_fields.or(&site.tag_fields).clone(),
+        hide_tags: own.hide_tags.or(&site.hide_tags).clone(),
+        key: match (&own.key, &site.key) {
+            (Some(own), Some(site)) => Some(At {
+                value: merged_key(own, site),
+                ..own.clone()
+            }),
+            (own, site) => own.as_ref().or(site.as_ref()).cloned(),
+        },
+        bypass_cookies: own.bypass_cookies.or(&site.bypass_cookies).clone(),
+        bypass_headers: own.bypass_headers.or(&site.bypass_headers).clone(),
+        lock_timeout: own.lock_timeout.or(&site.lock_timeout).clone(),
+        status_field: own.status_field.or(&site.status_field).clone(),
+        purge_token: own
+            .purge_token
+            .as_ref()
+            .or(site.purge_token.as_ref())
+            .cloned(),
+    }
+}
+
+fn merged_key(own: &keys::CacheKey, site: &keys::CacheKey) -> keys::CacheKey {
+    keys::CacheKey {
+        scheme: own.scheme.or(&site.scheme).clone(),
+        host: own.host.or(&site.host).clone(),
+        query: own.query.or(&site.query).clone(),
+        sort_query: own.sort_query.or(&site.sort_query).clone(),
+        headers: own.headers.or(&site.headers).clone(),
+        cookies: own.cookies.or(&site.cookies).clone(),
+        device: own.device.or(&site.device).clone(),
+    }
+}
+
+fn of_table(keys: &keys::Cache, place: &Place, reader: &mut Reader<'_>) -> Option<CacheSettings> {
+    let key = match &keys.key {
+        Some(key) => key.value.clone(),
+        None => keys::CacheKey::absent(place, reader)?,
+    };
+    let heuristic = keys.heuristic.table(&keys.heuristic.place, reader);
+    let ignores = |what| keys.ignore.0.iter().any(|ignored| ignored.value == what);
+    let rules = Rules {
+        key: key_rules(&key),
+        ttl: keys
+            .ttl
+            .0
+            .iter()
+            .map(|(statuses, ttl)| StatusTtl {
+                first: statuses.first,
+                last: statuses.last,
+                ttl: *ttl,
+            })
+            .collect(),
+        ttl_overrides: *keys.ttl_overrides,
+        max_ttl: keys.max_ttl.as_ref().map(|longest| longest.0),
+        heuristic: heuristic.map(|guess| Heuristic {
+            percent: super::small(guess.percent.0),
+            max: guess.max.0,
+            with_query: *guess.with_query,
+        }),
+        stale_while_revalidate: keys.stale_while_revalidate.0,
+        stale_if_error: keys.stale_if_error.0,
+        max_size: keys.max_size.value.0,
+        minimum_uses: super::small(keys.minimum_uses.0),
+        ignored: Ignored {
+            cache_control: ignores(keys::Ignorable::CacheControl),
+            expires: ignores(keys::Ignorable::Expires),
+            vary: ignores(keys::Ignorable::Vary),
+        },
+        targeted: field_names(&keys.targeted),
+        accel_expires: *keys.accel_expires,
+        set_cookie: match keys.set_cookie.value {
+            keys::SetCookie::Refuse => SetCookie::Refuse,
+            keys::SetCookie::Remove => SetCookie::Remove,
+            keys::SetCookie::Keep => SetCookie::Keep,
+        },
+        credentials: Credentials {
+            authorization: sharing(keys.authorization.value),
+            cookies: sharing(keys.cookies.value),
+            session_cookies: patterns(&keys.session_cookies),
+            harmless_cookies: patterns(&keys.harmless_cookies),
+        },
+        client_directives: match keys.client_directives.value {
+            keys::ClientDirectives::Ignore => ClientDirectives::Ignore,
+            keys::ClientDirectives::Trusted => ClientDirectives::Trusted,
+            keys::ClientDirectives::Honour => ClientDirectives::Honour,
+        },
+        store_errors: *keys.store_errors,
+        store_parts: *keys.store_parts,
+        refuse_disguised: *keys.refuse_disguised,
+        tag_fields: field_names(&keys.tag_fields),
+        hide_tags: *keys.hide_tags,
+    };
+    Some(CacheSettings {
+        by_sent_target: false,
+        rules,
+        bypass_cookies: patterns(&keys.bypass_cookies),
+        bypass_headers: field_names(&keys.bypass_headers),
+        // Those of a preset.
+        bypass_paths: Vec::new(),
+        trusted: keys
+            .trusted_clients
+            .0
+            .iter()
+            .map(|network| network.value.0)
+            .collect(),
+        lock_timeout: keys.lock_timeout.0,
+        status_field: *keys.status_field,
+        fastcgi_field: false,
+        purge: keys.purge_token.as_ref().map(|token| PurgeAccess {
+            token: token.0.as_str().into(),
+        }),
+    })
+}
+
+/// Reports keys of the table `own` that change nothing beside the others of `keys`, which it may
+/// have of its site; tells whether there were none.
+fn refuse_useless(own: &keys::Cache, keys: &keys::Cache, reader: &mut Reader<'_>) -> bool {
+    let trusts = keys.client_directives.value == keys::ClientDirectives::Trusted;
+    let shares = keys.cookies.value == keys::Sharing::Always;
+    let has_no_query = |key: &At<keys::CacheKey>| matches!(key.query.value, KeyQuery::Nothing);
+    let sorting = own.key.as_ref().map(|key| &key.sort_query);
+    let sorting = sorting.filter(|sort| ***sort && keys.key.as_ref().is_some_and(has_no_query));
+    let useless = [
+        useless(
+            "ttl_overrides",
+            &own.ttl_overrides,
+            *own.ttl_overrides && keys.ttl.0.is_empty(),
+            "there is no `ttl`",
+        ),
+        useless(
+            "trusted_clients",
+            &own.trusted_clients,
+            !trusts,
+            "it is for `client_directives = \"trusted\"`",
+        ),
+        useless(
+            "session_cookies",
+            &own.session_cookies,
+            shares,
+            "`cookies = \"always\"` shares with all",
+        ),
+        useless(
+            "harmless_cookies",
+            &own.harmless_cookies,
+            shares,
+            "`cookies = \"always\"` shares with all",
+        ),
+        useless(
+            "hide_tags",
+            &own.hide_tags,
+            keys.tag_fields.0.is_empty(),
+            "there are no `tag_fields`",
+        ),
+        sorting.and_then(|sort| useless("sort_query", sort, true, "nothing of the query counts")),
+    ];
+    let mut is_effective = true;
+    for finding in useless.into_iter().flatten() {
+        reader.report(finding);
+        is_effective = false;
+    }
+    is_effective
+}
+
+/// What is to be said of a key that is given, and useless.
+fn useless<T>(name: &str, key: &At<T>, is_useless: bool, why: &str) -> Option<Finding> {
+    let title = || format!("`{name}` has no effect");
+    (key.given && is_useless).then(|| Finding::error(&key.place, title(), why))
+}
+
+fn key_rules(key: &keys::CacheKey) -> KeyRules {
+    let names = |names: &[NamePattern]| names.iter().map(NamePattern::pattern).collect();
+    KeyRules {
+        scheme: *key.scheme,
+        host: match &key.host.value {
+            KeyHost::Requested => Host::Requested,
+            KeyHost::Named(name) => Host::Named(name.as_str().into()),
+        },
+        query: match &key.query.value {
+            KeyQuery::All => Query::All,
+            KeyQuery::Nothing => Query::Ignored,
+            KeyQuery::Only(only) => Query::Only(names(only)),
+            KeyQuery::Except(except) => Query::Except(names(except)),
+        },
+        sort_query: *key.sort_query,
+        headers: field_names(&key.headers),
+        cookies: key
+            .cookies
+            .0
+            .iter()
+            .map(|name| name.0.as_str().into())
+            .collect(),
+        device: *key.device,
+    }
+}
+
+fn sharing(said: keys::Sharing) -> Sharing {
+    match said {
+        keys::Sharing::Declared => Sharing::Declared,
+        keys::Sharing::Always => Sharing::Always,
+    }
+}
+
+fn patterns(names: &Several<NamePattern>) -> Vec<apus_cache::policy::NamePattern> {
+    names.0.iter().map(|name| name.pattern()).collect()
+}
+
+fn field_names(names: &Several<FieldName>) -> Vec<Box<str>> {
+    let lower = |name: &At<FieldName>| name.0.to_ascii_lowercase().into();
+    names.0.iter().map(lower).collect()
+}
+
+/// Where stored answers are kept.
+pub(super) fn store(raw: &keys::CacheStore, reader: &mut Reader<'_>) -> Option<CacheStore> {
+    let Some(dir) = &raw.dir else {
+        let mut given = Vec::new();
+        given.extend(raw.size.as_ref().map(|key| ("size", &key.place)));
+        given.extend(
+            raw.object_size
+                .as_ref()
+                .map(|key| ("object_size", &key.place)),
+        );
+        for (name, is_given, place) in [
+            ("min_free", raw.min_free.given, &raw.min_free.place),
+            ("threads", raw.threads.given, &raw.threads.place),
+            (
+                "write_buffer",
+                raw.write_buffer.given,
+                &raw.write_buffer.place,
+            ),
+            ("open_files", raw.open_files.given, &raw.open_files.place),
+        ] {
+            given.extend(is_given.then_some((name, place)));
+        }
+        for (name, place) in &given {
+            reader.report(Finding::error(
+                place,
+                format!("`{name}` has no effect"),
+                "there is no `dir`, and nothing on disk",
+            ));
+        }
+        return given.is_empty().then(|| CacheStore {
+            settings: memory(raw),
+            disk: None,
+        });
+    };
+    let Some(size) = &raw.size else {
+        reader.report(Finding::error(
+            &dir.place,
+            "`dir` without `size`",
+            "expected `size`, the disk that stored answers may take, in MB",
+        ));
+        return None;
+    };
+    let mut disk = DiskSettings::new(dir.value.0.clone(), size.value.0);
+    if let Some(largest) = &raw.object_size {
+        disk.object_bytes = largest.value.0;
+    }
+    disk.min_free_bytes = raw.min_free.value.0;
+    disk.threads = raw.threads.size();
+    Some(CacheStore {
+        settings: memory(raw),
+        disk: Some(disk),
+    })
+}
+
+fn memory(raw: &keys::CacheStore) -> Settings {
+    Settings {
+        memory_bytes: raw.memory_size.value.0,
+        memory_object_bytes: raw.memory_object_size.value.0,
+        most_variants: raw.max_variants.size(),
+        window_bytes: raw.shared_window.value.0,
+        unwritten_bytes: raw.write_buffer.value.0,
+        open_files: raw.open_files.0,
+        lag: raw.shared_lag.0,
+    }
+}

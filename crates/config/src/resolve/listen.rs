@@ -1,0 +1,159 @@
+//! Where sites listen, and that two sites on one address agree about it.
+
+use apus_http::Network;
+use apus_net::ListenAddress;
+
+use crate::diagnostics::Finding;
+use crate::keys::Reader;
+use crate::plan::Listener;
+use crate::raw::Site;
+use crate::source::{At, Place};
+use crate::word::Listen;
+
+/// The listeners of one site.
+pub(super) fn listeners(
+    site: &At<Site>,
+    trusts_proxies: bool,
+    reader: &mut Reader<'_>,
+) -> Vec<Listener> {
+    let proxy_protocol_from = networks(site);
+    let clear = site.listen.0.iter().map(|listen| (listen, false));
+    let tls = site.listen_tls.0.iter().map(|listen| (listen, true));
+    let mut listeners: Vec<Listener> = Vec::new();
+    for (listen, tls) in clear.chain(tls) {
+        let address = address(site, listen);
+        if listeners.iter().any(|other| other.address == address) {
+            reader.report(Finding::error(
+                &listen.place,
+                format!("the site listens on {address} twice"),
+                "expected an address that the site does not have yet",
+            ));
+            continue;
+        }
+        listeners.push(Listener {
+            address,
+            tls,
+            proxy_protocol_from: proxy_protocol_from.clone(),
+            place: listen.place.clone(),
+        });
+    }
+    if listeners.is_empty() && !reader.has_wrong(&site.place, &["listen", "listen_tls"]) {
+        reader.report(
+            Finding::error(
+                &site.place,
+                "the site listens nowhere",
+                "expected `listen` or `listen_tls` in this site",
+            )
+            .help("add listen = 80, or another port or address"),
+        );
+    }
+    if !reader.has_wrong(&site.place, &["listen", "listen_tls"]) {
+        no_effect(site, &listeners, trusts_proxies, reader);
+    }
+    listeners
+}
+
+/// Reports keys that change nothing.
+fn no_effect(
+    site: &At<Site>,
+    listeners: &[Listener],
+    trusts_proxies: bool,
+    reader: &mut Reader<'_>,
+) {
+    let mut report = |place: &Place, key: &str, why: &str| {
+        reader.report(Finding::error(
+            place,
+            format!("`{key}` has no effect"),
+            why.to_owned(),
+        ));
+    };
+    let has =
+        |test: fn(&ListenAddress) -> bool| listeners.iter().any(|listener| test(&listener.address));
+    if site.ipv6_only.given
+        && !has(
+            |address| matches!(address, ListenAddress::Tcp { address, .. } if address.is_ipv6()),
+        )
+    {
+        report(
+            &site.ipv6_only.place,
+            "ipv6_only",
+            "the site does not listen on IPv6",
+        );
+    }
+    if site.unix_socket_mode.given && !has(|address| matches!(address, ListenAddress::Unix { .. }))
+    {
+        report(
+            &site.unix_socket_mode.place,
+            "unix_socket_mode",
+            "the site does not listen on a Unix socket",
+        );
+    }
+    // A proxy in front may be what speaks TLS.
+    if site.listen_tls.0.is_empty() && !trusts_proxies {
+        if *site.force_https {
+            report(
+                &site.force_https.place,
+                "force_https",
+                "the site has no `listen_tls`, and no proxy in front is trusted",
+            );
+        }
+        if let Some(hsts) = &site.hsts {
+            report(
+                &hsts.place,
+                "hsts",
+                "the site has no `listen_tls`, and no proxy in front is trusted",
+            );
+        }
+    }
+}
+
+/// Reports what two sites on one address do not agree about.
+pub(super) fn check(sites: &[At<Site>], reader: &mut Reader<'_>) {
+    let all: Vec<_> = sites
+        .iter()
+        .flat_map(|site| {
+            let clear = site.listen.0.iter().map(move |listen| (listen, false));
+            let tls = site.listen_tls.0.iter().map(move |listen| (listen, true));
+            clear
+                .chain(tls)
+                .map(move |(listen, tls)| (site, listen, tls))
+        })
+        .collect();
+    for (at, (site, listen, tls)) in all.iter().enumerate() {
+        let others = all.get(..at).unwrap_or_default();
+        let Some((other_site, other, other_tls)) = others.iter().find(|(other_site, other, _)| {
+            !std::ptr::eq(*other_site, *site) && other.value == listen.value
+        }) else {
+            continue;
+        };
+        let what = if tls != other_tls {
+            "in clear text and with TLS"
+        } else if networks(site) != networks(other_site) {
+            "with different `proxy_protocol_from`"
+        } else if address(site, listen) != address(other_site, other) {
+            "with different `ipv6_only` or `unix_socket_mode`"
+        } else {
+            continue;
+        };
+        reader.report(
+            Finding::error(
+                &listen.place,
+                format!("two sites listen on {} {what}", address(site, listen)),
+                "expected the same on one address",
+            )
+            .related(&other.place, "the other one"),
+        );
+    }
+}
+
+fn address(site: &At<Site>, listen: &At<Listen>) -> ListenAddress {
+    listen.address(*site.ipv6_only, site.unix_socket_mode.0)
+}
+
+fn networks(site: &At<Site>) -> Vec<Network> {
+    site.proxy_protocol_from
+        .0
+        .iter()
+        .map(|network| network.value.0)
+        .collect()
+}

@@ -1,0 +1,485 @@
+//! Where PHP is, which programs it runs, and what is done with requests and answers on their way.
+
+mod workers;
+
+pub use workers::default_pool_folder;
+
+use std::path::{Path, PathBuf};
+
+use apus_cache::policy::NamePattern;
+use apus_files::Symlinks;
+use apus_net::client::{Address, Timeouts};
+use apus_patterns::Glob;
+use apus_php::handler::PhpSettings;
+use apus_sites::Preset;
+use apus_upstream::plan::{self, NodePlan};
+
+use super::cache;
+use super::proxy::{accel, hold_request, hold_response};
+use super::upstream::{FastcgiGroup, Groups};
+use crate::diagnostics::Finding;
+use crate::keys::{Reader, Table, shown};
+use crate::plan::{Files, Php, Root};
+use crate::raw::Site;
+use crate::raw::php as keys;
+use crate::source::{At, Place};
+use crate::value::{Several, Switch};
+use crate::word::php::{PhpAddress, PhpServer};
+use crate::word::{Host, LocationPath, PathPattern};
+
+/// What a site or location says about PHP.
+pub(super) struct Said<'a> {
+    pub(super) site: &'a At<Site>,
+    pub(super) groups: &'a Groups<'a>,
+    /// Where PHP is.
+    pub(super) servers: &'a At<Several<PhpAddress>>,
+    /// Whether the location says so itself.
+    pub(super) has_servers: bool,
+    /// The location; `None`: the site.
+    pub(super) pattern: Option<&'a At<LocationPath>>,
+    pub(super) own: Option<&'a At<keys::Fastcgi>>,
+    pub(super) of_site: Option<&'a At<keys::Fastcgi>>,
+    pub(super) preset: Option<Preset>,
+    /// The files beside the programs, if there is a root. The path that stands in front of an alias.
+    pub(super) files: Option<Files>,
+    pub(super) prefix: &'a str,
+}
+
+impl Said<'_> {
+    /// The handler; every part is looked at before one that is wrong ends it.
+    pub(super) fn handler(self, reader: &mut Reader<'_>) -> Option<Php> {
+        let keys = self.keys(reader)?;
+        let upstream = self.group(&keys, reader);
+        let cache = self.cache(&keys, reader);
+        let hold_request = hold_request(&keys.hold_request, reader);
+        let hold_response = hold_response(&keys.hold_response, reader);
+        let accel = accel(&keys.accel, reader);
+        let settings = self.settings(&keys);
+        if self.files.is_none() && settings.script_root.is_none() {
+            reader.report(
+                Finding::error(
+                    &self.servers.place,
+                    "PHP without the folder of its programs",
+                    "expected `root` beside it",
+                )
+                .help(
+                    "add root = \"/srv/app\", or, where the programs are not on this machine, \
+                     script_root to [sites.fastcgi]",
+                ),
+            );
+            return None;
+        }
+        self.warn(&keys, &settings, reader);
+        let root = settings.root.as_deref();
+        let front = settings.front_controller.as_deref();
+        let workers = self.workers(&keys, root, front, reader)?;
+        // All that is no file is the application's.
+        let front = settings.front_controller.clone().or_else(|| {
+            let workers = workers.as_ref()?;
+            let script = workers.script.strip_prefix(&workers.root).ok()?;
+            Some(format!("/{}", script.display()).into())
+        });
+        let settings = PhpSettings {
+            front_controller: front,
+            hold_request: hold_request?,
+            hold_response: hold_response?,
+            ..settings
+        };
+        Some(Php {
+            files: self.files,
+            upstream: upstream?,
+            settings,
+            workers,
+            intercept_errors: *keys.intercept_errors,
+            accel,
+            cache: cache?,
+        })
+    }
+
+    fn settings(&self, keys: &keys::Fastcgi) -> PhpSettings {
+        let files = self.files.as_ref();
+        let root = files.map(|files| match &files.root {
+            Root::Root(root) | Root::Alias(root) => root.clone(),
+        });
+        let preset = self.preset;
+        let front = keys.front_controller.as_ref().map(|path| path.0.as_str());
+        PhpSettings {
+            root,
+            symlinks: files.map_or(Symlinks::default(), |files| files.symlinks),
+            prefix: self.prefix.into(),
+            script_root: keys.script_root.as_ref().map(|root| root.0.as_str().into()),
+            resolve_root: *keys.resolve_root,
+            hidden_files: files.is_some_and(|files| files.hidden_files),
+            index: match files {
+                Some(files) => files
+                    .index
+                    .iter()
+                    .map(|name| name.as_str().into())
+                    .collect(),
+                None => vec!["index.php".into()],
+            },
+            front_controller: front
+                .or_else(|| preset.and_then(Preset::front_controller))
+                .map(Into::into),
+            no_php: globs(&keys.no_php)
+                .chain(preset.into_iter().flat_map(Preset::no_php))
+                .collect(),
+            protected: globs(&keys.protected)
+                .chain(preset.into_iter().flat_map(Preset::protected))
+                .collect(),
+            site: self.groups.site_name().into(),
+            server_name: self.server_name(),
+            server_software: preset
+                .and_then(Preset::server_software)
+                .unwrap_or("Apus")
+                .into(),
+            underscores: *keys.underscores,
+            params: keys
+                .params
+                .0
+                .iter()
+                .map(|(name, value)| (name.0.as_str().into(), value.0.clone()))
+                .collect(),
+            hidden: keys
+                .hide
+                .0
+                .iter()
+                .map(|name| name.0.to_ascii_lowercase().into())
+                .collect(),
+            ..PhpSettings::default()
+        }
+    }
+
+    /// The first name of the site that is a host.
+    fn server_name(&self) -> Option<Box<str>> {
+        let mut names = self.site.server_name.0.iter();
+        names.find_map(|host| match &host.value {
+            Host::Name(name, _) => Some(name.to_string())
+                .filter(|name| !name.contains('*') && !name.starts_with('~'))
+                .map(Into::into),
+            Host::Other => None,
+        })
+    }
+
+    /// The keys of the location, and those of the site where it has none.
+    fn keys(&self, reader: &mut Reader<'_>) -> Option<keys::Fastcgi> {
+        let (own, site) = match (self.own, self.of_site) {
+            (None, None) => return keys::Fastcgi::absent(&self.servers.place, reader),
+            (Some(one), None) | (None, Some(one)) => return Some(one.value.clone()),
+            (Some(own), Some(site)) => (own, site),
+        };
+        Some(keys::Fastcgi {
+            front_controller: either(&own.front_controller, &site.front_controller),
+            no_php: own.no_php.or(&site.no_php).clone(),
+            protected: own.protected.or(&site.protected).clone(),
+            script_root: either(&own.script_root, &site.script_root),
+            resolve_root: own.resolve_root.or(&site.resolve_root).clone(),
+            params: own.params.or(&site.params).clone(),
+            underscores: own.underscores.or(&site.underscores).clone(),
+            hide: own.hide.or(&site.hide).clone(),
+            pool_size: own.pool_size.or(&site.pool_size).clone(),
+            idle_timeout: own.idle_timeout.or(&site.idle_timeout).clone(),
+            queue: either(&own.queue, &site.queue),
+            retry: either(&own.retry, &site.retry),
+            connect_timeout: own.connect_timeout.or(&site.connect_timeout).clone(),
+            first_byte_timeout: own.first_byte_timeout.or(&site.first_byte_timeout).clone(),
+            read_timeout: own.read_timeout.or(&site.read_timeout).clone(),
+            write_timeout: own.write_timeout.or(&site.write_timeout).clone(),
+            hold_request: own.hold_request.or(&site.hold_request).clone(),
+            hold_response: own.hold_response.or(&site.hold_response).clone(),
+            intercept_errors: own.intercept_errors.or(&site.intercept_errors).clone(),
+            accel: own.accel.or(&site.accel).clone(),
+            cache: own.cache.or(&site.cache).clone(),
+            workers: own.workers.or(&site.workers).clone(),
+            cache_field: own.cache_field.or(&site.cache_field).clone(),
+        })
+    }
+
+    /// The name of the group that is asked.
+    fn group(&self, keys: &keys::Fastcgi, reader: &mut Reader<'_>) -> Option<String> {
+        let mut nodes: Vec<NodePlan> = Vec::new();
+        for server in &self.servers.0 {
+            match &server.value.0 {
+                PhpServer::Group(name) if self.servers.0.len() == 1 => {
+                    return self.named(name, &server.place, reader);
+                }
+                PhpServer::Group(name) => {
+                    reader.report(
+                        Finding::error(
+                            &server.place,
+                            format!("a group of the site, `{}`, among addresses", shown(name)),
+                            "expected an address",
+                        )
+                        .help("name one group, or only addresses"),
+                    );
+                    return None;
+                }
+                PhpServer::Program(_) if self.servers.0.len() == 1 => {}
+                PhpServer::Program(program) => {
+                    reader.report(Finding::error(
+                        &server.place,
+                        format!("a program, `{}`, among addresses", program.display()),
+                        "expected only the program, or only addresses",
+                    ));
+                    return None;
+                }
+                PhpServer::Node(address) => {
+                    if nodes.iter().any(|known| *known.name == *address.text) {
+                        reader.report(Finding::error(
+                            &server.place,
+                            "the same address twice",
+                            "expected another one",
+                        ));
+                        return None;
+                    }
+                    nodes.push(NodePlan {
+                        max_requests: super::small(keys.pool_size.0),
+                        ..NodePlan::new(address.text.as_str(), address.target.clone())
+                    });
+                }
+            }
+        }
+        if let [server] = self.servers.0.as_slice()
+            && matches!(server.value.0, PhpServer::Program(_))
+        {
+            // Workers answer everything.
+            return self.refuse_unused(reader).map(|()| String::new());
+        }
+        if nodes.is_empty() {
+            reader.report(Finding::error(
+                &self.servers.place,
+                "PHP is nowhere",
+                "expected at least one address",
+            ));
+            return None;
+        }
+        // What a location says of its own about connections makes them its own.
+        let is_own = self.has_servers || self.own.is_some_and(|own| !of_group(own).is_empty());
+        let pattern = self.pattern.filter(|_| is_own);
+        let suffix = pattern.map(|pattern| format!(" {}", pattern.value.0));
+        self.groups.fastcgi(
+            FastcgiGroup {
+                suffix: suffix.unwrap_or_default(),
+                nodes,
+                pool_size: keys.pool_size.size(),
+                idle_timeout: keys.idle_timeout.0,
+                queue: keys.queue.as_ref(),
+                retry: keys.retry.as_ref(),
+                timeouts: Timeouts {
+                    connect: keys.connect_timeout.0,
+                    first_byte: keys.first_byte_timeout.0,
+                    read: keys.read_timeout.0,
+                    write: keys.write_timeout.0,
+                    ..Timeouts::default()
+                },
+                place: &self.servers.place,
+            },
+            reader,
+        )
+    }
+
+    /// Reports keys about FastCGI servers beside a program, which is none; `None` if there are such. Those
+    /// of a site have an effect where a location has PHP elsewhere.
+    fn refuse_unused(&self, reader: &mut Reader<'_>) -> Option<()> {
+        let is_server = |server: &At<PhpAddress>| !matches!(server.0, PhpServer::Program(_));
+        let mut locations = self.site.locations.0.iter();
+        let is_used = locations.any(|location| {
+            let servers = location.content.php_fastcgi.as_ref();
+            servers.is_some_and(|servers| servers.0.iter().any(is_server))
+        });
+        let of_site = self.of_site.filter(|_| self.pattern.is_none() && !is_used);
+        let unused: Vec<_> = (self.own.into_iter().chain(of_site))
+            .flat_map(|keys| of_group(keys))
+            .collect();
+        for (key, place) in &unused {
+            let finding = Finding::error(
+                place,
+                format!("`{key}` has no effect"),
+                "PHP is a program here, whose workers answer",
+            )
+            .related(&self.servers.place, "this program");
+            let instead = match *key {
+                "pool_size" => "max",
+                "idle_timeout" => "idle_timeout",
+                "queue" => "queue",
+                "first_byte_timeout" | "read_timeout" => "execution_timeout",
+                _ => "",
+            };
+            reader.report(match instead {
+                "" => finding,
+                instead => finding.help(format!("the key of `workers` is `{instead}`")),
+            });
+        }
+        unused.is_empty().then_some(())
+    }
+
+    /// A group of the site, which says itself how it is asked.
+    fn named(&self, name: &str, place: &Place, reader: &mut Reader<'_>) -> Option<String> {
+        for keys in self.own.iter().chain(&self.of_site) {
+            if let Some((key, at)) = of_group(keys).first() {
+                reader.report(
+                    Finding::error(
+                        at,
+                        format!("`{key}` has no effect"),
+                        "the group of the site says how it is asked",
+                    )
+                    .related(place, "this group"),
+                );
+                return None;
+            }
+        }
+        let found = self.groups.named(name, place, reader)?;
+        if !found.is_fastcgi {
+            reader.report(
+                Finding::error(
+                    place,
+                    format!("the group `{}` does not speak FastCGI", shown(name)),
+                    "PHP is asked over FastCGI",
+                )
+                .help("add protocol = \"fastcgi\" to the group"),
+            );
+            return None;
+        }
+        Some(found.name)
+    }
+
+    /// How answers are cached. The outer `None` is for mistakes.
+    fn cache(
+        &self,
+        keys: &keys::Fastcgi,
+        reader: &mut Reader<'_>,
+    ) -> Option<Option<apus_cache::service::CacheSettings>> {
+        let own = self.own.map(|own| &own.cache).filter(|cache| cache.given);
+        let of_site = self.of_site.map(|site| &site.cache);
+        let of_site = of_site.filter(|cache| cache.given);
+        let settings = cache::settings(own, of_site, reader)?;
+        let Some(mut settings) = settings else {
+            if keys.cache_field.given && *keys.cache_field {
+                reader.report(Finding::error(
+                    &keys.cache_field.place,
+                    "`cache_field` has no effect",
+                    "nothing is cached",
+                ));
+                return None;
+            }
+            return Some(None);
+        };
+        if settings.rules.ttl.is_empty() {
+            reader.report(
+                Finding::warning(
+                    &keys.cache.place,
+                    "only what PHP says a time for is stored",
+                    "most applications say none for their pages",
+                )
+                .help("add ttl = 60, for how many seconds a page may be old"),
+            );
+        }
+        let known = || Preset::cookies_of_the_known(self.preset).map(NamePattern::new);
+        settings.bypass_cookies.extend(known());
+        let is_said = (own.into_iter().chain(of_site))
+            .any(|said| matches!(&said.value, Switch::As(cache) if cache.session_cookies.given));
+        if !is_said && self.preset.is_some_and(Preset::is_php) {
+            // The application is known, and with it what it knows people by.
+            settings.rules.credentials.session_cookies = known().collect();
+        }
+        let uncached = self.preset.and_then(Preset::uncached);
+        settings.bypass_paths.extend(uncached);
+        settings.fastcgi_field = *keys.cache_field;
+        settings.by_sent_target = true;
+        Some(Some(settings))
+    }
+
+    /// Warns of what is not there and may be missed.
+    fn warn(&self, keys: &keys::Fastcgi, settings: &PhpSettings, reader: &mut Reader<'_>) {
+        for server in &self.servers.0 {
+            if let PhpServer::Node(address) = &server.value.0
+                && let plan::Place::Address(Address::Unix(socket)) = &address.target
+                && matches!(socket.try_exists(), Ok(false))
+            {
+                let finding = Finding::warning(
+                    &server.place,
+                    format!("there is no socket {}", socket.display()),
+                    "PHP is asked here",
+                );
+                let others = sockets_beside(socket);
+                reader.report(match others.is_empty() {
+                    true => finding.help("start PHP-FPM, or see `listen` in its configuration"),
+                    false => finding.help(format!("there is {}", others.join(", "))),
+                });
+            }
+        }
+        let (Some(root), Some(front)) = (&settings.root, &settings.front_controller) else {
+            return;
+        };
+        let front_file = root.join(front.trim_start_matches('/'));
+        // One that this user cannot reach was warned of with the root.
+        if front_file.is_file() || front_file.try_exists().is_err() {
+            return;
+        }
+        let place = match (&keys.front_controller, &self.site.preset) {
+            (Some(key), _) => &key.place,
+            (None, Some(preset)) => &preset.place,
+            (None, None) => &self.servers.place,
+        };
+        let finding = Finding::warning(
+            place,
+            format!("there is no {front} in {}", root.display()),
+            "it answers where there is no file",
+        );
+        let public = root.join("public");
+        reader.report(match public.join("index.php").is_file() {
+            true => finding.help(format!("is root = \"{}\" meant?", public.display())),
+            false => finding,
+        });
+    }
+}
+
+/// The keys about the group that are given, and where.
+fn of_group(keys: &keys::Fastcgi) -> Vec<(&'static str, &Place)> {
+    fn one<'a, T>(name: &'static str, key: &'a At<T>) -> Option<(&'static str, &'a Place)> {
+        key.given.then_some((name, &key.place))
+    }
+    [
+        one("pool_size", &keys.pool_size),
+        one("idle_timeout", &keys.idle_timeout),
+        one("connect_timeout", &keys.connect_timeout),
+        one("first_byte_timeout", &keys.first_byte_timeout),
+        one("read_timeout", &keys.read_timeout),
+        one("write_timeout", &keys.write_timeout),
+        keys.queue.as_ref().map(|key| ("queue", &key.place)),
+        keys.retry.as_ref().map(|key| ("retry", &key.place)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// One of two keys without a default.
+fn either<T: Clone>(own: &Option<At<T>>, site: &Option<At<T>>) -> Option<At<T>> {
+    own.as_ref().or(site.as_ref()).cloned()
+}
+
+fn globs(patterns: &Several<PathPattern>) -> impl Iterator<Item = Glob> {
+    patterns.0.iter().map(|pattern| pattern.value.0.clone())
+}
+
+/// Sockets of PHP in the folder of one that is not there.
+fn sockets_beside(socket: &Path) -> Vec<String> {
+    let entries = socket.parent().and_then(|folder| folder.read_dir().ok());
+    let paths = entries
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
+    let is_socket = |path: &PathBuf| {
+        path.extension()
+            .is_some_and(|extension| extension == "sock")
+    };
+    let mut found: Vec<_> = paths
+        .filter(is_socket)
+        .map(|path| path.display().to_string())
+        .collect();
+    found.sort();
+    found.truncate(3);
+    found
+}

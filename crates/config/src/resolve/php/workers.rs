@@ -1,0 +1,210 @@
+//! PHP that stays in memory: from keys to the plan of a pool.
+
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use apus_php::plan::{Launch, Leaks, Mode, Own, PoolPlan, Recycle};
+use apus_upstream::plan;
+use rustix::process::geteuid;
+
+use super::Said;
+use crate::diagnostics::Finding;
+use crate::keys::{Reader, Table};
+use crate::raw::php as keys;
+use crate::raw::workers::{LeakAction, WorkerMode, Workers};
+use crate::resolve::account;
+use crate::source::At;
+use crate::value::{Switch, Text};
+use crate::word::php::PhpServer;
+
+impl Said<'_> {
+    /// The pool, if there is to be one; the outer `None` is for mistakes. `root` and `front` are the
+    /// folder of the programs and the one that answers where there is no other.
+    pub(super) fn workers(
+        &self,
+        keys: &keys::Fastcgi,
+        root: Option<&Path>,
+        front: Option<&str>,
+        reader: &mut Reader<'_>,
+    ) -> Option<Option<PoolPlan>> {
+        let program = self
+            .servers
+            .0
+            .iter()
+            .find_map(|server| match &server.value.0 {
+                PhpServer::Program(program) => Some(program),
+                _ => None,
+            });
+        let workers = match (&keys.workers.value, program) {
+            // A program is there for nothing else.
+            (Switch::Off, Some(_)) if !keys.workers.given => {
+                Workers::absent(&self.servers.place, reader)?
+            }
+            _ => match keys.workers.table(&keys.workers.place, reader) {
+                Some(workers) => workers,
+                None if program.is_some() => {
+                    reader.report(Finding::error(
+                        &keys.workers.place,
+                        "PHP is a program that is started for workers alone",
+                        "expected a table, or the address of a FastCGI server in `php_fastcgi`",
+                    ));
+                    return None;
+                }
+                None => return Some(None),
+            },
+        };
+        let place = &keys.workers.place;
+        let Some(root) = root else {
+            reader.report(Finding::error(
+                place,
+                "workers without the folder of the application",
+                "expected `root`",
+            ));
+            return None;
+        };
+        if workers.min.0 > workers.max.0 {
+            reader.report(
+                Finding::error(
+                    &workers.min.place,
+                    format!("{} workers at least, and fewer at most", workers.min.0),
+                    "expected no more than `max`",
+                )
+                .related(&workers.max.place, "at most these"),
+            );
+            return None;
+        }
+        let launch = match program {
+            Some(program) => Launch::Own(own(program, &workers, reader)),
+            None => Launch::Server(self.only_server(place, reader)?),
+        };
+        let at = |key: &Option<At<Text>>| {
+            key.as_ref()
+                .map_or_else(|| place.clone(), |key| key.place.clone())
+        };
+        for (name, given, at) in [
+            (
+                "arguments",
+                workers.arguments.given,
+                workers.arguments.place.clone(),
+            ),
+            (
+                "environment",
+                workers.environment.given,
+                workers.environment.place.clone(),
+            ),
+            ("user", workers.user.is_some(), at(&workers.user)),
+            ("group", workers.group.is_some(), at(&workers.group)),
+        ] {
+            if given && program.is_none() {
+                reader.report(Finding::error(
+                    &at,
+                    format!("`{name}` has no effect"),
+                    "PHP is not started here, but runs already",
+                ));
+                return None;
+            }
+        }
+        let script = workers.script.as_ref().map(|path| path.0.as_str());
+        let script = script.or(front).unwrap_or("/index.php");
+        let suffix = self.pattern.map(|pattern| format!(" {}", pattern.value.0));
+        Some(Some(PoolPlan {
+            name: [self.groups.site_name(), &suffix.unwrap_or_default()]
+                .concat()
+                .into(),
+            launch,
+            mode: match *workers.mode {
+                WorkerMode::Classic => Mode::Classic,
+                WorkerMode::Worker => Mode::Worker,
+                WorkerMode::Native => Mode::Native,
+            },
+            script: root.join(script.trim_start_matches('/')),
+            root: root.to_owned(),
+            min: workers.min.size(),
+            max: workers.max.size(),
+            recycle: Recycle {
+                requests: workers.max_requests.0,
+                memory: workers.max_memory.0,
+                age: workers.max_age.0,
+            },
+            execution_limit: workers.execution_timeout.0,
+            boot_limit: workers.boot_timeout.0,
+            idle_limit: workers.idle_timeout.0,
+            stop_limit: workers.stop_timeout.0,
+            queue: workers.queue.size(),
+            queue_limit: workers.queue_timeout.0,
+            tasks: workers.tasks.size(),
+            development: *workers.development,
+            leaks: match *workers.leaks {
+                LeakAction::Warn => Leaks::Warn,
+                LeakAction::Refuse => Leaks::Refuse,
+                LeakAction::Ignore => Leaks::Ignore,
+            },
+            folder: match &workers.folder {
+                Some(folder) => folder.value.0.clone(),
+                None => default_folder(),
+            },
+        }))
+    }
+
+    /// The one FastCGI server whose processes become workers.
+    fn only_server(
+        &self,
+        place: &crate::source::Place,
+        reader: &mut Reader<'_>,
+    ) -> Option<apus_net::client::Address> {
+        if let [At { value, .. }] = self.servers.0.as_slice()
+            && let PhpServer::Node(address) = &value.0
+            && let plan::Place::Address(address) = &address.target
+        {
+            return Some(address.clone());
+        }
+        reader.report(
+            Finding::error(
+                place,
+                "workers in more than one FastCGI server",
+                "expected one address in `php_fastcgi`",
+            )
+            .related(&self.servers.place, "PHP is here"),
+        );
+        None
+    }
+}
+
+fn own(program: &Path, workers: &Workers, reader: &mut Reader<'_>) -> Own {
+    Own {
+        account: account(workers.user.as_ref(), workers.group.as_ref(), reader),
+        program: program.to_owned(),
+        arguments: workers
+            .arguments
+            .0
+            .iter()
+            .map(|argument| argument.0.clone())
+            .collect(),
+        environment: workers
+            .environment
+            .0
+            .iter()
+            .map(|(name, value)| (name.0.clone(), value.0.clone()))
+            .collect(),
+    }
+}
+
+/// PHP may run under any user, so the folder of the control socket, which is closed, cannot be it.
+fn default_folder() -> PathBuf {
+    let user = geteuid();
+    let folder = default_pool_folder(user.as_raw());
+    let is_ours = |found: Metadata| found.uid() == user.as_raw();
+    match user.is_root() || fs::metadata(&folder).is_ok_and(is_ours) {
+        true => folder,
+        false => std::env::temp_dir().join(format!("apus-php-{}", user.as_raw())),
+    }
+}
+
+/// The folder for sockets of a server that runs as this user, if root made it.
+pub fn default_pool_folder(user: u32) -> PathBuf {
+    match user {
+        0 => "/run/apus-php".into(),
+        user => format!("/run/apus-php-{user}").into(),
+    }
+}

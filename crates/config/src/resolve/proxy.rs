@@ -1,0 +1,363 @@
+//! Which origins answer, and what is done with requests and answers on their way.
+
+use std::path::PathBuf;
+
+use apus_net::Account;
+use apus_proxy::{
+    CookieRules, Forwarding, Hold, Host, Mirror, PathChange, ProxySettings, RedirectRule,
+    Substitution, Substitutions,
+};
+use apus_sites::Accel;
+use rustix::fs::Access;
+
+use super::cache;
+use super::upstream::{Found, Groups, same_site};
+use crate::diagnostics::Finding;
+use crate::files::is_no_folder;
+use crate::keys::{Reader, Table};
+use crate::plan::Proxy;
+use crate::raw::cache::Cache;
+use crate::raw::proxy as keys;
+use crate::source::At;
+use crate::value::{FilePath, Switch};
+use crate::word::LocationPath;
+use crate::word::origin::{ProxyHost, Target, UpstreamName};
+
+/// Where bodies are held that do not fit into memory.
+const SPOOL: &str = "/var/tmp";
+
+/// What a site or location says about origins.
+pub(super) struct Said<'a> {
+    pub(super) groups: &'a Groups<'a>,
+    /// Which origins.
+    pub(super) upstream: &'a At<UpstreamName>,
+    /// The location that names them; `None`: the site.
+    pub(super) pattern: Option<&'a At<LocationPath>>,
+    pub(super) own: Option<&'a At<keys::Proxy>>,
+    pub(super) of_site: Option<&'a At<keys::Proxy>>,
+    pub(super) cache: Option<&'a At<Switch<Cache>>>,
+    pub(super) cache_of_site: Option<&'a At<Switch<Cache>>>,
+}
+
+impl Said<'_> {
+    /// The handler; every part is looked at before one that is wrong ends it.
+    pub(super) fn handler(&self, reader: &mut Reader<'_>) -> Option<Proxy> {
+        let found = self.group(self.upstream, reader);
+        let path = self.path(reader);
+        let cache = cache::settings(self.cache, self.cache_of_site, reader);
+        let keys = self.keys(reader)?;
+        let host = self.host(&keys, reader);
+        let hold_request = hold_request(&keys.hold_request, reader);
+        let hold_response = hold_response(&keys.hold_response, reader);
+        let substitutions = substitutions(&keys, reader);
+        let mirror = self.mirror(&keys, reader);
+        let (found, host) = (found?, host?);
+        let accel = accel(&keys.accel, reader);
+        let cache = cache?;
+        Some(Proxy {
+            cache,
+            settings: ProxySettings {
+                host,
+                scheme: found.scheme(),
+                path: path?,
+                forwarding: Forwarding {
+                    x_forwarded: *keys.x_forwarded,
+                    forwarded: *keys.forwarded,
+                    via: *keys.via,
+                    underscores: *keys.underscores,
+                    upgrades: match keys.upgrade.given {
+                        true => (keys.upgrade.0.iter())
+                            .map(|name| name.0.as_str().into())
+                            .collect(),
+                        false => Forwarding::default().upgrades,
+                    },
+                },
+                hidden: keys
+                    .hide
+                    .0
+                    .iter()
+                    .map(|name| name.0.to_ascii_lowercase().into())
+                    .collect(),
+                redirects: keys
+                    .redirects
+                    .0
+                    .iter()
+                    .map(|(from, to)| RedirectRule {
+                        from: from.0.as_str().into(),
+                        to: to.0.as_str().into(),
+                    })
+                    .collect(),
+                cookies: keys.cookies.as_deref().map(cookies).unwrap_or_default(),
+                substitutions: substitutions?,
+                hold_request: hold_request?,
+                hold_response: hold_response?,
+                tunnel_timeout: keys.tunnel_timeout.0,
+                mirror: mirror?,
+            },
+            upstream: found.name,
+            intercept_errors: *keys.intercept_errors,
+            accel,
+        })
+    }
+
+    fn group(&self, upstream: &At<UpstreamName>, reader: &mut Reader<'_>) -> Option<Found> {
+        match &upstream.target {
+            Target::Group(name) => {
+                let found = self.groups.named(name, &upstream.place, reader)?;
+                if found.is_fastcgi {
+                    reader.report(
+                        Finding::error(
+                            &upstream.place,
+                            "a group that speaks FastCGI, where HTTP is spoken",
+                            "expected another group",
+                        )
+                        .help("programs of PHP are run by the key `php_fastcgi`"),
+                    );
+                    return None;
+                }
+                Some(found)
+            }
+            Target::Origin { node, protocol, .. } => {
+                let node = At {
+                    value: node.clone(),
+                    place: upstream.place.clone(),
+                    given: true,
+                };
+                self.groups.of_url(&node, *protocol, reader)
+            }
+        }
+    }
+
+    /// Who gets copies of requests. The outer `None` is for mistakes.
+    fn mirror(&self, keys: &keys::Proxy, reader: &mut Reader<'_>) -> Option<Option<Mirror>> {
+        let keys::Mirror::To(mirror) = &keys.mirror.value else {
+            return Some(None);
+        };
+        if mirror.upstream.path.is_some() {
+            reader.report(Finding::error(
+                &mirror.upstream.place,
+                "a path in the `upstream` of `mirror`",
+                "copies have the path of the request",
+            ));
+            return None;
+        }
+        let found = self.group(&mirror.upstream, reader)?;
+        Some(Some(Mirror {
+            scheme: found.scheme(),
+            group: found.name.into(),
+            percent: u32::try_from(mirror.percent.0).unwrap_or(100),
+            unsafe_methods: *mirror.unsafe_methods,
+            max_requests: usize::try_from(mirror.max_requests.0).unwrap_or(usize::MAX),
+            memory: usize::try_from(mirror.memory.0).unwrap_or(usize::MAX),
+            timeout: mirror.timeout.0,
+        }))
+    }
+
+    /// What becomes of the path. The outer `None` is for mistakes.
+    fn path(&self, reader: &mut Reader<'_>) -> Option<Option<PathChange>> {
+        let Some(put) = &self.upstream.path else {
+            return Some(None);
+        };
+        let pattern = self
+            .pattern
+            .map(|pattern| (pattern, pattern.value.0.to_string()));
+        let strip = match &pattern {
+            None => "/",
+            Some((pattern, text)) if text.starts_with('~') => {
+                reader.report(
+                    Finding::error(
+                        &self.upstream.place,
+                        "a path in `upstream`, in a location with a regular expression",
+                        "it stands for the location's path, and there is none",
+                    )
+                    .related(&pattern.place, "the expression")
+                    .help("use `rewrite`, or a prefix as path"),
+                );
+                return None;
+            }
+            Some((_, text)) => text.find('/').and_then(|at| text.get(at..)).unwrap_or("/"),
+        };
+        Some((strip != put).then(|| PathChange {
+            strip: strip.into(),
+            put: put.as_str().into(),
+        }))
+    }
+
+    /// The keys of the location, and those of the site where it has none.
+    fn keys(&self, reader: &mut Reader<'_>) -> Option<keys::Proxy> {
+        let (own, site) = match (self.own, self.of_site) {
+            (None, None) => return keys::Proxy::absent(&self.upstream.place, reader),
+            (Some(one), None) | (None, Some(one)) => return Some(one.value.clone()),
+            (Some(own), Some(site)) => (own, site),
+        };
+        Some(keys::Proxy {
+            host: own.host.or(&site.host).clone(),
+            x_forwarded: own.x_forwarded.or(&site.x_forwarded).clone(),
+            forwarded: own.forwarded.or(&site.forwarded).clone(),
+            via: own.via.or(&site.via).clone(),
+            underscores: own.underscores.or(&site.underscores).clone(),
+            upgrade: own.upgrade.or(&site.upgrade).clone(),
+            hide: own.hide.or(&site.hide).clone(),
+            redirects: own.redirects.or(&site.redirects).clone(),
+            cookies: own.cookies.as_ref().or(site.cookies.as_ref()).cloned(),
+            replace: own.replace.or(&site.replace).clone(),
+            replace_types: own.replace_types.or(&site.replace_types).clone(),
+            hold_request: own.hold_request.or(&site.hold_request).clone(),
+            hold_response: own.hold_response.or(&site.hold_response).clone(),
+            tunnel_timeout: own.tunnel_timeout.or(&site.tunnel_timeout).clone(),
+            intercept_errors: own.intercept_errors.or(&site.intercept_errors).clone(),
+            accel: own.accel.or(&site.accel).clone(),
+            mirror: own.mirror.or(&site.mirror).clone(),
+        })
+    }
+
+    fn host(&self, keys: &keys::Proxy, reader: &mut Reader<'_>) -> Option<Host> {
+        Some(match &keys.host.value {
+            ProxyHost::Client => Host::Client,
+            ProxyHost::Fixed(host) => Host::Fixed(host.as_str().into()),
+            ProxyHost::Origin => match &self.upstream.target {
+                Target::Origin {
+                    authority: Some(host),
+                    ..
+                } => Host::Fixed(host.as_str().into()),
+                _ => {
+                    reader.report(
+                        Finding::error(
+                            &keys.host.place,
+                            "`$proxy_host` without a URL whose host it could be",
+                            "expected `$http_host` or a name",
+                        )
+                        .related(&self.upstream.place, "the origins"),
+                    );
+                    return None;
+                }
+            },
+        })
+    }
+}
+
+fn cookies(raw: &keys::Cookies) -> CookieRules {
+    CookieRules {
+        domains: pairs(&raw.domains.0, |from| &from.0, |to| &to.0),
+        paths: pairs(&raw.paths.0, |from| &from.0, |to| &to.0),
+        secure: *raw.secure,
+        http_only: *raw.http_only,
+        same_site: raw.same_site.as_deref().copied().map(same_site),
+    }
+}
+
+fn pairs<K, V>(
+    entries: &[(At<K>, At<V>)],
+    key: fn(&K) -> &String,
+    value: fn(&V) -> &String,
+) -> Vec<(Box<str>, Box<str>)> {
+    entries
+        .iter()
+        .map(|(k, v)| (key(k).as_str().into(), value(v).as_str().into()))
+        .collect()
+}
+
+fn substitutions(keys: &keys::Proxy, reader: &mut Reader<'_>) -> Option<Substitutions> {
+    if keys.replace.0.is_empty() && keys.replace_types.given {
+        reader.report(Finding::error(
+            &keys.replace_types.place,
+            "`replace_types` has no effect",
+            "there is no `replace`",
+        ));
+        return None;
+    }
+    let rules = keys.replace.0.iter().map(|(from, to)| Substitution {
+        from: from.0.as_bytes().into(),
+        to: to.0.as_bytes().into(),
+    });
+    let types = keys.replace_types.0.iter();
+    let types = types.map(|kind| kind.0.as_str().into());
+    Some(Substitutions::new(rules.collect(), types.collect()))
+}
+
+pub(super) fn accel(accel: &At<Switch<keys::Accel>>, reader: &mut Reader<'_>) -> Option<Accel> {
+    let accel = accel.table(&accel.place, reader)?;
+    Some(Accel {
+        files: pairs(&accel.files.0, |folder| &folder.0, |path| &path.0),
+    })
+}
+
+/// The outer `None` is for mistakes.
+pub(super) fn hold_response(
+    hold: &At<Switch<keys::HoldResponse>>,
+    reader: &mut Reader<'_>,
+) -> Option<Option<Hold>> {
+    let Some(hold) = hold.table(&hold.place, reader) else {
+        return Some(None);
+    };
+    let folder = spool_folder(hold.folder.as_ref(), hold.disk.value.0, reader)?;
+    Some(Some(Hold {
+        memory: hold.memory.value.0,
+        disk: hold.disk.value.0,
+        folder,
+    }))
+}
+
+/// The outer `None` is for mistakes.
+pub(super) fn hold_request(
+    hold: &At<Switch<keys::HoldRequest>>,
+    reader: &mut Reader<'_>,
+) -> Option<Option<Hold>> {
+    let Some(hold) = hold.table(&hold.place, reader) else {
+        return Some(None);
+    };
+    let folder = spool_folder(hold.folder.as_ref(), hold.disk.value.0, reader)?;
+    if hold.memory.value.0 == 0 && hold.disk.value.0 == 0 {
+        reader.report(Finding::error(
+            &hold.disk.place,
+            "`hold_request` has no effect",
+            "nothing is held in memory, nor in files",
+        ));
+        return None;
+    }
+    Some(Some(Hold {
+        memory: hold.memory.value.0,
+        disk: hold.disk.value.0,
+        folder,
+    }))
+}
+
+/// Warns of a folder that the user of the server may not write to.
+fn warn_of_read_only(folder: &At<FilePath>, reader: &mut Reader<'_>) {
+    let path = &folder.value.0;
+    if rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).is_err() {
+        let user = Account::current_name();
+        let title = format!("the user `{user}` may not write to {}", path.display());
+        reader.report(Finding::warning(
+            &folder.place,
+            title,
+            "the server runs as this user, so nothing is held here",
+        ));
+    }
+}
+
+/// The folder for bodies that are held in files; `None` for a mistake.
+fn spool_folder(
+    folder: Option<&At<FilePath>>,
+    disk: u64,
+    reader: &mut Reader<'_>,
+) -> Option<PathBuf> {
+    let Some(folder) = folder else {
+        return Some(SPOOL.into());
+    };
+    let path = &folder.value.0;
+    let (title, label) = if disk == 0 {
+        (
+            "`folder` has no effect".to_owned(),
+            "nothing is held in files",
+        )
+    } else if is_no_folder(path) {
+        let title = format!("there is no folder {}", path.display());
+        (title, "expected a folder")
+    } else {
+        warn_of_read_only(folder, reader);
+        return Some(path.clone());
+    };
+    reader.report(Finding::error(&folder.place, title, label));
+    None
+}

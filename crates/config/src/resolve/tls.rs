@@ -1,0 +1,378 @@
+//! TLS of a site: certificates are read here, so that what is wrong with them is told with its place.
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use apus_net::ListenAddress;
+use apus_net::tls::{Certificate, ClientAuth, MinVersion, TlsSettings, TlsSite, UnknownName};
+
+use crate::diagnostics::Finding;
+use crate::keys::{Reader, Table};
+use crate::raw::{self, Site, Tls, TlsVersion};
+use crate::source::{At, Place};
+use crate::value::FilePath;
+use crate::word::Host;
+
+/// A certificate is warned about when it has fewer seconds left than these.
+const EXPIRES_SOON: i64 = 14 * DAY;
+const DAY: i64 = 86_400;
+
+/// What the site is to TLS; `None` if it has none, or what is wrong has been reported.
+pub(super) fn site(site: &At<Site>, reader: &mut Reader<'_>) -> Option<TlsSite> {
+    match (&site.tls, site.listen_tls.0.first()) {
+        (None, None) => None,
+        _ if reader.has_wrong(&site.place, &["tls", "listen_tls"]) => None,
+        (Some(tls), None) => {
+            reader.report(
+                Finding::error(
+                    &tls.place,
+                    "`tls` has no effect",
+                    "the site has no `listen_tls`",
+                )
+                .help("add listen_tls = 443 to the site"),
+            );
+            None
+        }
+        (None, Some(_)) if reader.local_certificates.is_some() => {
+            let tls = At {
+                value: Tls::absent(&site.place, reader)?,
+                place: site.place.clone(),
+                given: false,
+            };
+            settings(site, &tls, reader)
+        }
+        (None, Some(listen)) => {
+            reader.report(
+                Finding::error(
+                    &listen.place,
+                    "a TLS listener without a certificate",
+                    "the site has no table `[sites.tls]`",
+                )
+                .help(
+                    "add [sites.tls] with cert = \"cert.pem\" and key = \"key.pem\"; to try things \
+                     out, `--tls` makes a certificate",
+                ),
+            );
+            None
+        }
+        (Some(tls), Some(_)) => settings(site, tls, reader),
+    }
+}
+
+fn settings(site: &At<Site>, tls: &At<Tls>, reader: &mut Reader<'_>) -> Option<TlsSite> {
+    let certificates = certificates(site, tls, reader);
+    refuse_patterns(site, tls, reader);
+    let client_auth = client_auth(tls, reader)?;
+    let certificates = certificates?;
+    warn_of_uncovered(site, &certificates, reader);
+    let settings = TlsSite {
+        names: names(site, &certificates),
+        certificates,
+        client_auth,
+        min_version: match *tls.min_version {
+            TlsVersion::Tls12 => MinVersion::Tls12,
+            TlsVersion::Tls13 => MinVersion::Tls13,
+        },
+        alpn: alpn(tls, reader)?,
+    };
+    match TlsSettings::new(std::slice::from_ref(&settings), UnknownName::FirstSite) {
+        Ok(_) => Some(settings),
+        Err(error) => {
+            reader.report(Finding::error(
+                &tls.place,
+                error.to_string(),
+                "in this table",
+            ));
+            None
+        }
+    }
+}
+
+/// What the site offers by ALPN (RFC 7301).
+fn alpn(tls: &At<Tls>, reader: &mut Reader<'_>) -> Option<Vec<Vec<u8>>> {
+    if tls.protocols.0.is_empty() {
+        reader.report(Finding::error(
+            &tls.protocols.place,
+            "no protocol is offered",
+            "expected \"h2\", \"http/1.1\", or both",
+        ));
+        return None;
+    }
+    let names = tls.protocols.0.iter().flat_map(|protocol| {
+        let names: &[&str] = match protocol.value {
+            raw::Protocol::Http2 => &["h2"],
+            // Clients that are told to speak HTTP/1.0 offer that alone.
+            raw::Protocol::Http11 => &["http/1.1", "http/1.0"],
+        };
+        names
+    });
+    Some(names.map(|name| name.as_bytes().to_vec()).collect())
+}
+
+fn certificates(
+    site: &At<Site>,
+    tls: &At<Tls>,
+    reader: &mut Reader<'_>,
+) -> Option<Vec<Certificate>> {
+    let mut pairs: Vec<_> = tls
+        .certificates
+        .0
+        .iter()
+        .map(|pair| (&pair.cert, &pair.key))
+        .collect();
+    if reader.has_wrong(&tls.place, &["cert", "key", "certificates"]) {
+        return None;
+    }
+    match (&tls.cert, &tls.key) {
+        (Some(cert), Some(key)) => pairs.insert(0, (cert, key)),
+        (Some(one), None) | (None, Some(one)) => {
+            reader.report(Finding::error(
+                &one.place,
+                "`cert` and `key` belong together",
+                "the other one is missing",
+            ));
+            return None;
+        }
+        (None, None) => {}
+    }
+    if pairs.is_empty() && tls.certificates.given {
+        // Those that were given have mistakes.
+        return None;
+    }
+    if pairs.is_empty() {
+        return local_certificate(site, &tls.place, reader).map(|certificate| vec![certificate]);
+    }
+    // All are read before one that is wrong ends it, for all mistakes are to be told.
+    let read: Vec<_> = pairs
+        .into_iter()
+        .map(|(cert, key)| certificate(cert, key, reader))
+        .collect();
+    read.into_iter().collect()
+}
+
+/// The certificate of the local authority for a site that names none, where that is wanted.
+fn local_certificate(
+    site: &At<Site>,
+    place: &Place,
+    reader: &mut Reader<'_>,
+) -> Option<Certificate> {
+    let Some(make) = reader.local_certificates else {
+        reader.report(
+            Finding::error(
+                place,
+                "there is no certificate",
+                "expected `cert` and `key`, or `certificates`",
+            )
+            .help("to try things out, `--tls` makes a certificate"),
+        );
+        return None;
+    };
+    let names = site.server_name.0.iter().filter_map(|host| host.tls_name());
+    let addresses = site.listen_tls.0.iter().filter_map(|listen| {
+        match listen.address(*site.ipv6_only, site.unix_socket_mode.0) {
+            ListenAddress::Tcp { address, .. } => Some(address.ip().to_string()),
+            ListenAddress::Unix { .. } | ListenAddress::Inherited { .. } => None,
+        }
+    });
+    let hosts: Vec<String> = names.chain(addresses).collect();
+    make(&hosts)
+        .and_then(|pem| Certificate::from_pem(&pem, &pem).map_err(|error| error.to_string()))
+        .map_err(|why| {
+            reader.report(Finding::error(
+                place,
+                why,
+                "the local certificate is for this",
+            ));
+        })
+        .ok()
+}
+
+/// The certificate and its key; warns if they should not be as they are.
+pub(super) fn certificate(
+    cert: &At<FilePath>,
+    key: &At<FilePath>,
+    reader: &mut Reader<'_>,
+) -> Option<Certificate> {
+    let chain = file(cert, reader);
+    let key_file = file(key, reader);
+    let certificate = match Certificate::from_pem(&chain?, &key_file?) {
+        Ok(certificate) => certificate,
+        Err(error) => {
+            use apus_net::tls::CertificateError::{KeyMismatch, UnreadableKey};
+            let (place, other) = match error {
+                KeyMismatch | UnreadableKey(_) => (key, cert),
+                _ => (cert, key),
+            };
+            let finding = Finding::error(&place.place, error.to_string(), "in this file");
+            reader.report(match error {
+                KeyMismatch => finding.related(&other.place, "this is the certificate"),
+                _ => finding,
+            });
+            return None;
+        }
+    };
+    warn_of_expiry(&certificate, &cert.place, reader);
+    warn_of_readers(key, reader);
+    Some(certificate)
+}
+
+fn warn_of_expiry(certificate: &Certificate, place: &Place, reader: &mut Reader<'_>) {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| {
+            i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+        });
+    let left = certificate.not_after().saturating_sub(now);
+    if left < 0 {
+        reader.report(Finding::warning(
+            place,
+            "the certificate has expired",
+            format!("{} days ago", -left / DAY),
+        ));
+    } else if left < EXPIRES_SOON {
+        reader.report(Finding::warning(
+            place,
+            "the certificate expires soon",
+            format!("in {} days", left / DAY),
+        ));
+    }
+}
+
+/// Warns of names that no certificate is for: clients refuse the connection, and requests that come
+/// over one for another name are misdirected (RFC 9110 section 15.5.20).
+fn warn_of_uncovered(site: &At<Site>, certificates: &[Certificate], reader: &mut Reader<'_>) {
+    let covers = |name: &str| {
+        let parent = name.split_once('.').map(|(_, parent)| parent);
+        certificates
+            .iter()
+            .flat_map(Certificate::names)
+            .any(|covered| match covered.strip_prefix("*.") {
+                Some(of) => parent == Some(of),
+                None => **covered == *name,
+            })
+    };
+    for host in &site.server_name.0 {
+        let Some(name) = host.tls_name() else {
+            continue;
+        };
+        if !covers(&name) {
+            reader.report(
+                Finding::warning(
+                    &host.place,
+                    format!("no certificate of the site is for `{name}`"),
+                    "clients will refuse the connection, or be answered 421",
+                )
+                .help("add a certificate for the name to [sites.tls]"),
+            );
+        }
+    }
+}
+
+/// Warns of a private key that everybody on the machine can read.
+fn warn_of_readers(key: &At<FilePath>, reader: &mut Reader<'_>) {
+    let readable = std::fs::metadata(&key.value.0)
+        .is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0);
+    if readable {
+        reader.report(
+            Finding::warning(
+                &key.place,
+                "everybody on this machine can read the private key",
+                "expected a file for its owner alone",
+            )
+            .help(format!("chmod 600 {}", key.value.0.display())),
+        );
+    }
+}
+
+/// What the file holds.
+pub(super) fn file(path: &At<FilePath>, reader: &mut Reader<'_>) -> Option<Vec<u8>> {
+    reader
+        .files
+        .read(&path.value.0)
+        .map_err(|why| {
+            reader.report(Finding::error(
+                &path.place,
+                format!("cannot read {}: {why}", path.value.0.display()),
+                "named here",
+            ));
+        })
+        .ok()
+}
+
+/// Reports names by which a handshake does not find the site, if it is one that asks for
+/// certificates: the handshake would be with a site that does not.
+fn refuse_patterns(site: &At<Site>, tls: &At<Tls>, reader: &mut Reader<'_>) {
+    if *tls.client_auth == raw::ClientAuth::None {
+        return;
+    }
+    for host in &site.server_name.0 {
+        if let Host::Name(_, text) = &host.value
+            && host.tls_name().is_none()
+        {
+            reader.report(
+                Finding::error(
+                    &host.place,
+                    format!("`{text}` in a site that asks for client certificates"),
+                    "expected names as example.com or *.example.com",
+                )
+                .related(&tls.client_auth.place, "asked for here"),
+            );
+        }
+    }
+}
+
+fn client_auth(tls: &At<Tls>, reader: &mut Reader<'_>) -> Option<ClientAuth> {
+    let authorities = match (&tls.client_ca, *tls.client_auth) {
+        (None, raw::ClientAuth::None) => return Some(ClientAuth::None),
+        (Some(ca), raw::ClientAuth::None) => {
+            reader.report(
+                Finding::error(
+                    &ca.place,
+                    "`client_ca` has no effect",
+                    "clients are not asked for certificates",
+                )
+                .help("add client_auth = \"required\" or \"optional\""),
+            );
+            return None;
+        }
+        (None, _) => {
+            reader.report(Finding::error(
+                &tls.client_auth.place,
+                "`client_auth` without `client_ca`",
+                "nobody is named who may sign client certificates",
+            ));
+            return None;
+        }
+        (Some(ca), _) => {
+            let pem = file(ca, reader)?;
+            ClientAuth::authorities_from_pem(&pem)
+                .map_err(|error| {
+                    reader.report(Finding::error(&ca.place, error.to_string(), "in this file"));
+                })
+                .ok()?
+        }
+    };
+    Some(match *tls.client_auth {
+        raw::ClientAuth::None => ClientAuth::None,
+        raw::ClientAuth::Optional => ClientAuth::Optional { authorities },
+        raw::ClientAuth::Required => ClientAuth::Required { authorities },
+    })
+}
+
+/// The names that lead a handshake to this site. Where its server names cannot tell, as regular
+/// expressions cannot, those of its certificates do.
+fn names(site: &At<Site>, certificates: &[Certificate]) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut undecided = site.server_name.0.is_empty();
+    for host in &site.server_name.0 {
+        match host.tls_name() {
+            Some(name) => names.push(name),
+            None => undecided = true,
+        }
+    }
+    if undecided {
+        let of_certificates = certificates.iter().flat_map(Certificate::names);
+        names.extend(of_certificates.map(|name| name.to_string()));
+    }
+    names
+}

@@ -1,0 +1,538 @@
+//! Groups of origins: those that a site names, and those that URLs make.
+
+mod health;
+mod node;
+
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+use apus_net::client::{Protocol, ProxyHead, Timeouts};
+use apus_upstream::plan::{
+    BudgetPlan, DnsPlan, GroupPlan, HashKey, NodePlan, PoolPlan, QueuePlan, RetryOn, RetryPlan,
+    SameSite, StickyPlan, Strategy,
+};
+use http::StatusCode;
+
+use super::small;
+use crate::diagnostics::{Finding, nearest};
+use crate::keys::{Reader, Table, shown};
+use crate::plan::Upstream;
+use crate::raw::{self, upstream as keys};
+use crate::source::{At, Place};
+use crate::value::Time;
+use crate::word::origin::{NodeAddress, RetryCause, Statuses};
+
+/// The groups that a site can send requests to.
+pub(super) struct Groups<'a> {
+    site: &'a At<raw::Site>,
+    /// What they are told apart by from those of other sites.
+    site_name: String,
+    named: Vec<Named>,
+    /// Those that URLs make.
+    unnamed: RefCell<Vec<Upstream>>,
+}
+
+struct Named {
+    name: String,
+    place: Place,
+    is_used: Cell<bool>,
+    /// `None` after mistakes in it have been reported.
+    upstream: Option<Upstream>,
+}
+
+/// What a proxy has to know of a group.
+pub(super) struct Found {
+    /// The name among the groups of all sites.
+    pub(super) name: String,
+    /// Whether its nodes speak TLS.
+    pub(super) is_tls: bool,
+    /// Whether they speak FastCGI rather than HTTP.
+    pub(super) is_fastcgi: bool,
+}
+
+/// A group that is asked over FastCGI, as the table about that says.
+pub(super) struct FastcgiGroup<'a> {
+    /// What its name ends with, if it is not that of the site itself.
+    pub(super) suffix: String,
+    pub(super) nodes: Vec<NodePlan>,
+    pub(super) pool_size: usize,
+    pub(super) idle_timeout: Duration,
+    pub(super) queue: Option<&'a At<keys::Queue>>,
+    pub(super) retry: Option<&'a At<keys::Retry>>,
+    pub(super) timeouts: Timeouts,
+    pub(super) place: &'a Place,
+}
+
+impl Found {
+    /// The scheme that its nodes are asked with.
+    pub(super) fn scheme(&self) -> &'static str {
+        match self.is_tls {
+            true => "https",
+            false => "http",
+        }
+    }
+}
+
+impl<'a> Groups<'a> {
+    /// The groups of a site; `site_name` is what they are told apart by from those of other sites.
+    pub(super) fn new(site: &'a At<raw::Site>, site_name: &str, reader: &mut Reader<'_>) -> Self {
+        let mut named: Vec<Named> = Vec::new();
+        for raw in &site.upstreams.0 {
+            let name = &raw.name;
+            if let Some(other) = named.iter().find(|other| other.name == name.0) {
+                reader.report(
+                    Finding::error(
+                        &name.place,
+                        format!("two groups of the site are called `{}`", shown(&name.0)),
+                        "expected a name that no other group of the site has",
+                    )
+                    .related(&other.place, "the other one"),
+                );
+                continue;
+            }
+            named.push(Named {
+                name: name.0.clone(),
+                place: name.place.clone(),
+                is_used: Cell::new(false),
+                upstream: group(raw, format!("{site_name}/{}", name.0), reader),
+            });
+        }
+        Self {
+            site,
+            site_name: site_name.to_owned(),
+            named,
+            unnamed: RefCell::default(),
+        }
+    }
+
+    /// What logs call the site.
+    pub(super) fn site_name(&self) -> &str {
+        &self.site_name
+    }
+
+    /// The group of this name.
+    pub(super) fn named(
+        &self,
+        name: &str,
+        place: &Place,
+        reader: &mut Reader<'_>,
+    ) -> Option<Found> {
+        let Some(group) = self.named.iter().find(|group| group.name == name) else {
+            if !reader.has_left_out(&self.site.upstreams.place)
+                && !reader.has_wrong(&self.site.place, &["upstreams"])
+            {
+                let names = self.named.iter().map(|group| group.name.as_str());
+                let finding = Finding::error(
+                    place,
+                    format!("the site has no group of origins `{}`", shown(name)),
+                    "expected the name of one of its `upstreams`, or a URL",
+                );
+                reader.report(match nearest(name, names) {
+                    Some(near) => finding.help(format!("did you mean \"{near}\"?")),
+                    None => finding.help(format!(
+                        "add [[sites.upstreams]] with name = \"{0}\" to the site, or write \
+                         \"http://{0}\"",
+                        shown(name)
+                    )),
+                });
+            }
+            return None;
+        };
+        group.is_used.set(true);
+        group.upstream.as_ref().map(|upstream| Found {
+            name: upstream.group.name.to_string(),
+            is_tls: upstream.is_tls(),
+            is_fastcgi: upstream.group.protocol == Protocol::FastCgi,
+        })
+    }
+
+    /// The name of a group that is asked over FastCGI.
+    pub(super) fn fastcgi(
+        &self,
+        group: FastcgiGroup<'_>,
+        reader: &mut Reader<'_>,
+    ) -> Option<String> {
+        let queue = table(group.queue, group.place, reader)?;
+        let retry = retry(group.retry, group.place, reader)?;
+        let name = format!("{}/php{}", self.site_name, group.suffix);
+        let mut unnamed = self.unnamed.borrow_mut();
+        if unnamed.iter().all(|known| *known.group.name != *name) {
+            unnamed.push(Upstream {
+                tls: vec![None; group.nodes.len()],
+                group: GroupPlan {
+                    protocol: Protocol::FastCgi,
+                    pool: PoolPlan {
+                        max_idle: match group.idle_timeout.is_zero() {
+                            true => 0,
+                            false => group.pool_size,
+                        },
+                        idle_timeout: group.idle_timeout,
+                        ..PoolPlan::default()
+                    },
+                    queue: QueuePlan {
+                        max_waiting: queue.max.size(),
+                        timeout: queue.timeout.0,
+                    },
+                    retry,
+                    timeouts: group.timeouts,
+                    ..GroupPlan::new(name.as_str(), group.nodes)
+                },
+            });
+        }
+        Some(name)
+    }
+
+    /// The group of the one origin that a URL names, with the defaults.
+    pub(super) fn of_url(
+        &self,
+        address: &At<NodeAddress>,
+        protocol: Protocol,
+        reader: &mut Reader<'_>,
+    ) -> Option<Found> {
+        let name = &address.text;
+        let mut unnamed = self.unnamed.borrow_mut();
+        let is_tls = address.tls == Some(true);
+        if !unnamed.iter().any(|known| *known.group.name == **name) {
+            let (node, tls) = node::alone(address, reader)?;
+            unnamed.push(Upstream {
+                group: GroupPlan {
+                    protocol,
+                    ..GroupPlan::new(name.as_str(), vec![node])
+                },
+                tls: vec![tls],
+            });
+        }
+        Some(Found {
+            name: name.clone(),
+            is_tls,
+            is_fastcgi: false,
+        })
+    }
+
+    /// Warns of groups that nobody uses.
+    pub(super) fn warn_of_unused(&self, reader: &mut Reader<'_>) {
+        for group in self.named.iter().filter(|group| !group.is_used.get()) {
+            reader.report(
+                Finding::warning(
+                    &group.place,
+                    format!("nothing uses the group `{}`", shown(&group.name)),
+                    "its nodes get no requests",
+                )
+                .help(format!(
+                    "add {} = \"{}\" to a location, or to the site",
+                    match &group.upstream {
+                        Some(upstream) if upstream.group.protocol == Protocol::FastCgi => {
+                            "php_fastcgi"
+                        }
+                        _ => "upstream",
+                    },
+                    shown(&group.name)
+                )),
+            );
+        }
+    }
+
+    /// All groups.
+    pub(super) fn into_plans(self) -> Vec<Upstream> {
+        let named = self.named.into_iter().filter_map(|group| group.upstream);
+        named.chain(self.unnamed.into_inner()).collect()
+    }
+}
+
+/// A group of a site. Every part is looked at before one that is wrong ends it.
+fn group(raw: &At<keys::Upstream>, name: String, reader: &mut Reader<'_>) -> Option<Upstream> {
+    let nodes = node::nodes(raw, reader);
+    let sticky = sticky(raw, reader);
+    let strategy = strategy(raw, reader);
+    let active = health::check(raw, reader);
+    let breaker = health::breaker(raw, reader);
+    let ejection = health::ejection(raw, reader);
+    let retry = retry(raw.retry.as_ref(), &raw.place, reader);
+    let dns = dns(raw, reader);
+    let (nodes, tls) = nodes?;
+    if raw.tls_timeout.given && tls.iter().all(Option::is_none) {
+        reader.report(Finding::error(
+            &raw.tls_timeout.place,
+            "`tls_timeout` has no effect",
+            "the nodes of the group are asked in clear text",
+        ));
+    }
+    Some(Upstream {
+        group: GroupPlan {
+            name: name.into(),
+            strategy: strategy?,
+            sticky: sticky?,
+            protocol: match *raw.protocol {
+                keys::Protocol::Http1 => Protocol::Http1,
+                keys::Protocol::Http2 => Protocol::Http2,
+                keys::Protocol::Auto => Protocol::Auto,
+                keys::Protocol::FastCgi => Protocol::FastCgi,
+            },
+            proxy_head: match raw.send_proxy.as_deref() {
+                None => ProxyHead::None,
+                Some(keys::ProxyHead::V1) => ProxyHead::V1,
+                Some(keys::ProxyHead::V2) => ProxyHead::V2,
+            },
+            pool: pool(raw, reader)?,
+            queue: queue(raw, &nodes, reader)?,
+            passive: health::passive(raw, reader),
+            active: active?,
+            breaker: breaker?,
+            ejection: ejection?,
+            failure_statuses: statuses(raw.failure_statuses.0.iter().map(|set| set.value)),
+            slow_start: raw.slow_start.0,
+            retry: retry?,
+            timeouts: Timeouts {
+                connect: raw.connect_timeout.0,
+                tls: raw.tls_timeout.0,
+                first_byte: raw.first_byte_timeout.0,
+                read: raw.read_timeout.0,
+                write: raw.write_timeout.0,
+            },
+            total_timeout: raw.total_timeout.as_ref().map(|time| time.0),
+            dns: dns?,
+            nodes,
+        },
+        tls,
+    })
+}
+
+fn strategy(raw: &keys::Upstream, reader: &mut Reader<'_>) -> Option<Strategy> {
+    let is_hash = *raw.strategy == keys::Strategy::Hash;
+    match &raw.hash {
+        Some(hash) if !is_hash => {
+            reader.report(
+                Finding::error(
+                    &hash.place,
+                    "`hash` has no effect",
+                    "the strategy of the group is another",
+                )
+                .help("add strategy = \"hash\""),
+            );
+            return None;
+        }
+        None if is_hash => {
+            reader.report(
+                Finding::error(
+                    &raw.strategy.place,
+                    "the strategy `hash` has no key",
+                    "expected the key `hash` in this group",
+                )
+                .help("add hash = \"uri\", or another key"),
+            );
+            return None;
+        }
+        _ => {}
+    }
+    Some(match *raw.strategy {
+        keys::Strategy::RoundRobin | keys::Strategy::Weighted => Strategy::RoundRobin,
+        keys::Strategy::LeastConn => Strategy::LeastConnections,
+        keys::Strategy::LeastTime => Strategy::LeastTime,
+        keys::Strategy::BestOfTwo => Strategy::BestOfTwo,
+        keys::Strategy::Random => Strategy::Random,
+        keys::Strategy::IpHash => Strategy::ConsistentHash(HashKey::Address),
+        keys::Strategy::Hash => Strategy::ConsistentHash(raw.hash.as_ref()?.value.0.clone()),
+    })
+}
+
+/// The outer `None` is for mistakes.
+fn sticky(raw: &keys::Upstream, reader: &mut Reader<'_>) -> Option<Option<StickyPlan>> {
+    let Some(sticky) = raw.sticky.table(&raw.sticky.place, reader) else {
+        return Some(None);
+    };
+    if let Some(same_site) = &sticky.same_site
+        && same_site.value == keys::SameSite::None
+        && !*sticky.secure
+    {
+        reader.report(
+            Finding::error(
+                &same_site.place,
+                "`same_site = \"none\"` without `secure`",
+                "browsers refuse such a cookie",
+            )
+            .help("add secure = true"),
+        );
+        return None;
+    }
+    Some(Some(StickyPlan {
+        name: sticky.name.0.as_str().into(),
+        path: sticky.path.0.as_str().into(),
+        domain: sticky
+            .domain
+            .as_ref()
+            .map(|domain| domain.0.as_str().into()),
+        max_age: sticky.max_age.as_ref().map(|age| age.0),
+        secure: *sticky.secure,
+        http_only: *sticky.http_only,
+        same_site: sticky.same_site.as_deref().copied().map(same_site),
+    }))
+}
+
+/// As the plan has it.
+pub(super) fn same_site(raw: keys::SameSite) -> SameSite {
+    match raw {
+        keys::SameSite::Strict => SameSite::Strict,
+        keys::SameSite::Lax => SameSite::Lax,
+        keys::SameSite::None => SameSite::None,
+    }
+}
+
+fn pool(raw: &At<keys::Upstream>, reader: &mut Reader<'_>) -> Option<PoolPlan> {
+    let keepalive = table(raw.keepalive.as_ref(), &raw.place, reader)?;
+    Some(PoolPlan {
+        max_idle: keepalive.max_idle.size(),
+        idle_timeout: keepalive.idle_timeout.0,
+        max_requests: keepalive.max_requests.0,
+        max_age: keepalive.max_age.0,
+    })
+}
+
+fn queue(
+    raw: &At<keys::Upstream>,
+    nodes: &[NodePlan],
+    reader: &mut Reader<'_>,
+) -> Option<QueuePlan> {
+    if let Some(queue) = &raw.queue
+        && nodes.iter().all(|node| node.max_requests == 0)
+    {
+        reader.report(
+            Finding::error(
+                &queue.place,
+                "`queue` has no effect",
+                "no node of the group has `max_conns`, so no request ever waits",
+            )
+            .help("write nodes as { addr = \"...\", max_conns = 50 }"),
+        );
+        return None;
+    }
+    let queue = table(raw.queue.as_ref(), &raw.place, reader)?;
+    Some(QueuePlan {
+        max_waiting: queue.max.size(),
+        timeout: queue.timeout.0,
+    })
+}
+
+fn retry(
+    given: Option<&At<keys::Retry>>,
+    place: &Place,
+    reader: &mut Reader<'_>,
+) -> Option<RetryPlan> {
+    let retry = table(given, place, reader)?;
+    if retry.tries.0 == 1 {
+        let within = retry.within.as_ref().map(|key| ("within", &key.place));
+        let on = retry.on.given.then_some(("on", &retry.on.place));
+        let any_method = retry.non_idempotent.given;
+        let any_method = any_method.then_some(("non_idempotent", &retry.non_idempotent.place));
+        if let Some((key, place)) = within.or(on).or(any_method) {
+            reader.report(
+                Finding::error(
+                    place,
+                    format!("`{key}` has no effect"),
+                    "nothing is tried again",
+                )
+                .related(&retry.tries.place, "for this is 1"),
+            );
+            return None;
+        }
+    }
+    let budget = table(retry.budget.as_ref(), place, reader)?;
+    let mut on = RetryOn {
+        error: false,
+        timeout: false,
+        statuses: Vec::new(),
+    };
+    let mut answers = Vec::new();
+    for cause in &retry.on.0 {
+        match cause.value {
+            RetryCause::Error => on.error = true,
+            RetryCause::Timeout => on.timeout = true,
+            RetryCause::Answer(set) => answers.push(set),
+        }
+    }
+    on.statuses = statuses(answers);
+    Some(RetryPlan {
+        tries: small(retry.tries.0),
+        within: retry.within.as_ref().map(|time| time.0),
+        on,
+        non_idempotent: *retry.non_idempotent,
+        budget: BudgetPlan {
+            percent: percent(budget.percent.0),
+            min_per_second: small(budget.min_per_second.0),
+        },
+        hedge: retry.hedge.as_ref().map(|time| time.0),
+    })
+}
+
+fn dns(raw: &At<keys::Upstream>, reader: &mut Reader<'_>) -> Option<DnsPlan> {
+    if let Some(dns) = &raw.dns
+        && !raw.nodes.0.iter().any(|node| node::is_name(node))
+    {
+        reader.report(Finding::error(
+            &dns.place,
+            "`dns` has no effect",
+            "the nodes of the group have no names to resolve",
+        ));
+        return None;
+    }
+    let dns = table(raw.dns.as_ref(), &raw.place, reader)?;
+    not_below(("min_ttl", &dns.min_ttl), ("max_ttl", &dns.max_ttl), reader)?;
+    Some(DnsPlan {
+        servers: dns.servers.0.iter().map(|server| server.value.0).collect(),
+        min_ttl: dns.min_ttl.0,
+        max_ttl: dns.max_ttl.0,
+        timeout: dns.timeout.0,
+        ipv6: *dns.ipv6,
+    })
+}
+
+/// The table, or its defaults.
+fn table<T: Table + Clone>(
+    given: Option<&At<T>>,
+    place: &Place,
+    reader: &mut Reader<'_>,
+) -> Option<T> {
+    match given {
+        Some(table) => Some(table.value.clone()),
+        None => T::absent(place, reader),
+    }
+}
+
+/// Reports a most that is less than its least.
+fn not_below<const MAX: u64>(
+    (least_name, least): (&str, &At<Time<MAX>>),
+    (most_name, most): (&str, &At<Time<MAX>>),
+    reader: &mut Reader<'_>,
+) -> Option<()> {
+    let seconds = |time: Duration| time.as_secs_f64();
+    if most.0 >= least.0 {
+        return Some(());
+    }
+    let place = if most.given {
+        &most.place
+    } else {
+        &least.place
+    };
+    reader.report(Finding::error(
+        place,
+        format!("`{most_name}` is less than `{least_name}`"),
+        format!(
+            "`{least_name}` is {} s, `{most_name}` {} s",
+            seconds(least.0),
+            seconds(most.0)
+        ),
+    ));
+    None
+}
+
+/// All statuses of the sets.
+fn statuses(sets: impl IntoIterator<Item = Statuses>) -> Vec<StatusCode> {
+    sets.into_iter()
+        .flat_map(|set| set.first..=set.last)
+        .filter_map(|status| StatusCode::from_u16(status).ok())
+        .collect()
+}
+
+/// A number whose key allows at most 100.
+fn percent(number: u64) -> u8 {
+    u8::try_from(number).unwrap_or(100)
+}

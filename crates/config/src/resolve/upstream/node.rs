@@ -1,0 +1,284 @@
+//! The nodes of a group: where they are, and how to speak to them.
+
+use apus_net::client::{Address, Tls, TlsSettings};
+use apus_net::tls::{ClientAuth, MinVersion};
+use apus_upstream::plan::{self, Admin, NodePlan};
+
+use crate::diagnostics::Finding;
+use crate::keys::{Reader, shown};
+use crate::raw::TlsVersion;
+use crate::raw::upstream::{NodeEntry, Upstream, UpstreamTls};
+use crate::resolve::{small, tls};
+use crate::source::{At, Place};
+use crate::word::origin::NodeAddress;
+
+/// The nodes, and the TLS of each.
+pub(super) type Nodes = (Vec<NodePlan>, Vec<Option<TlsSettings>>);
+
+/// The nodes of a group, in their order.
+pub(super) fn nodes(raw: &At<Upstream>, reader: &mut Reader<'_>) -> Option<Nodes> {
+    if raw.nodes.0.is_empty() {
+        reader.report(Finding::error(
+            &raw.nodes.place,
+            "the group has no nodes",
+            "expected at least one address",
+        ));
+        return None;
+    }
+    let tls = Encryption::of(raw, reader)?;
+    let mut nodes: Vec<(NodePlan, &Place)> = Vec::new();
+    let mut settings = Vec::new();
+    let mut is_right = true;
+    for entry in &raw.nodes.0 {
+        let Some(node) = node(entry, reader) else {
+            is_right = false;
+            continue;
+        };
+        if let Some((_, other)) = nodes.iter().find(|(other, _)| other.name == node.name) {
+            reader.report(
+                Finding::error(
+                    &entry.place,
+                    format!("two nodes of the group are called `{}`", shown(&node.name)),
+                    "expected another address or `name`",
+                )
+                .related(other, "the other one"),
+            );
+            is_right = false;
+            continue;
+        }
+        nodes.push((node, &entry.place));
+        match tls.settings(address(entry), &entry.place, reader) {
+            Some(tls) => settings.push(tls),
+            None => is_right = false,
+        }
+    }
+    let nodes = nodes.into_iter().map(|(node, _)| node).collect();
+    is_right.then_some((nodes, settings))
+}
+
+/// The one node that a URL names.
+pub(super) fn alone(
+    address: &At<NodeAddress>,
+    reader: &mut Reader<'_>,
+) -> Option<(NodePlan, Option<TlsSettings>)> {
+    let tls = match address.tls {
+        Some(true) => Some(ready(
+            TlsSettings::new(address.host().unwrap_or_default()),
+            &address.place,
+            reader,
+        )?),
+        _ => None,
+    };
+    let node = NodePlan::new(address.text.as_str(), address.target.clone());
+    Some((node, tls))
+}
+
+fn node(entry: &NodeEntry, reader: &mut Reader<'_>) -> Option<NodePlan> {
+    let raw = match entry {
+        NodeEntry::Address(address) => {
+            return Some(NodePlan::new(address.text.as_str(), address.target.clone()));
+        }
+        NodeEntry::Table(table) => table,
+    };
+    let admin = match (*raw.drain, *raw.down) {
+        (true, true) => {
+            reader.report(
+                Finding::error(
+                    &raw.drain.place,
+                    "`drain` and `down` exclude each other",
+                    "expected one of them",
+                )
+                .related(&raw.down.place, "the other one"),
+            );
+            return None;
+        }
+        (true, false) => Admin::Drain,
+        (false, true) => Admin::Down,
+        (false, false) => Admin::Up,
+    };
+    let name = raw.name.as_ref().map_or(&raw.addr.text, |name| &name.0);
+    Some(NodePlan {
+        name: name.as_str().into(),
+        place: raw.addr.target.clone(),
+        // Made of the settings once the plan is run.
+        tls: None,
+        weight: small(raw.weight.0),
+        backup: *raw.backup,
+        admin,
+        max_requests: small(raw.max_conns.0),
+    })
+}
+
+fn address(entry: &NodeEntry) -> &NodeAddress {
+    match entry {
+        NodeEntry::Address(address) => address,
+        NodeEntry::Table(table) => &table.addr,
+    }
+}
+
+/// Whether it has to be resolved where the node is.
+pub(super) fn is_name(entry: &NodeEntry) -> bool {
+    matches!(
+        &address(entry).target,
+        plan::Place::Name { .. } | plan::Place::Service(_)
+    )
+}
+
+/// What is said about TLS for all nodes of a group.
+enum Encryption {
+    None,
+    All {
+        /// What goes for all, with the name where that is given.
+        settings: TlsSettings,
+        server_name: Option<String>,
+        place: Place,
+    },
+}
+
+impl Encryption {
+    fn of(raw: &At<Upstream>, reader: &mut Reader<'_>) -> Option<Self> {
+        let nodes = &raw.nodes.0;
+        let first = |tls: Option<bool>| nodes.iter().find(|node| address(node).tls == tls);
+        let (secure, clear, unsaid) = (first(Some(true)), first(Some(false)), first(None));
+        let contrary = match (&raw.tls, secure) {
+            (None, None) => return Some(Self::None),
+            (Some(_), _) => clear,
+            (None, Some(_)) => clear.or(unsaid),
+        };
+        if let Some(node) = contrary {
+            let (place, what) = match (&raw.tls, secure) {
+                (Some(tls), _) => (&tls.place, "the group has a table `tls`"),
+                (None, Some(other)) => (&other.place, "this one is `https`"),
+                (None, None) => (&node.place, ""),
+            };
+            reader.report(
+                Finding::error(
+                    &node.place,
+                    "nodes with and without TLS in one group",
+                    "this one is in clear text",
+                )
+                .related(place, what)
+                .help("write all of them as \"https://host:port\", or none"),
+            );
+            return None;
+        }
+        let Some(raw_tls) = &raw.tls else {
+            return Some(Self::All {
+                settings: TlsSettings::new(""),
+                server_name: None,
+                place: raw.place.clone(),
+            });
+        };
+        Some(Self::All {
+            settings: settings(raw_tls, reader)?,
+            server_name: raw_tls.server_name.as_ref().map(|name| name.0.clone()),
+            place: raw_tls.place.clone(),
+        })
+    }
+
+    /// The TLS of one node. The outer `None` is for mistakes.
+    fn settings(
+        &self,
+        address: &NodeAddress,
+        at: &Place,
+        reader: &mut Reader<'_>,
+    ) -> Option<Option<TlsSettings>> {
+        let Self::All {
+            settings,
+            server_name,
+            place,
+        } = self
+        else {
+            return Some(None);
+        };
+        let Some(name) = server_name.clone().or_else(|| address.host()) else {
+            let what = match &address.target {
+                plan::Place::Address(Address::Unix(_)) => "a Unix socket has none",
+                _ => "what a service stands for may change",
+            };
+            reader.report(
+                Finding::error(place, "no name that certificates have to be for", what)
+                    .related(at, "this node")
+                    .help("add server_name = \"example.com\" to the table `tls` of the group"),
+            );
+            return None;
+        };
+        let settings = TlsSettings {
+            server_name: name,
+            ..settings.clone()
+        };
+        ready(
+            settings,
+            if server_name.is_some() { place } else { at },
+            reader,
+        )
+        .map(Some)
+    }
+}
+
+/// What the table says, but for the name.
+fn settings(raw: &At<UpstreamTls>, reader: &mut Reader<'_>) -> Option<TlsSettings> {
+    if reader.has_wrong(&raw.place, &["ca", "cert", "key", "verify"]) {
+        return None;
+    }
+    let authorities = match &raw.ca {
+        None => None,
+        Some(ca) if !*raw.verify => {
+            reader.report(
+                Finding::error(
+                    &ca.place,
+                    "`ca` has no effect",
+                    "the certificates of nodes are not verified",
+                )
+                .related(&raw.verify.place, "here"),
+            );
+            return None;
+        }
+        Some(ca) => {
+            let read = ClientAuth::authorities_from_pem(&tls::file(ca, reader)?);
+            Some(
+                read.map_err(|error| {
+                    reader.report(Finding::error(&ca.place, error.to_string(), "in this file"));
+                })
+                .ok()?,
+            )
+        }
+    };
+    let certificate = match (&raw.cert, &raw.key) {
+        (None, None) => None,
+        (Some(cert), Some(key)) => Some(tls::certificate(cert, key, reader)?),
+        (Some(one), None) | (None, Some(one)) => {
+            reader.report(Finding::error(
+                &one.place,
+                "`cert` and `key` belong together",
+                "the other one is missing",
+            ));
+            return None;
+        }
+    };
+    Some(TlsSettings {
+        server_name: String::new(),
+        verify: *raw.verify,
+        authorities,
+        certificate,
+        min_version: match *raw.min_version {
+            TlsVersion::Tls12 => MinVersion::Tls12,
+            TlsVersion::Tls13 => MinVersion::Tls13,
+        },
+    })
+}
+
+/// The settings, if connections can be made with them.
+fn ready(settings: TlsSettings, place: &Place, reader: &mut Reader<'_>) -> Option<TlsSettings> {
+    match Tls::new(&settings) {
+        Ok(_) => Some(settings),
+        Err(error) => {
+            reader.report(Finding::error(
+                place,
+                error.to_string(),
+                "TLS to this node needs it",
+            ));
+            None
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! Words about caching: lifetimes by status, names with a `*`, parts of keys, and secrets.
+
+use std::time::Duration;
+
+use serde_json::json;
+use toml::de::DeValue;
+
+use super::origin::Authority;
+use crate::diagnostics::Finding;
+use crate::keys::{Kind, Node, Reader, Value, Word};
+use crate::value::{Map, Seconds, Several};
+
+/// The longest lifetime that can be configured, in seconds.
+const LONGEST: u64 = 315_360_000;
+
+/// How long answers are fresh, by status.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lifetimes(
+    /// Single statuses before classes: the first that has a status counts.
+    pub(crate) Vec<(Cacheable, Duration)>,
+);
+
+/// The statuses that one time alone is for: what origins answer if all is well, and permanent redirects. Others
+/// (302, 307) are mostly about the one who asks, or about this moment, as those to log in or to install.
+const USUAL: [u16; 4] = [200, 206, 301, 308];
+
+impl Value for Lifetimes {
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        match node.value {
+            DeValue::Table(_) => {
+                let Map(entries) = Map::<Cacheable, Seconds<0, LONGEST>>::read(node, reader)?;
+                let mut lifetimes: Vec<_> = entries
+                    .into_iter()
+                    .map(|(statuses, time)| (statuses.value, time.value.0))
+                    .collect();
+                lifetimes.sort_by_key(|(statuses, _)| statuses.first != statuses.last);
+                Some(Self(lifetimes))
+            }
+            DeValue::Integer(_) | DeValue::Float(_) | DeValue::String(_) => {
+                let Seconds(time) = Seconds::<0, LONGEST>::read(node, reader)?;
+                let usual = USUAL.map(|status| (Cacheable::one(status), time));
+                Some(Self(usual.into()))
+            }
+            _ => {
+                reader.wrong_type(node, "a number of seconds, or a table");
+                None
+            }
+        }
+    }
+
+    fn kind() -> Kind {
+        let (one, table) = (
+            Seconds::<0, LONGEST>::kind(),
+            Map::<Cacheable, Seconds<0, LONGEST>>::kind(),
+        );
+        Kind::new(
+            format!("{}; or {}", one.words, table.words),
+            json!({"anyOf": [one.schema, table.schema]}),
+        )
+    }
+}
+
+/// A status of final answers, or a class of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cacheable {
+    /// The first one.
+    pub(crate) first: u16,
+    /// The last one, itself included.
+    pub(crate) last: u16,
+}
+
+impl Cacheable {
+    fn one(status: u16) -> Self {
+        Self {
+            first: status,
+            last: status,
+        }
+    }
+}
+
+impl Word for Cacheable {
+    const WORDS: &'static str = "a status from 200 to 599, or \"2xx\" to \"5xx\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        if let Some(class) = text.strip_suffix("xx") {
+            let class: u16 = class.parse().map_err(|_| String::new())?;
+            return match class {
+                2..=5 => Ok(Self {
+                    first: class * 100,
+                    last: class * 100 + 99,
+                }),
+                _ => Err(String::new()),
+            };
+        }
+        match text.parse() {
+            // It only renews what is stored.
+            Ok(304) => Err("answers with this status are never stored".to_owned()),
+            Ok(status @ 200..=599) => Ok(Self::one(status)),
+            _ => Err(String::new()),
+        }
+    }
+}
+
+/// A name, or with `*` at its end all that begin so.
+#[derive(Clone, Debug)]
+pub(crate) struct NamePattern(pub(crate) String);
+
+impl Word for NamePattern {
+    const WORDS: &'static str = "a name, or a part of one with `*` for what is before or behind it";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let name = text.strip_suffix('*').unwrap_or(text);
+        let name = name.strip_prefix('*').unwrap_or(name);
+        if name.contains('*') || text == "**" {
+            return Err("`*` stands at the front and at the end of a name only".to_owned());
+        }
+        let is_name = |byte: u8| byte.is_ascii_graphic() && !b"=;,&\"".contains(&byte);
+        match !text.is_empty() && name.bytes().all(is_name) {
+            true => Ok(Self(text.to_owned())),
+            false => Err(String::new()),
+        }
+    }
+
+    fn word(&self) -> Option<&str> {
+        Some(&self.0)
+    }
+}
+
+impl NamePattern {
+    pub(crate) fn pattern(&self) -> apus_cache::policy::NamePattern {
+        apus_cache::policy::NamePattern::new(&self.0)
+    }
+}
+
+/// The host in a key.
+#[derive(Clone, Debug)]
+pub(crate) enum KeyHost {
+    /// That of the request.
+    Requested,
+    /// This one for all.
+    Named(String),
+}
+
+impl Word for KeyHost {
+    const WORDS: &'static str = "`$host`, or a host";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "$host" => Ok(Self::Requested),
+            _ => Authority::parse(text).map(|host| Self::Named(host.0)),
+        }
+    }
+
+    fn word(&self) -> Option<&str> {
+        Some(match self {
+            Self::Requested => "$host",
+            Self::Named(host) => host,
+        })
+    }
+}
+
+/// What of the query is part of a key.
+#[derive(Clone, Debug)]
+pub(crate) enum KeyQuery {
+    /// All of it.
+    All,
+    /// Nothing.
+    Nothing,
+    /// These parameters.
+    Only(Vec<NamePattern>),
+    /// All but these.
+    Except(Vec<NamePattern>),
+}
+
+const QUERY: &str = "true, false, a list of names, or { except = a list of names }";
+
+impl Value for KeyQuery {
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        match node.value {
+            DeValue::Boolean(true) => Some(Self::All),
+            DeValue::Boolean(false) => Some(Self::Nothing),
+            DeValue::Array(_) => {
+                let names = Several::<NamePattern>::read(node, reader)?;
+                Some(Self::Only(plain(names)))
+            }
+            DeValue::Table(table) => {
+                let only = table.iter().next().filter(|_| table.len() == 1);
+                let Some((_, names)) = only.filter(|(key, _)| key.get_ref() == "except") else {
+                    reader.report(Finding::error(
+                        &node.place,
+                        "a table with other keys than `except`",
+                        format!("expected {QUERY}"),
+                    ));
+                    return None;
+                };
+                let names = Node::new(names, node.place.file);
+                Several::<NamePattern>::read(&names, reader).map(|names| Self::Except(plain(names)))
+            }
+            _ => {
+                reader.wrong_type(node, QUERY);
+                None
+            }
+        }
+    }
+
+    fn kind() -> Kind {
+        let names = Several::<NamePattern>::kind().schema;
+        Kind::new(
+            QUERY,
+            json!({"anyOf": [
+                {"type": "boolean"},
+                {"type": "array", "items": {"type": "string"}},
+                {
+                    "type": "object",
+                    "properties": {"except": names},
+                    "required": ["except"],
+                    "additionalProperties": false,
+                },
+            ]}),
+        )
+    }
+
+    fn shown(&self) -> serde_json::Value {
+        match self {
+            Self::All => true.into(),
+            Self::Nothing => false.into(),
+            Self::Only(_) | Self::Except(_) => serde_json::Value::Null,
+        }
+    }
+}
+
+fn plain(names: Several<NamePattern>) -> Vec<NamePattern> {
+    names.0.into_iter().map(|name| name.value).collect()
+}
+
+/// What only those know who may do something.
+#[derive(Clone)]
+pub(crate) struct Secret(pub(crate) String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// Shorter ones can be guessed.
+const SHORTEST_SECRET: usize = 16;
+
+impl Value for Secret {
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        let text = node.text(reader, SECRET)?;
+        let why = if text.len() < SHORTEST_SECRET {
+            format!("the secret is shorter than {SHORTEST_SECRET} characters")
+        } else if text.bytes().any(|byte| !byte.is_ascii_graphic()) {
+            "the secret has characters that a token in a field cannot have".to_owned()
+        } else {
+            return Some(Self(text));
+        };
+        reader.report(
+            Finding::error(&node.place, why, format!("expected {SECRET}"))
+                .help("make one with: openssl rand -hex 32"),
+        );
+        None
+    }
+
+    fn kind() -> Kind {
+        Kind::new(SECRET, json!({"type": "string"}))
+    }
+}
+
+const SECRET: &str =
+    "at least 16 visible ASCII characters, best from the environment as \"${PURGE_TOKEN}\"";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_are_single_or_a_class() {
+        let read = |text| Cacheable::parse(text).map(|set| (set.first, set.last));
+        assert_eq!(read("404"), Ok((404, 404)));
+        assert_eq!(read("5xx"), Ok((500, 599)));
+        for text in ["", "xx", "1xx", "6xx", "304", "199", "600", "2x", "any"] {
+            assert!(read(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_star_stands_at_the_end() {
+        for text in ["id", "utm_*", "*", "a.b[]"] {
+            assert!(NamePattern::parse(text).is_ok(), "{text:?}");
+        }
+        for text in ["", "a*b", "**", "a b", "a=b", "a;"] {
+            assert!(NamePattern::parse(text).is_err(), "{text:?}");
+        }
+    }
+}

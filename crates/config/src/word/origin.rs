@@ -1,0 +1,700 @@
+//! Words about origins: where they are, what they are asked for, what their answers are.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use apus_net::client::{Address, Protocol};
+use apus_upstream::plan::{self, Place};
+use http::HeaderName;
+use serde_json::json;
+use toml::de::DeValue;
+
+use super::MediaType;
+use crate::keys::{Kind, Node, Reader, Value, Word, parse_word};
+use crate::value::Int;
+
+/// The name of a group of origins.
+#[derive(Clone, Debug)]
+pub(crate) struct GroupName(pub(crate) String);
+
+impl Word for GroupName {
+    const WORDS: &'static str = "a name of letters, digits, `-`, `_` and `.`";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match is_group_name(text) {
+            true => Ok(Self(text.to_owned())),
+            false => Err(String::new()),
+        }
+    }
+}
+
+pub(crate) fn is_group_name(text: &str) -> bool {
+    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_valid)
+}
+
+/// What consistent hashing goes by.
+#[derive(Clone, Debug)]
+pub(crate) struct HashKey(pub(crate) plan::HashKey);
+
+impl Word for HashKey {
+    const WORDS: &'static str = "\"address\", \"uri\", \"header:NAME\" or \"cookie:NAME\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(Self(match text.split_once(':') {
+            None if text == "address" => plan::HashKey::Address,
+            None if text == "uri" => plan::HashKey::Uri,
+            Some(("header", name)) => plan::HashKey::Header(
+                HeaderName::from_str(name).map_err(|_| format!("`{name}` is not a field name"))?,
+            ),
+            Some(("cookie", name)) => plan::HashKey::Cookie(Token::parse(name)?.0.into()),
+            _ => return Err(String::new()),
+        }))
+    }
+}
+
+/// A name as RFC 9110 section 5.6.2 has it, such as that of a cookie.
+#[derive(Clone, Debug)]
+pub(crate) struct Token(pub(crate) String);
+
+impl Word for Token {
+    const WORDS: &'static str = "a name";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        HeaderName::from_str(text)
+            .map(|_| Self(text.to_owned()))
+            .map_err(|_| String::new())
+    }
+
+    fn word(&self) -> Option<&str> {
+        Some(&self.0)
+    }
+}
+
+/// Where a node is, and whether its address says how to speak to it.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeAddress {
+    /// The address as it is written.
+    pub(crate) text: String,
+    pub(crate) target: Place,
+    /// Whether TLS is spoken, if a scheme says so.
+    pub(crate) tls: Option<bool>,
+}
+
+impl NodeAddress {
+    /// The host that it names; `None`: a Unix socket or a service.
+    pub(crate) fn host(&self) -> Option<String> {
+        match &self.target {
+            Place::Address(Address::Ip(address)) => Some(address.ip().to_string()),
+            Place::Name { host, .. } => Some(host.to_string()),
+            Place::Address(Address::Unix(_)) | Place::Service(_) => None,
+        }
+    }
+
+    /// With a path that is relative to the file made absolute.
+    pub(crate) fn resolved(mut self, node: &Node<'_>, reader: &Reader<'_>) -> Self {
+        if let Place::Address(Address::Unix(path)) = &self.target {
+            let path: Arc<_> = reader.sources.resolve(&node.place, path).into();
+            self.target = Place::Address(Address::Unix(path));
+        }
+        self
+    }
+}
+
+struct NodeWord(NodeAddress);
+
+impl Word for NodeWord {
+    const WORDS: &'static str = "\"host:port\", \"[::1]:port\", \"unix:/path\", \
+         \"https://host:port\" or \"srv:_http._tcp.example.com\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let (tls, rest) = match text.split_once("://") {
+            None => (None, text),
+            Some(("http", rest)) => (Some(false), rest),
+            Some(("https", rest)) => (Some(true), rest),
+            Some((scheme, _)) => {
+                return Err(format!(
+                    "no node has the scheme {scheme}; say what is spoken with `protocol`"
+                ));
+            }
+        };
+        let place = match rest.split_once(':') {
+            Some(("unix", path)) => unix(path)?,
+            Some(("srv", name)) => Place::Service(name_of_host(name)?.into()),
+            _ => {
+                let default = tls.map(|tls| if tls { 443 } else { 80 });
+                let rest = match tls {
+                    Some(_) => rest.strip_suffix('/').unwrap_or(rest),
+                    None => rest,
+                };
+                if rest.contains('/') {
+                    return Err("a node has no path; `upstream` of a location may".to_owned());
+                }
+                host_and_port(rest, default)?
+            }
+        };
+        Ok(Self(NodeAddress {
+            text: text.to_owned(),
+            target: place,
+            tls,
+        }))
+    }
+}
+
+/// The address of a node.
+pub(crate) fn parse_node(text: &str) -> Result<NodeAddress, String> {
+    NodeWord::parse(text).map(|NodeWord(address)| address)
+}
+
+impl Value for NodeAddress {
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        let text = node.text(reader, NodeWord::WORDS)?;
+        let NodeWord(address) = parse_word(&text, &node.place, reader)?;
+        Some(address.resolved(node, reader))
+    }
+
+    fn kind() -> Kind {
+        Kind::new(NodeWord::WORDS, json!({"type": "string"}))
+    }
+}
+
+fn unix(path: &str) -> Result<Place, String> {
+    match path.len() {
+        0 => Err("the path is missing".to_owned()),
+        // The kernel's limit for the address of a Unix socket, with its NUL.
+        108.. => Err("the path of a socket has at most 107 bytes".to_owned()),
+        _ => Ok(Place::Address(Address::Unix(PathBuf::from(path).into()))),
+    }
+}
+
+fn host_and_port(text: &str, default: Option<u16>) -> Result<Place, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(Place::Address(Address::Ip(address)));
+    }
+    let no_port = || "the port is missing".to_owned();
+    let bare = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    if let Ok(ip) = bare.unwrap_or(text).parse::<IpAddr>() {
+        if ip.is_ipv6() && bare.is_none() {
+            return Err(format!("write [{ip}]:port"));
+        }
+        let port = default.ok_or_else(no_port)?;
+        return Ok(Place::Address(Address::Ip(SocketAddr::new(ip, port))));
+    }
+    let (host, port) = match text.split_once(':') {
+        Some((host, port)) => {
+            let port = port.parse().ok().filter(|port| *port > 0);
+            (host, port.ok_or("the port is from 1 to 65535")?)
+        }
+        None => {
+            name_of_host(text)?;
+            (text, default.ok_or_else(no_port)?)
+        }
+    };
+    Ok(Place::Name {
+        host: name_of_host(host)?.into(),
+        port,
+    })
+}
+
+/// A host name in lower case, without the dot at its end.
+fn name_of_host(text: &str) -> Result<String, String> {
+    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    let name = text.strip_suffix('.').unwrap_or(text);
+    let is_name = name.len() <= 253
+        && name
+            .split('.')
+            .all(|label| (1..64).contains(&label.len()) && label.bytes().all(is_valid));
+    // Digits alone would be an address with a mistake.
+    let is_number = name
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    match is_name && !is_number {
+        true => Ok(name.to_ascii_lowercase()),
+        false => Err(String::new()),
+    }
+}
+
+/// What a location has for an origin.
+#[derive(Clone, Debug)]
+pub(crate) struct UpstreamName {
+    pub(crate) target: Target,
+    /// What stands in the place of the location's path.
+    pub(crate) path: Option<String>,
+}
+
+/// A group by its name, or an origin by its URL.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    Group(String),
+    Origin {
+        node: NodeAddress,
+        protocol: Protocol,
+        /// What the URL says of the host.
+        authority: Option<String>,
+    },
+}
+
+struct UpstreamWord(UpstreamName);
+
+impl Word for UpstreamWord {
+    const WORDS: &'static str = "the name of a group, or a URL as \"http://127.0.0.1:3000\", \
+         \"https://host\", \"h2c://host:port\", \"grpc://host:port\", \"grpcs://host\" or \
+         \"unix:/path\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.contains(['?', '#']) || text.chars().any(|c| c.is_control() || c == ' ') {
+            return Err("it has a query, a fragment, or a blank".to_owned());
+        }
+        if let Some(rest) = text.strip_prefix("unix:") {
+            let (socket, path) = match rest.find(":/").and_then(|at| rest.split_at_checked(at)) {
+                Some((socket, path)) => (socket, path.strip_prefix(':').map(str::to_owned)),
+                None => (rest, None),
+            };
+            return Ok(Self(UpstreamName {
+                target: Target::Origin {
+                    node: NodeAddress {
+                        text: format!("unix:{socket}"),
+                        target: unix(socket)?,
+                        tls: None,
+                    },
+                    protocol: Protocol::Http1,
+                    authority: None,
+                },
+                path,
+            }));
+        }
+        let (scheme, rest) = match text.split_once("://") {
+            Some((scheme, rest)) => (Some(scheme), rest),
+            None => (None, text),
+        };
+        let (host, path) = match rest.find('/').and_then(|at| rest.split_at_checked(at)) {
+            Some((host, path)) => (host, Some(path.to_owned())),
+            None => (rest, None),
+        };
+        let Some(scheme) = scheme else {
+            return match is_group_name(host) {
+                true => Ok(Self(UpstreamName {
+                    target: Target::Group(host.to_owned()),
+                    path,
+                })),
+                false if host.contains(':') => Err(format!("write \"http://{text}\"")),
+                false => Err(String::new()),
+            };
+        };
+        let (tls, protocol) = match scheme {
+            "http" => (false, Protocol::Http1),
+            "https" => (true, Protocol::Http1),
+            "h2c" | "grpc" => (false, Protocol::Http2),
+            "grpcs" => (true, Protocol::Http2),
+            _ => return Err(format!("no origin has the scheme {scheme}")),
+        };
+        let place = host_and_port(host, Some(if tls { 443 } else { 80 }))?;
+        Ok(Self(UpstreamName {
+            target: Target::Origin {
+                node: NodeAddress {
+                    text: format!("{scheme}://{}", host.to_ascii_lowercase()),
+                    target: place,
+                    tls: Some(tls),
+                },
+                protocol,
+                authority: Some(host.to_owned()),
+            },
+            path,
+        }))
+    }
+}
+
+impl Value for UpstreamName {
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        let text = node.text(reader, UpstreamWord::WORDS)?;
+        let UpstreamWord(mut upstream) = parse_word(&text, &node.place, reader)?;
+        if let Target::Origin { node: origin, .. } = &mut upstream.target {
+            *origin = origin.clone().resolved(node, reader);
+        }
+        Some(upstream)
+    }
+
+    fn kind() -> Kind {
+        Kind::new(UpstreamWord::WORDS, json!({"type": "string"}))
+    }
+}
+
+/// A host, with a port or without.
+#[derive(Clone, Debug)]
+pub(crate) struct Authority(pub(crate) String);
+
+impl Word for Authority {
+    const WORDS: &'static str = "a host, with a port or without";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        http::uri::Authority::from_str(text)
+            .ok()
+            .filter(|parsed| !parsed.host().is_empty() && !text.contains('@'))
+            .map(|_| Self(text.to_owned()))
+            .ok_or_else(String::new)
+    }
+}
+
+/// The host that origins are asked for.
+#[derive(Clone, Debug)]
+pub(crate) enum ProxyHost {
+    /// The one that the client sent.
+    Client,
+    /// That of the URL.
+    Origin,
+    /// This one.
+    Fixed(String),
+}
+
+impl Word for ProxyHost {
+    const WORDS: &'static str = "`$http_host`, `$proxy_host`, or a host";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "$http_host" => Ok(Self::Client),
+            "$proxy_host" => Ok(Self::Origin),
+            _ => Authority::parse(text).map(|host| Self::Fixed(host.0)),
+        }
+    }
+
+    fn word(&self) -> Option<&str> {
+        Some(match self {
+            Self::Client => "$http_host",
+            Self::Origin => "$proxy_host",
+            Self::Fixed(host) => host,
+        })
+    }
+}
+
+/// The domain of a cookie.
+#[derive(Clone, Debug)]
+pub(crate) struct Domain(pub(crate) String);
+
+impl Word for Domain {
+    const WORDS: &'static str = "a domain as \"example.com\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let name = text.strip_prefix('.').unwrap_or(text);
+        match name.parse::<IpAddr>().is_ok() || name_of_host(name).is_ok() {
+            true => Ok(Self(text.to_owned())),
+            false => Err(String::new()),
+        }
+    }
+}
+
+/// The domain that a cookie gets instead of its own; empty: none.
+#[derive(Clone, Debug)]
+pub(crate) struct NewDomain(pub(crate) String);
+
+impl Word for NewDomain {
+    const WORDS: &'static str = "a domain, or an empty string";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "" => Ok(Self(String::new())),
+            _ => Domain::parse(text).map(|domain| Self(domain.0)),
+        }
+    }
+}
+
+/// The path of a cookie (RFC 6265 section 4.1.1).
+#[derive(Clone, Debug)]
+pub(crate) struct CookiePath(pub(crate) String);
+
+impl Word for CookiePath {
+    const WORDS: &'static str = "the path of a cookie as \"/app/\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let is_valid = |byte: u8| byte.is_ascii_graphic() && byte != b';';
+        match text.starts_with('/') && text.bytes().all(is_valid) {
+            true => Ok(Self(text.to_owned())),
+            false => Err(String::new()),
+        }
+    }
+
+    fn word(&self) -> Option<&str> {
+        Some(&self.0)
+    }
+}
+
+/// What a URI starts with.
+#[derive(Clone, Debug)]
+pub(crate) struct UriStart(pub(crate) String);
+
+impl Word for UriStart {
+    const WORDS: &'static str = "the start of a URI as \"/\" or \"http://internal/\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            true => Ok(Self(text.to_owned())),
+            false => Err(String::new()),
+        }
+    }
+}
+
+/// A text to look for.
+#[derive(Clone, Debug)]
+pub(crate) struct Passage(pub(crate) String);
+
+impl Word for Passage {
+    const WORDS: &'static str = "a text that is not empty";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match text.is_empty() {
+            true => Err(String::new()),
+            false => Ok(Self(text.to_owned())),
+        }
+    }
+}
+
+/// A media type, or all.
+#[derive(Clone, Debug)]
+pub(crate) struct MediaRange(pub(crate) String);
+
+impl Word for MediaRange {
+    const WORDS: &'static str = "a media type as \"text/html\", or \"*\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "*" => Ok(Self(text.to_owned())),
+            _ if text.contains(';') => Err("a parameter has no meaning here".to_owned()),
+            _ => MediaType::parse(text).map(|kind| Self(kind.0)),
+        }
+    }
+}
+
+/// A protocol that a connection is switched to.
+#[derive(Clone, Debug)]
+pub(crate) struct UpgradeName(pub(crate) String);
+
+impl Word for UpgradeName {
+    const WORDS: &'static str = "a protocol as \"websocket\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let name = text.split('/').next().unwrap_or_default();
+        let is_token = HeaderName::from_bytes(name.as_bytes()).is_ok()
+            && text
+                .bytes()
+                .all(|byte| byte.is_ascii_graphic() && !matches!(byte, b',' | b'"'));
+        match text.to_ascii_lowercase().as_str() {
+            "h2c" | "h2" => Err("requests of HTTP/2 would go past locations and cache".to_owned()),
+            lower if is_token => Ok(Self(lower.to_owned())),
+            _ => Err(String::new()),
+        }
+    }
+}
+
+/// A resolver of names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resolver(pub(crate) SocketAddr);
+
+impl Word for Resolver {
+    const WORDS: &'static str = "an address as \"192.0.2.53\", with a port or without";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        text.parse()
+            .or_else(|_| text.parse().map(|ip: IpAddr| SocketAddr::new(ip, 53)))
+            .map(Self)
+            .map_err(|_| String::new())
+    }
+}
+
+/// A status, or a class of statuses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Statuses {
+    pub(crate) first: u16,
+    pub(crate) last: u16,
+}
+
+const STATUSES: &str = "a status from 200 to 599, or \"2xx\" to \"5xx\"";
+
+impl Value for Statuses {
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        if node.value.is_integer() {
+            let status = Int::<200, 599>::read(node, reader)?;
+            let status = u16::try_from(status.0).ok()?;
+            return Some(Self {
+                first: status,
+                last: status,
+            });
+        }
+        let DeValue::String(_) = node.value else {
+            reader.wrong_type(node, STATUSES);
+            return None;
+        };
+        let text = node.text(reader, STATUSES)?;
+        parse_word::<StatusClass>(&text, &node.place, reader).map(|class| class.0)
+    }
+
+    fn kind() -> Kind {
+        Kind::new(
+            STATUSES,
+            json!({"anyOf": [
+                {"type": "integer", "minimum": 200, "maximum": 599},
+                {"enum": ["2xx", "3xx", "4xx", "5xx"]},
+            ]}),
+        )
+    }
+}
+
+struct StatusClass(Statuses);
+
+impl Word for StatusClass {
+    const WORDS: &'static str = STATUSES;
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let first = match text {
+            "2xx" => 200,
+            "3xx" => 300,
+            "4xx" => 400,
+            "5xx" => 500,
+            _ => return Err(String::new()),
+        };
+        Ok(Self(Statuses {
+            first,
+            last: first + 99,
+        }))
+    }
+}
+
+/// What goes wrong when a request is tried again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RetryCause {
+    Error,
+    Timeout,
+    Answer(Statuses),
+}
+
+impl Value for RetryCause {
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        match node.value {
+            DeValue::String(text) if text == "error" => Some(Self::Error),
+            DeValue::String(text) if text == "timeout" => Some(Self::Timeout),
+            _ => Statuses::read(node, reader).map(Self::Answer),
+        }
+    }
+
+    fn kind() -> Kind {
+        Kind::new(
+            format!("\"error\", \"timeout\", {STATUSES}"),
+            json!({"anyOf": [
+                {"enum": ["error", "timeout"]},
+                Statuses::kind().schema,
+            ]}),
+        )
+    }
+
+    fn shown(&self) -> serde_json::Value {
+        match self {
+            Self::Error => "error".into(),
+            Self::Timeout => "timeout".into(),
+            Self::Answer(_) => serde_json::Value::Null,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(text: &str) -> Result<(Place, Option<bool>), String> {
+        NodeWord::parse(text).map(|NodeWord(node)| (node.target, node.tls))
+    }
+
+    fn ip(text: &str) -> Place {
+        Place::Address(Address::Ip(text.parse().unwrap()))
+    }
+
+    fn name(host: &str, port: u16) -> Place {
+        Place::Name {
+            host: host.into(),
+            port,
+        }
+    }
+
+    #[test]
+    fn reads_where_a_node_is() {
+        for (text, expected) in [
+            ("127.0.0.1:9501", (ip("127.0.0.1:9501"), None)),
+            ("[::1]:9501", (ip("[::1]:9501"), None)),
+            ("App_1.Internal.:80", (name("app_1.internal", 80), None)),
+            ("https://app", (name("app", 443), Some(true))),
+            ("https://app/", (name("app", 443), Some(true))),
+            ("http://[::1]", (ip("[::1]:80"), Some(false))),
+            ("https://10.0.0.1:8443", (ip("10.0.0.1:8443"), Some(true))),
+            (
+                "srv:_http._tcp.example.com",
+                (Place::Service("_http._tcp.example.com".into()), None),
+            ),
+        ] {
+            assert_eq!(place(text), Ok(expected), "{text}");
+        }
+        for text in [
+            "",
+            "app",
+            "127.0.0.1",
+            "::1",
+            "::1:80",
+            "app:0",
+            "app:99999",
+            "app:x",
+            "a b:80",
+            "app:80/x",
+            "https://app/x",
+            "ftp://app",
+            "unix:",
+            "srv:",
+            "256.0.0.1:80",
+            "a..b:80",
+        ] {
+            assert!(place(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn tells_a_group_from_a_url() {
+        let read = |text: &str| UpstreamWord::parse(text).map(|UpstreamWord(name)| name);
+        let group = read("app/v1/").unwrap();
+        assert!(matches!(&group.target, Target::Group(name) if name == "app"));
+        assert_eq!(group.path.as_deref(), Some("/v1/"));
+        for (text, tls, protocol, path) in [
+            ("http://App:3000", false, Protocol::Http1, None),
+            ("http://127.0.0.1:3000/", false, Protocol::Http1, Some("/")),
+            ("https://app/base/", true, Protocol::Http1, Some("/base/")),
+            ("h2c://app:3000", false, Protocol::Http2, None),
+            ("grpc://app:3000", false, Protocol::Http2, None),
+            ("grpcs://app", true, Protocol::Http2, None),
+            ("unix:/run/app.sock", false, Protocol::Http1, None),
+            (
+                "unix:/run/app.sock:/base/",
+                false,
+                Protocol::Http1,
+                Some("/base/"),
+            ),
+        ] {
+            let found = read(text).unwrap();
+            assert_eq!(found.path.as_deref(), path, "{text}");
+            match found.target {
+                Target::Origin {
+                    node, protocol: p, ..
+                } => assert_eq!((node.tls == Some(true), p), (tls, protocol), "{text}"),
+                Target::Group(name) => panic!("{text} is the group {name}"),
+            }
+        }
+        for text in [
+            "",
+            "127.0.0.1:3000",
+            "ws://app",
+            "http://",
+            "http://a?b",
+            "http://a b",
+            "/a",
+        ] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Words about PHP: where it is, which program is meant, what programs are told.
+
+use std::path::PathBuf;
+
+use apus_sites::Template;
+use serde_json::json;
+
+use super::origin::{NodeAddress, is_group_name, parse_node};
+use crate::keys::{Kind, Node, Reader, Value, Word, parse_word};
+
+/// Where PHP is: an address, or a group of the site by its name.
+#[derive(Clone, Debug)]
+pub(crate) enum PhpServer {
+    Node(NodeAddress),
+    Group(String),
+    /// A `php-cgi` that is started here.
+    Program(PathBuf),
+}
+
+impl Word for PhpServer {
+    const WORDS: &'static str = "a socket as \"/run/php/php-fpm.sock\", \"host:port\", the name of a group \
+         of the site, or a program as \"/usr/bin/php-cgi\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        if is_group_name(text) {
+            return Ok(Self::Group(text.to_owned()));
+        }
+        if text.contains("://") || text.starts_with("srv:") {
+            return Err("PHP is asked over FastCGI, which has no scheme".to_owned());
+        }
+        let name = text.rsplit('/').next().unwrap_or_default();
+        if text.starts_with('/') && name.starts_with("php-cgi") && !name.ends_with(".sock") {
+            return Ok(Self::Program(text.into()));
+        }
+        // A path, relative or not, is that of a socket.
+        match text.contains('/') && !text.starts_with("unix:") {
+            true => parse_node(&format!("unix:{text}")),
+            false => parse_node(text),
+        }
+        .map(Self::Node)
+    }
+}
+
+/// As it stands in a file, with a path that is relative to it.
+#[derive(Clone, Debug)]
+pub(crate) struct PhpAddress(pub(crate) PhpServer);
+
+impl Value for PhpAddress {
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        let text = node.text(reader, PhpServer::WORDS)?;
+        Some(Self(match parse_word(&text, &node.place, reader)? {
+            PhpServer::Node(address) => PhpServer::Node(address.resolved(node, reader)),
+            group => group,
+        }))
+    }
+
+    fn kind() -> Kind {
+        Kind::new(PhpServer::WORDS, json!({"type": "string"}))
+    }
+}
+
+/// A program, by its path below the root.
+#[derive(Clone, Debug)]
+pub(crate) struct ScriptPath(pub(crate) String);
+
+impl Word for ScriptPath {
+    const WORDS: &'static str = "a path as \"/index.php\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        if !text.ends_with(".php") {
+            return Err("it does not end with `.php`".to_owned());
+        }
+        let is_normal = |name: &str| !matches!(name, "" | "." | "..");
+        let mut names = text.split('/').skip(1);
+        let is_path = text.starts_with('/') && names.all(is_normal);
+        match is_path && !text.chars().any(char::is_control) {
+            true => Ok(Self(text.to_owned())),
+            false => Err("it starts with a slash, and has no `//`, `.` or `..`".to_owned()),
+        }
+    }
+}
+
+/// The name of a variable that programs are told.
+#[derive(Clone, Debug)]
+pub(crate) struct VariableName(pub(crate) String);
+
+impl Word for VariableName {
+    const WORDS: &'static str = "the name of a variable as \"APP_ENV\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        match !text.is_empty() && text.bytes().all(is_valid) {
+            true => Ok(Self(text.to_owned())),
+            false => Err("it has only letters, digits and `_`".to_owned()),
+        }
+    }
+}
+
+/// The value of a variable, which may hold variables of ours.
+#[derive(Clone, Debug)]
+pub(crate) struct VariableValue(pub(crate) Template);
+
+impl Word for VariableValue {
+    const WORDS: &'static str = "a text, which may hold variables as $host";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        Template::parse(text)
+            .map(Self)
+            .map_err(|error| error.to_string())
+    }
+}

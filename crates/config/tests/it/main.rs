@@ -1,0 +1,14 @@
+//! Tests of `apus.toml`: what is valid, what is refused and where, and what each key does to the plan.
+
+#[cfg(test)]
+mod cache;
+#[cfg(test)]
+mod documents;
+#[cfg(test)]
+mod keys;
+#[cfg(test)]
+mod origins;
+#[cfg(test)]
+mod php;
+#[cfg(test)]
+mod workers;
