@@ -1,6 +1,6 @@
 //! A server connection that is fed, and what it read.
 
-use apus_http::h1::{Event, HeadLimits, ProtocolError, RequestHead, ServerConnection};
+use apus_codec::h1::{Event, HeadLimits, ProtocolError, RequestHead, ServerConnection};
 use apus_http::{Headers, ResponseHead, StatusCode};
 
 pub(crate) const LIMITS: HeadLimits = HeadLimits {

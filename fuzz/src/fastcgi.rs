@@ -1,10 +1,10 @@
 //! The web server's side of FastCGI, fed whatever an application may say, and the header block of CGI.
 
-use apus_http::Headers;
-use apus_http::fastcgi::{
+use apus_codec::fastcgi::{
     ClientConnection, ClientEvent, Params, ProtocolError, ResponseContent, ResponseHead,
 };
-use apus_http::h1::HeadLimits;
+use apus_codec::h1::HeadLimits;
+use apus_http::Headers;
 
 const LIMITS: HeadLimits = HeadLimits {
     target_bytes: 0,

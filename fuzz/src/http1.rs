@@ -1,6 +1,6 @@
 //! Targets of the HTTP/1.1 codec.
 
-use apus_http::h1::{BodyFraming, ContentFraming, Event, RequestHead, ServerConnection};
+use apus_codec::h1::{BodyFraming, ContentFraming, Event, RequestHead, ServerConnection};
 use apus_http::{Headers, Method, ResponseHead, StatusCode, Version};
 
 use crate::connection::{DATE, LIMITS, Read, Transcript};

@@ -1,6 +1,6 @@
 //! The client's side of HTTP/1.1, fed whatever a server may say.
 
-use apus_http::h1::{
+use apus_codec::h1::{
     ClientConnection, ClientEvent, OutgoingRequest, ProtocolError, ResponseContent, ResponseHead,
 };
 use apus_http::{Headers, Method, StatusCode};

@@ -1,6 +1,6 @@
 //! Header compression of HTTP/2.
 
-use apus_http::h2::hpack::{Decoder, Encoder};
+use apus_codec::h2::hpack::{Decoder, Encoder};
 
 /// Field blocks one after the other, each behind its length: whatever can be decoded is the same
 /// after it was encoded again.

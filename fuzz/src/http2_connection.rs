@@ -1,6 +1,6 @@
 //! HTTP/2 connections that are fed whatever comes.
 
-use apus_http::h2::{
+use apus_codec::h2::{
     Config, Connection, ConnectionError, Content, Event, OutgoingRequest, PREFACE, StreamKey,
 };
 use apus_http::{Head, Headers, HopByHop, Method, ResponseHead, StatusCode, Target, Version};

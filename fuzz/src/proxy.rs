@@ -1,6 +1,6 @@
 //! The target of the PROXY protocol.
 
-use apus_http::proxy_protocol::parse;
+use apus_codec::proxy_protocol::parse;
 
 /// A head is taken at its last byte, neither before nor because of what follows; a refusal stays.
 pub fn proxy_protocol(data: &[u8]) {

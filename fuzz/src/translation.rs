@@ -1,8 +1,8 @@
 //! Requests that change their protocol version on the way, as a proxy has them do: what one codec took
 //! and the other wrote is read as the same single request.
 
-use apus_http::h1::{self, ProtocolError};
-use apus_http::h2::{Config, Connection, Event, OutgoingRequest, PREFACE};
+use apus_codec::h1::{self, ProtocolError};
+use apus_codec::h2::{Config, Connection, Event, OutgoingRequest, PREFACE};
 use apus_http::{Head, Headers, Method};
 
 use crate::connection::{LIMITS, Transcript};

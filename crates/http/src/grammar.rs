@@ -33,14 +33,14 @@ fn is(byte: u8, class: u8) -> bool {
 }
 
 /// Whether a token may hold the byte (RFC 9110 section 5.6.2).
-pub(crate) fn is_token(byte: u8) -> bool {
+pub fn is_token(byte: u8) -> bool {
     is(byte, TOKEN)
 }
 
 /// Whether `text` is `host [":" port]` (RFC 3986 section 3.2) without user information. Names have no
 /// percent-encoding: none that anybody serves needs it, and hosts that differ by it would be
 /// compared as different.
-pub(crate) fn is_authority(text: &[u8]) -> bool {
+pub fn is_authority(text: &[u8]) -> bool {
     let port = match text {
         [b'[', rest @ ..] => {
             let end = rest.iter().position(|byte| *byte == b']');
@@ -85,17 +85,17 @@ fn is_port(digits: &[u8]) -> bool {
 }
 
 /// Whether `text` is the value of a `Host` field (RFC 9110 section 7.2): an authority, or empty.
-pub(crate) fn is_host(text: &[u8]) -> bool {
+pub fn is_host(text: &[u8]) -> bool {
     text.is_empty() || is_authority(text)
 }
 
 /// Whether a field value may hold the byte (RFC 9110 section 5.5).
-pub(crate) fn is_field_value(byte: u8) -> bool {
+pub fn is_field_value(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }
 
 /// Whether these bytes can be a field value. Looks at eight at a time.
-pub(crate) fn is_field_content(value: &[u8]) -> bool {
+pub fn is_field_content(value: &[u8]) -> bool {
     const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
     const HIGHS: u64 = u64::from_ne_bytes([0x80; 8]);
     let (words, rest) = value.as_chunks::<8>();
@@ -110,7 +110,7 @@ pub(crate) fn is_field_content(value: &[u8]) -> bool {
 }
 
 /// The value without surrounding optional white space (RFC 9110 section 5.5).
-pub(crate) fn trim(mut value: &[u8]) -> &[u8] {
+pub fn trim(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = value {
         value = rest;
     }
@@ -121,7 +121,7 @@ pub(crate) fn trim(mut value: &[u8]) -> &[u8] {
 }
 
 /// A decimal number of at most 20 digits, without a sign.
-pub(crate) fn parse_decimal(digits: &[u8]) -> Option<u64> {
+pub fn parse_decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > 20 {
         return None;
     }

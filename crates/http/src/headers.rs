@@ -1,13 +1,14 @@
 //! Field lines of a message (RFC 9110 section 5), kept in the form in which HTTP/1.1 writes them.
 
+use std::any::Any;
 use std::fmt;
 use std::ops::Range;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
+use crate::encoded::EncodedForm;
 use crate::grammar::{is_field_content, is_token, trim};
-use crate::h2::hpack::{Preparation, Prepared};
 use crate::response_head::Survey;
 
 /// The field lines of a head or a trailer section, in order.
@@ -19,7 +20,7 @@ use crate::response_head::Survey;
 pub struct Headers {
     wire: Vec<u8>,
     lines: SmallVec<[Line; 12]>,
-    preparation: Preparation,
+    encoded: EncodedForm,
 }
 
 /// Bytes of field lines that there is room for at least, once there is one.
@@ -64,7 +65,7 @@ impl Headers {
         Self {
             wire: Vec::with_capacity(bytes),
             lines: SmallVec::new(),
-            preparation: Preparation::default(),
+            encoded: EncodedForm::default(),
         }
     }
 
@@ -185,7 +186,7 @@ impl Headers {
     /// Adds those lines of `other` that `keep` wants, by name (lower case) and value, behind the
     /// others. They are known to be valid, and copied as they are.
     pub fn append_from(&mut self, other: &Self, mut keep: impl FnMut(&str, &[u8]) -> bool) {
-        self.preparation.clear();
+        self.encoded.clear();
         self.wire.reserve(other.wire.len());
         for line in &other.lines {
             let Ok(start) = u32::try_from(self.wire.len()) else {
@@ -261,7 +262,7 @@ impl Headers {
 
     /// Removes all lines and keeps the room.
     pub fn clear(&mut self) {
-        self.preparation.clear();
+        self.encoded.clear();
         self.wire.clear();
         self.lines.clear();
     }
@@ -282,7 +283,7 @@ impl Headers {
 
     /// Field lines in order, as name (lower case), value, and the line in wire form. For codecs,
     /// which compare names as bytes.
-    pub(crate) fn wire_lines(&self) -> impl Iterator<Item = (&[u8], &[u8], &[u8])> {
+    pub fn wire_lines(&self) -> impl Iterator<Item = (&[u8], &[u8], &[u8])> {
         self.lines.iter().map(|line| {
             let part = |range| self.wire.get(range).unwrap_or_default();
             (part(line.name()), part(line.value()), part(line.whole()))
@@ -290,7 +291,7 @@ impl Headers {
     }
 
     /// Field lines in order, as name, value, and whether HPACK must put them into no table.
-    pub(crate) fn hpack_lines(&self) -> impl Iterator<Item = (&[u8], &[u8], bool)> {
+    pub fn hpack_lines(&self) -> impl Iterator<Item = (&[u8], &[u8], bool)> {
         self.lines.iter().map(|line| {
             let part = |range| self.wire.get(range).unwrap_or_default();
             (part(line.name()), part(line.value()), line.never_indexed)
@@ -298,24 +299,26 @@ impl Headers {
     }
 
     /// Keeps the last line out of tables, as whoever sent it did (RFC 7541 section 6.2.3).
-    pub(crate) fn never_index_last(&mut self) {
-        self.preparation.clear();
+    pub fn never_index_last(&mut self) {
+        self.encoded.clear();
         if let Some(line) = self.lines.last_mut() {
             line.never_indexed = true;
         }
     }
 
     /// What has to be known of the lines before they are sent.
-    pub(crate) fn survey(&self) -> Survey {
-        match self.preparation.known() {
-            Some(prepared) => prepared.survey,
+    pub fn survey(&self) -> Survey {
+        match self.encoded.survey() {
+            Some(survey) => survey,
             None => Survey::of(self),
         }
     }
 
-    /// The lines as HTTP/2 writes them, if they were written before.
-    pub(crate) fn prepared(&self) -> Option<&Prepared> {
-        self.preparation.of(self)
+    /// The lines in the form of a codec, made by `encode` if they are encoded for the second time: lines that
+    /// are encoded only once gain nothing from it. It is kept until the lines change.
+    #[inline]
+    pub fn encoded<T: Any + Send + Sync>(&self, encode: impl FnOnce(&Self) -> T) -> Option<&T> {
+        self.encoded.get_or_encode(self, encode)
     }
 
     fn is_named(&self, line: Line, name: &str) -> bool {
@@ -340,8 +343,8 @@ impl Headers {
     }
 
     /// Adds a line whose parts are known to be valid.
-    pub(crate) fn push(&mut self, name: &[u8], value: &[u8]) {
-        self.preparation.clear();
+    pub fn push(&mut self, name: &[u8], value: &[u8]) {
+        self.encoded.clear();
         let (Ok(start), Ok(name_len), Ok(value_len)) = (
             u32::try_from(self.wire.len()),
             u16::try_from(name.len()),
@@ -378,7 +381,7 @@ impl Headers {
 
     /// Adds a line that was received, with its CRLF; `name` and `value` are its parts and known to be
     /// valid. Mostly it has the form in which lines are kept, but for the case of its name.
-    pub(crate) fn push_received(&mut self, line: &[u8], name: &[u8], value: &[u8]) {
+    pub fn push_received(&mut self, line: &[u8], name: &[u8], value: &[u8]) {
         let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
         let plain = value.strip_prefix(b" ").filter(|plain| {
             !plain.first().is_some_and(is_space) && !plain.last().is_some_and(is_space)
@@ -393,7 +396,7 @@ impl Headers {
         let Ok(value_len) = u32::try_from(plain.len()) else {
             return;
         };
-        self.preparation.clear();
+        self.encoded.clear();
         let at = self.wire.len();
         self.wire.extend_from_slice(line);
         if let Some(name) = self.wire.get_mut(at..at.saturating_add(name.len())) {
@@ -408,7 +411,7 @@ impl Headers {
     }
 
     fn remove_line(&mut self, at: usize) {
-        self.preparation.clear();
+        self.encoded.clear();
         let removed = self.lines.remove(at).whole();
         let bytes = u32::try_from(removed.len()).unwrap_or(u32::MAX);
         self.wire.drain(removed);

@@ -14,7 +14,7 @@ pub struct HopByHop {
     pub accepts_trailers: bool,
     /// The other fields that `Connection` names, in lower case: none of them stands in a trailer section
     /// either.
-    pub(crate) nominated: Vec<Box<[u8]>>,
+    pub nominated: Vec<Box<[u8]>>,
 }
 
 impl HopByHop {
@@ -34,7 +34,7 @@ impl HopByHop {
 
 /// Gathers what the field lines of one head say of the connection.
 #[derive(Debug, Default)]
-pub(crate) struct HopByHopReader {
+pub struct HopByHopReader {
     found: HopByHop,
     /// The protocols of all lines of `Upgrade`.
     offered: String,
@@ -48,7 +48,7 @@ impl HopByHopReader {
 
     /// Takes a field line into account; tells whether it is about the connection, and does not belong to
     /// the fields of the message.
-    pub(crate) fn take(&mut self, name: &[u8], value: &[u8]) -> bool {
+    pub fn take(&mut self, name: &[u8], value: &[u8]) -> bool {
         if !is_hop_by_hop(name) {
             return false;
         }
@@ -84,7 +84,7 @@ impl HopByHopReader {
     }
 
     /// Whether `Connection` names more fields than any honest client does.
-    pub(crate) fn are_too_many(&self) -> bool {
+    pub fn are_too_many(&self) -> bool {
         self.are_too_many
     }
 
@@ -92,7 +92,7 @@ impl HopByHopReader {
     ///
     /// `Host` and `Content-Length` are never meant for one connection alone, and what proxies write of
     /// clients is not for a client to take away.
-    pub(crate) fn finish(mut self, headers: &mut Headers, version: Version) -> HopByHop {
+    pub fn finish(mut self, headers: &mut Headers, version: Version) -> HopByHop {
         let nominated = &self.found.nominated;
         if !nominated.is_empty() {
             headers.retain(|name| {

@@ -1,7 +1,7 @@
-//! HTTP messages and the protocol codecs that read and write them.
+//! HTTP messages (RFC 9110), their fields, and the trait of what responds to them.
 //!
-//! Nothing here does I/O, reads a clock or starts a thread. `apus-net` drives the codecs over real
-//! connections; everything above it speaks in [`Request`], [`Response`] and [`Service`].
+//! Nothing here does I/O, reads a clock or starts a thread, and no message knows the codec that reads or
+//! writes it. Every other crate speaks in [`Request`], [`Response`] and [`Service`].
 
 #![forbid(unsafe_code)]
 // A length that wraps around is how framing breaks.
@@ -12,30 +12,27 @@ mod body;
 mod cache_bypass;
 mod connection;
 mod duplex;
+mod encoded;
 mod event_stream;
-pub mod fastcgi;
 pub mod fields;
-mod grammar;
-pub mod h1;
-pub mod h2;
+pub mod grammar;
 mod headers;
-mod hop_by_hop;
+pub mod hop_by_hop;
 mod identity;
 mod interim;
 mod mounted;
 mod network;
 pub mod origin;
 pub mod path;
-pub mod proxy_protocol;
 mod request;
 mod response;
-mod response_head;
+pub mod response_head;
 mod response_memory;
 mod route_info;
 mod service;
 mod target;
 pub mod trace;
-mod trailers;
+pub mod trailers;
 mod trusted_proxies;
 
 pub use apus_memory::Sealed;

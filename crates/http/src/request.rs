@@ -11,8 +11,8 @@ use http::{Extensions, Method, Version};
 use crate::path::{self, InvalidPath, Resolved};
 use crate::trusted_proxies::Forwarded;
 use crate::{
-    Authority, Body, Client, ConnectionInfo, Headers, HopByHop, Interim, InvalidTarget, Peer,
-    Target, is_identity_field, proxy_protocol,
+    Authority, Body, Client, ConnectionInfo, Headers, HopByHop, Interim, InvalidTarget, Target,
+    is_identity_field,
 };
 
 /// A request: head, body, the connection it came over, and what layers attached to it.
@@ -326,17 +326,6 @@ impl Request {
         self.forwarded
             .as_ref()
             .map_or(&[], |forwarded| &forwarded.proxies)
-    }
-
-    /// What a PROXY protocol head says of the request.
-    pub fn proxy_header(&self) -> proxy_protocol::Header {
-        match (self.client().peer(), self.connection.local) {
-            (Peer::Ip(source), Peer::Ip(destination)) => proxy_protocol::Header {
-                source: Some(source),
-                destination: Some(destination),
-            },
-            _ => proxy_protocol::Header::default(),
-        }
     }
 
     /// Whether the client used TLS, to us or to the trusted proxy that it reached.

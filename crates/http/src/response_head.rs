@@ -24,19 +24,24 @@ pub struct ResponseHead<'a> {
 
 /// What has to be known of a response's fields before they are written.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Survey {
+pub struct Survey {
     /// The value of the only `Content-Length`; `None` if there is none, several, or no number.
-    pub(crate) content_length: Option<u64>,
-    pub(crate) has_content_length: bool,
+    pub content_length: Option<u64>,
+    /// Whether there is `Content-Length`, valid or not.
+    pub has_content_length: bool,
     /// Whether its line can be sent as it is, if the value is the right one.
-    pub(crate) is_length_line_kept: bool,
-    pub(crate) has_date: bool,
-    pub(crate) has_server: bool,
-    pub(crate) has_connection_fields: bool,
+    pub is_length_line_kept: bool,
+    /// Whether there is `Date`.
+    pub has_date: bool,
+    /// Whether there is `Server`.
+    pub has_server: bool,
+    /// Whether there are fields about the connection.
+    pub has_connection_fields: bool,
 }
 
 impl Survey {
-    pub(crate) fn of(headers: &Headers) -> Self {
+    /// Looks at all lines.
+    pub fn of(headers: &Headers) -> Self {
         let mut survey = Self::default();
         for (name, value, _) in headers.wire_lines() {
             match name {
@@ -57,7 +62,7 @@ impl Survey {
 }
 
 /// Fields that are about one connection (RFC 9110 section 7.6.1), which only its driver can write.
-pub(crate) fn is_connection_field(name: &[u8]) -> bool {
+pub fn is_connection_field(name: &[u8]) -> bool {
     matches!(
         name,
         b"te"
@@ -70,7 +75,7 @@ pub(crate) fn is_connection_field(name: &[u8]) -> bool {
 }
 
 /// Appends a number in decimal.
-pub(crate) fn decimal(mut number: u64, out: &mut Vec<u8>) {
+pub fn decimal(mut number: u64, out: &mut Vec<u8>) {
     let mut digits = [b'0'; 20];
     let mut used = 0_usize;
     for digit in digits.iter_mut().rev() {

@@ -6,7 +6,7 @@
 /// response control and the format of the content. A recipient that merges trailers with the head
 /// would let them change what was decided on the head. Fields that identify a client belong to
 /// the proxy, which has the list of them.
-pub(crate) fn may_trail(name: &[u8]) -> bool {
+pub fn may_trail(name: &[u8]) -> bool {
     !matches!(
         name,
         // Framing and the connection.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use apus_http::proxy_protocol;
+use apus_codec::proxy_protocol;
 use apus_http::{ConnectionInfo, Peer};
 
 use crate::table::Place;

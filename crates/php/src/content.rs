@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll, ready};
 
-use apus_http::fastcgi::ResponseContent;
+use apus_codec::fastcgi::ResponseContent;
 use apus_http::{Body, BodyError, BodyStream, Frame};
 
 use crate::error::Failure;

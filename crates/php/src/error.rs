@@ -5,8 +5,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apus_codec::fastcgi::ProtocolError;
 use apus_http::BodyError;
-use apus_http::fastcgi::ProtocolError;
 
 use crate::wire::WireError;
 

@@ -1,7 +1,8 @@
 //! A request for a worker, and what comes back.
 
-use apus_http::h1::HeadLimits;
-use apus_http::{Body, BodyError, Frame, Headers, Method, StatusCode, fastcgi};
+use apus_codec::fastcgi;
+use apus_codec::h1::HeadLimits;
+use apus_http::{Body, BodyError, Frame, Headers, Method, StatusCode};
 use bytes::Bytes;
 use smallvec::SmallVec;
 

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use apus_codec::proxy_protocol::Header;
 use apus_http::{Body, Request, Response, Source, StatusCode};
 use apus_net::client::{ClientRequest, RequestHead, Stderr};
 use apus_upstream::plan::{GroupPlan, HashKey, Strategy};
@@ -90,7 +91,7 @@ impl Exchange {
                 .sticky
                 .as_ref()
                 .and_then(|sticky| cookie(request, &sticky.name)),
-            client: Some(request.proxy_header()),
+            client: Some(Header::of(request)),
             idempotent: is_idempotent(&head.method),
             deadline: None,
         });

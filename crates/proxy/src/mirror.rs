@@ -5,7 +5,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use apus_http::{Body, Method, Request, proxy_protocol};
+use apus_codec::proxy_protocol::Header;
+use apus_http::{Body, Method, Request};
 use apus_net::client::{Cause, ClientRequest, RequestHead};
 use apus_upstream::{Context, FailedKind, Upstreams, WorkerGroup};
 
@@ -48,7 +49,7 @@ pub(super) struct Copies {
 struct Copy {
     request: ClientRequest,
     key: Option<u64>,
-    client: proxy_protocol::Header,
+    client: Header,
     /// What the reader of the request's own content sees of it, if that is streamed.
     watch: Option<Watch>,
     _place: Place,
@@ -101,7 +102,7 @@ impl Copies {
                 stderr: None,
             },
             key: self.group.plan(|plan| hash_key_of(plan, request, head)),
-            client: request.proxy_header(),
+            client: Header::of(request),
             watch,
             _place: place,
         };

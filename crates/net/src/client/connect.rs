@@ -4,7 +4,7 @@ use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::time::Duration;
 
-use apus_http::proxy_protocol;
+use apus_codec::proxy_protocol;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 

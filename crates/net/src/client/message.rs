@@ -4,7 +4,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
-use apus_http::fastcgi::Params;
+use apus_codec::fastcgi::Params;
 use apus_http::{Body, Duplex, Headers, Interim, Method, StatusCode, Version};
 
 /// The head of a request on its way to an origin. It is shared, so that sending it again to another

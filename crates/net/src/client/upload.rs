@@ -7,7 +7,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use apus_http::{Body, BodyError, FileRange, Frame, Headers, fastcgi, h1};
+use apus_codec::{fastcgi, h1};
+use apus_http::{Body, BodyError, FileRange, Frame, Headers};
 use bytes::{Buf, Bytes};
 use rustix::io::Errno;
 

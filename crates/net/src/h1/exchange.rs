@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use apus_http::h1::{BodyFraming, ContentFraming, RequestHead};
+use apus_codec::h1::{BodyFraming, ContentFraming, RequestHead};
 use apus_http::{Answer, Body, Completion, Method, Outcome, Request, Response, StatusCode};
 
 use super::incoming::Incoming;

@@ -4,7 +4,7 @@
 use std::io;
 use std::task::{Context, Poll};
 
-use apus_http::h1::Event;
+use apus_codec::h1::Event;
 use apus_http::{Body, BodyError};
 
 use super::Connection;

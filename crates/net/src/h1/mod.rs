@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use apus_http::h1::{Event, HeadLimits, ProtocolError, RequestHead, ServerConnection};
+use apus_codec::h1::{Event, HeadLimits, ProtocolError, RequestHead, ServerConnection};
 use apus_http::{ConnectionInfo, Duplex, Headers, InterimQueue, StatusCode, Tunnel};
 
 pub(crate) use self::tunnel::Raw;

@@ -6,7 +6,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Poll, ready};
 
-use apus_http::h1::{BodyFraming, ServerConnection};
+use apus_codec::h1::{BodyFraming, ServerConnection};
 use apus_http::{Body, BodyError, Frame};
 
 use super::Connection;

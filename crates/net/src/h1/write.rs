@@ -6,7 +6,7 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use apus_http::h1::BodyFraming;
+use apus_codec::h1::BodyFraming;
 use apus_http::{Completion, FileRange, Headers, Outcome, ResponseHead, Sealed, StatusCode};
 use rustix::io::Errno;
 

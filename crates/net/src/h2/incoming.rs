@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::task::Context;
 use std::time::Duration;
 
-use apus_http::h2::StreamKey;
+use apus_codec::h2::StreamKey;
 use apus_http::{Body, BodyError, Headers, StatusCode};
 
 use super::Connection;

@@ -1,7 +1,7 @@
 //! Interim responses (RFC 9110 section 15.2): those that services queued leave while they still work,
 //! or else before the heads of their answers.
 
-use apus_http::h2::StreamKey;
+use apus_codec::h2::StreamKey;
 use apus_http::{Interim, StatusCode};
 
 use super::{Connection, OUT_MOST};

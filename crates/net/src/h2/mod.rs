@@ -41,7 +41,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use apus_http::h2::{Config, Connection as Codec, StreamKey};
+use apus_codec::h2::{Config, Connection as Codec, StreamKey};
 use apus_http::{ConnectionInfo, InterimQueue};
 
 use self::responses::Written;

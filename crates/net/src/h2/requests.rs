@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use apus_http::h2::{ConnectionError, Event, Flood, HeadRefusal, RequestHead, StreamKey};
+use apus_codec::h2::{ConnectionError, Event, Flood, HeadRefusal, RequestHead, StreamKey};
 use apus_http::{Answer, Body, BodyError, Method, Outcome, Request, Response};
 
 use super::incoming::Incoming;

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use apus_http::h2::{Content, ErrorCode, StreamKey};
+use apus_codec::h2::{Content, ErrorCode, StreamKey};
 use apus_http::{Body, Outcome, Response, ResponseHead, StatusCode};
 
 use super::stream::{Chunk, Kind, Observed, Work};

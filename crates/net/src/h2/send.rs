@@ -5,7 +5,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll, ready};
 
-use apus_http::h2::StreamKey;
+use apus_codec::h2::StreamKey;
 use apus_http::{FileRange, Frame, Headers};
 use bytes::Bytes;
 

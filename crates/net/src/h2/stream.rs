@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use apus_http::h2::StreamKey;
+use apus_codec::h2::StreamKey;
 use apus_http::{Body, BodyStream, Completion, FileRange, Outcome, Response, StatusCode};
 use bytes::Bytes;
 

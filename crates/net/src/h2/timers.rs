@@ -3,7 +3,7 @@
 
 use std::io;
 
-use apus_http::h2::{ErrorCode, StreamKey};
+use apus_codec::h2::{ErrorCode, StreamKey};
 
 use super::incoming::shortest;
 use super::{Connection, End};

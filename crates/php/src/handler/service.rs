@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::Pool;
 use crate::wire::Message;
-use apus_http::fastcgi::Params;
+use apus_codec::fastcgi::Params;
 use apus_http::{Answer, Body, Headers, Request, Response, Service, ServiceFactory, StatusCode};
 use apus_net::client::{ClientResponse, RequestHead, Stderr};
 use apus_upstream::Upstreams;

@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 
 use crate::wire::{FixedVariables, Message};
-use apus_http::fastcgi::Params;
+use apus_codec::fastcgi::Params;
 use apus_http::{Peer, Request, Version, is_identity_field};
 use smallvec::SmallVec;
 

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_http::fastcgi::{ClientConnection, ClientEvent, Params};
-use apus_http::h1::HeadLimits;
+use apus_codec::fastcgi::{ClientConnection, ClientEvent, Params};
+use apus_codec::h1::HeadLimits;
 use apus_net::client::Address;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};

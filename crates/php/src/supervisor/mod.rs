@@ -356,7 +356,7 @@ impl Supervisor {
         self.boots.insert(id, boot);
     }
 
-    fn params(&self, token: &str) -> apus_http::fastcgi::Params {
+    fn params(&self, token: &str) -> apus_codec::fastcgi::Params {
         boot::params(&boot::Facts {
             plan: &self.shared.plan,
             runtime: self.folder.runtime(),

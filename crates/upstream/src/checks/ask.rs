@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use apus_http::fastcgi::Params;
+use apus_codec::fastcgi::Params;
 use apus_http::{Body, Frame, HeaderName, HeaderValue, Headers, Method, StatusCode, header};
 use apus_net::client::{
     ClientRequest, ClientResponse, Connection, Origin, Protocol, RequestHead, Timeouts, connect,

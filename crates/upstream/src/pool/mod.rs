@@ -13,7 +13,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use apus_http::proxy_protocol;
+use apus_codec::proxy_protocol;
 use apus_net::client::{
     Cause, ClientRequest, ClientResponse, Connection, Failure, FastCgi, Home, Http1, Http2, Origin,
     Phase, Protocol, ProxyHead, Timeouts, connect,

@@ -4,7 +4,8 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use apus_http::{Body, Interim, StatusCode, proxy_protocol};
+use apus_codec::proxy_protocol;
+use apus_http::{Body, Interim, StatusCode};
 use apus_net::client::{
     Cause, ClientRequest, ClientResponse, Failure, RequestHead, Stderr, Timeouts,
 };

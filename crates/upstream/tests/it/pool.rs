@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use apus_http::{Method, proxy_protocol};
+use apus_codec::proxy_protocol;
+use apus_http::Method;
 use apus_net::client::{Cause, Phase, Protocol, ProxyHead};
 use apus_upstream::plan::PoolPlan;
 use apus_upstream::{Context, FailedKind, FailureKind};

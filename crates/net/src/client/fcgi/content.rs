@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
-use apus_http::fastcgi::{ResponseContent, ResponseHead};
+use apus_codec::fastcgi::{ResponseContent, ResponseHead};
 use apus_http::{Body, BodyError, BodyStream, Frame, Version};
 use bytes::Bytes;
 

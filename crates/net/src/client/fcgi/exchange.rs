@@ -4,8 +4,8 @@
 use std::ops::Range;
 use std::task::{Context, Poll, ready};
 
+use apus_codec::fastcgi::{ClientConnection, ClientEvent, ProtocolError, ResponseHead};
 use apus_http::Method;
-use apus_http::fastcgi::{ClientConnection, ClientEvent, ProtocolError, ResponseHead};
 use bytes::Bytes;
 use smallvec::SmallVec;
 

@@ -10,8 +10,8 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::Instant;
 
-use apus_http::fastcgi::ClientConnection;
-use apus_http::h1::HeadLimits;
+use apus_codec::fastcgi::ClientConnection;
+use apus_codec::h1::HeadLimits;
 
 use self::content::Incoming;
 pub use self::parked::ParkedFastCgi;

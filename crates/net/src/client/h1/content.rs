@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll, ready};
 
-use apus_http::h1::{ResponseContent, ResponseHead};
+use apus_codec::h1::{ResponseContent, ResponseHead};
 use apus_http::{Body, BodyError, BodyStream, Frame};
 
 use super::Inner;

@@ -4,7 +4,7 @@
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use apus_http::h1::{
+use apus_codec::h1::{
     BodyFraming, ClientConnection, ClientEvent, OutgoingRequest, ProtocolError, ResponseHead,
 };
 use apus_http::{Headers, StatusCode};

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
+use apus_codec::h1::{ClientConnection, HeadLimits};
 use apus_http::Interim;
-use apus_http::h1::{ClientConnection, HeadLimits};
 use tokio::io::ReadBuf;
 
 use super::exchange::Wire;

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use apus_codec::h2::{Config, Connection as Codec, ConnectionError, ErrorCode, StreamKey};
 use apus_http::BodyError;
-use apus_http::h2::{Config, Connection as Codec, ConnectionError, ErrorCode, StreamKey};
 
 use super::stream::{Receiving, Stream, Streams};
 use super::timers::Timers;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::task::{Context, Poll};
 
-use apus_http::h2::{ErrorCode, Event, StreamKey};
+use apus_codec::h2::{ErrorCode, Event, StreamKey};
 use apus_http::{Body, BodyError, Headers, StatusCode, Version};
 use bytes::Bytes;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use apus_http::h2::OutgoingRequest;
+use apus_codec::h2::OutgoingRequest;
 use apus_http::{Body, Method};
 
 use super::driver::Driver;

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Instant;
 
-use apus_http::h2::StreamKey;
+use apus_codec::h2::StreamKey;
 use apus_http::{Body, BodyStream, Headers, Interim, StatusCode};
 use bytes::Bytes;
 

@@ -3,8 +3,8 @@
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use apus_codec::h2::StreamKey;
 use apus_http::BodyError;
-use apus_http::h2::StreamKey;
 
 use super::driver::{Driver, Lost};
 use crate::client::deadline::{Deadline, after};

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::rc::Rc;
 
-use apus_http::proxy_protocol;
+use apus_codec::proxy_protocol;
 use apus_net::client::{Address, Cause, Origin, Phase, ProxyHead, Timeouts, connect};
 
 use super::harness::{House, RawOrigin, collect, get, get_once, origin, run};

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use apus_http::fastcgi::Params;
+use apus_codec::fastcgi::Params;
 use apus_http::{Body, BodyError, Frame, Method};
 use apus_net::client::{
     Address, Cause, ClientRequest, ClientResponse, Connection, Failure, FastCgi, Home, Origin,

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use apus_http::h1::ProtocolError;
+use apus_codec::h1::ProtocolError;
 use apus_http::{Body, BodyError, Version};
 use apus_net::client::{Cause, Phase};
 

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use apus_http::h1::ProtocolError;
+use apus_codec::h1::ProtocolError;
 use apus_http::{Body, Frame, InterimQueue, Method, StatusCode};
 use apus_net::client::{Cause, ClientRequest, RequestHead};
 use bytes::Bytes;

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::rc::Rc;
 
-use apus_http::h1::ProtocolError;
+use apus_codec::h1::ProtocolError;
 use apus_http::{Body, Duplex, Method};
 use apus_net::client::{Cause, ClientRequest, RequestHead};
 

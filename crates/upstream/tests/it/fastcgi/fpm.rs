@@ -10,8 +10,8 @@ use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use apus_codec::fastcgi::Params;
 use apus_http::Method;
-use apus_http::fastcgi::Params;
 use apus_net::client::{Address, ClientRequest};
 use apus_upstream::WorkerGroup;
 use apus_upstream::plan::{NodePlan, Place};

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use apus_http::fastcgi::Params;
+use apus_codec::fastcgi::Params;
 use apus_http::{Body, BodyError, BodyStream, Frame, Method, StatusCode};
 use apus_net::client::{Cause, ClientRequest, Phase, Protocol};
 use apus_upstream::plan::{CheckKind, CheckPlan, GroupPlan, NodePlan, Strategy};

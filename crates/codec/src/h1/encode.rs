@@ -1,0 +1,192 @@
+//! The heads of messages as bytes (RFC 9112 sections 3, 4 and 6, RFC 9110 section 6.6.1).
+
+use http::{Method, StatusCode};
+
+use super::OutgoingRequest;
+use apus_http::response_head::{Survey, decimal, is_connection_field};
+use apus_http::{Headers, ResponseHead};
+
+/// How the content of a message has to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyFraming {
+    /// There is no content, as for HEAD and 304: send no data.
+    None,
+    /// Exactly so many bytes. If they cannot be had, the connection has to be cut.
+    Length(u64),
+    /// Each piece between [`send_chunk_start`](super::ServerConnection::send_chunk_start) and
+    /// [`send_chunk_end`](super::ServerConnection::send_chunk_end).
+    Chunked,
+    /// The bytes as they are, then the end of the connection: a response to HTTP/1.0.
+    UntilClose,
+}
+
+/// What the connection decided for a response.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Framed {
+    pub(super) framing: BodyFraming,
+    /// The value of `Content-Length`.
+    pub(super) content_length: Option<u64>,
+    /// The line of `Connection`, with its CRLF.
+    pub(super) connection: &'static [u8],
+    /// Whether the `Upgrade` field is sent on (RFC 9110 section 7.8).
+    pub(super) upgrade: bool,
+}
+
+/// Appends a final response's head.
+pub(super) fn head(head: &ResponseHead<'_>, survey: Survey, framed: Framed, out: &mut Vec<u8>) {
+    let wire = head.headers.wire();
+    out.reserve(wire.len().saturating_add(192));
+    status_line(head.status, out);
+    let keeps_length = survey.is_length_line_kept && survey.content_length == framed.content_length;
+    if !survey.has_connection_fields && (keeps_length || !survey.has_content_length) {
+        out.extend_from_slice(wire);
+    } else {
+        for (name, _, line) in head.headers.wire_lines() {
+            let kept = match name {
+                b"content-length" => keeps_length,
+                b"upgrade" => framed.upgrade,
+                name => !is_connection_field(name),
+            };
+            if kept {
+                out.extend_from_slice(line);
+            }
+        }
+    }
+    if let Some(length) = framed.content_length.filter(|_| !keeps_length) {
+        content_length(length, out);
+    }
+    if framed.framing == BodyFraming::Chunked {
+        out.extend_from_slice(b"transfer-encoding: chunked\r\n");
+    }
+    out.extend_from_slice(framed.connection);
+    if let Some(server) = head.server.filter(|_| !survey.has_server) {
+        out.extend_from_slice(b"server: ");
+        out.extend_from_slice(server.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+    if !survey.has_date {
+        out.extend_from_slice(b"date: ");
+        out.extend_from_slice(head.date);
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the head of an interim response (RFC 9110 section 15.2).
+pub(super) fn informational(status: StatusCode, headers: &Headers, out: &mut Vec<u8>) {
+    status_line(status, out);
+    for (name, _, line) in headers.wire_lines() {
+        if !is_connection_field(name) && name != b"content-length" {
+            out.extend_from_slice(line);
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the head of a request.
+pub(super) fn request(
+    request: &OutgoingRequest<'_>,
+    framing: BodyFraming,
+    closes: bool,
+    out: &mut Vec<u8>,
+) {
+    let wire = request.headers.wire();
+    let around = request.target.len().saturating_add(request.host.len());
+    out.reserve(wire.len().saturating_add(around).saturating_add(192));
+    out.extend_from_slice(request.method.as_str().as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(request.target.as_bytes());
+    out.extend_from_slice(b" HTTP/1.1\r\nhost: ");
+    out.extend_from_slice(request.host.as_bytes());
+    out.extend_from_slice(b"\r\n");
+    let lines = || request.headers.wire_lines();
+    if lines().any(|(name, ..)| is_written_for_requests(name)) {
+        for (_, _, line) in lines().filter(|(name, ..)| !is_written_for_requests(name)) {
+            out.extend_from_slice(line);
+        }
+    } else {
+        out.extend_from_slice(wire);
+    }
+    match framing {
+        BodyFraming::Length(length) => content_length(length, out),
+        BodyFraming::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+        // Servers may wait for content where the method makes it likely (RFC 9110 section 8.6).
+        _ if !is_usually_empty(request.method) => content_length(0, out),
+        _ => {}
+    }
+    if request.expects_continue && framing != BodyFraming::None {
+        out.extend_from_slice(b"expect: 100-continue\r\n");
+    }
+    if request.te_trailers {
+        out.extend_from_slice(b"te: trailers\r\n");
+    }
+    if let Some(offer) = request.upgrade {
+        out.extend_from_slice(b"upgrade: ");
+        out.extend_from_slice(offer.trim_ascii().as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+    let connection: &[u8] = match (closes, request.upgrade.is_some(), request.te_trailers) {
+        (false, false, false) => b"\r\n",
+        (false, false, true) => b"connection: te\r\n\r\n",
+        (false, true, false) => b"connection: upgrade\r\n\r\n",
+        (false, true, true) => b"connection: upgrade, te\r\n\r\n",
+        (true, false, false) => b"connection: close\r\n\r\n",
+        (true, false, true) => b"connection: close, te\r\n\r\n",
+        (true, true, false) => b"connection: close, upgrade\r\n\r\n",
+        (true, true, true) => b"connection: close, upgrade, te\r\n\r\n",
+    };
+    out.extend_from_slice(connection);
+}
+
+fn content_length(length: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"content-length: ");
+    decimal(length, out);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Whether a field of a request is written from what else is known of it.
+fn is_written_for_requests(name: &[u8]) -> bool {
+    matches!(name, b"host" | b"expect" | b"content-length") || is_connection_field(name)
+}
+
+/// Whether content of these methods has no meaning of its own.
+fn is_usually_empty(method: &Method) -> bool {
+    matches!(
+        *method,
+        Method::GET
+            | Method::HEAD
+            | Method::DELETE
+            | Method::OPTIONS
+            | Method::TRACE
+            | Method::CONNECT
+    )
+}
+
+fn status_line(status: StatusCode, out: &mut Vec<u8>) {
+    let usual: &[u8] = match status.as_u16() {
+        101 => b"HTTP/1.1 101 Switching Protocols\r\n",
+        200 => b"HTTP/1.1 200 OK\r\n",
+        201 => b"HTTP/1.1 201 Created\r\n",
+        204 => b"HTTP/1.1 204 No Content\r\n",
+        206 => b"HTTP/1.1 206 Partial Content\r\n",
+        301 => b"HTTP/1.1 301 Moved Permanently\r\n",
+        302 => b"HTTP/1.1 302 Found\r\n",
+        304 => b"HTTP/1.1 304 Not Modified\r\n",
+        400 => b"HTTP/1.1 400 Bad Request\r\n",
+        403 => b"HTTP/1.1 403 Forbidden\r\n",
+        404 => b"HTTP/1.1 404 Not Found\r\n",
+        413 => b"HTTP/1.1 413 Content Too Large\r\n",
+        500 => b"HTTP/1.1 500 Internal Server Error\r\n",
+        502 => b"HTTP/1.1 502 Bad Gateway\r\n",
+        503 => b"HTTP/1.1 503 Service Unavailable\r\n",
+        _ => {
+            out.extend_from_slice(b"HTTP/1.1 ");
+            out.extend_from_slice(status.as_str().as_bytes());
+            out.push(b' ');
+            // The reason may be empty, the space before it not (RFC 9112 section 4).
+            out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
+            b"\r\n"
+        }
+    };
+    out.extend_from_slice(usual);
+}

@@ -1,0 +1,476 @@
+//! The web server's side of FastCGI, by the specification (sections as in its version 1.0), and the
+//! header block of CGI (RFC 3875 section 6).
+
+use apus_codec::fastcgi::{
+    ClientConnection, ClientEvent, Params, ProtocolError, ResponseContent, ResponseHead,
+};
+use apus_codec::h1::HeadLimits;
+use apus_http::StatusCode;
+use proptest::prelude::*;
+
+const LIMITS: HeadLimits = HeadLimits {
+    target_bytes: 0,
+    head_bytes: 1000,
+    fields: 10,
+};
+
+const STDOUT: u8 = 6;
+const STDERR: u8 = 7;
+
+fn record(kind: u8, request: u16, content: &[u8], padding: u8) -> Vec<u8> {
+    let [r1, r0] = request.to_be_bytes();
+    let [c1, c0] = u16::try_from(content.len()).unwrap().to_be_bytes();
+    let mut record = vec![1, kind, r1, r0, c1, c0, padding, 0];
+    record.extend_from_slice(content);
+    record.extend(std::iter::repeat_n(b'P', padding.into()));
+    record
+}
+
+fn out(content: &str) -> Vec<u8> {
+    record(STDOUT, 1, content.as_bytes(), 0)
+}
+
+fn end(app_status: u32, protocol_status: u8) -> Vec<u8> {
+    let mut body = app_status.to_be_bytes().to_vec();
+    body.extend_from_slice(&[protocol_status, 0, 0, 0]);
+    record(3, 1, &body, 0)
+}
+
+/// A connection that sent a request.
+fn asking(is_head: bool) -> ClientConnection {
+    let mut connection = ClientConnection::new(LIMITS);
+    ask(&mut connection, is_head);
+    connection
+}
+
+fn ask(connection: &mut ClientConnection, is_head: bool) {
+    let mut out = Vec::new();
+    assert!(connection.send_request(&Params::new(), is_head, true, &mut out));
+    connection.send_end(&mut out);
+}
+
+/// All that an answer is.
+#[derive(Debug, Default, PartialEq)]
+struct Answer {
+    head: Option<ResponseHead>,
+    content: Vec<u8>,
+    errors: Vec<u8>,
+    app_status: Option<u32>,
+}
+
+/// Feeds a connection pieces that end at these places.
+fn feed(
+    connection: &mut ClientConnection,
+    input: &[u8],
+    cuts: &[usize],
+) -> Result<Answer, ProtocolError> {
+    let mut answer = Answer::default();
+    let mut consumed = 0;
+    for seen in cuts.iter().copied().chain([input.len()]) {
+        loop {
+            let unread = &input[consumed..seen];
+            let (bytes, event) = connection.handle_input(unread)?;
+            consumed += bytes;
+            match event {
+                ClientEvent::Incomplete => break,
+                ClientEvent::Head(head) => {
+                    assert!(answer.head.replace(head).is_none());
+                }
+                ClientEvent::Data(range) => {
+                    assert!(answer.head.is_some() && !range.is_empty());
+                    answer.content.extend_from_slice(&unread[range]);
+                }
+                ClientEvent::Stderr(range) => answer.errors.extend_from_slice(&unread[range]),
+                ClientEvent::End { app_status } => {
+                    answer.app_status = Some(app_status);
+                    break;
+                }
+            }
+        }
+    }
+    Ok(answer)
+}
+
+fn read(input: &[u8]) -> Result<Answer, ProtocolError> {
+    feed(&mut asking(false), input, &[])
+}
+
+#[test]
+fn sends_the_example_of_the_specification() {
+    // Appendix B.1 and B.2, without padding.
+    let mut params = Params::new();
+    params.push("SERVER_PORT", "80");
+    params.push("SERVER_ADDR", "199.170.183.42");
+    let mut sent = Vec::new();
+    let mut connection = ClientConnection::new(LIMITS);
+    assert!(connection.send_request(&params, false, false, &mut sent));
+    connection.send_data_start(5, &mut sent);
+    sent.extend_from_slice(b"12345");
+    connection.send_end(&mut sent);
+    let expected = [
+        record(1, 1, &[0, 1, 0, 0, 0, 0, 0, 0], 0),
+        record(
+            4,
+            1,
+            b"\x0b\x02SERVER_PORT80\x0b\x0eSERVER_ADDR199.170.183.42",
+            0,
+        ),
+        record(4, 1, b"", 0),
+        record(5, 1, b"12345", 0),
+        record(5, 1, b"", 0),
+    ];
+    assert_eq!(sent, expected.concat());
+    // The application closes the connection.
+    assert!(!connection.keeps_alive());
+}
+
+#[test]
+fn parameters_that_no_record_holds_are_cut_anywhere() {
+    let mut params = Params::new();
+    params.push("A", vec![b'a'; 100_000]);
+    let mut sent = Vec::new();
+    assert!(ClientConnection::new(LIMITS).send_request(&params, false, true, &mut sent));
+    let wire = params.wire();
+    let expected = [
+        record(1, 1, &[0, 1, 1, 0, 0, 0, 0, 0], 0),
+        record(4, 1, &wire[..65_535], 0),
+        record(4, 1, &wire[65_535..], 0),
+        record(4, 1, b"", 0),
+    ];
+    assert_eq!(sent, expected.concat());
+}
+
+#[test]
+fn reads_the_examples_of_the_specification() {
+    // Appendix B.1, and B.3 with its error.
+    let head = "Content-type: text/html\r\n\r\n<html>\n<head> ... ";
+    let input = [
+        record(STDOUT, 1, head.as_bytes(), 3),
+        record(STDOUT, 1, b"", 0),
+        end(0, 0),
+    ];
+    let answer = read(&input.concat()).unwrap();
+    assert_eq!(answer.content, b"<html>\n<head> ... ");
+    assert_eq!(answer.app_status, Some(0));
+    let input = [
+        out("Content-type: text/html\r\n\r\n<ht"),
+        record(STDERR, 1, b"config error: missing SI_UID\n", 1),
+        out("ml>\n<head> ... "),
+        record(STDOUT, 1, b"", 0),
+        record(STDERR, 1, b"", 0),
+        end(938, 0),
+    ];
+    let answer = read(&input.concat()).unwrap();
+    assert_eq!(answer.content, b"<html>\n<head> ... ");
+    assert_eq!(answer.errors, b"config error: missing SI_UID\n");
+    assert_eq!(answer.app_status, Some(938));
+    let head = answer.head.unwrap();
+    assert_eq!(head.status, StatusCode::OK);
+    assert_eq!(head.headers.wire(), b"content-type: text/html\r\n");
+}
+
+#[test]
+fn carries_one_request_after_another() {
+    let mut connection = asking(false);
+    let mut out_of_turn = Vec::new();
+    assert!(!connection.send_request(&Params::new(), false, true, &mut out_of_turn));
+    assert!(out_of_turn.is_empty());
+    for _ in 0..3 {
+        let answer = feed(&mut connection, &[out("\n"), end(0, 0)].concat(), &[]).unwrap();
+        assert_eq!(answer.app_status, Some(0));
+        assert!(connection.is_done() && connection.keeps_alive());
+        ask(&mut connection, false);
+    }
+}
+
+#[test]
+fn an_application_that_ends_before_it_read_all_ends_the_connection() {
+    let mut connection = ClientConnection::new(LIMITS);
+    let mut sent = Vec::new();
+    assert!(connection.send_request(&Params::new(), false, true, &mut sent));
+    feed(&mut connection, &[out("\n"), end(0, 0)].concat(), &[]).unwrap();
+    assert!(connection.is_done() && !connection.keeps_alive());
+}
+
+#[test]
+fn an_abort_is_said_once_and_ends_the_connection() {
+    let mut connection = asking(false);
+    let mut sent = Vec::new();
+    connection.send_abort(&mut sent);
+    connection.send_abort(&mut sent);
+    assert_eq!(sent, record(2, 1, b"", 0));
+    assert!(!connection.keeps_alive());
+    feed(&mut connection, &[out("\n"), end(0, 0)].concat(), &[]).unwrap();
+    sent.clear();
+    connection.send_abort(&mut sent);
+    assert!(sent.is_empty());
+}
+
+#[test]
+fn management_records_mean_nothing_to_a_request() {
+    let input = [
+        // FCGI_GET_VALUES_RESULT and FCGI_UNKNOWN_TYPE (sections 4.1 and 4.2).
+        record(10, 0, b"\x0f\x01FCGI_MPXS_CONNS1", 7),
+        out("A: b\n"),
+        record(11, 0, &[99, 0, 0, 0, 0, 0, 0, 0], 0),
+        out("\nx"),
+        end(0, 0),
+    ];
+    assert_eq!(read(&input.concat()).unwrap().content, b"x");
+}
+
+#[test]
+fn refuses_what_is_no_answer() {
+    let head = || out("A: b\n\n");
+    for (input, error) in [
+        (
+            b"HTTP/1.1 400 Bad Request\r\n".to_vec(),
+            ProtocolError::Version,
+        ),
+        (vec![2, 6, 0, 1, 0, 0, 0, 0], ProtocolError::Version),
+        (record(STDOUT, 2, b"A: b", 0), ProtocolError::Unasked),
+        (record(5, 1, b"x", 0), ProtocolError::Unasked),
+        (record(1, 1, &[0; 8], 0), ProtocolError::Unasked),
+        (record(99, 1, b"", 0), ProtocolError::Unasked),
+        (record(3, 1, &[0; 9], 0), ProtocolError::RecordLength),
+        (end(255, 0), ProtocolError::NoHead(255)),
+        (
+            [out("A: b\n"), end(0, 0)].concat(),
+            ProtocolError::NoHead(0),
+        ),
+        ([head(), end(0, 1)].concat(), ProtocolError::CannotMultiplex),
+        (end(0, 2), ProtocolError::Overloaded),
+        (end(0, 3), ProtocolError::UnknownRole),
+        (end(0, 4), ProtocolError::ProtocolStatus(4)),
+        (
+            [head(), out(""), out("x")].concat(),
+            ProtocolError::BehindEnd,
+        ),
+        (
+            [out("Content-Length: 2\n\nx"), end(0, 0)].concat(),
+            ProtocolError::Truncated,
+        ),
+    ] {
+        assert_eq!(read(&input), Err(error), "{input:?}");
+    }
+    let mut connection = asking(false);
+    feed(&mut connection, &[head(), end(0, 0)].concat(), &[]).unwrap();
+    assert_eq!(
+        connection.handle_input(&head()),
+        Err(ProtocolError::BehindEnd)
+    );
+    // And so it stays.
+    assert_eq!(connection.handle_input(&[]), Err(ProtocolError::BehindEnd));
+    assert!(!connection.keeps_alive());
+}
+
+#[test]
+fn there_is_no_end_in_order_without_the_word_of_the_application() {
+    for input in [
+        Vec::new(),
+        out("A: b\n"),
+        out("A: b\n\nx"),
+        [out("Content-Length: 1\n\nx"), out("")].concat(),
+        [out("A: b\n\n"), end(0, 0)[..15].to_vec()].concat(),
+    ] {
+        let mut connection = asking(false);
+        let answer = feed(&mut connection, &input, &[]).unwrap();
+        assert_eq!(answer.app_status, None);
+        assert_eq!(
+            connection.handle_eof(),
+            Err(ProtocolError::Truncated),
+            "{input:?}"
+        );
+    }
+    let mut connection = asking(false);
+    feed(&mut connection, &[out("\n"), end(0, 0)].concat(), &[]).unwrap();
+    assert_eq!(connection.handle_eof(), Ok(()));
+    assert!(!connection.keeps_alive());
+}
+
+#[test]
+fn content_is_no_longer_than_its_length() {
+    let input = [
+        out("Content-Length: 3\n\nab"),
+        record(STDOUT, 1, b"cdef", 2),
+        out("g"),
+        end(0, 0),
+    ];
+    let answer = read(&input.concat()).unwrap();
+    assert_eq!(answer.content, b"abc");
+    assert_eq!(answer.head.unwrap().content, ResponseContent::Length(3));
+}
+
+#[test]
+fn answers_without_content_have_none() {
+    for (is_head, block, length) in [
+        (true, "Content-Length: 5\n\n", true),
+        (true, "A: b\n\n", false),
+        (false, "Status: 304\nContent-Length: 5\n\n", true),
+        (
+            false,
+            "Status: 204 No Content\nContent-Length: 5\n\n",
+            false,
+        ),
+        (false, "Content-Length: 0\n\n", true),
+    ] {
+        let mut connection = asking(is_head);
+        let input = [out(block), out("abcdef"), end(0, 0)].concat();
+        let answer = feed(&mut connection, &input, &[]).unwrap();
+        let head = answer.head.unwrap();
+        assert_eq!(head.content, ResponseContent::None, "{block}");
+        assert_eq!(head.headers.contains("content-length"), length, "{block}");
+        assert!(answer.content.is_empty() && answer.app_status == Some(0));
+    }
+}
+
+fn block(text: &str) -> Result<(u16, String), ProtocolError> {
+    let answer = read(&[record(STDOUT, 1, text.as_bytes(), 0), end(0, 0)].concat())?;
+    let head = answer.head.unwrap();
+    let wire = String::from_utf8(head.headers.wire().to_vec()).unwrap();
+    Ok((head.status.as_u16(), wire))
+}
+
+#[test]
+fn reads_header_blocks_as_applications_write_them() {
+    for (text, status, wire) in [
+        // RFC 3875 sections 6.2.1 to 6.2.4.
+        ("Content-Type: a/b\r\n\r\n", 200, "content-type: a/b\r\n"),
+        ("Location: /a?b\n\n", 302, "location: /a?b\r\n"),
+        ("Location: http://a/\n\n", 302, "location: http://a/\r\n"),
+        ("Status: 301 Moved\nLocation: /\n\n", 301, "location: /\r\n"),
+        (
+            "Status: 201\r\nLocation: /a\r\n\r\n",
+            201,
+            "location: /a\r\n",
+        ),
+        ("\r\n", 200, ""),
+        ("\n", 200, ""),
+        ("status:404\n\n", 404, ""),
+        ("Status:  500 \n\n", 500, ""),
+        ("Status: 404 x\nStatus: 404 y\n\n", 404, ""),
+        ("Status: 799 \u{e9}\n\n", 799, ""),
+        // What PHP's applications do.
+        ("A : b\n\n", 200, "a: b\r\n"),
+        ("A:\nB: \tc \n\n", 200, "a: \r\nb: c\r\n"),
+        ("A: \u{e9};\"x\"\n\n", 200, "a: \u{e9};\"x\"\r\n"),
+        ("A: b\u{1}c\u{7f}\n\n", 200, "a: b c\r\n"),
+        ("A: b\nA: c\n\n", 200, "a: b\r\na: c\r\n"),
+        (
+            "Content-Length: 0\nContent-Length: 0\n\n",
+            200,
+            "content-length: 0\r\n",
+        ),
+        (
+            "Transfer-Encoding: chunked\nConnection: close\nUpgrade: h2c\nKeep-Alive: 5\n\n",
+            200,
+            "",
+        ),
+    ] {
+        assert_eq!(block(text), Ok((status, wire.into())), "{text:?}");
+    }
+}
+
+#[test]
+fn refuses_header_blocks_that_could_mean_something_else() {
+    for (text, error) in [
+        ("HTTP/1.1 200 OK\r\n\r\n", ProtocolError::NonParsedHeader),
+        ("A: b\r\n c\r\n\r\n", ProtocolError::LineFolding),
+        ("\tA: b\n\n", ProtocolError::LineFolding),
+        ("no colon\n\n", ProtocolError::FieldName),
+        (": a\n\n", ProtocolError::FieldName),
+        ("A b: c\n\n", ProtocolError::FieldName),
+        ("\u{e9}: a\n\n", ProtocolError::FieldName),
+        ("<html>\n: a\n\n", ProtocolError::FieldName),
+        ("A: b\rSet-Cookie: c\n\n", ProtocolError::FieldValue),
+        ("A: b\0\n\n", ProtocolError::FieldValue),
+        ("Status: 200\nStatus: 500\n\n", ProtocolError::Status),
+        ("Status: 100\n\n", ProtocolError::Status),
+        ("Status: 101\n\n", ProtocolError::Status),
+        ("Status: OK\n\n", ProtocolError::Status),
+        ("Status: 20\n\n", ProtocolError::Status),
+        ("Status: 2000\n\n", ProtocolError::Status),
+        ("Status:\n\n", ProtocolError::Status),
+        ("Content-Length: +1\n\n", ProtocolError::ContentLength),
+        ("Content-Length:\n\n", ProtocolError::ContentLength),
+        ("Content-Length: 1, 1\n\n", ProtocolError::ContentLength),
+        (
+            "Content-Length: 1\nContent-Length: 2\n\n",
+            ProtocolError::ContentLength,
+        ),
+        (
+            "Content-Length: 18446744073709551616\n\n",
+            ProtocolError::ContentLength,
+        ),
+    ] {
+        assert_eq!(block(text), Err(error), "{text:?}");
+    }
+    let many = "A: b\n".repeat(11) + "\n";
+    assert_eq!(block(&many), Err(ProtocolError::TooManyFields));
+    // Whether its end comes or not.
+    for long in ["A".repeat(1001), format!("A: {}\n\n", "b".repeat(1000))] {
+        assert_eq!(block(&long), Err(ProtocolError::HeadTooLarge));
+    }
+}
+
+#[test]
+fn reads_header_blocks_that_are_there_as_a_whole() {
+    let read =
+        |status, block: &str| ResponseHead::from_block(status, block.as_bytes(), false, &LIMITS);
+    let head = read(Some(StatusCode::ACCEPTED), "Status: 500\r\nA: b\r\n").unwrap();
+    assert_eq!(head.status, StatusCode::ACCEPTED);
+    assert_eq!(head.headers.wire(), b"a: b\r\n");
+    assert_eq!(read(None, "").unwrap().status, StatusCode::OK);
+    for cut in ["A: b", "A: b\r\n\r\n", "A: b\n\nC: d\n"] {
+        assert_eq!(read(None, cut), Err(ProtocolError::FieldName), "{cut:?}");
+    }
+    let informational = Some(StatusCode::EARLY_HINTS);
+    assert_eq!(read(informational, "A: b\n"), Err(ProtocolError::Status));
+}
+
+fn records() -> impl Strategy<Value = Vec<u8>> {
+    let block = "Status: 201 x\r\nContent-Type: text/html\r\nX: yz\r\n\r\n";
+    let record_of = (0_u8..4, prop::collection::vec(any::<u8>(), 1..60), 0_u8..10);
+    (prop::collection::vec(record_of, 0..12), 1_usize..20).prop_map(move |(more, cut)| {
+        let mut input = Vec::new();
+        for part in block.as_bytes().chunks(cut) {
+            input.extend(record(STDOUT, 1, part, 3));
+            input.extend(record(STDERR, 1, b"e", 0));
+        }
+        for (kind, content, padding) in more {
+            let (kind, request) =
+                [(STDOUT, 1), (STDOUT, 1), (STDERR, 1), (10, 0)][usize::from(kind)];
+            input.extend(record(kind, request, &content, padding));
+        }
+        input.extend(end(7, 0));
+        input
+    })
+}
+
+proptest! {
+    #[test]
+    fn answers_do_not_depend_on_how_they_are_cut(
+        input in records(),
+        mut cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+    ) {
+        let whole = read(&input).unwrap();
+        prop_assert_eq!(whole.app_status, Some(7));
+        let mut places: Vec<_> = cuts.drain(..).map(|cut| cut.index(input.len())).collect();
+        places.sort_unstable();
+        prop_assert_eq!(&feed(&mut asking(false), &input, &places).unwrap(), &whole);
+        let everywhere: Vec<_> = (0..input.len()).collect();
+        prop_assert_eq!(&feed(&mut asking(false), &input, &everywhere).unwrap(), &whole);
+    }
+
+    #[test]
+    fn parameters_are_read_as_they_were_pushed(
+        pairs in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..200), prop::collection::vec(any::<u8>(), 0..200)), 0..20),
+    ) {
+        let mut params = Params::new();
+        for (name, value) in &pairs {
+            params.push(name, value);
+        }
+        let read: Vec<_> = params.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+        prop_assert_eq!(read, pairs);
+    }
+}

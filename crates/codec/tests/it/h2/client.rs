@@ -1,0 +1,197 @@
+//! What a client's end has to do for a proxy: fields that stay out of tables, answers that nobody
+//! reads, streams that the origin resets, tunnels.
+
+use apus_codec::h2::hpack::Decoder;
+use apus_codec::h2::{Event, OutgoingRequest};
+use apus_http::{Headers, Method, StatusCode};
+
+use super::ends::*;
+
+/// A literal that must never be indexed (RFC 7541 section 6.2.3).
+fn never_indexed(name: &str, value: &str) -> Vec<u8> {
+    let mut bytes = block(&[(name, value)]);
+    bytes[0] = 0x10;
+    bytes
+}
+
+/// The fields of the HEADERS in `bytes`, and whether each must never be indexed.
+fn fields_in(bytes: &[u8]) -> Vec<(String, bool)> {
+    let mut fields = Vec::new();
+    let mut decoder = Decoder::new(4096);
+    for (_, _, _, payload) in frames(bytes).iter().filter(|(kind, ..)| *kind == 1) {
+        let note = |field: apus_codec::h2::hpack::Field<'_>| {
+            let name = String::from_utf8_lossy(field.name).into_owned();
+            fields.push((name, field.never_indexed));
+        };
+        decoder.decode(payload, note).unwrap();
+    }
+    fields
+}
+
+#[test]
+fn what_a_client_kept_out_of_tables_stays_out_of_them() {
+    let mut server = End::greeted(config());
+    let bytes = [
+        block(&GET),
+        never_indexed("x-key", "a secret that is long enough to be worth an entry"),
+        never_indexed("cookie", "a=long-enough-for-the-table-of-the-encoder"),
+        block(&[("cookie", "b=1"), ("x-other", "1")]),
+    ]
+    .concat();
+    let seen = server.takes(&one(1, 0x5, 1, &bytes)).unwrap();
+    let Event::Request(request) = &seen[0].event else {
+        panic!("{seen:?}");
+    };
+    let mut copied = Headers::new();
+    copied.append_from(&request.head.headers, |_, _| true);
+    let (mut client, _) = pair();
+    // Sent again and again, it is encoded from what was prepared.
+    for _ in 0..3 {
+        let head = OutgoingRequest {
+            headers: &copied,
+            ..OutgoingRequest::of(&request.head, "https")
+        };
+        let sent = client.connection.send_request(head, true, &mut client.out);
+        assert!(sent.is_some());
+    }
+    let fields = fields_in(&client.out);
+    for (name, expected) in [("x-key", true), ("cookie", true), ("x-other", false)] {
+        let told = fields.iter().filter(|(field, _)| field == name);
+        let told: Vec<bool> = told.map(|(_, never)| *never).collect();
+        assert_eq!(told, [expected; 3], "{name}");
+    }
+    let map = copied.to_header_map();
+    assert!(map["x-key"].is_sensitive() && !map["x-other"].is_sensitive());
+    let again = Headers::from(&map);
+    let map = again.to_header_map();
+    assert!(map["x-key"].is_sensitive() && !map["x-other"].is_sensitive());
+}
+
+#[test]
+fn answers_that_nobody_reads_do_not_hold_up_the_others() {
+    let (mut client, mut server) = pair();
+    let head = request("GET", "/", "host: a");
+    let window = vec![0; 65_535];
+    // As many as the client may open.
+    for _ in 0..config().max_concurrent_streams {
+        let stream = client
+            .connection
+            .send_request(OutgoingRequest::of(&head, "https"), true, &mut client.out)
+            .unwrap();
+        let (_, seen) = exchange(&mut client, &mut server);
+        let at_server = stream_of(&seen);
+        let fields = Headers::new();
+        let head = head_of(StatusCode::OK, &fields, None);
+        server
+            .connection
+            .send_head(at_server, head, &mut server.out);
+        server.sends(at_server, &window, false);
+        let (seen, _) = exchange(&mut client, &mut server);
+        let got: usize = seen.iter().map(|seen| seen.data.len()).sum();
+        assert_eq!(got, window.len());
+        assert!(client.connection.is_receiving(stream));
+    }
+    assert_eq!(client.connection.room(), 0);
+}
+
+#[test]
+fn an_origin_may_reset_as_many_streams_as_it_is_asked() {
+    let (mut client, _) = pair();
+    let head = request("POST", "/", "host: a");
+    for _ in 0..5000 {
+        let stream = client
+            .connection
+            .send_request(OutgoingRequest::of(&head, "https"), false, &mut client.out)
+            .unwrap();
+        client.out.clear();
+        let refused = one(3, 0, stream.id(), &7_u32.to_be_bytes());
+        let seen = client.takes(&refused).unwrap();
+        assert!(matches!(seen[0].event, Event::Reset { .. }));
+    }
+}
+
+#[test]
+fn an_origin_that_repeats_interim_responses_without_end_is_stopped() {
+    let (mut client, _) = pair();
+    let head = request("GET", "/", "host: a");
+    let stream = client
+        .connection
+        .send_request(OutgoingRequest::of(&head, "https"), true, &mut client.out)
+        .unwrap();
+    let hints = headers_frame(stream.id(), false, &[(":status", "103")]);
+    let stopped = (0..10_000).find_map(|_| client.takes(&hints).err());
+    assert_eq!(
+        stopped.map(|error| error.code()),
+        Some(apus_codec::h2::ErrorCode::ENHANCE_YOUR_CALM)
+    );
+}
+
+#[test]
+fn opens_a_tunnel_where_the_server_takes_them() {
+    let (mut client, mut server) = pair();
+    assert!(client.connection.takes_extended_connect() && client.connection.is_settled());
+    let head = request("GET", "/chat", "host: a\nsec-websocket-version: 13");
+    let connect = OutgoingRequest {
+        protocol: Some("websocket"),
+        ..OutgoingRequest::of(&head, "https")
+    };
+    let stream = client
+        .connection
+        .send_request(connect, false, &mut client.out)
+        .unwrap();
+    let (_, seen) = exchange(&mut client, &mut server);
+    let Event::Request(request) = &seen[0].event else {
+        panic!("{seen:?}");
+    };
+    assert!(request.is_tunnel);
+    assert_eq!(request.head.method, Method::GET);
+    assert_eq!(
+        request.head.hop_by_hop.upgrade.as_deref(),
+        Some("websocket")
+    );
+    let at_server = request.stream;
+    let fields = Headers::new();
+    let head = head_of(StatusCode::SWITCHING_PROTOCOLS, &fields, None);
+    server
+        .connection
+        .send_head(at_server, head, &mut server.out);
+    server.sends(at_server, b"hello", false);
+    client.sends(stream, b"hi", false);
+    let (at_client, at_server) = exchange(&mut client, &mut server);
+    assert!(matches!(
+        at_client[0].event,
+        Event::Response {
+            status: StatusCode::OK,
+            end: false,
+            ..
+        }
+    ));
+    assert_eq!(
+        (&*at_client[1].data, &*at_server[0].data),
+        (&b"hello"[..], &b"hi"[..])
+    );
+}
+
+#[test]
+fn a_response_with_too_large_a_head_costs_its_stream_only() {
+    let (mut client, _) = pair();
+    let head = request("GET", "/", "host: a");
+    let stream = client
+        .connection
+        .send_request(OutgoingRequest::of(&head, "https"), true, &mut client.out)
+        .unwrap();
+    let large = "x".repeat(6000);
+    let mut fields = vec![(":status", "200")];
+    fields.resize(7, ("x-large", large.as_str()));
+    let bytes = block(&fields);
+    let (first, rest) = bytes.split_at(16_000);
+    let mut input = one(1, 1, stream.id(), first);
+    let (second, rest) = rest.split_at(16_000);
+    input.extend(one(9, 0, stream.id(), second));
+    input.extend(one(9, 4, stream.id(), rest));
+    let seen = client.takes(&input).unwrap();
+    assert!(matches!(
+        seen[0].event,
+        Event::Malformed { stream: Some(known), fault: apus_codec::h2::Fault::HeadTooLarge } if known == stream
+    ));
+}

@@ -1,0 +1,386 @@
+//! Messages from end to end (RFC 9113 section 8).
+
+use apus_codec::h2::{Content, Event, HeadRefusal, OutgoingRequest};
+use apus_http::{Headers, Method, StatusCode};
+
+use super::ends::*;
+
+#[test]
+fn carries_a_request_and_its_answer_with_content_and_trailers() {
+    let (mut client, mut server) = pair();
+    let head = request(
+        "POST",
+        "/a?b",
+        "host: example.com\ncontent-length: 5\nx-a: 1",
+    );
+    let stream = client
+        .connection
+        .send_request(OutgoingRequest::of(&head, "https"), false, &mut client.out)
+        .unwrap();
+    client.sends(stream, b"hello", false);
+    let trailers = headers("x-sum: 7");
+    client
+        .connection
+        .send_trailers(stream, &trailers, &mut client.out);
+    let (_, seen) = exchange(&mut client, &mut server);
+    let Event::Request(request) = &seen[0].event else {
+        panic!("{seen:?}");
+    };
+    assert_eq!(request.head.method, Method::POST);
+    assert_eq!(request.head.target.as_str(), "/a?b");
+    assert_eq!(
+        request.head.headers.wire(),
+        b"host: example.com\r\nx-a: 1\r\ncontent-length: 5\r\n"
+    );
+    assert_eq!((request.end, request.content_length), (false, Some(5)));
+    assert_eq!(seen[1].data, b"hello");
+    let Event::Trailers { trailers, .. } = &seen[2].event else {
+        panic!("{seen:?}");
+    };
+    assert_eq!(trailers.get_str("x-sum"), Some("7"));
+
+    let at_server = request.stream;
+    let fields = headers("content-type: text/plain\nconnection: close\nkeep-alive: 1");
+    let head = head_of(StatusCode::OK, &fields, None);
+    let content = server
+        .connection
+        .send_head(at_server, head, &mut server.out);
+    assert_eq!(content, Content::Expected(None));
+    server.sends(at_server, b"world", false);
+    server
+        .connection
+        .send_trailers(at_server, &headers("x-end: 1"), &mut server.out);
+    assert!(!server.connection.is_open(at_server));
+    let (seen, _) = exchange(&mut client, &mut server);
+    let Event::Response {
+        status,
+        headers,
+        end,
+        ..
+    } = &seen[0].event
+    else {
+        panic!("{seen:?}");
+    };
+    assert_eq!((*status, *end), (StatusCode::OK, false));
+    assert_eq!(
+        headers.wire(),
+        b"content-type: text/plain\r\ndate: Sat, 21 Nov 2026 10:00:00 GMT\r\n"
+    );
+    assert_eq!(seen[1].data, b"world");
+    assert!(matches!(&seen[2].event, Event::Trailers { trailers, .. } if trailers.len() == 1));
+    assert_eq!(client.connection.open_streams(), 0);
+    assert_eq!(server.connection.open_streams(), 0);
+}
+
+/// RFC 9110 section 6.5.1.
+#[test]
+fn trailers_hold_nothing_that_belongs_into_a_head() {
+    let unfit = "host: evil\ncontent-length: 0\ncontent-type: text/html\nset-cookie: a=b\n\
+        authorization: Basic eDp5\nte: trailers\nx-sum: 7";
+    // As a receiver: what the other end sent all the same.
+    let mut server = End::greeted(config());
+    let mut bytes = headers_frame(1, false, &POST);
+    let fields: Vec<_> = unfit
+        .lines()
+        .map(|line| line.split_once(": ").unwrap())
+        .collect();
+    bytes.extend(headers_frame(1, true, &fields));
+    let seen = server.takes(&bytes).unwrap();
+    let Event::Trailers { trailers, .. } = &seen[1].event else {
+        panic!("{seen:?}");
+    };
+    assert_eq!(trailers.wire(), b"x-sum: 7\r\n");
+    // As a sender, at either end; with nothing left there is no trailer section.
+    for (sent, blocks) in [(unfit, 1), ("host: evil\nconnection: close", 0)] {
+        let (mut client, mut server) = pair();
+        let head = request("POST", "/", "host: a");
+        let stream = client
+            .connection
+            .send_request(OutgoingRequest::of(&head, "https"), false, &mut client.out)
+            .unwrap();
+        let (_, seen) = exchange(&mut client, &mut server);
+        let at_server = stream_of(&seen);
+        let trailers = headers(sent);
+        client
+            .connection
+            .send_trailers(stream, &trailers, &mut client.out);
+        let none = Headers::new();
+        let head = head_of(StatusCode::OK, &none, None);
+        server
+            .connection
+            .send_head(at_server, head, &mut server.out);
+        server
+            .connection
+            .send_trailers(at_server, &trailers, &mut server.out);
+        let (at_client, at_server) = exchange(&mut client, &mut server);
+        for seen in [at_client, at_server] {
+            let found: Vec<_> = seen
+                .iter()
+                .filter_map(|seen| match &seen.event {
+                    Event::Trailers { trailers, .. } => Some(trailers.wire()),
+                    _ => None,
+                })
+                .collect();
+            assert_eq!(found, vec![b"x-sum: 7\r\n"; blocks], "{seen:?}");
+        }
+        assert!(!client.connection.is_open(stream));
+    }
+}
+
+#[test]
+fn interim_answers_come_before_the_final_one() {
+    let (mut client, mut server) = pair();
+    let head = request(
+        "POST",
+        "/",
+        "host: a\nexpect: 100-continue\ncontent-length: 1",
+    );
+    let stream = client
+        .connection
+        .send_request(OutgoingRequest::of(&head, "https"), false, &mut client.out)
+        .unwrap();
+    let (_, seen) = exchange(&mut client, &mut server);
+    let key = stream_of(&seen);
+    assert!(matches!(&seen[0].event, Event::Request(request) if request.expects_continue));
+    for (status, fields) in [(100, ""), (103, "link: </a>")] {
+        let status = StatusCode::from_u16(status).unwrap();
+        server
+            .connection
+            .send_informational(key, status, &headers(fields), &mut server.out);
+    }
+    let (seen, _) = exchange(&mut client, &mut server);
+    assert!(matches!(
+        &seen[0].event,
+        Event::Informational { status, .. } if *status == StatusCode::CONTINUE
+    ));
+    assert!(matches!(
+        &seen[1].event,
+        Event::Informational { headers, .. } if headers.get_str("link") == Some("</a>")
+    ));
+    client.sends(stream, b"x", true);
+    server.answers(key, 204, "", b"");
+    let (seen, _) = exchange(&mut client, &mut server);
+    assert!(matches!(&seen[0].event, Event::Response { end: true, .. }));
+}
+
+#[test]
+fn answers_without_content_end_with_their_head() {
+    for (method, status, content, length) in [
+        ("HEAD", 200, &b"hello"[..], Some("5")),
+        ("GET", 204, b"", None),
+        ("GET", 304, b"hello", None),
+        ("GET", 205, b"", Some("0")),
+        ("GET", 200, b"", Some("0")),
+    ] {
+        let (mut client, mut server) = pair();
+        let head = request(method, "/", "host: a");
+        client
+            .connection
+            .send_request(OutgoingRequest::of(&head, "http"), true, &mut client.out)
+            .unwrap();
+        let (_, seen) = exchange(&mut client, &mut server);
+        server.answers(stream_of(&seen), status, "", content);
+        let (seen, _) = exchange(&mut client, &mut server);
+        assert_eq!(seen.len(), 1, "{method} {status}: {seen:?}");
+        let Event::Response { headers, end, .. } = &seen[0].event else {
+            panic!("{seen:?}");
+        };
+        assert!(*end);
+        assert_eq!(
+            headers.get_str("content-length"),
+            length,
+            "{method} {status}"
+        );
+        assert_eq!(client.connection.open_streams(), 0);
+    }
+}
+
+#[test]
+fn joins_cookies_and_drops_what_is_about_a_connection() {
+    let mut server = End::greeted(config());
+    let mut fields = GET.to_vec();
+    fields.extend([
+        ("cookie", "a=1"),
+        ("x", "y"),
+        ("cookie", "b=2"),
+        ("te", "trailers"),
+    ]);
+    let seen = server.takes(&headers_frame(1, true, &fields)).unwrap();
+    let Event::Request(request) = &seen[0].event else {
+        panic!("{seen:?}");
+    };
+    assert_eq!(
+        request.head.headers.wire(),
+        b"host: a\r\nx: y\r\ncookie: a=1; b=2\r\n"
+    );
+    assert!(request.head.hop_by_hop.accepts_trailers);
+}
+
+#[test]
+fn an_extended_connect_looks_like_an_upgrade() {
+    let mut server = End::greeted(config());
+    let fields = [
+        (":method", "CONNECT"),
+        (":protocol", "websocket"),
+        (":scheme", "https"),
+        (":authority", "a"),
+        (":path", "/chat"),
+        ("sec-websocket-version", "13"),
+    ];
+    let seen = server.takes(&headers_frame(1, false, &fields)).unwrap();
+    let Event::Request(request) = &seen[0].event else {
+        panic!("{seen:?}");
+    };
+    assert!(request.is_tunnel);
+    assert_eq!(request.head.method, Method::GET);
+    let upgrade = request.head.hop_by_hop.upgrade.as_deref();
+    assert_eq!(upgrade, Some("websocket"));
+    let key = request.stream;
+    let fields = headers("upgrade: websocket\nconnection: upgrade");
+    let head = head_of(StatusCode::SWITCHING_PROTOCOLS, &fields, Some(0));
+    let content = server.connection.send_head(key, head, &mut server.out);
+    assert_eq!(content, Content::Expected(None));
+    let seen = server.takes(&one(0x0, 0, 1, b"ping")).unwrap();
+    assert_eq!(seen[0].data, b"ping");
+    server.sends(key, b"pong", false);
+    // The status is 200, which is one byte, and the date is the only field.
+    let said = frames(&server.out);
+    assert_eq!((said[0].0, said[0].3[0]), (0x1, 0x88));
+    assert_eq!(said[1], (0x0, 0, 1, b"pong".to_vec()));
+}
+
+#[test]
+fn a_plain_connect_has_nothing_but_an_authority() {
+    let mut server = End::greeted(config());
+    let fields = [(":method", "CONNECT"), (":authority", "a:443")];
+    let seen = server.takes(&headers_frame(1, false, &fields)).unwrap();
+    let Event::Request(request) = &seen[0].event else {
+        panic!("{seen:?}");
+    };
+    assert_eq!(request.head.target.authority(), Some("a:443"));
+    for extra in [
+        (":scheme", "https"),
+        (":path", "/"),
+        ("content-length", "0"),
+    ] {
+        let mut server = End::greeted(config());
+        let mut fields = fields.to_vec();
+        let at = if extra.0.starts_with(':') { 1 } else { 2 };
+        fields.insert(at, extra);
+        let seen = server.takes(&headers_frame(1, false, &fields)).unwrap();
+        assert!(
+            matches!(seen[0].event, Event::Malformed { .. }),
+            "{extra:?}"
+        );
+    }
+}
+
+#[test]
+fn answers_what_is_too_large_instead_of_reading_it() {
+    let long = "x".repeat(40_000);
+    let path = format!("/{}", "x".repeat(8192));
+    let mut too_many = GET.to_vec();
+    too_many.extend(std::iter::repeat_n(("x", "y"), 100));
+    let mut too_large = GET.to_vec();
+    too_large.push(("x", &long[..20_000]));
+    too_large.push(("y", &long[..20_000]));
+    let mut long_target = GET.to_vec();
+    long_target[3].1 = &path;
+    let mut expects = GET.to_vec();
+    expects.push(("expect", "coffee"));
+    for (fields, why) in [
+        (too_many, HeadRefusal::TooManyFields),
+        (too_large, HeadRefusal::HeadTooLarge),
+        (long_target, HeadRefusal::TargetTooLong),
+        (expects, HeadRefusal::Expectation),
+    ] {
+        let mut server = End::greeted(config());
+        let block = block(&fields);
+        let mut bytes = Vec::new();
+        let parts: Vec<_> = block.chunks(16_384).collect();
+        for (at, part) in parts.iter().enumerate() {
+            let last = if at + 1 == parts.len() { 0x4 } else { 0 };
+            let kind = if at == 0 { 0x1 } else { 0x9 };
+            frame(kind, last | u8::from(at == 0), 1, part, &mut bytes);
+        }
+        let seen = server.takes(&bytes).unwrap();
+        let Event::Refused { stream, why: seen } = seen[0].event else {
+            panic!("{seen:?}");
+        };
+        assert_eq!(seen, why);
+        server.answers(stream, why.status().as_u16(), "", b"no");
+        assert_eq!(server.connection.open_streams(), 0);
+        // The connection goes on, with a table that is in step.
+        assert_eq!(
+            server.takes(&headers_frame(3, true, &GET)).unwrap().len(),
+            1
+        );
+    }
+}
+
+#[test]
+fn a_field_block_may_come_in_any_pieces() {
+    let whole = block(&GET);
+    for cut in 0..=whole.len() {
+        let mut server = End::greeted(config());
+        let mut bytes = one(0x1, 0x1, 1, &whole[..cut]);
+        frame(0x9, 0x4, 1, &whole[cut..], &mut bytes);
+        let seen = server.takes_slowly(&bytes).unwrap();
+        assert!(
+            matches!(&seen[0].event, Event::Request(request) if request.end),
+            "{cut}"
+        );
+    }
+}
+
+#[test]
+fn a_large_answer_head_goes_on_in_continuation() {
+    let (mut client, mut server) = pair();
+    let head = request("GET", "/", "host: a");
+    client
+        .connection
+        .send_request(OutgoingRequest::of(&head, "https"), true, &mut client.out)
+        .unwrap();
+    let (_, seen) = exchange(&mut client, &mut server);
+    let mut fields = Headers::new();
+    for at in 0..30 {
+        fields
+            .try_append(format!("x-{at}"), "\u{7e}".repeat(1000))
+            .unwrap();
+    }
+    let head = head_of(StatusCode::OK, &fields, Some(0));
+    server
+        .connection
+        .send_head(stream_of(&seen), head, &mut server.out);
+    let kinds: Vec<_> = frames(&server.out).iter().map(|frame| frame.0).collect();
+    assert_eq!(kinds, [0x1, 0x9]);
+    let (seen, _) = exchange(&mut client, &mut server);
+    assert!(matches!(
+        &seen[0].event,
+        // The date, and the length of nothing.
+        Event::Response { headers, .. } if headers.len() == 32
+    ));
+}
+
+#[test]
+fn content_comes_in_any_pieces_and_padded() {
+    let mut bytes = headers_frame(1, false, &POST);
+    frame(0x0, 0x8, 1, b"\x03abc\0\0\0", &mut bytes);
+    frame(0x0, 0, 1, b"def", &mut bytes);
+    frame(0x0, 0x8 | 0x1, 1, b"\x01g\0", &mut bytes);
+    for slowly in [false, true] {
+        let mut server = End::greeted(config());
+        let seen = match slowly {
+            true => server.takes_slowly(&bytes).unwrap(),
+            false => server.takes(&bytes).unwrap(),
+        };
+        let content: Vec<u8> = seen.iter().flat_map(|seen| seen.data.clone()).collect();
+        assert_eq!(content, b"abcdefg");
+        let ends = seen
+            .iter()
+            .filter(|seen| matches!(seen.event, Event::Data { end: true, .. }))
+            .count();
+        assert_eq!(ends, 1);
+        assert!(!server.connection.is_receiving(stream_of(&seen)));
+    }
+}

@@ -1,0 +1,316 @@
+//! The `h2` crate as the other end, both ways: each message has to arrive as it was sent, with many
+//! streams at once, content of every size, trailers, and windows smaller than the content.
+
+use std::collections::HashMap;
+
+use apus_codec::h2::{Content, Event, OutgoingRequest, StreamKey};
+use apus_http::{Headers, StatusCode};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+use super::ends::*;
+
+/// Lengths around those of frames and windows.
+const LENGTHS: [usize; 9] = [0, 1, 100, 16_383, 16_384, 16_385, 65_535, 65_536, 1_000_000];
+
+/// Bytes between the two ends, so that both have to wait for each other.
+const PIPE: usize = 30_000;
+
+fn content(len: usize, seed: usize) -> Vec<u8> {
+    (0..len)
+        .map(|at| ((at * 31 + seed * 17) % 251) as u8)
+        .collect()
+}
+
+/// An end that sends what it has as windows allow.
+struct Pump {
+    end: End,
+    io: DuplexStream,
+    /// What is left to send on each stream, and whether trailers follow.
+    sending: HashMap<StreamKey, (Vec<u8>, bool)>,
+}
+
+impl Pump {
+    /// Sends content, and then trailers or an end.
+    fn send(&mut self, stream: StreamKey, content: Vec<u8>, trailers: bool) {
+        self.sending.insert(stream, (content, trailers));
+        self.end.connection.want_send(stream);
+        self.finish_empty(stream);
+    }
+
+    fn finish_empty(&mut self, stream: StreamKey) {
+        let is_done = self
+            .sending
+            .get(&stream)
+            .is_some_and(|(left, _)| left.is_empty());
+        if let Some((_, trailers)) = is_done.then(|| self.sending.remove(&stream)).flatten() {
+            let End {
+                connection, out, ..
+            } = &mut self.end;
+            if trailers {
+                connection.send_trailers(stream, &headers("x-sum: 1"), out);
+            } else {
+                connection.send_data(stream, 0, true, out).unwrap();
+            }
+        }
+    }
+
+    /// Writes and reads once; `None` at the end of the input.
+    async fn turn(&mut self) -> Option<Vec<Seen>> {
+        while let Some((stream, most)) = self.end.connection.next_send() {
+            let Some((left, _)) = self.sending.get_mut(&stream) else {
+                continue;
+            };
+            let len = most.min(left.len());
+            let End {
+                connection, out, ..
+            } = &mut self.end;
+            connection.send_data(stream, len, false, out).unwrap();
+            out.extend(left.drain(..len));
+            connection.want_send(stream);
+            self.finish_empty(stream);
+        }
+        let said = self.end.said();
+        let (mut read, mut write) = tokio::io::split(&mut self.io);
+        let mut buffer = vec![0; 10_000];
+        // Both ends may be full of what the other has not read.
+        let mut writing = std::pin::pin!(async {
+            let _ = write.write_all(&said).await;
+        });
+        let written = said.is_empty();
+        let mut bytes = Vec::new();
+        loop {
+            tokio::select! {
+                () = &mut writing, if !written => {
+                    // The other end has work to do now, or this one has more to say.
+                    break;
+                }
+                len = read.read(&mut buffer) => {
+                    let len = len.unwrap_or(0);
+                    if len == 0 {
+                        return None;
+                    }
+                    bytes.extend_from_slice(&buffer[..len]);
+                    if written {
+                        break;
+                    }
+                }
+            }
+        }
+        let seen = self.end.takes(&bytes).unwrap();
+        for seen in &seen {
+            if let Event::Data { stream, .. } = seen.event {
+                let End {
+                    connection, out, ..
+                } = &mut self.end;
+                connection.consumed(stream, seen.data.len(), out);
+            }
+        }
+        Some(seen)
+    }
+}
+
+/// Sends every request's content back, with trailers if there were any.
+async fn echo(io: DuplexStream) {
+    let mut pump = Pump {
+        end: End::server(config()),
+        io,
+        sending: HashMap::new(),
+    };
+    let mut content: HashMap<StreamKey, Vec<u8>> = HashMap::new();
+    while let Some(seen) = pump.turn().await {
+        for Seen { event, data } in seen {
+            let (stream, is_whole, trailers) = match event {
+                Event::Request(request) => {
+                    content.insert(request.stream, Vec::new());
+                    let mut fields = Headers::new();
+                    let target = request.head.target.as_str();
+                    fields.try_append("x-target", target).unwrap();
+                    for (name, value) in request.head.headers.iter() {
+                        if name.starts_with("x-") || name == "cookie" {
+                            fields.try_append(name, value).unwrap();
+                        }
+                    }
+                    let head = head_of(StatusCode::OK, &fields, None);
+                    let End {
+                        connection, out, ..
+                    } = &mut pump.end;
+                    let content = connection.send_head(request.stream, head, out);
+                    assert_eq!(content, Content::Expected(None));
+                    (request.stream, request.end, false)
+                }
+                Event::Data { stream, end, .. } => {
+                    content.entry(stream).or_default().extend(data);
+                    (stream, end, false)
+                }
+                Event::Trailers { stream, trailers } => {
+                    assert_eq!(trailers.get_str("x-sum"), Some("1"));
+                    (stream, true, true)
+                }
+                Event::GoAway { .. } | Event::Reset { .. } => continue,
+                event => panic!("{event:?}"),
+            };
+            if is_whole {
+                let content = content.remove(&stream).unwrap_or_default();
+                pump.send(stream, content, trailers);
+            }
+        }
+    }
+}
+
+async fn read_whole(mut body: h2::RecvStream) -> (Vec<u8>, Option<HeaderMap>) {
+    let mut content = Vec::new();
+    while let Some(data) = body.data().await {
+        let data = data.unwrap();
+        body.flow_control().release_capacity(data.len()).unwrap();
+        content.extend_from_slice(&data);
+    }
+    (content, body.trailers().await.unwrap())
+}
+
+async fn send_whole(mut stream: h2::SendStream<Bytes>, content: Vec<u8>, trailers: bool) {
+    stream.send_data(content.into(), !trailers).unwrap();
+    if trailers {
+        let mut map = HeaderMap::new();
+        map.insert("x-sum", HeaderValue::from_static("1"));
+        stream.send_trailers(map).unwrap();
+    }
+}
+
+fn run(future: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    runtime.block_on(tokio::task::LocalSet::new().run_until(async {
+        tokio::time::timeout(std::time::Duration::from_secs(60), future)
+            .await
+            .expect("no end");
+    }));
+}
+
+#[test]
+fn our_server_and_the_client_of_h2() {
+    run(async {
+        let (ours, theirs) = tokio::io::duplex(PIPE);
+        let server = tokio::task::spawn_local(echo(ours));
+        let (client, connection) = h2::client::handshake(theirs).await.unwrap();
+        let connection = tokio::task::spawn_local(connection);
+        let mut answers = Vec::new();
+        let mut client = client.ready().await.unwrap();
+        for (at, len) in LENGTHS.iter().cycle().take(60).enumerate() {
+            let trailers = at % 3 == 0;
+            let request = Request::post(format!("https://example.com/{at}?q"))
+                .header("x-number", format!("{at}"))
+                .header("cookie", "a=1")
+                .header("cookie", format!("b={at}"))
+                .body(())
+                .unwrap();
+            let (response, stream) = client.send_request(request, false).unwrap();
+            let sent = content(*len, at);
+            tokio::task::spawn_local(send_whole(stream, sent.clone(), trailers));
+            answers.push(tokio::task::spawn_local(async move {
+                let (head, body) = response.await.unwrap().into_parts();
+                assert_eq!(head.status, 200);
+                assert_eq!(head.headers["x-number"], format!("{at}"));
+                assert_eq!(head.headers["x-target"], format!("/{at}?q"));
+                assert_eq!(head.headers["cookie"], format!("a=1; b={at}"));
+                let (content, end) = read_whole(body).await;
+                assert!(content == sent, "{at}");
+                assert_eq!(end.is_some(), trailers, "{at}");
+            }));
+            client = client.ready().await.unwrap();
+        }
+        for answer in answers {
+            answer.await.unwrap();
+        }
+        drop(client);
+        connection.await.unwrap().unwrap();
+        server.await.unwrap();
+    });
+}
+
+#[test]
+fn our_client_and_the_server_of_h2() {
+    run(async {
+        let (ours, theirs) = tokio::io::duplex(PIPE);
+        let server = tokio::task::spawn_local(async {
+            let mut connection = h2::server::handshake(theirs).await.unwrap();
+            while let Some(request) = connection.accept().await {
+                let (request, mut respond) = request.unwrap();
+                tokio::task::spawn_local(async move {
+                    let (head, body) = request.into_parts();
+                    assert_eq!(head.uri.authority().unwrap(), "example.com");
+                    let number = head.headers["x-number"].clone();
+                    let (content, trailers) = read_whole(body).await;
+                    let response = Response::builder()
+                        .header("x-number", number)
+                        .header("x-path", head.uri.path())
+                        .body(())
+                        .unwrap();
+                    let stream = respond.send_response(response, false).unwrap();
+                    send_whole(stream, content, trailers.is_some()).await;
+                });
+            }
+        });
+        let mut pump = Pump {
+            end: End::client(config()),
+            io: ours,
+            sending: HashMap::new(),
+        };
+        pump.turn().await;
+        let mut expected = HashMap::new();
+        for (at, len) in LENGTHS.iter().cycle().take(60).enumerate() {
+            let head = request(
+                "POST",
+                &format!("/{at}"),
+                &format!("host: example.com\nx-number: {at}\nconnection: close"),
+            );
+            let End {
+                connection, out, ..
+            } = &mut pump.end;
+            let stream = connection
+                .send_request(OutgoingRequest::of(&head, "https"), false, out)
+                .unwrap();
+            let sent = content(*len, at);
+            expected.insert(stream, (at, sent.clone(), at % 3 == 0));
+            pump.send(stream, sent, at % 3 == 0);
+        }
+        let mut received: HashMap<StreamKey, Vec<u8>> = HashMap::new();
+        while !expected.is_empty() {
+            for Seen { event, data } in pump.turn().await.expect("an end") {
+                match event {
+                    Event::Response {
+                        stream,
+                        status,
+                        headers,
+                        ..
+                    } => {
+                        let (at, ..) = expected[&stream];
+                        assert_eq!(status, StatusCode::OK);
+                        assert_eq!(headers.get_str("x-number"), Some(&*at.to_string()));
+                        assert_eq!(headers.get_str("x-path"), Some(&*format!("/{at}")));
+                        received.insert(stream, Vec::new());
+                    }
+                    Event::Data { stream, end, .. } => {
+                        received.get_mut(&stream).unwrap().extend(data);
+                        if end {
+                            let (at, sent, trailers) = expected.remove(&stream).unwrap();
+                            assert!(received[&stream] == sent && !trailers, "{at}");
+                        }
+                    }
+                    Event::Trailers { stream, trailers } => {
+                        assert_eq!(trailers.get_str("x-sum"), Some("1"));
+                        let (at, sent, expected) = expected.remove(&stream).unwrap();
+                        assert!(received[&stream] == sent && expected, "{at}");
+                    }
+                    event => panic!("{event:?}"),
+                }
+            }
+        }
+        assert_eq!(pump.end.connection.open_streams(), 0);
+        drop(pump);
+        server.abort();
+    });
+}

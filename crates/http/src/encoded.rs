@@ -1,0 +1,64 @@
+//! The form of field lines that a codec keeps beside them, for lines that are sent again and again.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::Headers;
+use crate::response_head::Survey;
+
+/// A place for the form that a codec encodes field lines to, such as those of a cached file. It is empty
+/// until the lines are encoded for the second time, because most are encoded only once. Several threads may
+/// read it, as they may read the lines.
+#[derive(Default)]
+pub(crate) struct EncodedForm {
+    was_encoded: AtomicBool,
+    form: OnceLock<(Survey, Box<dyn Any + Send + Sync>)>,
+}
+
+impl EncodedForm {
+    /// The encoded form of `headers`, which this belongs to, unless they are encoded for the first time.
+    #[inline]
+    pub(crate) fn get_or_encode<T: Any + Send + Sync>(
+        &self,
+        headers: &Headers,
+        encode: impl FnOnce(&Headers) -> T,
+    ) -> Option<&T> {
+        if !self.was_encoded.load(Ordering::Relaxed) {
+            self.was_encoded.store(true, Ordering::Relaxed);
+            return None;
+        }
+        let (_, form) = self
+            .form
+            .get_or_init(|| (Survey::of(headers), Box::new(encode(headers))));
+        form.downcast_ref()
+    }
+
+    /// What was found out about the lines when they were encoded.
+    pub(crate) fn survey(&self) -> Option<Survey> {
+        self.form.get().map(|(survey, _)| *survey)
+    }
+
+    /// Removes it, because the lines change.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        *self.was_encoded.get_mut() = false;
+        if self.form.get().is_some() {
+            self.form = OnceLock::new();
+        }
+    }
+}
+
+/// A copy is mostly made to be changed.
+impl Clone for EncodedForm {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl fmt::Debug for EncodedForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EncodedForm").finish_non_exhaustive()
+    }
+}
