@@ -14,7 +14,12 @@ use crate::response_head::Survey;
 #[derive(Default)]
 pub(crate) struct EncodedForm {
     was_encoded: AtomicBool,
-    form: OnceLock<(Survey, Box<dyn Any + Send + Sync>)>,
+    encoded: OnceLock<Box<Encoded>>,
+}
+
+struct Encoded {
+    survey: Survey,
+    form: Box<dyn Any + Send + Sync>,
 }
 
 impl EncodedForm {
@@ -29,23 +34,26 @@ impl EncodedForm {
             self.was_encoded.store(true, Ordering::Relaxed);
             return None;
         }
-        let (_, form) = self
-            .form
-            .get_or_init(|| (Survey::of(headers), Box::new(encode(headers))));
-        form.downcast_ref()
+        let encoded = self.encoded.get_or_init(|| {
+            Box::new(Encoded {
+                survey: Survey::of(headers),
+                form: Box::new(encode(headers)),
+            })
+        });
+        encoded.form.downcast_ref()
     }
 
     /// What was found out about the lines when they were encoded.
     pub(crate) fn survey(&self) -> Option<Survey> {
-        self.form.get().map(|(survey, _)| *survey)
+        self.encoded.get().map(|encoded| encoded.survey)
     }
 
     /// Removes it, because the lines change.
     #[inline]
     pub(crate) fn clear(&mut self) {
         *self.was_encoded.get_mut() = false;
-        if self.form.get().is_some() {
-            self.form = OnceLock::new();
+        if self.encoded.get().is_some() {
+            self.encoded = OnceLock::new();
         }
     }
 }

@@ -16,9 +16,9 @@ use apus_http::{Body, FileRange, Frame, Method, Request, Response, StatusCode};
 use bytes::Bytes;
 
 use super::answer::{Prepared, Sending};
+use super::cached::{Inner, presented};
 use super::clock::now;
 use super::ranges::{Beginning, Gaps, Opened};
-use super::service::{Inner, presented};
 use super::settings::CacheSettings;
 
 /// For how long requests do not wait for one another, after an answer that cannot be shared.

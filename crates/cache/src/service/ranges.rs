@@ -18,9 +18,9 @@ use crate::store::{Object, Piece, ReadError, Reader};
 use apus_http::fields::Ranges;
 use apus_http::{Body, BodyError, BodyStream, Frame, Headers, Response};
 
+use super::cached::Inner;
 use super::clock::now;
 use super::fetch::{Asked, Fetched, fill};
-use super::service::Inner;
 
 /// A reader that is further ahead of who fetches its part does not wait for that.
 pub(super) const AHEAD: u64 = 1 << 20;

@@ -11,8 +11,8 @@ use apus_http::path::{self, InvalidPath};
 use apus_http::{Network, Request, Target};
 use tokio::sync::Semaphore;
 
+use super::cached::presented;
 use super::purge::{PurgeAccess, PurgeRequest};
-use super::service::presented;
 use super::uses::Uses;
 use apus_patterns::Glob;
 
