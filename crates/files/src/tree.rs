@@ -102,7 +102,7 @@ impl Root {
         Ok(Opened { file, metadata })
     }
 
-    /// What is at `path`, as [`Root::open`] has it, without opening it: it need not be readable.
+    /// The metadata of what is at `path`, without opening it: it need not be readable.
     pub fn metadata(&self, path: &[u8]) -> rustix::io::Result<Metadata> {
         let fd = self.open_with(path, OFlags::PATH | OFlags::CLOEXEC)?;
         let metadata = File::from(fd).metadata();

@@ -1,8 +1,9 @@
 //! Redirects of requests in clear text to `https`.
 
-use apus_http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use apus_handler::{Middleware, Next};
+use apus_http::{Answer, HeaderValue, Method, Request, Response, StatusCode, header};
 
-/// Where clear-text requests are sent: of a site by [`Site::force_https`], of an application as a layer.
+/// Where clear-text requests are sent: of a site by `Site::force_https`, of an application as a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForceHttps {
     /// The port of the `https` listener as clients reach it.
@@ -43,6 +44,17 @@ impl ForceHttps {
         match HeaderValue::from_bytes(location.as_bytes()) {
             Ok(location) => Response::new(status).with_header(&header::LOCATION, &location),
             Err(_) => Response::new(StatusCode::BAD_REQUEST),
+        }
+    }
+}
+
+/// As a layer it redirects what came without TLS: to us, or to the proxy that the client reached, which
+/// [`TrustedProxies`](apus_handler::TrustedProxies) has to establish before.
+impl Middleware<()> for ForceHttps {
+    fn call(&self, request: Request, next: Next) -> Answer {
+        match request.is_secure() {
+            true => next.call(request),
+            false => self.redirect(&request).into(),
         }
     }
 }

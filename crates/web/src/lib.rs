@@ -23,21 +23,15 @@ pub mod attributes;
 pub mod auth;
 #[cfg(feature = "cache")]
 pub mod cached;
-mod error;
-pub mod extract;
 #[cfg(doctest)]
 mod guide;
-mod handler;
-mod http_error;
 pub mod layers;
-mod middleware;
 #[cfg(feature = "openapi")]
 pub mod openapi;
 #[cfg(any(feature = "redis", feature = "sql"))]
 mod per_worker;
 #[cfg(feature = "php")]
 pub mod php;
-mod respond;
 mod router;
 mod served;
 mod server;
@@ -67,23 +61,19 @@ pub use apus_compress::Compressed;
 pub use apus_error_page::error_page;
 #[cfg(feature = "macros")]
 pub use attributes::{delete, embedded, get, patch, post, put, route, ws};
-pub use error::{Error, ErrorFormat, OrNotFound, Rendering};
-pub use extract::{
-    Extension, Form, FromRequest, FromRequestHead, Matched, Path, Query, Rejection, State,
-};
 #[cfg(feature = "files")]
 pub use files::Files;
-pub use handler::{Handler, HandlerExt, ReadsContent, Surrounded, With};
-pub use http_error::HttpError;
-pub use middleware::{Middleware, Next};
-pub use respond::{
-    AtOnce, Awaited, Html, IntoAnswer, IntoResponse, Json, PassedOn, Redirect, Streaming,
-};
 pub use router::{RouteError, RouteErrors};
 pub use server::{Running, Server, StopHandle, Stopping};
 pub use sse::Sse;
 pub use websocket::{Rooms, WebSocket, WebSocketUpgrade};
 
+pub use apus_handler::{
+    AtOnce, Awaited, Error, ErrorFormat, Extension, Form, FromRequest, FromRequestHead, Handler,
+    HandlerExt, Html, HttpError, IntoAnswer, IntoResponse, Json, Matched, Middleware, Next,
+    OrNotFound, PassedOn, Path, Query, ReadsContent, Redirect, Rejection, Rendering, Result, State,
+    Streaming, Surrounded, With, extract,
+};
 pub use apus_http::{
     Answer, Body, BodyError, BodyStream, Client, Completion, ConnectionInfo, FileRange, Frame,
     HeaderName, HeaderValue, Headers, Method, MountedAt, Network, Outcome, Peer, Request, Response,
@@ -96,6 +86,3 @@ pub use http::HeaderMap;
 /// The tokio that workers and tasks run on: for timers, channels, sockets. Each worker has a runtime for
 /// itself, on one thread, so that `tokio::task::spawn_local` is what starts a task beside a request.
 pub use tokio;
-
-/// What a handler returns that may fail; see [`Error`].
-pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -22,10 +22,6 @@
 //! a page can open another. [`Rooms`] reach the sockets of all workers; with the feature `redis`, by
 //! `Rooms::through_redis`, those of other machines.
 
-use apus_http::{Request, Response};
-
-use crate::extract::{FromRequestHead, Matched};
-
 pub use apus_websocket::codec::{
     ByteString, Close, CloseCode, Closed, Compression, InvalidHandshake, Message, Prepared,
     ProtocolError,
@@ -34,11 +30,3 @@ pub use apus_websocket::{
     Ended, Origins, Receiver, Rooms, SendError, Sender, SlowReceivers, WebSocket,
     WebSocketSettings, WebSocketUpgrade,
 };
-
-impl FromRequestHead for WebSocketUpgrade {
-    type Rejection = Response;
-
-    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, Response> {
-        Self::of(request).map_err(InvalidHandshake::response)
-    }
-}

@@ -11,7 +11,7 @@ use apus_http::origin::is_same_origin;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Origins {
     /// Those of the same scheme, host and port. Behind a proxy that ends TLS, that takes a
-    /// [`TrustedProxies`](crate::layers::TrustedProxies).
+    /// [`TrustedProxies`](apus_http::TrustedProxies).
     #[default]
     Same,
     /// Those of the same scheme, host and port, and of these origins, as `https://example.com`.

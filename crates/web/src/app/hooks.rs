@@ -2,7 +2,7 @@
 
 use apus_http::{Answer, Request, Response};
 
-use crate::middleware::{Middleware, Next};
+use apus_handler::middleware::{Middleware, Next};
 
 /// Marks hooks, which are layers by what they are and not as functions.
 #[derive(Debug)]

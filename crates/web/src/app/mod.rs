@@ -2,7 +2,6 @@
 
 mod hooks;
 mod service;
-mod state;
 mod table;
 mod urls;
 
@@ -15,26 +14,20 @@ use std::sync::Arc;
 
 use apus_http::{Method, Request, Response, RouteInfo, Service, ServiceFactory};
 
-use crate::error::{Error, ErrorFormat, ErrorRules};
-use crate::handler::{self, AnyHandler, Handler};
-use crate::layers::CatchPanic;
-use crate::middleware::{self, AnyMiddleware, Middleware};
 use crate::router::RouteErrors;
 use crate::server::Server;
+use apus_handler::error::{Error, ErrorFormat, ErrorRules};
+use apus_handler::function::{self as handler, AnyHandler, Handler};
+use apus_handler::middleware::{self, AnyMiddleware, Middleware};
+use apus_layers::CatchPanic;
 
-pub(crate) use service::{AppService, Place, Scope};
-pub(crate) use state::States;
-pub(crate) use urls::NamedRoutes;
 pub use urls::{UrlError, Urls};
 
-use state::Source;
+use apus_handler::state::Source;
 use table::Table;
 
 /// What a handler may keep of the content of a request, in bytes, unless [`App::body_limit`] says otherwise.
 const DEFAULT_BODY_LIMIT: u64 = 2 * 1024 * 1024;
-
-/// Answers an error in place of the default page, if it wants to.
-pub(crate) type OnError = dyn Fn(&Error, ErrorFormat) -> Option<Response> + Send + Sync;
 
 /// An application: routes, groups of them, middleware, and services mounted under a path.
 ///

@@ -6,18 +6,19 @@ use std::sync::Arc;
 use apus_http::{Answer, HeaderValue, Method, Request, Response, Service, StatusCode, header};
 
 use super::table::{self, Table};
-use super::{NamedRoutes, States};
-use crate::error::{ErrorRules, Rendering};
-use crate::extract::Matched;
-use crate::middleware::{AnyMiddleware, Next};
 use crate::router::{Found, Ranges, Route, Router};
+use apus_handler::Matched;
+use apus_handler::error::{ErrorRules, Rendering};
+use apus_handler::matched::Scope;
+use apus_handler::middleware::{AnyMiddleware, Chain, Next, Position};
+use apus_handler::state::States;
 use apus_http::path;
 use apus_http::trace::{self, Step, StepKind};
 use apus_http::{MountedAt, mounted_at};
 use apus_patterns::ServerNames;
 
 /// The application on one worker.
-pub(crate) struct AppService {
+pub(super) struct AppService {
     layers: Vec<Arc<dyn AnyMiddleware>>,
     hosts: Vec<Host>,
     names_of_hosts: ServerNames,
@@ -41,22 +42,6 @@ struct Mount {
 struct Group {
     layers: Arc<[Arc<dyn AnyMiddleware>]>,
     scope: Rc<Scope>,
-}
-
-/// What handlers of a group see besides the request.
-pub(crate) struct Scope {
-    pub(crate) states: States,
-    pub(crate) body_limit: u64,
-    pub(crate) errors: ErrorRules,
-    pub(crate) named: Rc<NamedRoutes>,
-}
-
-/// Where a request is on its way inwards.
-pub(crate) enum Place {
-    /// At this layer of the application, before it was routed.
-    Outer(usize),
-    /// At this layer of those around its target.
-    Inner(usize, Box<Target>),
 }
 
 /// What a request was routed to.
@@ -85,7 +70,7 @@ impl Service for Handle {
     fn call(&self, request: Request) -> Answer {
         match self.0.layers.is_empty() {
             true => AppService::route(&self.0, request),
-            false => AppService::go_on(&self.0, Place::Outer(0), request),
+            false => self.0.clone().call(Position::Outer(0), request),
         }
     }
 }
@@ -100,10 +85,9 @@ pub(super) fn start(table: Table) -> Rc<dyn Service> {
         groups.push(Group {
             layers: group.layers,
             scope: Rc::new(Scope {
-                states: outer.with(&group.states),
+                states: outer.with(&group.states).and(named.clone()),
                 body_limit: group.body_limit,
                 errors: group.errors,
-                named: named.clone(),
             }),
         });
     }
@@ -129,41 +113,62 @@ pub(super) fn start(table: Table) -> Rc<dyn Service> {
     })))
 }
 
-impl AppService {
-    /// Runs the layer at this place, and from it those further in.
-    pub(crate) fn go_on(this: &Rc<Self>, place: Place, request: Request) -> Answer {
-        match place {
-            Place::Outer(layer) => match this.layers.get(layer) {
-                Some(middleware) => {
-                    let next = Next {
-                        app: this.clone(),
-                        place: Place::Outer(layer.saturating_add(1)),
-                    };
-                    middleware.call(request, next)
+impl Chain for AppService {
+    fn call(self: Rc<Self>, position: Position, request: Request) -> Answer {
+        match position {
+            Position::Outer(index) => match self.layers.get(index) {
+                Some(layer) => {
+                    let position = Position::Outer(index.saturating_add(1));
+                    layer.call(request, Next::new(self.clone(), position))
                 }
-                None => Self::route(this, request),
+                None => Self::route(&self, request),
             },
-            Place::Inner(layer, target) => match this.layers_of(&target).get(layer).cloned() {
-                Some(middleware) => {
-                    let next = Next {
-                        app: this.clone(),
-                        place: Place::Inner(layer.saturating_add(1), target),
-                    };
-                    middleware.call(request, next)
+            Position::Inner(index, target) => {
+                let Some(found) = target.downcast_ref() else {
+                    return Response::new(StatusCode::NOT_FOUND).into();
+                };
+                match self.layers_of(found).get(index).cloned() {
+                    Some(layer) => {
+                        let position = Position::Inner(index.saturating_add(1), target);
+                        layer.call(request, Next::new(self, position))
+                    }
+                    None => self.finish(request, found),
                 }
-                None => this.finish(request, &target),
-            },
+            }
         }
     }
 
-    /// How errors of a layer at this place are answered.
-    pub(crate) fn errors(&self, place: &Place) -> &ErrorRules {
-        self.errors_of(match place {
-            Place::Outer(_) => 0,
-            Place::Inner(_, target) => self.group_of(target),
-        })
+    fn route<'c>(&'c self, position: &'c Position, request: &Request) -> Option<&'c str> {
+        let routed;
+        let target: &Target = match position {
+            Position::Inner(_, target) => target.downcast_ref()?,
+            Position::Outer(_) => {
+                routed = self.target(request).ok()?;
+                &routed
+            }
+        };
+        match target.what {
+            What::Endpoint(route, ..) | What::NoMethod(route) => {
+                let route = self.hosts.get(target.host)?.router.route(route)?;
+                Some(route.pattern.as_str())
+            }
+            What::Mount(mount, _) => Some(&self.hosts.get(target.host)?.mounts.get(mount)?.path),
+            What::Fallback(_) | What::Nothing => None,
+        }
     }
 
+    fn errors(&self, position: &Position) -> &ErrorRules {
+        self.errors_of(match position {
+            Position::Outer(_) => 0,
+            Position::Inner(_, target) => match target.downcast_ref() {
+                Some(target) => self.group_of(target),
+                None => 0,
+            },
+        })
+    }
+}
+
+impl AppService {
     fn errors_of(&self, group: usize) -> &ErrorRules {
         let group = self.groups.get(group);
         group.map_or(&self.no_rules, |group| &group.scope.errors)
@@ -186,27 +191,9 @@ impl AppService {
         };
         match this.layers_of(&target).is_empty() {
             true => this.finish(request, &target),
-            false => Self::go_on(this, Place::Inner(0, Box::new(target)), request),
-        }
-    }
-
-    /// The path of the route that would answer, as it was written.
-    pub(crate) fn pattern_of(&self, place: &Place, request: &Request) -> Option<&str> {
-        let found;
-        let target = match place {
-            Place::Inner(_, target) => &**target,
-            Place::Outer(_) => {
-                found = self.target(request).ok()?;
-                &found
-            }
-        };
-        match target.what {
-            What::Endpoint(route, ..) | What::NoMethod(route) => {
-                let route = self.hosts.get(target.host)?.router.route(route)?;
-                Some(route.pattern.as_str())
-            }
-            What::Mount(mount, _) => Some(&self.hosts.get(target.host)?.mounts.get(mount)?.path),
-            What::Fallback(_) | What::Nothing => None,
+            false => this
+                .clone()
+                .call(Position::Inner(0, Box::new(target)), request),
         }
     }
 

@@ -8,10 +8,10 @@ use apus_http::{RouteInfo, ServiceFactory};
 
 use super::urls::NamedRoutes;
 use super::{App, DEFAULT_BODY_LIMIT, Source, What};
-use crate::error::ErrorRules;
-use crate::handler::AnyHandler;
-use crate::middleware::AnyMiddleware;
 use crate::router::{Endpoint, Pattern, RouteError, Router, Why};
+use apus_handler::error::ErrorRules;
+use apus_handler::function::AnyHandler;
+use apus_handler::middleware::AnyMiddleware;
 use apus_http::path;
 use apus_patterns::{ServerName, ServerNames};
 

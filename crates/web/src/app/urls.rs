@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use apus_http::Request;
 
-use crate::extract::{FromRequestHead, Matched};
 use crate::router::{Pattern, RouteError, UnfitValue, Why};
+use apus_handler::{FromRequestHead, Matched};
 use apus_http::mounted_at;
 
 /// The routes that have names.
@@ -117,7 +117,7 @@ impl FromRequestHead for Urls {
             format!("{}://{authority}", request.scheme())
         });
         Ok(Self {
-            named: matched.scope.named.clone(),
+            named: matched.scope.states.get_rc().unwrap_or_default(),
             base: mounted_at(request).into(),
             origin: origin.into(),
         })

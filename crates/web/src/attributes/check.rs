@@ -1,9 +1,9 @@
 //! What attributes have the compiler check, at each argument of a handler.
 
-use crate::extract::{FromRequest, FromRequestHead};
-use crate::handler::ReadsContent;
-use crate::respond::{IntoAnswer, IntoResponse};
 use crate::websocket::WebSocket;
+use apus_handler::extract::{FromRequest, FromRequestHead};
+use apus_handler::function::ReadsContent;
+use apus_handler::respond::{IntoAnswer, IntoResponse};
 
 /// An argument that is not the last one.
 pub fn head<T: FromRequestHead>() {}

@@ -11,10 +11,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::{credentials, same, unauthorized};
-use crate::error::Error;
-use crate::extract::{FromRequestHead, Matched};
-use crate::middleware::{Middleware, Next};
-use crate::respond::{AtOnce, IntoResponse};
+use apus_handler::Error;
+use apus_handler::middleware::{Middleware, Next};
+use apus_handler::{AtOnce, IntoResponse};
+use apus_handler::{FromRequestHead, Matched};
 
 /// A layer that asks for name and password, and lets nobody through without. They are sent with
 /// every request, so it belongs behind TLS. A handler gets the name as [`BasicUser`].
@@ -205,7 +205,7 @@ mod stored {
 
     use super::{Credentials, StatusCode};
     use crate::auth::password;
-    use crate::error::Error;
+    use apus_handler::Error;
 
     pub(super) struct Known {
         users: HashMap<String, String>,

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use apus_http::{Answer, HeaderValue, Request};
 
 use super::{credentials, unauthorized};
-use crate::middleware::{Middleware, Next};
-use crate::respond::AtOnce;
+use apus_handler::middleware::{Middleware, Next};
+use apus_handler::respond::AtOnce;
 
 /// A layer that asks for a token and lets nobody through without. A function says whose it is;
 /// handlers take what it says by [`crate::Extension`].

@@ -11,11 +11,11 @@ use serde::de::DeserializeOwned;
 
 use super::bearer::{NO_TOKEN, WRONG_TOKEN};
 use super::{credentials, unauthorized};
-use crate::error::Error;
-use crate::extract::{FromRequestHead, Matched};
-use crate::middleware::{Middleware, Next};
-use crate::respond::AtOnce;
 use crate::session::KeyError;
+use apus_handler::Error;
+use apus_handler::middleware::{Middleware, Next};
+use apus_handler::respond::AtOnce;
+use apus_handler::{FromRequestHead, Matched};
 
 /// A layer that asks for a JSON Web Token and lets nobody through without a valid one. Handlers
 /// take what it says as [`Claims`].

@@ -31,8 +31,8 @@ pub use jsonwebtoken;
 use apus_http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use aws_lc_rs::{constant_time, digest};
 
-use crate::error::{Error, Rendering};
-use crate::respond::IntoResponse;
+use apus_handler::respond::IntoResponse;
+use apus_handler::{Error, Rendering};
 
 /// The credentials of a request in this scheme, whose name has no case (RFC 9110 section 11.4).
 fn credentials<'r>(request: &'r Request, scheme: &str) -> Option<&'r str> {

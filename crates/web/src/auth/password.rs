@@ -11,7 +11,7 @@
 //!   `Retry-After`.
 //!
 //! Work whose client is gone counts until it is done. How often one may guess in an hour is another
-//! question, for a [`RateLimit`](crate::layers::RateLimit).
+//! question, for a [`RateLimit`](apus_layers::RateLimit).
 //!
 //! ```
 //! use apus::auth::password;
@@ -41,8 +41,8 @@ use argon2::password_hash::{Error as HashError, PasswordHasher, PasswordVerifier
 use argon2::{Argon2, PasswordHash};
 use tokio::sync::Semaphore;
 
-use crate::error::Error;
-use crate::layers::network_of;
+use apus_handler::Error;
+use apus_layers::network_of;
 
 /// How many passwords of one client may be worked on or wait at a time.
 pub const OF_ONE_CLIENT: usize = 4;

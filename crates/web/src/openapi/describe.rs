@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde_json::json;
 
 use super::Operation;
-use crate::extract::{Form, Multipart, Path, Query};
-use crate::respond::{Html, Json, Redirect};
+use apus_handler::extract::{Form, Multipart, Path, Query};
+use apus_handler::respond::{Html, Json, Redirect};
 
 /// An argument of a handler that says what it takes of a request.
 pub trait DescribeArgument {

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use apus_http::{HeaderValue, Method};
 
-use crate::handler::AnyHandler;
-use crate::middleware::AnyMiddleware;
+use apus_handler::function::AnyHandler;
+use apus_handler::middleware::AnyMiddleware;
 
 pub(crate) use error::Why;
 pub use error::{RouteError, RouteErrors};

@@ -25,7 +25,6 @@ use crate::served::Served;
 use control::{Control, Signals};
 pub use running::{Running, StopHandle, Stopping};
 use task::Task;
-pub(crate) use task::panic_message;
 
 /// An application on its listeners.
 ///

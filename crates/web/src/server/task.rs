@@ -1,6 +1,5 @@
 //! Tasks beside the workers: once and for as long as the server runs, or again and again.
 
-use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -73,14 +72,7 @@ where
 /// What was panicked with. Nobody cancels these tasks, so that they end by nothing else.
 fn message(error: JoinError) -> String {
     match error.try_into_panic() {
-        Ok(panic) => panic_message(&*panic).to_owned(),
+        Ok(panic) => apus_layers::panic_message(&*panic).to_owned(),
         Err(error) => error.to_string(),
     }
-}
-
-/// The text that code panicked with.
-pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&'static str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("a value that is no text")
 }

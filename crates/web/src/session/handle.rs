@@ -12,7 +12,7 @@ use super::id::Id;
 use super::layer::Settings;
 use super::state::{Changes, Record};
 use super::store::{Place, StoreError};
-use crate::extract::{FromRequestHead, Matched};
+use apus_handler::{FromRequestHead, Matched};
 
 /// Put before names of values that are read once.
 const FLASH: &str = "~flash/";

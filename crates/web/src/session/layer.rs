@@ -10,9 +10,9 @@ use super::cookie::CookieText;
 use super::handle::{CookieChange, Session};
 use super::state::Lifetime;
 use super::store::SessionPlace;
-use crate::error::{Error, Rendering};
-use crate::middleware::{Middleware, Next};
-use crate::respond::{AtOnce, IntoResponse};
+use apus_handler::middleware::{Middleware, Next};
+use apus_handler::{AtOnce, IntoResponse};
+use apus_handler::{Error, Rendering};
 
 /// The layer of sessions; see [the module](super).
 ///

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use apus_http::Request;
 
-use crate::extract::{FromRequestHead, Matched};
+use apus_handler::{FromRequestHead, Matched};
 
 /// The id of the last event that a client had before it lost its connection: `Last-Event-ID`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

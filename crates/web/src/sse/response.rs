@@ -15,7 +15,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::run::Told;
 use super::{Events, Prepared};
-use crate::respond::IntoResponse;
+use apus_handler::respond::IntoResponse;
 
 /// A response of events, sent as they come.
 ///

@@ -3,7 +3,7 @@
 use apus_http::{HeaderValue, Response, StatusCode, header};
 
 use super::TemplateError;
-use crate::respond::IntoResponse;
+use apus_handler::respond::IntoResponse;
 
 /// A response made of a template, or what went wrong.
 #[derive(Debug)]

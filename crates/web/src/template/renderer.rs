@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{Page, Shared, TemplateError, Templates, urls};
 use crate::app::Urls;
-use crate::extract::{FromRequestHead, Matched};
+use apus_handler::{FromRequestHead, Matched};
 use apus_media_type as media_type;
 
 thread_local! {

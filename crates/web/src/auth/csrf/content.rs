@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use apus_http::{Body, BodyError, Frame, Request, StatusCode};
 use bytes::{Bytes, BytesMut};
 
-use crate::error::Error;
+use apus_handler::Error;
 
 /// The name of the field.
 const FIELD: &str = "csrf_token";

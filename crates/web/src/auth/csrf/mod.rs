@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use apus_http::{Answer, Method, Request, Response, StatusCode};
 
-use crate::error::{Error, Rendering};
-use crate::middleware::{Middleware, Next};
-use crate::respond::{AtOnce, IntoResponse};
 use crate::session::{CookieText, Key, Session};
+use apus_handler::middleware::{Middleware, Next};
+use apus_handler::{AtOnce, IntoResponse};
+use apus_handler::{Error, Rendering};
 
 pub use token::CsrfToken;
 use token::{Secret, Source};

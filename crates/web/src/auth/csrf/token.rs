@@ -8,8 +8,8 @@ use aws_lc_rs::{constant_time, hmac, rand};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use crate::extract::{FromRequestHead, Matched};
 use crate::session::{Key, Session, SessionError, TOKEN};
+use apus_handler::{FromRequestHead, Matched};
 
 /// What only this site and this visitor's browser know.
 #[derive(Clone, Copy)]

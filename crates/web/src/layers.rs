@@ -26,37 +26,13 @@
 //! What a layer refuses is answered as an [`crate::Error`] of a handler would be: as text, a page or
 //! problem details, by what the client accepts. A layer costs nothing where it has nothing to do, and no future where the answer is there at once.
 
-mod body_limit;
-mod catch_panic;
-mod client_info;
-#[cfg(feature = "compress")]
-mod compress;
-mod cors;
-mod etag;
-mod force_https;
-mod log;
-mod metrics;
+pub use apus_handler::{BodyLimit, ClientInfo, ForwardedField, TrustedProxies};
 #[cfg(feature = "rate-limit")]
-mod rate_limit;
-mod request_id;
-mod security_headers;
-mod timeout;
-
-pub use self::body_limit::BodyLimit;
-pub use self::catch_panic::CatchPanic;
-pub use self::client_info::{ClientInfo, ForwardedField, TrustedProxies};
-pub use self::cors::{AllowedOrigins, AnyOrigin, Cors, ListedOrigins};
-pub use self::etag::Etag;
-pub use self::force_https::ForceHttps;
-pub use self::log::Logged;
-pub use self::metrics::{Metrics, MetricsHandler};
-#[cfg(feature = "rate-limit")]
-pub use self::rate_limit::RateLimit;
-#[cfg(feature = "password")]
-pub(crate) use self::rate_limit::network_of;
-pub use self::request_id::{RequestId, RequestIds};
-pub use self::security_headers::{CspNonce, SecurityHeaders};
-pub use self::timeout::Timeout;
+pub use apus_layers::RateLimit;
+pub use apus_layers::{
+    AllowedOrigins, AnyOrigin, CatchPanic, Cors, CspNonce, Etag, ForceHttps, ListedOrigins, Logged,
+    Metrics, MetricsHandler, RequestId, RequestIds, SecurityHeaders, Timeout,
+};
 
 #[cfg(feature = "compress")]
 pub use apus_compress::Compression;

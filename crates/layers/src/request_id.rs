@@ -8,8 +8,8 @@ use apus_http::Network;
 use apus_http::{Answer, HeaderName, HeaderValue, Request, StatusCode};
 use aws_lc_rs::rand;
 
-use crate::extract::{FromRequestHead, Matched};
-use crate::middleware::{Middleware, Next};
+use apus_handler::{FromRequestHead, Matched};
+use apus_handler::{Middleware, Next};
 
 /// The longest id that is taken from a proxy, in bytes.
 const MAX_LEN: usize = 128;

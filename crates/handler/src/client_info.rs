@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use apus_http::{Answer, Request};
 pub use apus_http::{ForwardedField, TrustedProxies};
 
-use crate::extract::{FromRequestHead, Matched};
+use crate::extract::FromRequestHead;
+use crate::matched::Matched;
 use crate::middleware::{Middleware, Next};
 
 /// What is known of the client itself, which may be several proxies away.

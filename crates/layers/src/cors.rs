@@ -8,7 +8,7 @@ use apus_http::{
     Answer, HeaderName, HeaderValue, Headers, Method, Request, Response, StatusCode, header,
 };
 
-use crate::middleware::{Middleware, Next};
+use apus_handler::{Middleware, Next};
 
 /// Lets scripts of other origins read the answers of an application.
 ///

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use apus_http::{HeaderValue, Request, Response, StatusCode, header};
 
-use crate::app::OnError;
 use crate::respond::IntoResponse;
 pub use apus_error_page::ErrorFormat;
 use apus_error_page::{self, Details};
@@ -153,7 +152,7 @@ impl Error {
     }
 
     /// This error with what it came from, which the client is not told.
-    pub(crate) fn caused_by(mut self, source: impl std::error::Error + 'static) -> Self {
+    pub fn caused_by(mut self, source: impl std::error::Error + 'static) -> Self {
         self.0.source = Some(Box::new(source));
         self
     }
@@ -255,21 +254,33 @@ impl<T> OrNotFound<T> for Option<T> {
     }
 }
 
-/// What an application, or a group of it, says of how errors are answered.
+/// A function that makes the response to an error, or leaves it to the default.
+pub type OnError = dyn Fn(&Error, ErrorFormat) -> Option<Response> + Send + Sync;
+
+/// What an application, or a group of it, says of the responses to errors.
 #[derive(Clone, Default)]
-pub(crate) struct ErrorRules {
-    pub(crate) on_error: Option<Arc<OnError>>,
+pub struct ErrorRules {
+    /// The function of the application.
+    pub on_error: Option<Arc<OnError>>,
     /// The form for all clients.
-    pub(crate) format: Option<ErrorFormat>,
+    pub format: Option<ErrorFormat>,
 }
 
 impl ErrorRules {
     /// These, and where they say nothing, those of what is around.
-    pub(crate) fn or(&self, outer: Option<&Self>) -> Self {
+    pub fn or(&self, outer: Option<&Self>) -> Self {
         Self {
             on_error: (self.on_error.clone()).or_else(|| outer?.on_error.clone()),
             format: self.format.or_else(|| outer?.format),
         }
+    }
+}
+
+impl fmt::Debug for ErrorRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ErrorRules")
+            .field("format", &self.format)
+            .finish_non_exhaustive()
     }
 }
 
@@ -283,7 +294,8 @@ pub struct Rendering {
 }
 
 impl Rendering {
-    pub(crate) fn of(request: &Request, rules: &ErrorRules) -> Self {
+    /// For the errors of this request.
+    pub fn of(request: &Request, rules: &ErrorRules) -> Self {
         Self {
             format: rules.format.unwrap_or_else(|| ErrorFormat::of(request)),
             is_chosen: rules.format.is_some(),
@@ -292,7 +304,7 @@ impl Rendering {
     }
 
     /// The response, or that of the error which it carries.
-    pub(crate) fn apply(&self, mut response: Response) -> Response {
+    pub fn apply(&self, mut response: Response) -> Response {
         let Some(attached) = response.take_attached() else {
             if self.is_chosen && apus_error_page::lacks_content(&response) {
                 apus_error_page::fill(&mut response, self.format, Details::default());

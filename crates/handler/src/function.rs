@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use apus_http::{Answer, Request};
 
-use crate::extract::{FromRequest, FromRequestHead, Matched};
-use crate::layers::BodyLimit;
+use crate::body_limit::BodyLimit;
+use crate::extract::{FromRequest, FromRequestHead};
+use crate::matched::Matched;
 use crate::middleware::{self, AnyMiddleware, Middleware};
 use crate::respond::{IntoAnswer, IntoResponse};
 
@@ -38,7 +39,7 @@ pub trait Handler<Marker>: Send + Sync + 'static {
 /// What stands around a handler.
 #[doc(hidden)]
 #[derive(Clone, Default)]
-pub struct Layers(pub(crate) Vec<Arc<dyn AnyMiddleware>>);
+pub struct Layers(pub Vec<Arc<dyn AnyMiddleware>>);
 
 /// What can be done to any handler.
 pub trait HandlerExt<Marker>: Handler<Marker> + Sized {
@@ -169,9 +170,11 @@ handlers! {
 }
 
 /// A handler whose type is forgotten.
-pub(crate) trait AnyHandler: Send + Sync {
+pub trait AnyHandler: Send + Sync {
+    /// As [`Handler::call`].
     fn call(&self, request: Request, matched: &Matched<'_>) -> Answer;
 
+    /// The layers around this handler alone.
     fn layers(&self) -> Vec<Arc<dyn AnyMiddleware>>;
 
     /// As the compiler names it.
@@ -179,10 +182,11 @@ pub(crate) trait AnyHandler: Send + Sync {
 }
 
 /// Gives a handler a type without its marker.
-pub(crate) struct Unmarked<H, Marker>(H, PhantomData<fn() -> Marker>);
+pub struct Unmarked<H, Marker>(H, PhantomData<fn() -> Marker>);
 
 impl<H, Marker> Unmarked<H, Marker> {
-    pub(crate) fn new(handler: H) -> Self {
+    /// This handler.
+    pub fn new(handler: H) -> Self {
         Self(handler, PhantomData)
     }
 }

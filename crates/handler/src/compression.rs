@@ -1,4 +1,4 @@
-//! Compression as a layer: what [`crate::Compressed`] does around a service.
+//! Compression as a layer.
 
 use apus_http::fields::Vary;
 use apus_http::{Answer, Request, StatusCode};

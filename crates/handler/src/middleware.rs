@@ -1,22 +1,46 @@
 //! Middleware: functions around an application, `async fn(Request, Next) -> impl IntoResponse`.
 
+use std::any::Any;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
 use apus_http::{Answer, Request, Response};
 
-use crate::app::{AppService, Place};
-use crate::error::Rendering;
+use crate::error::{ErrorRules, Rendering};
 use crate::respond::IntoAnswer;
 
-/// What is left to be done with a request: the layers further in, and the route.
+/// The services behind a layer: the layers further in, and the target.
+pub trait Chain {
+    /// Passes a request to the layer at this position, or to the target behind the last one.
+    fn call(self: Rc<Self>, position: Position, request: Request) -> Answer;
+
+    /// The path of the route that is going to respond, as it was written.
+    fn route<'c>(&'c self, position: &'c Position, request: &Request) -> Option<&'c str>;
+
+    /// The form of the responses to errors of a layer at this position.
+    fn errors(&self, position: &Position) -> &ErrorRules;
+}
+
+/// The position of a layer in its [`Chain`].
+pub enum Position {
+    /// This layer around the whole application, before the request was routed.
+    Outer(usize),
+    /// This layer around the target, which the application routed the request to.
+    Inner(usize, Box<dyn Any>),
+}
+
+/// The layers further in, and the route.
 pub struct Next {
-    pub(crate) app: Rc<AppService>,
-    /// The layer whose turn it is.
-    pub(crate) place: Place,
+    chain: Rc<dyn Chain>,
+    position: Position,
 }
 
 impl Next {
+    /// What follows in a chain from this position on.
+    pub fn new(chain: Rc<dyn Chain>, position: Position) -> Self {
+        Self { chain, position }
+    }
+
     /// Passes the request on and waits for the response.
     pub async fn run(self, request: Request) -> Response {
         self.call(request).wait().await
@@ -24,18 +48,18 @@ impl Next {
 
     /// Passes the request on.
     pub fn call(self, request: Request) -> Answer {
-        AppService::go_on(&self.app, self.place, request)
+        self.chain.call(self.position, request)
     }
 
-    /// The path of the route that is going to answer, as it was written: `/users/{id}`. A layer around
+    /// The path of the route that is going to respond, as it was written: `/users/{id}`. A layer around
     /// a whole application asks the router ahead for this; in a group it is known.
     pub fn route(&self, request: &Request) -> Option<&str> {
-        self.app.pattern_of(&self.place, request)
+        self.chain.route(&self.position, request)
     }
 
-    /// How errors of a layer are answered.
-    pub(crate) fn rendering(&self, request: &Request) -> Rendering {
-        Rendering::of(request, self.app.errors(&self.place))
+    /// The form of the responses to errors of a layer.
+    pub fn rendering(&self, request: &Request) -> Rendering {
+        Rendering::of(request, self.chain.errors(&self.position))
     }
 }
 
@@ -68,15 +92,17 @@ where
 }
 
 /// Middleware whose type is forgotten.
-pub(crate) trait AnyMiddleware: Send + Sync {
+pub trait AnyMiddleware: Send + Sync {
+    /// As [`Middleware::call`].
     fn call(&self, request: Request, next: Next) -> Answer;
 }
 
 /// Gives middleware a type without its marker.
-pub(crate) struct Unmarked<M, Marker>(M, PhantomData<fn() -> Marker>);
+pub struct Unmarked<M, Marker>(M, PhantomData<fn() -> Marker>);
 
 impl<M, Marker> Unmarked<M, Marker> {
-    pub(crate) fn new(middleware: M) -> Self {
+    /// This middleware.
+    pub fn new(middleware: M) -> Self {
         Self(middleware, PhantomData)
     }
 }

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use apus_http::{Answer, Completion, Method, Outcome, Request, StatusCode};
 
-use super::RequestId;
-use crate::middleware::{Middleware, Next};
+use crate::RequestId;
+use apus_handler::{Middleware, Next};
 
 /// Where the lines go, for filters.
 const TARGET: &str = "apus::request";
 
 /// Writes a line for each request when it is over: method, path, status, bytes of content, duration,
-/// the client's address, and the request's id if [`super::RequestIds`] is a layer further out.
+/// the client's address, and the request's id if [`crate::RequestIds`] is a layer further out.
 ///
 /// Lines are events of `tracing` at the level `INFO` with the target `apus::request`. The query is left
 /// out, since secrets come in queries. A request that ends without an answer gets its line too.

@@ -8,7 +8,6 @@ mod values;
 
 use std::fmt;
 use std::future::Future;
-use std::ops::Range;
 use std::rc::Rc;
 
 use apus_http::{
@@ -23,8 +22,8 @@ pub use cookies::Cookies;
 pub use identity::Identity;
 pub use multipart::{Multipart, MultipartForm, Part, Upload, UploadLimits, Uploads};
 
-use crate::app::Scope;
-use crate::error::{Error, Rendering};
+use crate::error::Error;
+use crate::matched::Matched;
 use crate::respond::IntoResponse;
 use values::{Fields, Parameters};
 
@@ -64,52 +63,6 @@ pub trait FromRequest: Sized {
         request: Request,
         body_limit: u64,
     ) -> impl Future<Output = Result<Self, Self::Rejection>> + 'static;
-}
-
-/// What is known of a request besides itself: the route it met, and the state of the application.
-pub struct Matched<'a> {
-    /// The names of the path parameters, and where their values stand in the path.
-    pub(crate) names: &'a [Box<str>],
-    pub(crate) ranges: &'a [Range<usize>],
-    /// The path in normal form, if it is another than that of the request.
-    pub(crate) decoded: Option<&'a str>,
-    pub(crate) scope: &'a Scope,
-}
-
-impl Matched<'_> {
-    /// The path parameters in order, decoded.
-    pub fn parameters<'r>(
-        &'r self,
-        request: &'r Request,
-    ) -> impl Iterator<Item = (&'r str, &'r str)> {
-        let path = self.decoded.unwrap_or(request.path());
-        let parameters = self.names.iter().zip(self.ranges);
-        parameters.map(move |(name, value)| (&**name, path.get(value.clone()).unwrap_or("")))
-    }
-
-    /// A value of the application's state.
-    pub fn state<T: 'static>(&self) -> Option<&T> {
-        self.scope.states.get::<T>()
-    }
-
-    /// What an extractor may keep of the content, in bytes.
-    pub fn body_limit(&self) -> u64 {
-        self.scope.body_limit
-    }
-
-    /// How errors are answered.
-    pub(crate) fn rendering(&self, request: &Request) -> Rendering {
-        Rendering::of(request, &self.scope.errors)
-    }
-}
-
-impl fmt::Debug for Matched<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Matched")
-            .field("names", &self.names)
-            .field("ranges", &self.ranges)
-            .finish_non_exhaustive()
-    }
 }
 
 /// A request that does not hold what a handler takes.
@@ -176,7 +129,7 @@ impl<T: DeserializeOwned> FromRequestHead for Query<T> {
     }
 }
 
-/// A value given to [`crate::App::state`].
+/// A value of the state of the application.
 #[derive(Clone, Copy, Debug)]
 pub struct State<T>(pub T);
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use apus_http::{Answer, Request, StatusCode, header};
 
-use crate::error::Error;
-use crate::middleware::{Middleware, Next};
-use crate::respond::IntoResponse;
+use apus_handler::Error;
+use apus_handler::IntoResponse;
+use apus_handler::{Middleware, Next};
 
 /// Gives up on an answer that takes too long, and drops what was working on it.
 ///

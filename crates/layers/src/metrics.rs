@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use apus_http::HeaderValue;
 use apus_http::{Answer, Method, Request, Response, StatusCode, header};
 
-use crate::extract::Matched;
-use crate::handler::Handler;
-use crate::middleware::{Middleware, Next};
+use apus_handler::Handler;
+use apus_handler::Matched;
+use apus_handler::{Middleware, Next};
 
 /// Upper bounds of the histogram of durations, in seconds.
 const BOUNDS: [f64; 14] = [

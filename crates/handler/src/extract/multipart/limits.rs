@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use apus_http::{Answer, Request};
 
-use crate::layers::BodyLimit;
+use crate::body_limit::BodyLimit;
 use crate::middleware::{Middleware, Next};
 
 /// What [`super::Multipart`] takes. A layer, for the routes that take uploads:

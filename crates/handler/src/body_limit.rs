@@ -13,7 +13,7 @@ use crate::respond::IntoResponse;
 /// The longest content that requests may bring, whoever reads it and however.
 ///
 /// The innermost one counts: a route for uploads may allow more than the application around it. It also
-/// takes the place of [`crate::App::body_limit`] for extractors that keep content in memory. Content is
+/// takes the place of `App::body_limit` for extractors that keep content in memory. Content is
 /// refused when it is read: at once where its length was told, else as soon as there is too much.
 #[derive(Clone, Copy, Debug)]
 pub struct BodyLimit {
@@ -21,19 +21,19 @@ pub struct BodyLimit {
 }
 
 impl BodyLimit {
-    /// At most so many bytes.
+    /// At most this number of bytes.
     pub fn new(bytes: u64) -> Self {
         Self { bytes }
     }
 
     /// The limit that layers set for a request.
-    pub(crate) fn of(request: &Request) -> Option<u64> {
+    pub fn of(request: &Request) -> Option<u64> {
         let limit = request.extensions().get::<Arc<Limit>>()?;
         Some(limit.in_memory.load(Ordering::Relaxed))
     }
 
     /// Lets a request bring so much, but extractors keep no more of it than before.
-    pub(crate) fn replace_bytes(request: &Request, bytes: u64) {
+    pub fn replace_bytes(request: &Request, bytes: u64) {
         if let Some(limit) = request.extensions().get::<Arc<Limit>>() {
             limit.bytes.store(bytes, Ordering::Relaxed);
         }

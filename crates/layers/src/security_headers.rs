@@ -8,8 +8,8 @@ use aws_lc_rs::rand;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::extract::{FromRequestHead, Matched};
-use crate::middleware::{Middleware, Next};
+use apus_handler::{FromRequestHead, Matched};
+use apus_handler::{Middleware, Next};
 
 /// What stands in a policy for the nonce of an answer.
 const NONCE: &str = "{nonce}";
@@ -97,7 +97,7 @@ impl SecurityHeaders {
     }
 
     /// Has browsers come over TLS only, for so long after each answer (RFC 6797). It is told to those
-    /// who came over TLS; see [`super::TrustedProxies`] where a proxy speaks it. Begin with minutes:
+    /// who came over TLS; see [`apus_handler::TrustedProxies`] where a proxy speaks it. Begin with minutes:
     /// there is no way back but to wait.
     #[must_use]
     pub fn hsts(self, max_age: Duration) -> Self {

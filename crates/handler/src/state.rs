@@ -7,19 +7,19 @@ use std::sync::Arc;
 
 /// How the values of a type come to a worker.
 #[derive(Clone)]
-pub(crate) struct Source {
+pub struct Source {
     id: TypeId,
     make: Arc<dyn Fn() -> Rc<dyn Any> + Send + Sync>,
 }
 
 impl Source {
     /// A value that all workers have a clone of.
-    pub(crate) fn shared<T: Clone + Send + Sync + 'static>(value: T) -> Self {
+    pub fn shared<T: Clone + Send + Sync + 'static>(value: T) -> Self {
         Self::made(move || value.clone())
     }
 
     /// A value that each worker makes for itself.
-    pub(crate) fn made<T: 'static>(make: impl Fn() -> T + Send + Sync + 'static) -> Self {
+    pub fn made<T: 'static>(make: impl Fn() -> T + Send + Sync + 'static) -> Self {
         Self {
             id: TypeId::of::<T>(),
             make: Arc::new(move || Rc::new(make())),
@@ -29,11 +29,11 @@ impl Source {
 
 /// The values of a group on one worker, and of the groups around it.
 #[derive(Clone, Default)]
-pub(crate) struct States(Vec<(TypeId, Rc<dyn Any>)>);
+pub struct States(Vec<(TypeId, Rc<dyn Any>)>);
 
 impl States {
     /// These, and over them what the sources make.
-    pub(crate) fn with(&self, sources: &[Source]) -> Self {
+    pub fn with(&self, sources: &[Source]) -> Self {
         let mut states = self.0.clone();
         for source in sources {
             states.retain(|(id, _)| *id != source.id);
@@ -42,7 +42,21 @@ impl States {
         Self(states)
     }
 
-    pub(crate) fn get<T: 'static>(&self) -> Option<&T> {
+    /// These and another value, whose type they do not have yet.
+    pub fn and<T: 'static>(mut self, value: Rc<T>) -> Self {
+        self.0.push((TypeId::of::<T>(), value));
+        self
+    }
+
+    /// The value of this type, to be kept.
+    pub fn get_rc<T: 'static>(&self) -> Option<Rc<T>> {
+        let wanted = TypeId::of::<T>();
+        let (_, value) = self.0.iter().find(|(id, _)| *id == wanted)?;
+        value.clone().downcast().ok()
+    }
+
+    /// The value of this type.
+    pub fn get<T: 'static>(&self) -> Option<&T> {
         let wanted = TypeId::of::<T>();
         let (_, value) = self.0.iter().find(|(id, _)| *id == wanted)?;
         value.downcast_ref()

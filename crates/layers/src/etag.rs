@@ -9,7 +9,7 @@ use aws_lc_rs::digest;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use crate::middleware::{Middleware, Next};
+use apus_handler::{Middleware, Next};
 
 /// The longest content that is hashed unless told otherwise, in bytes.
 const MAX_BYTES: usize = 1024 * 1024;
@@ -23,7 +23,7 @@ const TAG_BYTES: usize = 16;
 /// longer than [`Etag::max_bytes`]. An answer that has a tag keeps it; conditions are evaluated for it
 /// as well. The answer is made in any case: what this saves is the way to the client.
 ///
-/// Put [`super::Compression`] further out; it weakens the tags of what it compresses.
+/// Put `Compression` further out; it weakens the tags of what it compresses.
 #[derive(Clone, Copy, Debug)]
 pub struct Etag {
     is_weak: bool,

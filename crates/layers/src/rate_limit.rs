@@ -17,9 +17,9 @@ use governor::state::{InMemoryState, NotKeyed, StateStore};
 use governor::{Quota, RateLimiter};
 use quick_cache::sync::Cache;
 
-use crate::error::{Error, Rendering};
-use crate::middleware::{Middleware, Next};
-use crate::respond::IntoResponse;
+use apus_handler::IntoResponse;
+use apus_handler::{Error, Rendering};
+use apus_handler::{Middleware, Next};
 
 /// How many clients are known at a time unless told otherwise.
 const CLIENTS: usize = 100_000;
@@ -34,7 +34,7 @@ const CLIENTS: usize = 100_000;
 /// Answers tell in `RateLimit` how many requests are left (`r`) and in how many seconds there will be
 /// the full burst again (`t`), and a 429 in `Retry-After` when the next one may be.
 ///
-/// Behind a proxy, put [`super::TrustedProxies`] further out. Clients without an address, on a Unix
+/// Behind a proxy, put [`apus_handler::TrustedProxies`] further out. Clients without an address, on a Unix
 /// socket, are not limited.
 #[derive(Clone)]
 pub struct RateLimit {
@@ -250,7 +250,7 @@ impl StateStore for Clients {
 }
 
 /// What one client has: an IPv4 address, or the IPv6 network that it can choose its address from.
-pub(crate) fn network_of(ip: IpAddr) -> u128 {
+pub fn network_of(ip: IpAddr) -> u128 {
     match ip.to_canonical() {
         IpAddr::V4(ip) => u128::from(ip.to_bits()),
         // IPv4 addresses are below, as no network of 64 bits is but the unspecified one.

@@ -8,11 +8,10 @@ use std::task::Poll;
 
 use apus_http::{Answer, Request, Response, StatusCode};
 
-use super::RequestId;
-use crate::error::{Error, Rendering};
-use crate::middleware::{Middleware, Next};
-use crate::respond::IntoResponse;
-use crate::server::panic_message;
+use crate::RequestId;
+use apus_handler::IntoResponse;
+use apus_handler::{Error, Rendering};
+use apus_handler::{Middleware, Next};
 
 /// Turns a panic further in into a 500.
 ///
@@ -54,6 +53,13 @@ impl CatchPanic {
             None => rendering.apply(Error::of(StatusCode::INTERNAL_SERVER_ERROR).into_response()),
         }
     }
+}
+
+/// The text that code panicked with.
+pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&'static str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a value that is no text")
 }
 
 impl Middleware<()> for CatchPanic {

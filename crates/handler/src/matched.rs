@@ -1,0 +1,68 @@
+//! The route of a request, and the group of the application that the route is in.
+
+use std::fmt;
+use std::ops::Range;
+
+use apus_http::Request;
+
+use crate::error::{ErrorRules, Rendering};
+use crate::state::States;
+
+/// What the handlers of a group share.
+#[derive(Debug, Default)]
+pub struct Scope {
+    /// The values of the state.
+    pub states: States,
+    /// The most bytes of a body that an extractor keeps in memory.
+    pub body_limit: u64,
+    /// The form of the responses to errors.
+    pub errors: ErrorRules,
+}
+
+/// What is known of a request besides itself: the route it met, and the state of the application.
+pub struct Matched<'a> {
+    /// The names of the path parameters.
+    pub names: &'a [Box<str>],
+    /// The ranges of their values in the path.
+    pub ranges: &'a [Range<usize>],
+    /// The path in normal form, if it is another than that of the request.
+    pub decoded: Option<&'a str>,
+    /// The group that the route is in.
+    pub scope: &'a Scope,
+}
+
+impl Matched<'_> {
+    /// The path parameters in order, decoded.
+    pub fn parameters<'r>(
+        &'r self,
+        request: &'r Request,
+    ) -> impl Iterator<Item = (&'r str, &'r str)> {
+        let path = self.decoded.unwrap_or(request.path());
+        let parameters = self.names.iter().zip(self.ranges);
+        parameters.map(move |(name, value)| (&**name, path.get(value.clone()).unwrap_or("")))
+    }
+
+    /// A value of the application's state.
+    pub fn state<T: 'static>(&self) -> Option<&T> {
+        self.scope.states.get::<T>()
+    }
+
+    /// What an extractor may keep of the content, in bytes.
+    pub fn body_limit(&self) -> u64 {
+        self.scope.body_limit
+    }
+
+    /// The form of the response to an error.
+    pub fn rendering(&self, request: &Request) -> Rendering {
+        Rendering::of(request, &self.scope.errors)
+    }
+}
+
+impl fmt::Debug for Matched<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Matched")
+            .field("names", &self.names)
+            .field("ranges", &self.ranges)
+            .finish_non_exhaustive()
+    }
+}
