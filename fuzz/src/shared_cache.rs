@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use apus::cached::{Cache, CacheSettings, Cached};
 use apus::{
     Answer, Body, BodyError, BodyStream, ConnectionInfo, Frame, Headers, Method, Peer, Request,
     Response, ServiceFactory, StatusCode, Target, Version, service_fn,
 };
 use apus_cache::policy::{Host, NamePattern, Query};
+use apus_cache::service::{Cache, CacheSettings, Cached};
 use apus_cache::store::Settings;
 use apus_http::{Network, RequestParts, TlsInfo, TlsVersion, TrustedProxies, is_identity_field};
 use bytes::Bytes;

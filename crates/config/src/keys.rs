@@ -21,6 +21,8 @@ pub(super) struct Reader<'a> {
     pub(super) variable: &'a dyn Fn(&str) -> Option<String>,
     pub(super) local_certificates: Option<LocalCertificates<'a>>,
     pub(super) files: &'a ConfigFiles,
+    /// The tables that have a key of this name, as they are written.
+    pub(super) tables_with: fn(&str) -> Vec<String>,
     wrong: Vec<(Place, String)>,
     left_out: Vec<Place>,
 }
@@ -30,6 +32,7 @@ impl<'a> Reader<'a> {
         variable: &'a dyn Fn(&str) -> Option<String>,
         local_certificates: Option<LocalCertificates<'a>>,
         files: &'a ConfigFiles,
+        tables_with: fn(&str) -> Vec<String>,
     ) -> Self {
         Self {
             sources: Sources::default(),
@@ -37,6 +40,7 @@ impl<'a> Reader<'a> {
             variable,
             local_certificates,
             files,
+            tables_with,
             wrong: Vec::new(),
             left_out: Vec::new(),
         }
@@ -181,7 +185,7 @@ impl TableNode<'_> {
             );
             reader.report(match nearest(name, known.iter().copied()) {
                 Some(near) => finding.help(format!("did you mean `{near}`?")),
-                None => match super::reference::tables_with(name).as_slice() {
+                None => match (reader.tables_with)(name).as_slice() {
                     [] => finding.help(format!("keys of this table: {}", known.join(", "))),
                     tables => finding.help(format!("it is a key of {}", tables.join(" and "))),
                 },
@@ -510,7 +514,7 @@ macro_rules! keys {
                 let description = <Self as $crate::keys::Table>::description();
                 $crate::keys::Kind {
                     words: "a table".to_owned(),
-                    schema: $crate::schema::of_table(&description),
+                    schema: $crate::table_schema::of_table(&description),
                     table: Some(Box::new(description)),
                     repeated: false,
                 }

@@ -17,6 +17,7 @@ mod reference;
 mod resolve;
 mod schema;
 mod source;
+mod table_schema;
 mod value;
 mod word;
 
@@ -34,6 +35,7 @@ pub use resolve::default_pool_folder;
 pub use schema::schema;
 
 use keys::Reader;
+use reference::tables_with;
 use source::Source;
 
 /// Makes the certificate, with its private key, PEM, of a site that listens with TLS and names none;
@@ -57,7 +59,7 @@ pub fn load_with(
 ) -> Result<Plan, Diagnostics> {
     let variable = |name: &str| std::env::var(name).ok();
     read(
-        Reader::new(&variable, local_certificates, files),
+        Reader::new(&variable, local_certificates, files, tables_with),
         |reader| include::load(path, reader),
     )
 }
@@ -74,7 +76,7 @@ pub fn parse_str(
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Plan, Diagnostics> {
     let files = ConfigFiles::default();
-    read(Reader::new(variable, None, &files), |reader| {
+    read(Reader::new(variable, None, &files, tables_with), |reader| {
         include::parse(Source::from_memory(text, name, folder), reader)
     })
 }
@@ -88,7 +90,7 @@ pub fn parse_with(
 ) -> Result<Plan, Diagnostics> {
     let files = ConfigFiles::default();
     read(
-        Reader::new(&|_| None, local_certificates, &files),
+        Reader::new(&|_| None, local_certificates, &files, tables_with),
         |reader| include::parse(Source::from_memory(text, name, folder), reader),
     )
 }

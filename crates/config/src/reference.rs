@@ -6,14 +6,14 @@ use std::sync::OnceLock;
 
 use super::keys::{Description, Key, Table};
 use super::raw::File;
-use super::schema::plain;
+use super::table_schema::plain;
 
 /// The reference of all keys, in Markdown.
 pub fn reference() -> String {
     let mut reference = Reference {
         text: String::from(
             "# Reference of apus.toml\n\n\
-             Made from the definitions of the keys; `APUS_BLESS=1 cargo test -p apus-server` writes \
+             Made from the definitions of the keys; `APUS_BLESS=1 cargo test -p apus-config` writes \
              it anew. For a start, read [configuration.md](configuration.md).\n\n\
              Relative paths are relative to the file in which they stand. In every string, `${NAME}` \
              is the environment variable `NAME`, `${NAME:-default}` has a default, and `$${` is a \

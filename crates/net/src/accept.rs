@@ -16,7 +16,7 @@ use crate::connection::{self, Accepted};
 use crate::descriptors::{self, Descriptor};
 use crate::listen::BoundSocket;
 use crate::quiet::QuietSocket;
-use crate::transport::{Socket, canonical};
+use crate::socket::{Socket, canonical};
 use crate::worker::{LiveListener, Worker};
 
 /// How long accept rests when the process has no descriptors or memory left. Clients wait in the

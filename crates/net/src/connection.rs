@@ -9,9 +9,10 @@ use crate::h1::{self, HandOver};
 use crate::h2;
 use crate::input::Input;
 use crate::proxy;
+use crate::socket::Socket;
 use crate::table::Place;
 use crate::tls;
-use crate::transport::{Socket, Transport};
+use crate::transport::Transport;
 use crate::worker::{LiveListener, Worker};
 
 /// A connection whose client speaks HTTP/2, before anything of that was done.

@@ -3,15 +3,11 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
-
-use crate::clock::deadline_from;
-use crate::worker::Worker;
 
 /// Connections that this process has open, and those of them that are with origins.
 static OPEN: AtomicU64 = AtomicU64::new(0);
@@ -24,8 +20,11 @@ const TRIES: usize = 3;
 /// came is about to ask for something.
 const IDLE: Duration = Duration::from_secs(1);
 
+/// Has clients close that have been idle for at least this time; returns how many, at most as many as wanted.
+type CloseIdle = dyn Fn(u64, Duration) -> u64;
+
 thread_local! {
-    static WORKER: RefCell<Weak<Worker>> = const { RefCell::new(Weak::new()) };
+    static CLOSE_IDLE: RefCell<Option<Box<CloseIdle>>> = const { RefCell::new(None) };
 }
 
 /// The descriptor of a connection, counted for as long as this is there.
@@ -111,9 +110,9 @@ impl Bounds {
     }
 }
 
-/// Makes idle connections of this worker give way to connections to origins that its thread opens.
-pub(crate) fn make_room_by(worker: &Rc<Worker>) {
-    WORKER.set(Rc::downgrade(worker));
+/// Names the function that closes idle connections of this thread, for connections to origins that it opens.
+pub(crate) fn make_room_by(close_idle: impl Fn(u64, Duration) -> u64 + 'static) {
+    CLOSE_IDLE.set(Some(Box::new(close_idle)));
 }
 
 /// Whether there are so many connections that idle ones have to close for one that was just accepted.
@@ -126,17 +125,9 @@ pub(crate) fn are_out() -> bool {
     Bounds::now().is_some_and(|bounds| OPEN.load(Ordering::Relaxed) > bounds.all)
 }
 
-/// Has clients of this worker close that have been idle for a while; tells how many.
+/// Has clients of this thread close that have been idle for a while; returns how many.
 fn close_idle(wanted: u64) -> u64 {
-    let Some(worker) = WORKER.with_borrow(Weak::upgrade) else {
-        return 0;
-    };
-    let idle_ticks = deadline_from(0, IDLE);
-    worker
-        .clock
-        .ticks()
-        .checked_sub(idle_ticks)
-        .map_or(0, |until| worker.make_room(wanted, until))
+    CLOSE_IDLE.with_borrow(|close| close.as_ref().map_or(0, |close| close(wanted, IDLE)))
 }
 
 /// Whether an error is the lack of descriptors, of the process or of the system.

@@ -27,6 +27,7 @@ mod plan;
 mod proxy;
 mod quiet;
 mod run;
+mod socket;
 mod spawn;
 mod stopping;
 mod table;

@@ -5,8 +5,8 @@ use std::io;
 use apus_codec::proxy_protocol;
 use apus_http::{ConnectionInfo, Peer};
 
+use crate::socket::{Socket, canonical};
 use crate::table::Place;
-use crate::transport::{Socket, canonical};
 
 /// Reads the head, puts the addresses in it into `info`, and gives what was read behind it.
 pub(crate) async fn read_head(

@@ -66,7 +66,14 @@ pub(crate) async fn run(setup: Setup) -> Ended {
         mut commands,
     } = setup;
     let worker = Rc::new(Worker::new(index, counters, all));
-    descriptors::make_room_by(&worker);
+    descriptors::make_room_by({
+        let worker = Rc::downgrade(&worker);
+        move |wanted, idle| {
+            worker
+                .upgrade()
+                .map_or(0, |worker| worker.close_idle(wanted, idle))
+        }
+    });
     let mut accepting: HashMap<ListenAddress, Accepting> = HashMap::new();
     let mut pace = Pace::new(&worker.clock, &worker.table);
     loop {

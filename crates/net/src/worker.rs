@@ -4,11 +4,12 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use apus_http::{ConnectionInfo, Network, Response, Service, StatusCode};
 
 use crate::buffers::Buffers;
-use crate::clock::Clock;
+use crate::clock::{Clock, deadline_from};
 use crate::counters::Counters;
 use crate::limits::Limits;
 use crate::plan::{Listener, Plan};
@@ -80,6 +81,15 @@ impl Worker {
         let closed = self.table.make_room(least, until);
         self.counters.evicted.add(closed);
         closed
+    }
+
+    /// Has clients close that have been idle for at least this time; returns how many.
+    pub(crate) fn close_idle(&self, wanted: u64, idle: Duration) -> u64 {
+        let idle_ticks = deadline_from(0, idle);
+        self.clock
+            .ticks()
+            .checked_sub(idle_ticks)
+            .map_or(0, |until| self.make_room(wanted, until))
     }
 
     /// What a client gets whose handler panicked.

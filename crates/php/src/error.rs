@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,3 +68,34 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+/// Why a pool cannot start.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The application's script is not there.
+    Script(PathBuf, io::Error),
+    /// The folder for sockets cannot be made or written to.
+    Folder(PathBuf, io::Error),
+    /// PHP cannot be started.
+    Program(io::Error),
+    /// The system has no thread to spare.
+    Thread(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Script(path, error) => {
+                write!(f, "the application's script {}: {error}", path.display())
+            }
+            Self::Folder(path, error) => {
+                write!(f, "the folder of PHP workers {}: {error}", path.display())
+            }
+            Self::Program(error) => write!(f, "PHP cannot be started: {error}"),
+            Self::Thread(error) => write!(f, "no thread for PHP workers: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}

@@ -13,11 +13,12 @@ use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
 use tokio::task::JoinHandle;
 
+use crate::after::work_on;
 use crate::connection::Connection;
 use crate::error::Failure;
 use crate::request::Upload;
 use crate::shared::{Shared, count};
-use crate::supervisor::{Signal, work_on};
+use crate::signal::Signal;
 use crate::wire::{self, Ending, Event, Message, ResponseHead};
 
 /// One request and its answer on the connection of one worker.

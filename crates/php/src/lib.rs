@@ -7,10 +7,12 @@
 
 #![forbid(unsafe_code)]
 
+mod after;
 mod connection;
 mod content;
 mod error;
 mod exchange;
+mod greeting;
 pub mod handler;
 mod hub;
 mod launcher;
@@ -21,16 +23,20 @@ mod pools;
 mod record;
 mod request;
 mod shared;
+mod signal;
+mod socket;
 mod sockets;
 mod status;
 mod supervisor;
+mod task;
 pub mod wire;
 
-pub use error::Failure;
+pub use error::{Failure, StartError};
 pub use launcher::{Launched, Launcher};
-pub use pool::{Pool, StartError};
+pub use pool::Pool;
 pub use pools::Pools;
 pub use request::{WorkerRequest, WorkerResponse};
-pub use sockets::{Socket, SocketEvents, SocketOrder, SocketOrders};
+pub use socket::{Socket, SocketEvents};
+pub use sockets::{SocketOrder, SocketOrders};
 pub use status::{PoolStatus, PoolTotals, WorkerStatus};
 pub use supervisor::spawn;

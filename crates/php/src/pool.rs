@@ -1,8 +1,6 @@
 //! A pool of workers, for all threads.
 
-use std::fmt;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread;
@@ -11,15 +9,16 @@ use apus_http::{Body, BodyError, BodyStream, Frame, Headers, Method, StatusCode}
 use tokio::sync::{mpsc, oneshot};
 
 use crate::content::content;
-use crate::error::Failure;
+use crate::error::{Failure, StartError};
 use crate::exchange::{Asked, Exchange};
 use crate::hub::Listening;
 use crate::launcher::Launcher;
 use crate::plan::{Launch, PoolPlan};
 use crate::request::{Upload, WorkerRequest, WorkerResponse, head};
 use crate::shared::{Shared, count};
+use crate::signal::Signal;
 use crate::status::PoolStatus;
-use crate::supervisor::{Signal, Supervisor};
+use crate::supervisor::Supervisor;
 use crate::wire::{ResponseHead, is_channel};
 
 /// A pool of workers. Clones are the same pool; any thread may ask it.
@@ -275,34 +274,3 @@ impl BodyStream for Followed {
         }
     }
 }
-
-/// Why a pool cannot start.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum StartError {
-    /// The application's script is not there.
-    Script(PathBuf, io::Error),
-    /// The folder for sockets cannot be made or written to.
-    Folder(PathBuf, io::Error),
-    /// PHP cannot be started.
-    Program(io::Error),
-    /// The system has no thread to spare.
-    Thread(io::Error),
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Script(path, error) => {
-                write!(f, "the application's script {}: {error}", path.display())
-            }
-            Self::Folder(path, error) => {
-                write!(f, "the folder of PHP workers {}: {error}", path.display())
-            }
-            Self::Program(error) => write!(f, "PHP cannot be started: {error}"),
-            Self::Thread(error) => write!(f, "no thread for PHP workers: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for StartError {}

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::error::StartError;
 use crate::launcher::Launcher;
 use crate::plan::PoolPlan;
-use crate::pool::{Pool, StartError};
+use crate::pool::Pool;
 use crate::status::PoolStatus;
 
 /// All pools of a server. Clones are the same.

@@ -16,8 +16,8 @@ use crate::launcher::Launcher;
 use crate::line::{Line, Ticket};
 use crate::plan::PoolPlan;
 use crate::record::{Record, WorkerId};
+use crate::signal::Signal;
 use crate::sockets::Sockets;
-use crate::supervisor::Signal;
 
 /// What all threads share of a pool.
 #[derive(Debug)]

@@ -1,21 +1,13 @@
-//! WebSockets of an application: their connections are with whoever serves them, their names and rooms
-//! are here, and workers know both by events alone.
+//! The open WebSockets of an application, by their names, and their rooms.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use apus_http::{Method, StatusCode};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use crate::content::content;
-use crate::error::Failure;
-use crate::exchange::Asked;
-use crate::pool::Pool;
-use crate::request::{Upload, WorkerResponse, head};
-use crate::wire::{Form, Message, ResponseHead};
+use crate::wire::Form;
 
 /// What an application wants to be done with a WebSocket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,140 +18,15 @@ pub enum SocketOrder {
     Close(u16, Bytes),
 }
 
-/// A WebSocket that an application took.
-#[derive(Debug)]
-pub struct Socket {
-    /// What is told to the application.
-    pub events: SocketEvents,
-    /// What it wants.
-    pub orders: SocketOrders,
-}
-
-/// What is told to the application of one WebSocket, one event after another. Dropped, the socket has no
-/// name and no rooms any more.
-pub struct SocketEvents {
-    pool: Pool,
-    id: Bytes,
-    /// The target of the handshake.
-    path: Bytes,
-}
-
 /// What an application wants to be done with one WebSocket.
 #[derive(Debug)]
-pub struct SocketOrders(mpsc::Receiver<SocketOrder>);
+pub struct SocketOrders(pub(crate) mpsc::Receiver<SocketOrder>);
 
 impl SocketOrders {
     /// The next; `None` once there will be no more: the application ends, or the client reads too
     /// slowly.
     pub async fn next(&mut self) -> Option<SocketOrder> {
         self.0.recv().await
-    }
-}
-
-impl Pool {
-    /// Asks the application whether it takes a WebSocket. `message` is an [event](Message::event) with the
-    /// variables of the handshake, not finished yet. With the answer comes the socket, if that is 101.
-    ///
-    /// # Errors
-    /// No worker answered.
-    pub async fn open(
-        &self,
-        mut message: Message,
-    ) -> Result<(WorkerResponse, Option<Socket>), Failure> {
-        let path = Bytes::copy_from_slice(message.target());
-        // Commands of the event are kept for the socket from now on.
-        let (id, orders) = self.shared().sockets.add();
-        let events = SocketEvents {
-            pool: self.clone(),
-            id: id.clone(),
-            path,
-        };
-        message.push(b"kind", b"ws_open");
-        message.push(b"socket", &id);
-        let asked = Asked {
-            message,
-            method: Method::GET,
-            id: None,
-            socket: Some(id),
-        };
-        let (exchange, answer) = self.ask(asked, Upload::Inline(Default::default())).await?;
-        if answer.status != StatusCode::SWITCHING_PROTOCOLS {
-            return Ok((self.response(exchange, &answer, false)?, None));
-        }
-        let taken = ResponseHead {
-            status: StatusCode::OK,
-            ..answer
-        };
-        let mut response = self.response(exchange, &taken, false)?;
-        while let Some(Ok(_)) = response.body.frame().await {}
-        response.status = StatusCode::SWITCHING_PROTOCOLS;
-        let orders = SocketOrders(orders);
-        Ok((response, Some(Socket { events, orders })))
-    }
-}
-
-impl SocketEvents {
-    /// Tells of a message.
-    ///
-    /// # Errors
-    /// No worker took it.
-    pub async fn message(&self, form: Form, bytes: Bytes) -> Result<(), Failure> {
-        let mut message = self.event(b"ws_message");
-        let kind = match form {
-            Form::Binary => "binary",
-            Form::Text | Form::EventStream => "text",
-        };
-        message.push(b"type", kind.as_bytes());
-        self.tell(message, bytes).await
-    }
-
-    /// Tells that it is closed, with the code and reason of the client; 1005 is none, 1006 that the
-    /// connection was lost (RFC 6455 section 7.1.5).
-    ///
-    /// # Errors
-    /// No worker took it.
-    pub async fn closed(self, code: u16, reason: Bytes) -> Result<(), Failure> {
-        let mut message = self.event(b"ws_close");
-        message.push(b"code", code.to_string().as_bytes());
-        self.tell(message, reason).await
-    }
-
-    fn event(&self, kind: &[u8]) -> Message {
-        let mut message = Message::event(256);
-        message.push(b"kind", kind);
-        message.push(b"socket", &self.id);
-        message.push_target(b"path", &self.path);
-        message.push(b"data", &self.pool.shared().sockets.data(&self.id));
-        message
-    }
-
-    async fn tell(&self, message: Message, bytes: Bytes) -> Result<(), Failure> {
-        let asked = Asked {
-            message,
-            method: Method::POST,
-            id: None,
-            socket: Some(self.id.clone()),
-        };
-        let upload = Upload::Inline([bytes].into_iter().collect());
-        let (exchange, answer) = self.pool.ask(asked, upload).await?;
-        let length = head(&answer, false)?.content;
-        let mut body = content(exchange, length, &answer);
-        while let Some(Ok(_)) = body.frame().await {}
-        Ok(())
-    }
-}
-
-impl fmt::Debug for SocketEvents {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SocketEvents")
-            .field("id", &self.id)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Drop for SocketEvents {
-    fn drop(&mut self) {
-        self.pool.shared().sockets.remove(&self.id);
     }
 }
 
@@ -191,7 +58,7 @@ impl Sockets {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self) -> (Bytes, mpsc::Receiver<SocketOrder>) {
+    pub(crate) fn add(&self) -> (Bytes, mpsc::Receiver<SocketOrder>) {
         let id = Bytes::from(format!("s{}", self.next.fetch_add(1, Relaxed) + 1));
         let (orders, receiver) = mpsc::channel(MAX_WAITING);
         let entry = Entry {
@@ -203,7 +70,7 @@ impl Sockets {
         (id, receiver)
     }
 
-    fn data(&self, id: &[u8]) -> Bytes {
+    pub(crate) fn data(&self, id: &[u8]) -> Bytes {
         let known = self.known();
         known
             .sockets
@@ -274,7 +141,7 @@ impl Sockets {
         }
     }
 
-    fn remove(&self, id: &[u8]) {
+    pub(crate) fn remove(&self, id: &[u8]) {
         self.known().remove(id);
     }
 

@@ -6,7 +6,7 @@ use apus_cache::store::{Figures, Purged};
 use apus_control::PurgeWhat;
 use serde_json::{Value, json};
 
-use crate::explain::{Url, scheme};
+use crate::url::{Url, scheme};
 use apus_config as config;
 
 /// A place whose answers are cached: what decides under which keys.

@@ -17,6 +17,7 @@ use serde_json::json;
 use crate::folder::{FolderSite, ListenArgument};
 use crate::load::{Certificates, LoadError, Loader};
 use crate::source::Source;
+use crate::url::{Url, UrlError};
 
 /// A request to explain.
 #[derive(Clone, Debug)]
@@ -66,13 +67,13 @@ impl Explanation {
 /// # Errors
 /// The source cannot be served, or nothing that it says can get such a request.
 pub fn explain(source: Source, question: &Question) -> Result<Explanation, ExplainError> {
-    let url = Url::parse(&question.url)?;
+    let url = Url::parse(&question.url).map_err(ExplainError::Url)?;
     // A folder is asked about as if it were served where the URL leads.
     let listen = ListenArgument::Port(url.port.unwrap_or(url.default_port()));
     let folder = FolderSite::new(Some(listen), url.is_secure);
     let loader = Loader::new(source, folder, Certificates::Passing, None);
     let loaded = loader.load(None).map_err(ExplainError::Load)?;
-    let listener = url.listener(&loaded.plan.listeners)?;
+    let listener = (url.listener(&loaded.plan.listeners)).map_err(ExplainError::Url)?;
     let trace = Trace::default();
     let request = request(question, &url, listener, &trace)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -95,89 +96,6 @@ pub fn explain(source: Source, question: &Question) -> Result<Explanation, Expla
             .collect(),
         content_length: response.body().len().filter(|_| !is_of_origin),
     })
-}
-
-/// The parts of a URL, as they were written.
-pub(crate) struct Url<'a> {
-    pub(crate) is_secure: bool,
-    pub(crate) authority: &'a str,
-    pub(crate) host: &'a str,
-    port: Option<u16>,
-    path_and_query: &'a str,
-}
-
-impl<'a> Url<'a> {
-    pub(crate) fn parse(text: &'a str) -> Result<Self, ExplainError> {
-        let wrong = || ExplainError::Url(text.to_owned());
-        // What follows a `#` is never sent.
-        let sent = text.split('#').next().unwrap_or_default();
-        let (scheme, rest) = sent.split_once("://").ok_or_else(wrong)?;
-        let is_secure = match scheme.to_ascii_lowercase().as_str() {
-            "http" => false,
-            "https" => true,
-            _ => return Err(wrong()),
-        };
-        let (authority, path_and_query) = match rest.find(['/', '?']) {
-            Some(at) => rest.split_at(at),
-            None => (rest, "/"),
-        };
-        let parsed: http::uri::Authority = authority.parse().map_err(|_| wrong())?;
-        if authority.contains('@') || parsed.host().is_empty() {
-            return Err(wrong());
-        }
-        let host_len = parsed.host().len();
-        Ok(Self {
-            is_secure,
-            authority,
-            host: authority.get(..host_len).unwrap_or_default(),
-            port: parsed.port_u16(),
-            path_and_query,
-        })
-    }
-
-    /// What a request for it asks for.
-    pub(crate) fn target(&self) -> String {
-        if self.path_and_query.starts_with('/') {
-            self.path_and_query.to_owned()
-        } else {
-            format!("/{}", self.path_and_query)
-        }
-    }
-
-    fn default_port(&self) -> u16 {
-        if self.is_secure { 443 } else { 80 }
-    }
-
-    /// The listener that a client reaches with this URL; the first of the scheme, if the URL names
-    /// no port.
-    pub(crate) fn listener<'l>(
-        &self,
-        listeners: &'l [Listener],
-    ) -> Result<&'l Listener, ExplainError> {
-        let mut fitting = listeners
-            .iter()
-            .filter(|one| one.tls.is_some() == self.is_secure);
-        let port_of = |listener: &Listener| match &listener.address {
-            ListenAddress::Tcp { address, .. } => Some(address.port()),
-            _ => None,
-        };
-        let by_port = |port| fitting.clone().find(|one| port_of(one) == Some(port));
-        let found = match self.port {
-            Some(port) => by_port(port),
-            None => by_port(self.default_port()).or_else(|| fitting.next()),
-        };
-        found.ok_or_else(|| ExplainError::NoListener {
-            url: format!("{}://{}", scheme(self.is_secure), self.authority),
-            listeners: listeners
-                .iter()
-                .map(|one| format!("{} ({})", one.address, scheme(one.tls.is_some())))
-                .collect(),
-        })
-    }
-}
-
-pub(crate) fn scheme(is_secure: bool) -> &'static str {
-    if is_secure { "https" } else { "http" }
 }
 
 fn request(
@@ -243,21 +161,14 @@ fn request(
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ExplainError {
-    /// The text is no URL that a server can be asked.
-    Url(String),
+    /// The URL is none, or leads nowhere.
+    Url(UrlError),
     /// The text is no method.
     Method(String),
     /// The path cannot be sent.
     Target(InvalidTarget),
     /// A field cannot be sent.
     Field(String, InvalidField),
-    /// Nothing listens where the URL leads.
-    NoListener {
-        /// Its scheme and authority.
-        url: String,
-        /// What there is.
-        listeners: Vec<String>,
-    },
     /// The TLS handshake for this name is refused.
     RefusedName(String),
     /// The source cannot be served.
@@ -271,7 +182,7 @@ impl ExplainError {
     pub fn is_misuse(&self) -> bool {
         matches!(
             self,
-            Self::Url(_) | Self::Method(_) | Self::Target(_) | Self::Field(..)
+            Self::Url(UrlError::Invalid(_)) | Self::Method(_) | Self::Target(_) | Self::Field(..)
         )
     }
 }
@@ -279,18 +190,10 @@ impl ExplainError {
 impl fmt::Display for ExplainError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Url(text) => write!(
-                f,
-                "`{text}` is not a URL of a server; expected http://host/path or https://host/path"
-            ),
+            Self::Url(error) => error.fmt(f),
             Self::Method(text) => write!(f, "`{text}` is not a method; expected one such as GET"),
             Self::Target(error) => write!(f, "the path cannot be sent: {error}"),
             Self::Field(name, error) => write!(f, "the field `{name}` cannot be sent: {error}"),
-            Self::NoListener { url, listeners } => write!(
-                f,
-                "nothing listens for {url}; the configuration listens on {}",
-                listeners.join(", ")
-            ),
             Self::RefusedName(name) => write!(
                 f,
                 "the TLS handshake for {name} is refused: no site has this name, and \
@@ -305,43 +208,12 @@ impl fmt::Display for ExplainError {
 impl std::error::Error for ExplainError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
+            Self::Url(error) => Some(error),
             Self::Target(error) => Some(error),
             Self::Field(_, error) => Some(error),
             Self::Load(error) => Some(error),
             Self::Runtime(error) => Some(error),
             _ => None,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn takes_a_url_apart_without_changing_it() {
-        let url = Url::parse("https://Example.com:8443/a/../%2e?b#c").unwrap();
-        assert!(url.is_secure);
-        assert_eq!((url.host, url.port), ("Example.com", Some(8443)));
-        assert_eq!(url.path_and_query, "/a/../%2e?b");
-        let bare = Url::parse("http://[::1]").unwrap();
-        assert_eq!(
-            (bare.host, bare.port, bare.path_and_query),
-            ("[::1]", None, "/")
-        );
-        for text in [
-            "",
-            "/a",
-            "example.com/",
-            "ftp://a/",
-            "http://",
-            "http://a@b/",
-            "http:///x",
-        ] {
-            assert!(
-                matches!(Url::parse(text), Err(ExplainError::Url(_))),
-                "{text:?}"
-            );
         }
     }
 }

@@ -19,10 +19,10 @@ use apus_net::client::{
 use apus_net::{ListenAddress, Listener};
 use tokio::sync::mpsc;
 
-use crate::explain::{ExplainError, Url, scheme};
 use crate::folder::FolderSite;
 use crate::load::{Certificates, LoadError, Loader};
 use crate::source::Source;
+use crate::url::{Url, UrlError, scheme};
 
 /// Requests at the same time: enough to keep an origin busy, few enough to leave it to others.
 const AT_ONCE: usize = 8;
@@ -180,7 +180,7 @@ async fn get(url: &str, listeners: &[Listener]) -> Result<ClientResponse, String
     let url = Url::parse(url).map_err(|error| error.to_string())?;
     let listener = url
         .listener(listeners)
-        .map_err(|error: ExplainError| error.to_string())?;
+        .map_err(|error: UrlError| error.to_string())?;
     let origin = origin(&url, listener)?;
     let mut headers = Headers::new();
     for (name, value) in [

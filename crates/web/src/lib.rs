@@ -28,6 +28,8 @@ mod guide;
 pub mod layers;
 #[cfg(feature = "openapi")]
 pub mod openapi;
+#[cfg(feature = "openapi")]
+mod operation;
 #[cfg(any(feature = "redis", feature = "sql"))]
 mod per_worker;
 #[cfg(feature = "php")]

@@ -14,8 +14,9 @@ use super::{
 };
 use crate::descriptors::{self, Descriptor};
 use crate::quiet::QuietSocket;
+use crate::socket::Socket;
 use crate::tls;
-use crate::transport::{Socket, Transport};
+use crate::transport::Transport;
 
 /// A connection to an origin.
 #[derive(Debug)]

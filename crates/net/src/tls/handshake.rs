@@ -14,8 +14,8 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use super::settings::{ReadySite, TlsSettings};
 use super::stream::TlsStream;
 use crate::buffers::Buffers;
+use crate::socket::Socket;
 use crate::table::Place;
-use crate::transport::Socket;
 
 /// The fatal alert `unrecognized_name` (RFC 6066 section 3) as a record.
 const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use rustls::Connection;
 use tokio::io::ReadBuf;
 
-use crate::transport::Socket;
+use crate::socket::Socket;
 
 /// Plaintext that one write takes: four full records. Bounds what waits encrypted for the socket.
 const WRITE_MOST: usize = 64 * 1024;

@@ -17,10 +17,10 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::Signal;
 use crate::exchange::Line;
 use crate::plan::{Mode, PoolPlan};
 use crate::record::WorkerId;
+use crate::signal::Signal;
 use crate::wire::Level;
 
 /// What a worker is told.

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tokio::net::UnixListener;
 
+use crate::error::StartError;
 use crate::plan::PoolPlan;
-use crate::pool::StartError;
 
 /// The PHP side of workers, as it came with this server.
 const RUNTIME: &str = include_str!("../../../../php/apus.php");

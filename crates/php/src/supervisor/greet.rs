@@ -1,58 +1,24 @@
 //! Workers that connect: they say who they are, and then that the application is booted.
 
 use std::cell::RefCell;
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
-use rustix::process::Pid;
-use tokio::io::AsyncReadExt;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-use super::Signal;
 use super::unidentified::UnidentifiedConnections;
 use crate::connection::Connection;
 use crate::exchange::Line;
-use crate::record::Record;
+use crate::greeting::greeting;
 use crate::shared::Shared;
-use crate::wire::{Decoder, Event, Hello, Limits};
+use crate::signal::Signal;
+use crate::wire::Event;
 
 /// How long something that connects may take to say who it is: workers do so at once.
 const PATIENCE: Duration = Duration::from_secs(3);
-
-/// Something that connected and said who it is.
-#[derive(Debug)]
-pub(crate) struct Greeting {
-    pub(super) pending: Pending,
-    pub(super) hello: Hello,
-}
-
-/// A connection whose worker is not known yet.
-#[derive(Debug)]
-pub(super) struct Pending {
-    stream: UnixStream,
-    decoder: Decoder,
-    input: BytesMut,
-}
-
-impl Pending {
-    /// The connection of the worker that `record` makes, from a handle on its socket and the process at
-    /// its other end.
-    pub(super) fn into_connection(
-        self,
-        record: impl FnOnce(OwnedFd, Option<Pid>) -> Record,
-    ) -> io::Result<Connection> {
-        let socket = self.stream.as_fd().try_clone_to_owned()?;
-        let pid = self.stream.peer_cred()?.pid().and_then(Pid::from_raw);
-        let record = Arc::new(record(socket, pid));
-        Connection::new(self.stream.into_std()?, self.decoder, self.input, record)
-    }
-}
 
 /// Takes connections in.
 pub(super) async fn accept(listener: UnixListener, signals: mpsc::UnboundedSender<Signal>) {
@@ -81,28 +47,6 @@ pub(super) async fn accept(listener: UnixListener, signals: mpsc::UnboundedSende
                 tracing::warn!(%error, "a worker could not connect");
                 sleep(Duration::from_millis(100)).await;
             }
-        }
-    }
-}
-
-async fn greeting(mut stream: UnixStream) -> io::Result<Greeting> {
-    let mut decoder = Decoder::new(Limits::default());
-    let mut input = BytesMut::with_capacity(1024);
-    loop {
-        match decoder.handle_input(&mut input) {
-            Ok(Some(Event::Hello(hello))) => {
-                let pending = Pending {
-                    stream,
-                    decoder,
-                    input,
-                };
-                return Ok(Greeting { pending, hello });
-            }
-            Ok(None) => {}
-            _ => return Err(io::ErrorKind::InvalidData.into()),
-        }
-        if stream.read_buf(&mut input).await? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
 }

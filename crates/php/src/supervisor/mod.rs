@@ -3,7 +3,6 @@
 
 mod boot;
 mod clocks;
-mod end;
 mod folder;
 mod greet;
 mod interruption;
@@ -30,60 +29,22 @@ use tokio::time::{sleep, sleep_until};
 
 use self::boot::{BootEnding, Said};
 use self::clocks::PATIENCE;
-pub(crate) use self::end::work_on;
 use self::folder::Folder;
-use self::greet::Greeting;
 use self::interruption::Interruption;
 use self::own::Master;
 pub use self::own::spawn;
 use self::rolling::Rolling;
 use self::tasks::Tasks;
+use crate::after;
 use crate::connection::Connection;
-use crate::error::Failure;
+use crate::error::{Failure, StartError};
+use crate::greeting::Greeting;
 use crate::plan::Launch;
-use crate::pool::StartError;
 use crate::record::{Identity, Life, Record, WorkerId};
 use crate::shared::{Closed, Shared, count};
+use crate::signal::Signal;
 use crate::sockets::SocketOrder;
 use crate::wire::{Command, Ready};
-
-/// What the supervisor is told.
-#[derive(Debug)]
-pub(crate) enum Signal {
-    /// A worker is free and has to make room.
-    Spent(Connection),
-    /// A worker ends by itself.
-    Leaving(Connection),
-    /// The client of a request is gone. `pulled` says that the worker waits for content.
-    Abandoned {
-        connection: Connection,
-        pulled: bool,
-    },
-    /// A classic application cannot be included twice: each request gets a process of its own.
-    NotTwice,
-    /// A task for later.
-    Task {
-        name: Bytes,
-        payload: Bytes,
-        delay: Duration,
-    },
-    /// Something connected and said who it is.
-    Greeted(Box<Greeting>),
-    /// A worker is booted.
-    Booted(Box<Connection>, Ready),
-    /// A worker said why it cannot boot, or none came in time.
-    NotBooted(WorkerId, String),
-    /// The FastCGI request of a worker ended.
-    Ended(WorkerId),
-    /// A task or timer is done.
-    TaskDone(tasks::Done),
-    /// Files of the application changed.
-    Changed(PathBuf),
-    /// The application is to be loaded anew. The answer comes when that is so.
-    Reload(oneshot::Sender<Result<(), Arc<str>>>),
-    /// All is to end. The answer comes when that is so.
-    Stop(oneshot::Sender<()>),
-}
 
 /// Between two boots that fail: twice as long each time, up to this.
 const FIRST_DELAY: Duration = Duration::from_millis(200);
@@ -246,7 +207,7 @@ impl Supervisor {
                 self.reconcile();
             }
             Signal::Abandoned { connection, pulled } => {
-                let drained = end::drain(Arc::clone(&self.shared), connection, pulled);
+                let drained = after::drain(Arc::clone(&self.shared), connection, pulled);
                 tokio::task::spawn_local(drained);
             }
             Signal::NotTwice => {
@@ -570,7 +531,12 @@ impl Supervisor {
             boot.phase = Phase::Ending;
         }
         let limit = self.shared.plan.stop_limit;
-        tokio::task::spawn_local(end::end(Arc::clone(&self.shared), connection, tell, limit));
+        tokio::task::spawn_local(after::end(
+            Arc::clone(&self.shared),
+            connection,
+            tell,
+            limit,
+        ));
     }
 
     fn stop(&mut self, reply: oneshot::Sender<()>) {

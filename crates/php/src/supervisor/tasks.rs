@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use apus_http::{Body, Method};
 use bytes::Bytes;
 
-use super::Signal;
 use crate::content::content;
 use crate::error::Failure;
 use crate::exchange::{Asked, Exchange};
 use crate::request::{Upload, head};
 use crate::shared::{Shared, count};
+use crate::signal::Signal;
+use crate::task::{Kind, Task, TaskDone};
 use crate::wire::Message;
 
 /// The tasks that wait, and the timers.
@@ -25,34 +26,11 @@ pub(super) struct Tasks {
     last_id: u64,
 }
 
-/// Something to be done by a worker.
-#[derive(Clone, Debug)]
-pub(crate) struct Task {
-    name: Bytes,
-    payload: Bytes,
-    due: Instant,
-    kind: Kind,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Task { id: u64 },
-    Timer,
-}
-
 struct Timer {
     name: Bytes,
     every: Duration,
     next: Instant,
     is_running: bool,
-}
-
-/// What became of a task.
-#[derive(Debug)]
-pub(crate) struct Done {
-    task: Task,
-    /// Whether no worker was there for it, so that it has to wait on.
-    is_untouched: bool,
 }
 
 /// How long a task waits that found no worker.
@@ -152,9 +130,9 @@ impl Tasks {
         (self.shared.plan.max / 2).max(1)
     }
 
-    pub(super) fn done(&mut self, done: Done) {
+    pub(super) fn done(&mut self, done: TaskDone) {
         self.running = self.running.saturating_sub(1);
-        let Done {
+        let TaskDone {
             mut task,
             is_untouched,
         } = done;
@@ -180,7 +158,7 @@ impl Tasks {
             let shared = Arc::clone(&self.shared);
             tokio::task::spawn_local(async move {
                 let is_untouched = perform(&shared, &task).await;
-                shared.signal(Signal::TaskDone(Done { task, is_untouched }));
+                shared.signal(Signal::TaskDone(TaskDone { task, is_untouched }));
             });
         }
     }

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, timeout};
 
-use super::Signal;
+use crate::signal::Signal;
 
 /// Watches the files of an application until it is dropped.
 pub(super) struct Watch {

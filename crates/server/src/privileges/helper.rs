@@ -19,7 +19,7 @@ use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::message::{Request, Response, receive, send};
+use crate::helper_protocol::{Request, Response, program_text, receive, send};
 use crate::load::Loader;
 use apus_config::{self as config, default_pool_folder};
 
@@ -38,11 +38,6 @@ const IGNORED: [SignalKind; 7] = [
 /// The folder of the cache is its user's alone; that of PHP is entered by PHP's users, too.
 const CACHE_MODE: u32 = 0o700;
 const PHP_MODE: u32 = 0o711;
-
-/// The text by which a program of the configuration is asked for.
-pub(super) fn program_text(own: &Own) -> String {
-    format!("{own:?}")
-}
 
 /// The process that stays root.
 pub(super) struct Helper<'a> {

@@ -7,11 +7,7 @@
 //! reads the configuration itself and does nothing that this does not name, so a server in foreign
 //! hands gets no more from it than it has.
 
-mod client;
 mod helper;
-mod message;
-
-pub(crate) use message::{Loaded as LoadedByRoot, MadeCertificate};
 
 use std::fmt;
 use std::io;
@@ -22,9 +18,9 @@ use apus_control::{BoundControlSocket, ControlError};
 use apus_net::{Account, UnknownAccount};
 use rustix::process::geteuid;
 
-pub(crate) use client::HelperClient;
 use helper::Helper;
 
+use crate::helper_protocol::HelperClient;
 use crate::load::{LoadError, Loader};
 
 /// What a server has that gave up root.

@@ -42,7 +42,7 @@ use std::fmt;
 
 use crate::app::App;
 #[cfg(feature = "openapi")]
-use crate::openapi::Operation;
+use crate::operation::Operation;
 
 pub use apus_macros::{delete, embedded, get, patch, post, put, route, ws};
 

@@ -36,7 +36,6 @@
 //! is listed in. Routes without attributes are listed with their methods, paths and parameters. Types that do not implement [`JsonSchema`] are left out.
 
 mod describe;
-mod operation;
 mod page;
 pub mod probe;
 
@@ -47,11 +46,12 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 pub use self::describe::{DescribeArgument, DescribeResponse, Unknown};
-pub use self::operation::Operation;
+pub use crate::operation::Operation;
 pub use schemars::{self, JsonSchema};
 
 use crate::app::App;
 use crate::attributes::{self, DeclaredRoute};
+use crate::operation::path_of;
 
 /// A description of routes; see [`crate::openapi`].
 #[derive(Debug)]
@@ -124,7 +124,7 @@ impl OpenApi {
         let (None, Some(method)) = (&route.host, &route.method) else {
             return;
         };
-        let (path, parameters) = operation::path_of(&route.path);
+        let (path, parameters) = path_of(&route.path);
         let item = self.paths.entry(path).or_insert_with(|| json!({}));
         let key = method.as_str().to_ascii_lowercase();
         if let Some(item) = item.as_object_mut().filter(|item| !item.contains_key(&key)) {
@@ -136,11 +136,15 @@ impl OpenApi {
     /// Describes routes that attributes declare: `routes![list, show]`.
     pub fn describe(mut self, routes: impl IntoIterator<Item = DeclaredRoute>) -> Self {
         for route in routes {
-            let (path, parameters) = operation::path_of(route.path());
+            let (path, parameters) = path_of(route.path());
             let item = self.paths.entry(path).or_insert_with(|| json!({}));
             for method in route.methods() {
-                let mut operation =
-                    Operation::new(&route, method, &parameters, &mut self.generator);
+                let id = match route.methods() {
+                    [_] => route.function().to_owned(),
+                    _ => format!("{}_{}", route.function(), method.to_ascii_lowercase()),
+                };
+                let (module, generator) = (route.module(), &mut self.generator);
+                let mut operation = Operation::new(id, module, &parameters, generator);
                 route.describe(&mut operation);
                 let described = operation.into_value();
                 if let Some(item) = item.as_object_mut() {

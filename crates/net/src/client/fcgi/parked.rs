@@ -14,7 +14,8 @@ use tokio::runtime::{self, Handle};
 use super::{FastCgi, Inner};
 use crate::descriptors::Descriptor;
 use crate::quiet::QuietSocket;
-use crate::transport::{Socket, Transport};
+use crate::socket::Socket;
+use crate::transport::Transport;
 
 /// Asks how many bytes were sent and not read (`unix(7)`).
 const SIOCOUTQ: Opcode = 0x5411;

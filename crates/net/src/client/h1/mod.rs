@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use crate::client::RequestHead;
     use crate::quiet::QuietSocket;
-    use crate::transport::Socket;
+    use crate::socket::Socket;
 
     #[derive(Default)]
     struct Kept(RefCell<Option<Http1>>);

@@ -1,5 +1,6 @@
 //! What a server and its helper send each other: JSON with its length before it, and descriptors.
 
+use apus_php::plan::Own;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -22,7 +23,7 @@ const LENGTH_BYTES: usize = 4;
 
 /// What a server asks of its helper.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Request {
+pub(crate) enum Request {
     /// To read the configuration, and to make the folders that it names.
     Load,
     /// To make those local certificates anew that are about to expire.
@@ -49,7 +50,7 @@ pub(super) enum Request {
 
 /// What the helper answers.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Response {
+pub(crate) enum Response {
     /// It is done. A descriptor may come with this.
     Done,
     /// What was read.
@@ -78,7 +79,7 @@ pub(crate) type MadeCertificate = (Vec<u8>, Option<LocalCertificate>);
 
 /// An error of the system.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Failure {
+pub(crate) struct Failure {
     number: Option<i32>,
     message: String,
 }
@@ -102,7 +103,7 @@ impl From<Failure> for io::Error {
 }
 
 /// Sends a message with up to one descriptor.
-pub(super) fn send(
+pub(crate) fn send(
     mut socket: &UnixStream,
     message: &impl Serialize,
     descriptor: Option<BorrowedFd<'_>>,
@@ -129,7 +130,7 @@ pub(super) fn send(
 }
 
 /// Receives a message and the descriptor that came with it; `None` at the end of the connection.
-pub(super) fn receive<T: DeserializeOwned>(
+pub(crate) fn receive<T: DeserializeOwned>(
     mut socket: &UnixStream,
 ) -> io::Result<Option<(T, Option<OwnedFd>)>> {
     let mut header = [0; LENGTH_BYTES];
@@ -156,6 +157,11 @@ pub(super) fn receive<T: DeserializeOwned>(
     let mut bytes = vec![0; length];
     socket.read_exact(&mut bytes)?;
     Ok(Some((serde_json::from_slice(&bytes)?, descriptor)))
+}
+
+/// The text by which a program of the configuration is asked for.
+pub(crate) fn program_text(own: &Own) -> String {
+    format!("{own:?}")
 }
 
 #[cfg(test)]

@@ -12,15 +12,14 @@ use apus_php::plan::Own;
 use apus_php::{Launched, Launcher};
 use rustix::process::Pid;
 
-use super::helper::program_text;
-use super::message::{Loaded, Request, Response, receive, send};
+use super::message::{Loaded, Request, Response, program_text, receive, send};
 
 /// The way to the helper. Only threads that do not serve clients wait for it.
 #[derive(Debug)]
 pub(crate) struct HelperClient(Mutex<UnixStream>);
 
 impl HelperClient {
-    pub(super) fn new(socket: UnixStream) -> Self {
+    pub(crate) fn new(socket: UnixStream) -> Self {
         Self(Mutex::new(socket))
     }
 

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::Signal;
 use crate::connection::Connection;
 use crate::exchange::Line;
 use crate::shared::Shared;
+use crate::signal::Signal;
 use crate::wire::{self, Event};
 
 /// Has a worker end that is free: it is told, if `tell`, and killed if it takes longer than `limit`.
-pub(super) async fn end(shared: Arc<Shared>, connection: Connection, tell: bool, limit: Duration) {
+pub(crate) async fn end(shared: Arc<Shared>, connection: Connection, tell: bool, limit: Duration) {
     let record = Arc::clone(&connection.record);
     let ended = async {
         let mut connection = connection.adopt()?;
@@ -52,7 +52,7 @@ pub(crate) async fn work_on(shared: Arc<Shared>, connection: Connection) {
 }
 
 /// Reads an answer whose client is gone, so that its worker is free for the next.
-pub(super) async fn drain(shared: Arc<Shared>, connection: Connection, pulled: bool) {
+pub(crate) async fn drain(shared: Arc<Shared>, connection: Connection, pulled: bool) {
     let record = Arc::clone(&connection.record);
     record.awaits(true);
     let drained = async {
@@ -109,7 +109,7 @@ impl Shared {
 
 impl Connection {
     /// The next event; `None` at the end of the connection.
-    pub(super) async fn event(&mut self) -> io::Result<Option<Event>> {
+    pub(crate) async fn event(&mut self) -> io::Result<Option<Event>> {
         loop {
             if let Some(event) = self.next_event().map_err(io::Error::other)? {
                 return Ok(Some(event));

@@ -3,8 +3,6 @@
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use crate::attributes::DeclaredRoute;
-
 /// The description of a route, which its arguments and its response add to.
 #[derive(Debug)]
 pub struct Operation<'a> {
@@ -16,23 +14,20 @@ pub struct Operation<'a> {
 }
 
 impl<'a> Operation<'a> {
-    pub(super) fn new(
-        route: &DeclaredRoute,
-        method: &str,
+    /// An operation with this identifier, of a handler in this module.
+    pub(crate) fn new(
+        id: String,
+        module: &str,
         parameters: &[String],
         generator: &'a mut SchemaGenerator,
     ) -> Self {
         let mut fields = Map::new();
-        let id = match route.methods() {
-            [_] => route.function().to_owned(),
-            _ => format!("{}_{}", route.function(), method.to_ascii_lowercase()),
-        };
         fields.insert("operationId".into(), id.into());
-        Self::of(fields, route.module(), parameters, generator)
+        Self::of(fields, module, parameters, generator)
     }
 
     /// An operation of which only the handler is known, as the compiler names it.
-    pub(super) fn listed(
+    pub(crate) fn listed(
         handler: &str,
         parameters: &[String],
         generator: &'a mut SchemaGenerator,
@@ -152,7 +147,7 @@ impl<'a> Operation<'a> {
             .unwrap_or(schema)
     }
 
-    pub(super) fn into_value(mut self) -> Value {
+    pub(crate) fn into_value(mut self) -> Value {
         if !self.parameters.is_empty() {
             self.fields
                 .insert("parameters".into(), self.parameters.into());
@@ -169,7 +164,7 @@ impl<'a> Operation<'a> {
 
 /// The path as OpenAPI writes it, `/users/{id}` for `/users/{id:[0-9]+}` and `/files/{rest}` for
 /// `/files/{*rest}`, and the names of its parameters.
-pub(super) fn path_of(pattern: &str) -> (String, Vec<String>) {
+pub(crate) fn path_of(pattern: &str) -> (String, Vec<String>) {
     let mut path = String::with_capacity(pattern.len());
     let mut names = Vec::new();
     let mut name = String::new();

@@ -1,0 +1,179 @@
+//! A connected socket, TCP or Unix, and what is sent over it without a copy.
+
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use apus_http::Sealed;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::descriptors::Descriptor;
+use crate::quiet::QuietSocket;
+
+/// A connected socket.
+pub(crate) enum Socket {
+    Tcp(TcpStream, Descriptor),
+    Unix(QuietSocket, Descriptor),
+}
+
+impl Socket {
+    /// Reads into the spare capacity of `buffer`; 0 at the end.
+    pub(crate) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut Vec<u8>,
+    ) -> Poll<io::Result<usize>> {
+        let len = buffer.len();
+        let mut spare = ReadBuf::uninit(buffer.spare_capacity_mut());
+        ready!(self.poll_read_buf(cx, &mut spare))?;
+        let read = spare.filled().len();
+        // SAFETY: `spare` lent the capacity behind `len`, and its first `read` bytes were filled.
+        unsafe { buffer.set_len(len + read) };
+        Poll::Ready(Ok(read))
+    }
+
+    /// Reads into `buffer`.
+    pub(crate) fn poll_read_buf(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(socket, _) => Pin::new(socket).poll_read(cx, buffer),
+            Self::Unix(socket, _) => {
+                // SAFETY: nothing is taken from what is filled, nor made uninitialised.
+                let room = unsafe { buffer.unfilled_mut() };
+                let read = ready!(socket.poll_read_into(cx, room))?;
+                // SAFETY: so many bytes were read into it.
+                unsafe { buffer.assume_init(read) };
+                buffer.advance(read);
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+
+    pub(crate) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        // One buffer, the usual case, is cheaper to send by the call that takes one.
+        match (self, slices) {
+            (Self::Tcp(socket, _), [bytes]) => Pin::new(socket).poll_write(cx, bytes),
+            (Self::Tcp(socket, _), _) => Pin::new(socket).poll_write_vectored(cx, slices),
+            (Self::Unix(socket, _), _) => socket.poll_write(cx, slices),
+        }
+    }
+
+    /// Writes bytes that the kernel may keep back, as more follow at once.
+    pub(crate) fn poll_send_more(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_writable(cx, |socket| {
+            rustix::net::send(socket, bytes, SendFlags::MORE | SendFlags::NOSIGNAL)
+        })
+    }
+
+    /// Sends a part of a file without a copy through this process.
+    pub(crate) fn poll_send_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: &File,
+        offset: u64,
+        len: u64,
+    ) -> Poll<io::Result<usize>> {
+        let len = usize::try_from(len)
+            .unwrap_or(usize::MAX)
+            .min(SEND_FILE_MOST);
+        self.poll_writable(cx, |socket| {
+            let mut offset = offset;
+            rustix::fs::sendfile(socket, file, Some(&mut offset), len)
+        })
+    }
+
+    /// Sends some of sealed memory, from its byte `from` on, without a copy through this process.
+    pub(crate) fn poll_send_sealed(
+        &mut self,
+        cx: &mut Context<'_>,
+        sealed: &Sealed,
+        from: usize,
+    ) -> Poll<io::Result<usize>> {
+        let len = sealed.bytes().len().saturating_sub(from);
+        let len = len.min(SEND_FILE_MOST);
+        let offset = sealed.offset() + from as u64;
+        let mut sent = 0;
+        let polled = self.poll_writable(cx, |socket| {
+            let mut at = offset + sent as u64;
+            sent += rustix::fs::sendfile(socket, sealed.file(), Some(&mut at), len - sent)?;
+            // All of it is there to be sent, so the socket is full. To say so saves the call that
+            // would be told that.
+            if sent < len {
+                Err(Errno::AGAIN)
+            } else {
+                Ok(sent)
+            }
+        });
+        if sent > 0 {
+            return Poll::Ready(Ok(sent));
+        }
+        polled
+    }
+
+    pub(crate) fn poll_writable(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut call: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        let socket = match self {
+            Self::Tcp(socket, _) => socket,
+            Self::Unix(socket, _) => return socket.poll_writable(cx, call),
+        };
+        loop {
+            ready!(socket.poll_write_ready(cx))?;
+            match socket.try_io(Interest::WRITABLE, || Ok(call(socket.as_fd())?)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
+    /// Waits until a write of some size would be taken, as far as the kernel can tell before.
+    pub(crate) fn poll_writable_now(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_writable(cx, |socket| {
+            // This, unlike what the runtime remembers, also asks to be told when it changes.
+            let mut asked = [PollFd::from_borrowed_fd(socket, PollFlags::OUT)];
+            match rustix::event::poll(&mut asked, Some(&Timespec::default()))? {
+                0 => Err(Errno::AGAIN),
+                ready => Ok(ready),
+            }
+        })
+        .map_ok(|_| ())
+    }
+
+    /// Ends our side of the stream.
+    pub(crate) fn shutdown(&mut self) -> io::Result<()> {
+        let socket = match self {
+            Self::Tcp(socket, _) => socket2::SockRef::from(&*socket),
+            Self::Unix(socket, _) => socket2::SockRef::from(&*socket),
+        };
+        socket.shutdown(Shutdown::Write)
+    }
+}
+
+/// How much of a file one call may send, so that one fast reader does not hold the worker.
+const SEND_FILE_MOST: usize = 512 * 1024;
+
+/// IPv4 clients of an IPv6 socket by their IPv4 address.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}

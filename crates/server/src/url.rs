@@ -1,0 +1,150 @@
+//! URLs that the command line names, and the listeners that requests for them reach.
+
+use std::fmt;
+
+use apus_net::{ListenAddress, Listener};
+
+/// The parts of a URL, as they were written.
+pub(crate) struct Url<'a> {
+    pub(crate) is_secure: bool,
+    pub(crate) authority: &'a str,
+    pub(crate) host: &'a str,
+    pub(crate) port: Option<u16>,
+    path_and_query: &'a str,
+}
+
+impl<'a> Url<'a> {
+    pub(crate) fn parse(text: &'a str) -> Result<Self, UrlError> {
+        let wrong = || UrlError::Invalid(text.to_owned());
+        // What follows a `#` is never sent.
+        let sent = text.split('#').next().unwrap_or_default();
+        let (scheme, rest) = sent.split_once("://").ok_or_else(wrong)?;
+        let is_secure = match scheme.to_ascii_lowercase().as_str() {
+            "http" => false,
+            "https" => true,
+            _ => return Err(wrong()),
+        };
+        let (authority, path_and_query) = match rest.find(['/', '?']) {
+            Some(at) => rest.split_at(at),
+            None => (rest, "/"),
+        };
+        let parsed: http::uri::Authority = authority.parse().map_err(|_| wrong())?;
+        if authority.contains('@') || parsed.host().is_empty() {
+            return Err(wrong());
+        }
+        let host_len = parsed.host().len();
+        Ok(Self {
+            is_secure,
+            authority,
+            host: authority.get(..host_len).unwrap_or_default(),
+            port: parsed.port_u16(),
+            path_and_query,
+        })
+    }
+
+    /// The target of a request for it.
+    pub(crate) fn target(&self) -> String {
+        if self.path_and_query.starts_with('/') {
+            self.path_and_query.to_owned()
+        } else {
+            format!("/{}", self.path_and_query)
+        }
+    }
+
+    pub(crate) fn default_port(&self) -> u16 {
+        if self.is_secure { 443 } else { 80 }
+    }
+
+    /// The listener that a client reaches with this URL; the first of the scheme, if the URL names
+    /// no port.
+    pub(crate) fn listener<'l>(&self, listeners: &'l [Listener]) -> Result<&'l Listener, UrlError> {
+        let mut fitting = listeners
+            .iter()
+            .filter(|one| one.tls.is_some() == self.is_secure);
+        let port_of = |listener: &Listener| match &listener.address {
+            ListenAddress::Tcp { address, .. } => Some(address.port()),
+            _ => None,
+        };
+        let by_port = |port| fitting.clone().find(|one| port_of(one) == Some(port));
+        let found = match self.port {
+            Some(port) => by_port(port),
+            None => by_port(self.default_port()).or_else(|| fitting.next()),
+        };
+        found.ok_or_else(|| UrlError::NoListener {
+            url: format!("{}://{}", scheme(self.is_secure), self.authority),
+            listeners: listeners
+                .iter()
+                .map(|one| format!("{} ({})", one.address, scheme(one.tls.is_some())))
+                .collect(),
+        })
+    }
+}
+
+/// The scheme of a URL.
+pub(crate) fn scheme(is_secure: bool) -> &'static str {
+    if is_secure { "https" } else { "http" }
+}
+
+/// A URL that cannot be requested.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UrlError {
+    /// The text is no URL with the scheme `http` or `https`.
+    Invalid(String),
+    /// Nothing listens where the URL leads.
+    NoListener {
+        /// Its scheme and authority.
+        url: String,
+        /// What there is.
+        listeners: Vec<String>,
+    },
+}
+
+impl fmt::Display for UrlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invalid(text) => write!(
+                f,
+                "`{text}` is not a URL of a server; expected http://host/path or https://host/path"
+            ),
+            Self::NoListener { url, listeners } => write!(
+                f,
+                "nothing listens for {url}; the configuration listens on {}",
+                listeners.join(", ")
+            ),
+        }
+    }
+}
+
+impl std::error::Error for UrlError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_a_url_apart_without_changing_it() {
+        let url = Url::parse("https://Example.com:8443/a/../%2e?b#c").unwrap();
+        assert!(url.is_secure);
+        assert_eq!((url.host, url.port), ("Example.com", Some(8443)));
+        assert_eq!(url.path_and_query, "/a/../%2e?b");
+        let bare = Url::parse("http://[::1]").unwrap();
+        assert_eq!(
+            (bare.host, bare.port, bare.path_and_query),
+            ("[::1]", None, "/")
+        );
+        for text in [
+            "",
+            "/a",
+            "example.com/",
+            "ftp://a/",
+            "http://",
+            "http://a@b/",
+            "http:///x",
+        ] {
+            assert!(
+                matches!(Url::parse(text), Err(UrlError::Invalid(_))),
+                "{text:?}"
+            );
+        }
+    }
+}
