@@ -5,7 +5,7 @@ CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 DENY := $(shell command -v cargo-deny || echo .tools/bin/cargo-deny)
 
-.PHONY: help run test lint attack bench soak fuzz conformance tools clean
+.PHONY: help run test test-fast lint attack bench soak fuzz conformance tools clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -20,8 +20,12 @@ test: tools lint ## everything that has to hold: lint, all tests, the release bi
 	python3 attack/run.py $(ATTACK)
 	conformance/h2spec
 
-lint: ## format, clippy, documentation, licences and sources of dependencies
+test-fast: ## the tests that need no other programs, in under three minutes after a build
+	.ci/test-fast
+
+lint: ## format, structure, clippy, documentation, licences and sources of dependencies
 	$(CARGO) fmt --all --check
+	.ci/structure
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --features apus/full
 	$(DENY) --all-features check --hide-inclusion-graph licenses bans sources
