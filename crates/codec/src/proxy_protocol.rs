@@ -1,5 +1,4 @@
-//! The head that a PROXY protocol sender puts before a connection, versions 1 and 2 (HAProxy's
-//! `doc/proxy-protocol.txt`).
+//! The PROXY protocol header, versions 1 and 2 (HAProxy's `doc/proxy-protocol.txt`).
 //!
 //! Whoever sends it names the client's address, so it may be read from trusted senders only.
 //! [`parse`] reads it, [`write()`] writes it.

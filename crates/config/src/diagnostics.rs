@@ -1,5 +1,4 @@
-//! Mistakes in a configuration: each with its place, what was expected, what stands there, and what
-//! to do.
+//! Mistakes in a configuration, each with its place and what to do.
 
 use std::fmt;
 use std::io::IsTerminal;

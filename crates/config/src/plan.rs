@@ -1,5 +1,4 @@
-//! A configuration, resolved: every value is there and valid, every file was read, every site knows
-//! what it inherits.
+//! A resolved configuration: every value is valid, and every file was read.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
-//! The keys of a configuration file: the one definition of each, from which the parser, the
-//! reference and the JSON schema are made.
+//! The keys of a configuration file.
+//!
+//! Each is defined once here; the parser, the reference and the JSON schema are made from that.
 
 pub(super) mod cache;
 pub(super) mod php;

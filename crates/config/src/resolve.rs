@@ -1,5 +1,4 @@
-//! From the keys of the files to a plan: what is inherited, what excludes each other, what must
-//! exist.
+//! From the keys of the files to a plan: inheritance, exclusions, what must exist.
 
 mod cache;
 mod content;

@@ -1,5 +1,7 @@
-//! Words with a meaning of their own: addresses, names, patterns, statuses. Each is parsed by the
-//! type of the service that works with it, so that what is read here can be used there.
+//! Values with a syntax of their own: addresses, names, patterns, statuses.
+//!
+//! Each is parsed by the type of the service that works with it, so that what is read here can be
+//! used there.
 
 pub(super) mod caching;
 pub(super) mod origin;

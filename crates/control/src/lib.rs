@@ -1,5 +1,4 @@
-//! The control socket: how `apus reload`, `stop` and `status` reach the server that runs, be it the one of
-//! `apus serve` or an application with the framework.
+//! The control socket: `apus reload`, `stop` and `status` of a server or an application.
 //!
 //! A Unix socket that only its user can open takes one request as a line of JSON and answers with
 //! one line of JSON.

@@ -1,5 +1,6 @@
-//! The default content of error responses: a page, problem details (RFC 9457), or plain text, by
-//! what the client accepts (RFC 9110 section 12.5.1).
+//! Default bodies of error responses: a page, problem details (RFC 9457), or text.
+//!
+//! The form is what the client accepts (RFC 9110 section 12.5.1).
 
 #![forbid(unsafe_code)]
 

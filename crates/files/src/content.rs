@@ -1,5 +1,4 @@
-//! Reading files into memory without holding up a worker: from the page cache at once, from the disk
-//! on a thread that may block.
+//! Reading files into memory without blocking a worker.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};

@@ -1,5 +1,6 @@
-//! One form of a file, ready to be sent: its field lines and its content; and the answers made from
-//! it: whole, in parts, or not modified (RFC 9110 sections 13 to 15).
+//! One representation of a file, and the responses made from it.
+//!
+//! They are whole, ranges, or 304 (RFC 9110 sections 13 to 15).
 
 use std::cell::OnceCell;
 use std::collections::VecDeque;

@@ -1,5 +1,7 @@
-//! Compressed variants of files: made once per version for all workers, by threads of low priority;
-//! one in the background, and a few for those whose clients accept nothing else and wait.
+//! Compressed variants of files, made once per version for all workers.
+//!
+//! Threads of low priority make them: one in the background, and a few for clients that accept
+//! nothing else and wait.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;

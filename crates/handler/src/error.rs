@@ -1,5 +1,4 @@
-//! Errors of handlers and layers, and how they are answered: a page, text, or problem details
-//! (RFC 9457), by what the client accepts.
+//! Errors of handlers and layers, as a page, text, or problem details (RFC 9457).
 
 use std::borrow::Cow;
 use std::fmt;

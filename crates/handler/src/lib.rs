@@ -1,5 +1,4 @@
-//! Handlers of requests: functions of extractors that return a response or an error, and the middleware
-//! around them.
+//! Handlers of requests, their extractors and responses, and the middleware around them.
 
 #![forbid(unsafe_code)]
 

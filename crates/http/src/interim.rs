@@ -1,5 +1,4 @@
-//! Interim responses (RFC 9110 section 15.2): how a service sends 1xx before its answer, and where
-//! they wait for the connection's driver.
+//! Interim responses (RFC 9110 section 15.2), from a service to the driver of its connection.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -1,5 +1,4 @@
-//! Whether the page that a request comes from is of the origin that the request is for (RFC 6454
-//! section 5): the same scheme, host and port.
+//! The same-origin test of a request (RFC 6454 section 5): scheme, host and port.
 
 use crate::{Authority, Request};
 

@@ -1,5 +1,7 @@
-//! The one normal form of a request path (RFC 3986 section 6.2.2), which locations and routes match
-//! and files are looked up by, and the form in which the same path is sent to an origin.
+//! The normal form of a request path (RFC 3986 section 6.2.2).
+//!
+//! Locations and routes match it and files are looked up by it; the form in which the same path is
+//! sent to an origin is made here, too.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,5 +1,6 @@
-//! The memory that responses may hold beyond their own pieces, as compressors do: one budget for the
-//! whole process, of which a connection gets a share.
+//! The memory budget of responses, for compressors and the like.
+//!
+//! It is one budget for the whole process, of which each connection gets a share.
 //!
 //! A client that opens many streams and takes nothing of them decides how many responses are under
 //! way, so what each of them holds has to come out of something that is bounded. Whoever finds nothing

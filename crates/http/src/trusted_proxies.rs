@@ -1,5 +1,6 @@
-//! Who a client is and what it asked for, as proxies that are trusted tell it: `X-Forwarded-For` and its
-//! relatives, or `Forwarded` (RFC 7239).
+//! The client of a request as trusted proxies name it.
+//!
+//! They write `X-Forwarded-For` and its relatives, or `Forwarded` (RFC 7239).
 
 use std::net::{IpAddr, SocketAddr};
 

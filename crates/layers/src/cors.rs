@@ -1,5 +1,4 @@
-//! Cross-origin resource sharing: which other sites' scripts may read answers (Fetch standard,
-//! section 3.2).
+//! Cross-origin resource sharing (Fetch standard, section 3.2).
 
 use std::sync::Arc;
 use std::time::Duration;

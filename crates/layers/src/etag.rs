@@ -1,5 +1,4 @@
-//! Entity tags made from content, and the conditions that go with them (RFC 9110 sections 8.8.3
-//! and 13).
+//! Entity tags made from the body, and conditions on them (RFC 9110 sections 8.8.3 and 13).
 
 use std::time::SystemTime;
 

@@ -1,5 +1,6 @@
-//! Limits of how many requests a client may send: 429 past them (RFC 6585 section 4), and the fields
-//! that tell clients (draft-ietf-httpapi-ratelimit-headers).
+//! Rate limits of clients: 429 (RFC 6585 section 4) and the `RateLimit` fields.
+//!
+//! The fields are those of draft-ietf-httpapi-ratelimit-headers.
 
 use std::convert::Infallible;
 use std::fmt;

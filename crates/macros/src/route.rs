@@ -1,5 +1,6 @@
-//! A function as a route: the function stays as it is, and beside it stands a type of the same name that
-//! knows the route.
+//! A function as a route.
+//!
+//! The function stays as it is, and beside it stands a type of the same name that knows the route.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};

@@ -1,5 +1,4 @@
-//! Content on its way from the connection's driver to whoever reads it: of a request at a server, of
-//! a response at a client of HTTP/2.
+//! A body between the driver of its connection and its reader.
 //!
 //! Over HTTP/1.1 the driver puts in one piece at a time and only when somebody waits for it, so that
 //! a slow reader slows its client and no content gathers in memory. Over HTTP/2 the other streams of

@@ -1,5 +1,6 @@
-//! The descriptors of this process when they run short: which connections may take one, so that some
-//! are left for files, and for clients who come.
+//! The file descriptors of this process when they run short.
+//!
+//! Some are left for files, and for clients who come.
 
 use std::cell::RefCell;
 use std::io;

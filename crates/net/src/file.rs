@@ -1,5 +1,4 @@
-//! Reading files without holding up a worker: from the page cache on its thread, from a disk away
-//! from it.
+//! Reading files without blocking a worker.
 
 use std::io;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! The engine: workers, listeners, TLS and sockets, driving the codecs of `apus-http` over real
-//! connections.
+//! The engine: workers, listeners, TLS and sockets, driving the codecs over real connections.
 //!
 //! [`Engine::start`] takes a [`Plan`] and runs it on one pinned thread per worker. A worker owns
 //! its sockets, its connections and its services; nothing on the path of a request is shared with

@@ -1,5 +1,4 @@
-//! Listening sockets: bound before a plan takes over, kept while plans come and go, and handed to
-//! each worker that starts.
+//! Listening sockets, which outlive plans and are shared with new workers.
 
 use std::collections::HashMap;
 use std::env;

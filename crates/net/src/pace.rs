@@ -1,6 +1,8 @@
-//! How often a worker turns, which is to look at its clock and at what is past its time: every [`TICK`]
-//! while something goes on, and while nothing does, when the next deadline is due. A thread with nothing
-//! to do so sleeps as long as it may; that is what the cores of an idle machine need to save power.
+//! The ticks of a worker: when it reads its clock and handles what is past its deadline.
+//!
+//! It ticks every [`TICK`] while something goes on, and when the next deadline is due while nothing
+//! does. A thread with nothing to do sleeps as long as it may, which the cores of an idle machine
+//! need to save power.
 //!
 //! It takes the runtime's word for that. A worker that has seen little in a tick is willing to sleep; when
 //! its thread is then about to wait, nothing is left to be done. It turns, and sets a timer for the earliest

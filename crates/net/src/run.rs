@@ -1,5 +1,6 @@
-//! The life of a worker: takes plans over, keeps time, and stops. One pinned thread runs it, with a
-//! runtime, sockets, connections and services of its own.
+//! The life of a worker: taking over plans, keeping time, stopping.
+//!
+//! It is one pinned thread with a runtime, sockets, connections and services of its own.
 
 use std::collections::HashMap;
 use std::io;

@@ -1,5 +1,4 @@
-//! The connections of one worker: their deadlines, who goes first when there are too many, and how
-//! they are told to end.
+//! The connections of one worker: deadlines, eviction, and how they are told to end.
 //!
 //! A deadline is a number in a cell, so that setting one costs a store and no timer is registered or moved
 //! on the path of a request. One sweep looks at all of them when the earliest that was ever set is due;

@@ -1,5 +1,4 @@
-//! What the connections of a worker share: its clock, buffers, counters and table, and the listeners
-//! as the plan in force has them.
+//! The state that the connections of a worker share.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

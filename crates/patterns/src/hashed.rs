@@ -1,5 +1,6 @@
-//! Names of files that hold a hash of the content, as build tools write them: `app.3f9a2bd0.js`,
-//! `index-BqY9Z3aK.css`. What has such a name never changes.
+//! File names that hold a hash of the content, as build tools write them.
+//!
+//! `app.3f9a2bd0.js` and `index-BqY9Z3aK.css` are such names: what has one never changes.
 
 /// Shorter ones are written by no build tool.
 const SHORTEST: usize = 8;

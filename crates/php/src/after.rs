@@ -1,5 +1,4 @@
-//! Connections that nobody asks anything: workers that are to end, that work on behind their answer, or
-//! whose client is gone.
+//! Connections of workers without a request: ending, working on, or abandoned by their client.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! The line of requests that wait for a worker: first come, first served, on whichever thread one
-//! becomes free.
+//! The queue of requests that wait for a worker.
+//!
+//! It is first in, first out, on whichever thread a worker becomes free.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

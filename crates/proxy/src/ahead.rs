@@ -1,5 +1,6 @@
-//! A body that a task of its own takes in faster than it is read: into memory, and beyond that into a
-//! file. Nothing is delayed: what came is read as soon as anybody wants it.
+//! A body that is taken in faster than it is read, into memory and then a file.
+//!
+//! Nothing is delayed: what came is read as soon as anybody wants it.
 
 use std::cell::RefCell;
 use std::future::poll_fn;

@@ -1,5 +1,4 @@
-//! The fields of an answer on its way to the client: what an origin says about itself is put in the
-//! terms of the site.
+//! The fields of a response on its way to the client, in the terms of the site.
 
 use apus_http::Headers;
 use apus_upstream::plan::SameSite;

@@ -1,5 +1,4 @@
-//! One request put to a group of origins: its content taken in first where that is wanted, the node
-//! that it goes to, and our own answer where no node gave one.
+//! One request to a group of origins, and the error response if no node responded.
 
 use std::net::IpAddr;
 use std::rc::Rc;

@@ -1,5 +1,4 @@
-//! The fields of a request on its way to an origin (RFC 9110 section 7.6): its end-to-end fields, and who
-//! the client is as the facts of the request have it.
+//! The fields of a request on its way to an origin (RFC 9110 section 7.6).
 
 use std::fmt::Write;
 use std::net::IpAddr;

@@ -1,5 +1,6 @@
-//! How many lines a group of origins may have a worker log: with an origin that is down every request
-//! has something to say, and always the same.
+//! A limit of log lines per group of origins.
+//!
+//! With an origin that is down every request has something to log, and always the same.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

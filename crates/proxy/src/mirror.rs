@@ -1,5 +1,4 @@
-//! Copies of requests for another group of origins, as to try a new release with real traffic: nobody
-//! waits for their answers, which are read and thrown away.
+//! Copies of requests for another group of origins, whose responses are discarded.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,5 +1,4 @@
-//! Answers of our own where no origin gave one (RFC 9110 sections 15.6.3 to 15.6.5), and what logs say
-//! about it.
+//! Error responses of the proxy (RFC 9110 sections 15.6.3 to 15.6.5), and what it logs.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,5 +1,6 @@
-//! Content that two read: one at his pace, the other as far behind as memory allows. The first never
-//! waits for the second.
+//! A body with two readers: the second is as far behind as memory allows.
+//!
+//! The first never waits for the second.
 
 use std::cell::RefCell;
 use std::rc::Rc;

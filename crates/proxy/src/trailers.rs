@@ -1,5 +1,6 @@
-//! Trailer sections on their way through the proxy (RFC 9110 section 6.5): fields that are not
-//! passed on in a head are not passed on behind the content either.
+//! Trailer sections through the proxy (RFC 9110 section 6.5).
+//!
+//! Fields that are not passed on in a head are not passed on behind the body either.
 //!
 //! What may not be a trailer field at all, and what `Connection` names, the codecs leave out.
 

@@ -1,5 +1,4 @@
-//! Bytes in both ways between a client and an origin that settled on another protocol (RFC 9110
-//! section 7.8), as WebSocket.
+//! A tunnel between a client and an origin that switched protocols (RFC 9110 section 7.8).
 
 use std::future::{Future, poll_fn};
 use std::io;

@@ -1,5 +1,6 @@
-//! The WebSocket handshake between clients and origins of different versions of HTTP: HTTP/1.1 has keys
-//! for it (RFC 6455 section 4), an extended CONNECT has none (RFC 8441 section 5).
+//! WebSocket handshakes between versions of HTTP (RFC 6455 section 4, RFC 8441 section 5).
+//!
+//! HTTP/1.1 has keys for it, an extended CONNECT has none.
 
 use apus_http::{Headers, Request, StatusCode, Version};
 use apus_net::client::{ClientResponse, RequestHead};

@@ -1,5 +1,4 @@
-//! From a configuration to what the engine runs: sites are built of the services of the framework,
-//! and each address gets those that listen on it.
+//! From a configuration to the plan of the engine: sites, and the listeners of each.
 
 mod caching;
 mod origins;

@@ -1,5 +1,7 @@
-//! Why a request gets the answer it gets: it is put through the services that the source makes,
-//! with a trace that they note their decisions in.
+//! `apus explain`: the decisions about one request.
+//!
+//! The request goes through the services that the source makes, with a trace in which they note
+//! their decisions.
 
 use std::fmt;
 use std::io;

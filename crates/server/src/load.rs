@@ -1,5 +1,6 @@
-//! From a source to what the engine runs: the configuration is read, and everything that it names
-//! is opened, before any of it takes over.
+//! Loading a source: the configuration is read and all that it names is opened.
+//!
+//! Nothing takes over before all of it is there.
 
 use std::cell::RefCell;
 use std::num::NonZeroUsize;

@@ -1,5 +1,7 @@
-//! The local certificate authority behind `--tls`: a root made once per user, and a certificate
-//! signed by it for the names that a developer's browser uses.
+//! The local certificate authority behind `--tls`.
+//!
+//! Its root is made once per user; it signs certificates for the names that a developer's browser
+//! uses.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

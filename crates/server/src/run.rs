@@ -1,5 +1,7 @@
-//! A server from start to end: the control thread, which starts the engine and then waits for
-//! signals and for what comes over the control socket.
+//! A server from start to end.
+//!
+//! The control thread starts the engine, and then waits for signals and for requests over the
+//! control socket.
 
 use std::fmt;
 use std::io::{self, Write};

@@ -1,5 +1,4 @@
-//! Filling the cache of a running server: what a list or a sitemap names is fetched from it, as
-//! clients would.
+//! `apus cache warm`: requests for the URLs of a list or a sitemap, to fill the cache.
 
 use std::cell::RefCell;
 use std::fmt;

@@ -1,5 +1,4 @@
-//! Virtual hosts: which site a request is for, which location of it, and what answers there
-//! (RFC 9110 section 7.4).
+//! Virtual hosts (RFC 9110 section 7.4): sites, their locations, and what responds there.
 
 mod fields;
 mod location;

@@ -1,5 +1,7 @@
-//! What is counted of nodes and groups. Each worker counts in numbers of its own, which nobody else
-//! writes; whoever wants to know adds them up.
+//! Counters of nodes and groups.
+//!
+//! Each worker counts in numbers of its own, which nobody else writes; they are added up when they
+//! are read.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

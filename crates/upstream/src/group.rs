@@ -1,5 +1,6 @@
-//! A group as all threads see it: its nodes now, the line of requests that wait for one, and what is
-//! counted. Workers look at it through a view of their own, which they renew when it changes.
+//! A group of origins as all threads share it.
+//!
+//! Workers read it through a view of their own, which they renew when the group changes.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,4 @@
-//! Groups of origin servers: which node a request goes to, over which connection, and what happens
-//! when that goes wrong.
+//! Groups of origin servers: balancing, health, retries and connections.
 //!
 //! [`Upstreams`] is shared by all threads and keeps what is known of nodes while configurations come
 //! and go. A worker asks it for a [`WorkerGroup`], which has the worker's connections and turns, and

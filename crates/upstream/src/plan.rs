@@ -1,5 +1,6 @@
-//! What is configured of groups of origins. Plain data: made from the configuration or in code, shared
-//! by all threads.
+//! The configuration of groups of origins.
+//!
+//! It is plain data, made from the configuration file or in code, and shared by all threads.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -1,5 +1,6 @@
-//! The line of requests that wait for a node which has its most already: first come, first served, on
-//! whichever worker a place becomes free.
+//! The queue of requests that wait for a node with free capacity.
+//!
+//! It is first in, first out, on whichever worker a node becomes free.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,4 @@
-//! The web framework of Apus: what an application is written with, and the services that the server
-//! is made of.
+//! The web framework of Apus.
 //!
 //! ```no_run
 //! use apus::{App, Path};

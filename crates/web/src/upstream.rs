@@ -1,5 +1,4 @@
-//! Groups of origins, for [`Proxy`](crate::proxy::Proxy), and of FastCGI servers, for
-//! [`Php`](crate::php::Php).
+//! Groups of origins, for [`Proxy`](crate::proxy::Proxy) and [`Php`](crate::php::Php).
 //!
 //! ```
 //! use apus::proxy::{Proxy, ProxySettings};

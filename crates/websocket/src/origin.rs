@@ -1,6 +1,7 @@
-//! Which pages may open sockets (RFC 6455 section 10.2). A browser sends cookies with a handshake that
-//! any page began, and no preflight asks whether it may: without this check a foreign page talks as the
-//! user (cross-site WebSocket hijacking).
+//! Which pages may open WebSockets (RFC 6455 section 10.2).
+//!
+//! A browser sends cookies with a handshake that any page began, and no preflight asks whether it
+//! may: without this check a foreign page acts as the user (cross-site WebSocket hijacking).
 
 use apus_http::Request;
 

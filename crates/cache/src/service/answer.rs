@@ -1,5 +1,4 @@
-//! Responses made out of what is stored (RFC 9111 section 4): with their age, as 304 or as a part
-//! where the client asks for that.
+//! Responses made from stored ones (RFC 9111 section 4): with `Age`, as 304, as ranges.
 
 use std::cell::{OnceCell, RefCell};
 use std::ops::Range;

@@ -1,5 +1,4 @@
-//! What becomes of a request: answered from what is stored, along with another, or by the service
-//! behind.
+//! The service: a hit, a request that joins another one, or a request to the service behind.
 
 use std::rc::Rc;
 use std::sync::Arc;

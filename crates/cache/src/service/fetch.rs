@@ -1,5 +1,4 @@
-//! Asking the service behind, for one request or for all that wait for the same, and storing what it
-//! answers (RFC 9111 sections 3 and 4.3).
+//! Requests to the service behind, and storing its responses (RFC 9111 sections 3 and 4.3).
 
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;

@@ -1,5 +1,6 @@
-//! Compressed forms of stored responses (RFC 9110 section 8.4): each is made once for all workers and
-//! kept beside the object, and not anew for every hit.
+//! Compressed forms of stored responses (RFC 9110 section 8.4).
+//!
+//! Each is made once for all workers and kept beside the object.
 //!
 //! Short content is compressed when it is first sent to somebody who accepts that; longer content on
 //! a thread that may block, while the first ones are sent it as the site compresses it.

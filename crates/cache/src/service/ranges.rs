@@ -1,5 +1,6 @@
-//! Fetching what is missing of stored objects, and beginning one with a part of it (RFC 9111 section
-//! 3.4, RFC 9110 section 14).
+//! Ranges of stored objects (RFC 9111 section 3.4, RFC 9110 section 14).
+//!
+//! Missing ranges are fetched, and an object may begin with a part of itself.
 //!
 //! Whoever is sent an object that is there in parts fetches the parts that he comes to and nobody
 //! else fetches, by requests with `If-Range`. What comes is stored only if it is what was asked for,

@@ -1,5 +1,4 @@
-//! Request collapsing: of many requests for what is not stored, one goes to the origin, and the
-//! others wait for it.
+//! Request collapsing: of many requests for the same, one goes to the origin.
 
 use std::collections::btree_map::Entry;
 use std::ops::Range;

@@ -1,5 +1,6 @@
-//! What one worker keeps of the objects it serves most: a hit in it takes no lock and writes
-//! nothing that other workers read.
+//! The objects that one worker serves most.
+//!
+//! A hit here takes no lock and writes nothing that other workers read.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

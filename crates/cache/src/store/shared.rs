@@ -1,5 +1,4 @@
-//! What the handles of a store share, and what happens to objects in it: found, joined, filled,
-//! moved out, purged.
+//! The state that the handles of a store share.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,5 +1,6 @@
-//! FastCGI 1.0 (<https://fastcgi-archives.github.io/FastCGI_Specification.html>): the sans-I/O state
-//! machine of a web server's connection to an application, and what it is made of.
+//! FastCGI 1.0, the side of the web server, without I/O.
+//!
+//! The specification is at <https://fastcgi-archives.github.io/FastCGI_Specification.html>.
 //!
 //! [`Params`] is what an application is told of a request, [`ClientConnection`] the connection, and
 //! [`ResponseHead`] the header block with which each answer begins, as CGI has it (RFC 3875).

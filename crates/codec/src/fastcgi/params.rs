@@ -1,5 +1,4 @@
-//! What an application is told of a request: pairs of a name and a value, encoded as they are pushed
-//! (FastCGI 1.0 section 3.4).
+//! FastCGI parameters: pairs of a name and a value (FastCGI 1.0 section 3.4).
 
 use std::fmt;
 

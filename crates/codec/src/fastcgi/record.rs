@@ -1,5 +1,4 @@
-//! Records: the header that each begins with, and what stands in those of a fixed form (FastCGI 1.0
-//! sections 3.3, 5 and 8).
+//! FastCGI records: the header, and bodies of a fixed form (FastCGI 1.0 sections 3.3, 5 and 8).
 
 /// Bytes of a record's header.
 pub(super) const HEADER: usize = 8;

@@ -1,5 +1,4 @@
-//! The content of a message: taken apart when it is read, and framed when it is written, by either
-//! side (RFC 9112 sections 6 and 7).
+//! The framing of a message body, read and written (RFC 9112 sections 6 and 7).
 
 use std::ops::Range;
 

@@ -1,5 +1,4 @@
-//! The head of a response as it is read: status line, field section, framing (RFC 9112 sections 4 to
-//! 6).
+//! The head of a response as it is read (RFC 9112 sections 4 to 6).
 
 use std::time::Duration;
 

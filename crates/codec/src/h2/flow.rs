@@ -1,5 +1,6 @@
-//! How much content the peer may send (RFC 9113 section 5.2), grown with the measured
-//! bandwidth-delay product.
+//! Flow control of what the peer sends (RFC 9113 section 5.2).
+//!
+//! The windows grow with the measured bandwidth-delay product.
 //!
 //! A window that is smaller than what is on the way within one round trip holds a fast peer back; a
 //! large one for everybody is memory that an attacker may claim. So windows start small, and

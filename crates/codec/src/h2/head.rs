@@ -1,5 +1,4 @@
-//! Field sections as messages (RFC 9113 section 8): requests, responses and trailers from what
-//! HPACK decodes.
+//! Field sections as messages (RFC 9113 section 8): requests, responses and trailers.
 
 use http::{Method, StatusCode, Version};
 

@@ -1,5 +1,4 @@
-//! HTTP/2 (RFC 9113), without I/O: frames, header compression, streams, flow control, priorities and
-//! the defences against their abuse, for a server and for a client.
+//! HTTP/2 (RFC 9113), without I/O, for a server and for a client.
 //!
 //! [`Connection`] is the one state machine; its documentation says how it is driven.
 

@@ -1,5 +1,7 @@
-//! The keys of caches: `[sites.cache]` and `[sites.locations.cache]` for what is stored and sent,
-//! `[global.cache]` for where it is kept.
+//! The keys of caches.
+//!
+//! `[sites.cache]` and `[sites.locations.cache]` say what is stored and sent, `[global.cache]`
+//! where it is kept.
 
 use super::{YEAR, not_given};
 use crate::keys::{choices, keys};

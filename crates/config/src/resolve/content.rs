@@ -1,5 +1,4 @@
-//! What a site and its locations do with requests: a location has of the site what it does not say
-//! itself.
+//! What a site and its locations do with requests, and what locations inherit.
 
 mod files;
 mod kind;

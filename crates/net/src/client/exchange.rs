@@ -1,5 +1,6 @@
-//! What exchanges over connections that carry one request at a time have in common: content goes out while
-//! the answer comes in, within the limits of time.
+//! What exchanges over connections with one request at a time have in common.
+//!
+//! The body of the request goes out while the response comes in, within the time limits.
 
 use std::io;
 use std::rc::Rc;

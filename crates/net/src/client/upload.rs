@@ -1,5 +1,4 @@
-//! The content of a request on its way to the origin: taken from its source as fast as the origin
-//! reads, and written from where it is.
+//! The body of a request on its way to the origin.
 
 use std::future::Future;
 use std::io::{self, IoSlice};

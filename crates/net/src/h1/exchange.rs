@@ -1,5 +1,4 @@
-//! One request and its answer: calls the service, does what the connection has to do meanwhile, and
-//! sends what it answers.
+//! One request and its response: calls the service and sends its response.
 
 use std::future::{Future, poll_fn};
 use std::io;

@@ -1,5 +1,4 @@
-//! The content of a request as the driver handles it: moved to its reader a piece at a time, held to
-//! its limits of time, and thrown away where nobody wants it.
+//! The body of a request, passed to its reader, limited in time, and discarded if unread.
 
 use std::io;
 use std::task::{Context, Poll};

@@ -1,5 +1,6 @@
-//! Interim responses (RFC 9110 section 15.2): those that the service queued leave while it still
-//! works, or else before the head of its answer.
+//! Interim responses over HTTP/1.1 (RFC 9110 section 15.2).
+//!
+//! They leave while the service still works, or before the head of its response.
 
 use std::io;
 use std::task::{Context, Poll, ready};

@@ -1,5 +1,6 @@
-//! Drives the HTTP/1.1 codec over a connection: one request after another, each read, answered and
-//! written before the next, with the answers to pipelined requests leaving in one write.
+//! The HTTP/1.1 driver of a connection: one request after another.
+//!
+//! The responses to pipelined requests leave in one write.
 
 mod exchange;
 mod incoming;

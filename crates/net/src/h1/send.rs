@@ -1,5 +1,6 @@
-//! The content of a response: sent from where it is, framed as the head said, and cut off visibly
-//! when its source fails.
+//! The body of a response, sent from where it is.
+//!
+//! It is cut off visibly when its source fails.
 
 use std::future::poll_fn;
 use std::io;

@@ -1,5 +1,4 @@
-//! Writing answers: heads and small bodies gather in one buffer, large ones join it in one vectored
-//! write, files go from the page cache to the socket.
+//! The output of a connection: one buffer, vectored writes, files by `sendfile`.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};

@@ -1,5 +1,7 @@
-//! The content of requests: taken as it comes, since the other streams of the connection must not
-//! wait for its reader, held back by the stream's window alone, and held to its limits of time.
+//! The bodies of requests, held back by the window of the stream and by time limits.
+//!
+//! They are taken as they come, since the other streams of the connection must not wait for a
+//! reader.
 
 use std::ops::Range;
 use std::task::Context;

@@ -1,5 +1,6 @@
-//! Interim responses (RFC 9110 section 15.2): those that services queued leave while they still work,
-//! or else before the heads of their answers.
+//! Interim responses over HTTP/2 (RFC 9110 section 15.2).
+//!
+//! They leave while the service still works, or before the head of its response.
 
 use apus_codec::h2::StreamKey;
 use apus_http::{Interim, StatusCode};

@@ -1,5 +1,4 @@
-//! What comes from the client: requests, which the service is called for at once, and what else the
-//! codec finds.
+//! Events of the codec: requests, for which the service is called, and errors.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,5 +1,4 @@
-//! Answers: their heads are encoded as soon as they are there, and what follows is entered for its
-//! turn to be sent.
+//! Responses: their heads are encoded at once, their bodies are scheduled.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};

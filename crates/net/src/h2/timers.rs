@@ -1,5 +1,6 @@
-//! How long a connection waits for what: times of its own, the nearest of which is the deadline in
-//! the worker's table while it waits.
+//! The time limits of a connection.
+//!
+//! The nearest one is the deadline in the table of the worker.
 
 use std::io;
 

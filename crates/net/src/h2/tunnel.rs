@@ -1,5 +1,7 @@
-//! A stream as a tunnel has it (RFC 9113 section 8.5, RFC 8441): what the client sends is read from
-//! the content of the request, what is written waits in a pipe for its turn to be sent.
+//! A stream as a tunnel (RFC 9113 section 8.5, RFC 8441).
+//!
+//! Input is read from the body of the request; output waits in a pipe until the stream is
+//! scheduled.
 
 use std::cell::RefCell;
 use std::io;

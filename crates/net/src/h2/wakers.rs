@@ -1,5 +1,6 @@
-//! Which streams of a connection have to be polled: a bit for each, set by its waker, so that a
-//! wake-up costs the polling of one stream and not of all.
+//! The wakers of the streams of a connection: one bit for each.
+//!
+//! A wake-up costs the polling of one stream and not of all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

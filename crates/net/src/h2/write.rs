@@ -1,5 +1,7 @@
-//! What is to be written: frames and small content in one buffer, large content where it is, files in
-//! pages, all of it in the order in which it was added and leaving in one vectored write.
+//! The output of a connection, which leaves in one vectored write.
+//!
+//! Frames and small bodies are in one buffer, large bodies stay where they are, files are in pages;
+//! all of it in the order in which it was added.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;

@@ -1,5 +1,4 @@
-//! TLS (RFC 8446, RFC 5246): which names a listener serves, with which certificates, and what it asks
-//! of clients; handshakes, and the stream after them, for servers and clients.
+//! TLS (RFC 8446, RFC 5246) for servers and clients: settings, handshakes, streams.
 
 mod certificate;
 mod handshake;

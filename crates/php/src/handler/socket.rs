@@ -1,5 +1,4 @@
-//! WebSockets of an application that stays in memory: their connections are here, and each message is an
-//! event for any of its workers.
+//! WebSockets of a resident application: each message is an event for one of its workers.
 
 use crate::wire::{Form, Message as Event};
 use crate::{Failure, Pool, Socket, SocketEvents, SocketOrder, SocketOrders};

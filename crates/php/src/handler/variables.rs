@@ -1,5 +1,4 @@
-//! What a program is told of a request: the meta-variables of CGI (RFC 3875 section 4.1), and those
-//! that PHP applications know from other servers besides.
+//! The variables of a program: CGI meta-variables (RFC 3875 section 4.1), and those of PHP.
 //!
 //! Nothing that a client sends can take the place of what we say: its fields all get `HTTP_` in front,
 //! those whose names would become the same variable are left out, and so is `Proxy`, which programs

@@ -1,5 +1,6 @@
-//! The FastCGI request in which a worker lives: it names our socket, and stays open until the worker
-//! ends. What comes out of it is what PHP says of itself.
+//! The FastCGI request in which a worker lives.
+//!
+//! It names our socket, and stays open until the worker ends; its output is what PHP itself writes.
 
 use std::cell::RefCell;
 use std::io;

@@ -1,5 +1,4 @@
-//! The thread that looks after the workers of one pool: it has them started, kills those that hang, makes
-//! room for new ones, and replaces all when the application changed.
+//! The supervisor of a pool: a thread that starts, replaces and kills its workers.
 
 mod boot;
 mod clocks;

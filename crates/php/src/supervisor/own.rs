@@ -1,5 +1,4 @@
-//! PHP of our own: a `php-cgi` that listens on its standard input as a FastCGI server, with children that
-//! share its opcache.
+//! A `php-cgi` that the supervisor starts, with children that share its opcache.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,5 +1,6 @@
-//! Loading an application anew without losing a request: new workers boot first, and each that is booted
-//! replaces one of the old.
+//! Reloading an application without losing a request.
+//!
+//! New workers boot first, and each that is booted replaces one of the old.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! Tasks and timers: events for workers, which wait in the same line as requests, so that neither
-//! starves.
+//! Tasks and timers of an application.
+//!
+//! They wait in the same queue as requests, so that neither starves.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! Connections that have not said who they are: how many there may be, and which has to go when there are
-//! more.
+//! Connections that have not sent their first message: how many there may be.
 //!
 //! Any local user may connect, as PHP may run under any user. So that nobody keeps a worker from connecting,
 //! nothing ever waits for a place: the user (SO_PEERCRED) with the most such connections loses his oldest.

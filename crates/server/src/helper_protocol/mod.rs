@@ -1,5 +1,4 @@
-//! What a server that gave up root asks its helper process for, and how: messages over a socket, with
-//! descriptors beside them.
+//! The messages between a server that gave up root and its helper process.
 
 mod client;
 mod message;

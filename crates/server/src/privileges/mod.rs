@@ -1,5 +1,7 @@
-//! Giving up root: a server that is started as root becomes another user before it reads a byte of a
-//! client, and a small process that stays root does for it what takes root.
+//! Giving up root.
+//!
+//! A server that is started as root becomes another user before it reads a byte of a client, and a
+//! small process that stays root does for it what takes root.
 //!
 //! The server keeps nothing of root: no capability, and no way to gain one. What it needs from time to
 //! time it asks the [helper](helper) for: the files of its configuration, among them private keys, at a

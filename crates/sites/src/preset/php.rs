@@ -1,5 +1,7 @@
-//! What PHP applications want: who answers for pretty URLs, what nobody is to see, where nothing is
-//! run, and which cookies mean that somebody is known.
+//! Presets of PHP applications.
+//!
+//! They say who answers for pretty URLs, what nobody is to see, where no program runs, and which
+//! cookies mean that somebody is logged in.
 
 use super::Preset;
 use apus_files::Symlinks;

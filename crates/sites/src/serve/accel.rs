@@ -1,5 +1,4 @@
-//! Another answer of the site in the place of the one that a service gave: an application decides,
-//! the site sends the file.
+//! Internal redirects: an application names a file or path that the site sends in its place.
 
 use std::rc::Rc;
 

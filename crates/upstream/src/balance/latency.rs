@@ -1,5 +1,4 @@
-//! The mean time of a node's answers, in which what is long past counts little: an exponentially
-//! weighted moving average.
+//! The exponentially weighted moving average of a node's response time.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,4 @@
-//! Choices that look at how busy nodes are: least connections, least time, the better of two; and the
-//! random choice.
+//! Balancing by load: least connections, least time, power of two choices, random.
 
 use std::cmp::Ordering;
 

@@ -1,5 +1,7 @@
-//! Which node is next. Nothing here knows of connections, clocks or health: a choice is made among
-//! candidates, and the same candidates and random numbers give the same choice.
+//! Load balancing: which of the candidate nodes is next.
+//!
+//! Nothing here knows of connections, clocks or health: the same candidates and random numbers give
+//! the same choice.
 
 mod chance;
 mod latency;

@@ -1,5 +1,6 @@
-//! Consistent hashing on a ring of points (ketama): a key stays with its node when others come and
-//! go, and only the keys of a node that goes move.
+//! Consistent hashing on a ring of points (ketama).
+//!
+//! When a node is added or removed, only the keys of that node move.
 
 use aws_lc_rs::digest::{SHA256, digest};
 

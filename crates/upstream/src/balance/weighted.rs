@@ -1,5 +1,7 @@
-//! Smooth weighted round robin: in every run of as many requests as the weights add up to, each node
-//! has its share, spread over the run and not in a row.
+//! Smooth weighted round robin.
+//!
+//! In every run of as many requests as the weights add up to, each node has its share, spread over
+//! the run.
 
 use super::Candidate;
 

@@ -1,4 +1,6 @@
-//! The messages of `grpc.health.v1.Health/Check`: one field each, written and read by hand
+//! The messages of `grpc.health.v1.Health/Check`.
+//!
+//! Each has one field, which is written and read by hand
 //! (<https://github.com/grpc/grpc/blob/master/doc/health-checking.md>,
 //! <https://protobuf.dev/programming-guides/encoding/>).
 

@@ -1,5 +1,4 @@
-//! One lookup of a name: its addresses (RFC 1035, RFC 3596), or those of the services that its SRV
-//! records name (RFC 2782).
+//! One DNS lookup: addresses (RFC 1035, RFC 3596), or services by SRV records (RFC 2782).
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};

@@ -1,5 +1,6 @@
-//! Names of nodes: asked for again when their time to live is over, and kept as they were when there is
-//! no answer.
+//! Names of nodes, resolved again when their time to live is over.
+//!
+//! If a lookup fails, the addresses stay as they were.
 
 mod lookup;
 

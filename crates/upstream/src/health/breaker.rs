@@ -1,5 +1,7 @@
-//! The circuit breaker of a node: closed while requests are answered, open once too many fail, and
-//! half-open when it has been open long enough: then one request, and no other, tries the node.
+//! The circuit breaker of a node.
+//!
+//! It is closed while requests succeed, open once too many fail, and half-open after a time: then
+//! one request tries the node.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -1,5 +1,6 @@
-//! Outlier ejection: a node that fails many requests in a row, or more than its group does, is left
-//! out for a time that grows; but never so many that too few stay.
+//! Outlier ejection: a node that fails more than its group is left out for a growing time.
+//!
+//! Never so many are left out that too few stay.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,7 @@
-//! Whether a node is to be asked: what failing requests, checks, the breaker and the comparison with its
-//! group say of it. State and rules without clocks; [`NodeState`](crate::node) shares it.
+//! The health of a node: passive checks, active checks, the circuit breaker, outlier ejection.
+//!
+//! These are state and rules without clocks; [`NodeState`](crate::node) shares them between
+//! threads.
 
 mod breaker;
 mod checked;

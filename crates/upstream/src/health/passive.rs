@@ -1,5 +1,4 @@
-//! Passive health: a node that failed so many requests within a time is left alone for as long, and
-//! then has to prove itself.
+//! Passive health checks: a node that fails too often is not asked for a time.
 
 use std::collections::VecDeque;
 use std::time::Instant;

@@ -1,5 +1,6 @@
-//! Opening one connection for all who wait for one: a hundred requests to a node that speaks HTTP/2 do
-//! not open a hundred connections.
+//! Opening one connection for all requests that wait for one.
+//!
+//! A hundred requests to a node that speaks HTTP/2 do not open a hundred connections.
 
 use std::cell::RefCell;
 use std::io;

@@ -1,6 +1,7 @@
-//! The connections of one worker to one node: those that wait for a request, and those that carry many
-//! at once. Requests share connections only if they have the same origin, and, where a PROXY protocol
-//! head names the client, the same client. Connections of FastCGI that wait are all workers' together.
+//! The connections of one worker to one node: idle ones, and multiplexed ones.
+//!
+//! Requests share connections only if they have the same origin, and, where a PROXY protocol header
+//! names the client, the same client. Idle connections of FastCGI belong to all workers.
 
 mod dial;
 mod idle;

@@ -1,5 +1,6 @@
-//! The budget of retries: a share of the requests, and a few more each second. When an origin fails
-//! everything, retries add that share to its load and no more.
+//! The retry budget: a share of the requests, and a few more each second.
+//!
+//! When an origin fails everything, retries add that share to its load and no more.
 
 use std::time::{Duration, Instant};
 

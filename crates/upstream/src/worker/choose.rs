@@ -1,5 +1,4 @@
-//! The choice of a node for a request: those that may be asked, in order of preference, and a place at
-//! one or in the line.
+//! The choice of a node for a request, and a slot at that node or a position in the queue.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,6 @@
-//! A request at a node, from the choice to the end of the response's content: what it takes there is
-//! given back however it ends.
+//! One attempt of a request at a node.
+//!
+//! What it takes there is released however it ends.
 
 use std::future::Future;
 use std::pin::Pin;

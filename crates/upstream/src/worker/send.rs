@@ -1,5 +1,4 @@
-//! The way of a request: a node, a connection, the response; and another node if that went wrong and may
-//! be tried again.
+//! Sending a request: a node, a connection, the response, and the next attempt if that failed.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};

@@ -1,5 +1,6 @@
-//! A connection after 101 (RFC 9110 section 7.8), with the request that made it one: as long as it is
-//! open, the node works on it.
+//! A connection after 101 (RFC 9110 section 7.8).
+//!
+//! The request that opened it counts as open for as long as the connection is.
 
 use std::io;
 use std::task::{Context, Poll};

@@ -1,5 +1,4 @@
-//! Who asks, and whether he means it: log-in by HTTP authentication (RFC 9110 section 11), passwords,
-//! and the defence against forged requests.
+//! Authentication (RFC 9110 section 11), passwords, and the defence against forged requests.
 //!
 //! | what | how |
 //! | --- | --- |

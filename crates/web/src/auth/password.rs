@@ -1,5 +1,4 @@
-//! Passwords to store and to compare with: Argon2id (RFC 9106) with 19 MiB and two passes, as OWASP
-//! recommends.
+//! Passwords by Argon2id (RFC 9106) with 19 MiB and two passes, as OWASP recommends.
 //!
 //! Each takes a few hundredths of a second of a core and 19 MiB, on a thread that serves no requests.
 //! That is what makes guessing expensive, for the server as well, so it is bounded:

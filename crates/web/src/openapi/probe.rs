@@ -1,5 +1,7 @@
-//! How attributes ask a type for its description, if it has any: of two methods of one name the compiler
-//! takes the one that needs no reference more, and that one is there for types that can be described.
+//! How attributes ask a type for its description, if it has one.
+//!
+//! Of two methods of one name the compiler takes the one that needs one reference less, and that
+//! one is there for types that can be described.
 
 use std::marker::PhantomData;
 

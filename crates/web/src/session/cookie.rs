@@ -1,5 +1,4 @@
-//! The cookie of a session: read from a request and written to a response (RFC 6265 sections 4.1
-//! and 5.4, RFC 6265bis section 4.1.3).
+//! The session cookie (RFC 6265 sections 4.1 and 5.4, RFC 6265bis section 4.1.3).
 
 use apus_http::{Headers, Request, Response};
 

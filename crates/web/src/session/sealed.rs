@@ -1,5 +1,7 @@
-//! Sessions in a cookie: signed (HMAC-SHA-256, RFC 2104), or encrypted as well (AES-256-GCM, NIST SP
-//! 800-38D). Keys can be replaced without ending any session.
+//! Sessions in a cookie, signed or encrypted.
+//!
+//! They are signed by HMAC-SHA-256 (RFC 2104), or encrypted by AES-256-GCM (NIST SP 800-38D). Keys
+//! can be replaced without ending any session.
 
 use std::fmt;
 

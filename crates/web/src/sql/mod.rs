@@ -1,5 +1,4 @@
-//! Databases: SQLite in the process, PostgreSQL and MariaDB (or MySQL) over the network, through
-//! sqlx.
+//! Databases through sqlx: SQLite, PostgreSQL, MariaDB and MySQL.
 //!
 //! [`Db`] is a database by its address. It has one pool of connections for each worker, so that no
 //! connection is ever waited for on another thread than the one that reads it:

@@ -1,6 +1,7 @@
-//! The same events for many clients, on whatever worker they are served: the last ones are kept, once, and each
-//! client reads them from there. So it has what it missed while its connection was lost, and one that reads
-//! slowly costs no memory of its own.
+//! The same events for many clients, on all workers.
+//!
+//! The last events are kept once, and each client reads them from there. A client has what it
+//! missed while its connection was lost, and one that reads slowly costs no memory of its own.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;

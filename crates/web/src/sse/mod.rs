@@ -1,5 +1,4 @@
-//! Server-Sent Events (HTML Living Standard section 9.2): an answer that goes on, of events that a page reads
-//! with `EventSource`.
+//! Server-Sent Events (HTML Living Standard section 9.2).
 //!
 //! Events can be told by a future of the client's own:
 //!

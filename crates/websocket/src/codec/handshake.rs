@@ -1,5 +1,6 @@
-//! The opening handshake of a server: over HTTP/1.1 (RFC 6455 section 4.2), and over the extended
-//! CONNECT of HTTP/2 (RFC 8441 section 5), which is seen as a GET with `Upgrade` and has no key.
+//! The opening handshake of a server (RFC 6455 section 4.2, RFC 8441 section 5).
+//!
+//! An extended CONNECT of HTTP/2 is seen as a GET with `Upgrade`, and has no key.
 
 use std::fmt;
 

@@ -1,5 +1,4 @@
-//! What a purge leaves to be done in the background: writing it down, removing what it is about,
-//! and forgetting it then.
+//! The background work of a purge: recording it, and removing what it names.
 
 use std::io;
 use std::sync::atomic::Ordering;

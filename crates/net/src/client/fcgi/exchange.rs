@@ -1,5 +1,4 @@
-//! A request and its answer on the wire: sending and receiving at the same time, within the limits of
-//! time.
+//! One FastCGI request and its response on a connection.
 
 use std::ops::Range;
 use std::task::{Context, Poll, ready};

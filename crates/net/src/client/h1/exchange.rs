@@ -1,5 +1,4 @@
-//! A request and its response on the wire: sending and receiving at the same time, within the limits
-//! of time.
+//! One HTTP/1.1 request and its response on a connection.
 
 use std::task::{Context, Poll, ready};
 use std::time::Duration;

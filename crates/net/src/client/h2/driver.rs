@@ -1,5 +1,7 @@
-//! The task of a connection: reads what is there, opens streams for what is in the queue, polls what
-//! was woken, writes once; then again.
+//! The task of an HTTP/2 connection to an origin.
+//!
+//! It reads what is there, opens streams for queued requests, polls the streams that were woken,
+//! writes once, and begins again.
 
 use std::fmt;
 use std::future::poll_fn;

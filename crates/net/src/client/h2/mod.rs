@@ -1,5 +1,4 @@
-//! HTTP/2 to an origin (RFC 9113): many requests at once over one connection, which a task of its own
-//! drives.
+//! HTTP/2 to an origin (RFC 9113): many requests over a connection with a task of its own.
 //!
 //! [`Http2`] is a handle. Whoever sends puts the request into a queue and waits; the task opens a
 //! stream for it, and from then on moves what is at hand: content of requests as the windows of the

@@ -1,5 +1,4 @@
-//! The content of requests: gathered from all streams in the order that the codec gives them turns in,
-//! to leave in one write.
+//! The bodies of requests, gathered from all streams in the order of the scheduler.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

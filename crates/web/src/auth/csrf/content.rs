@@ -1,6 +1,7 @@
-//! The token in a form: found in what comes first of the content, which the handler gets all the
-//! same (application/x-www-form-urlencoded as in the URL standard, multipart/form-data as in RFC
-//! 7578).
+//! The CSRF token in a form, found at the start of the body.
+//!
+//! The handler gets the whole body all the same. Forms are application/x-www-form-urlencoded (URL
+//! standard) or multipart/form-data (RFC 7578).
 
 use std::collections::VecDeque;
 

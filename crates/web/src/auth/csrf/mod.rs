@@ -1,5 +1,4 @@
-//! Requests that another site makes a visitor's browser send (cross-site request forgery), told
-//! apart from those that the visitor means.
+//! Protection against cross-site request forgery.
 
 mod content;
 mod origin;

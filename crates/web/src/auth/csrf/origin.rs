@@ -1,5 +1,6 @@
-//! Where a browser says that a request comes from: `Sec-Fetch-Site` (W3C Fetch Metadata section
-//! 2.4), else `Origin` (RFC 6454 section 7).
+//! The origin of a request by `Sec-Fetch-Site` (W3C Fetch Metadata section 2.4) or `Origin`.
+//!
+//! `Origin` is that of RFC 6454 section 7.
 
 use apus_http::Request;
 
