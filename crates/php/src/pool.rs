@@ -31,8 +31,11 @@ pub struct Pool {
     shared: Arc<Shared>,
 }
 
-/// Times that a request is given to another worker.
+/// How often a request is given to another worker that a worker may have begun with.
 const MAX_RETRIES: usize = 2;
+
+/// How often a request is given to another worker that no worker began with.
+const MAX_UNBEGUN: usize = 16;
 
 impl Pool {
     /// Starts the pool. Its workers boot by and by; requests may come at once. It runs until it is
@@ -130,7 +133,7 @@ impl Pool {
             .message
             .finish(upload.content(), is_head)
             .map_err(|_| Failure::Oversized)?;
-        let mut retries = 0;
+        let (mut retries, mut unbegun) = (0, 0);
         loop {
             let Some(connection) = shared.lease().await?.begin() else {
                 continue;
@@ -144,10 +147,17 @@ impl Pool {
             let is_safe = is_idempotent(&broken.request.method)
                 && matches!(broken.upload, Upload::Inline(_))
                 && matches!(broken.failure, Failure::Crashed | Failure::Io(_));
-            if retries >= MAX_RETRIES || !(broken.is_untouched || is_safe) {
+            // What no worker began with costs the application nothing, however often its processes end.
+            let is_over = if broken.is_untouched {
+                unbegun += 1;
+                unbegun > MAX_UNBEGUN
+            } else {
+                retries += 1;
+                retries > MAX_RETRIES || !is_safe
+            };
+            if is_over {
                 return Err(broken.failure);
             }
-            retries += 1;
             count(&shared.totals.retries);
             (asked, upload) = (broken.request, broken.upload);
         }

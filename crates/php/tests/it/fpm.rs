@@ -21,6 +21,7 @@ use crate::harness::{Application, get, run, until};
 struct Fpm {
     master: Child,
     socket: PathBuf,
+    log: PathBuf,
 }
 
 impl Fpm {
@@ -45,7 +46,11 @@ impl Fpm {
             .arg(application.path("fpm.conf"))
             .spawn()
             .unwrap();
-        Self { master, socket }
+        Self {
+            master,
+            socket,
+            log: application.path("fpm.log"),
+        }
     }
 
     fn plan(&self, application: &Application) -> PoolPlan {
@@ -57,7 +62,13 @@ impl Fpm {
 }
 
 impl Fpm {
-    /// As `systemctl reload` has it. It hears no signal until it is ready.
+    /// How many times it began: its processes are there before it handles signals.
+    fn starts(&self) -> usize {
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        log.matches("ready to handle connections").count()
+    }
+
+    /// As `systemctl reload` has it.
     fn begin_anew(&self) {
         let pid = i32::try_from(self.master.id()).unwrap();
         kill_process(Pid::from_raw(pid).unwrap(), Signal::USR2).unwrap();
@@ -313,8 +324,11 @@ fn no_request_is_refused_while_php_fpm_begins_anew() {
                 })
             })
             .collect();
-        for _ in 0..8 {
-            let status = until(&pool, |status| status.workers.len() == 2).await;
+        for turn in 0..8 {
+            let status = until(&pool, |status| {
+                status.workers.len() == 2 && fpm.starts() == turn + 1
+            })
+            .await;
             let before: Vec<_> = status.workers.iter().map(|worker| worker.pid).collect();
             fpm.begin_anew();
             until(&pool, |status| {
