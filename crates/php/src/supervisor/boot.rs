@@ -93,6 +93,8 @@ pub(super) enum BootEnding {
     Unreachable,
     /// The connection ended before END_REQUEST: its process is gone, as when the server begins anew.
     CutOff,
+    /// The worker had booted, and its process ended before its first request.
+    Unused,
 }
 
 /// What is kept of it.

@@ -147,6 +147,9 @@ impl Supervisor {
                 && (record.is_some_and(|record| record.requests() > 0)
                     || now.duration_since(boot.since) >= PROBATION)
         });
+        if is_proven {
+            self.unused = 0;
+        }
         if self.failures > 0 && is_proven {
             self.failures = 0;
             self.logged = None;

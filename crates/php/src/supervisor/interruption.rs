@@ -20,6 +20,10 @@ const LAST_DELAY: Duration = Duration::from_secs(1);
 /// then on the pool counts as one that does not boot.
 const LONGEST: Duration = Duration::from_secs(10);
 
+/// Workers that may end one after another before their first request. A server that begins anew ends those
+/// that have just booted; an application that has more of them end does not work.
+const MAX_UNUSED: u32 = 8;
+
 impl Supervisor {
     /// Whether a boot that ended so is tried again at once, while requests go on waiting. A server that
     /// nobody can reach is one that was interrupted only where it was there before.
@@ -28,6 +32,7 @@ impl Supervisor {
             BootEnding::InOrder => false,
             BootEnding::Unreachable => self.has_booted,
             BootEnding::CutOff => true,
+            BootEnding::Unused => self.unused <= MAX_UNUSED,
         };
         let longest = LONGEST.min(self.shared.plan.boot_limit);
         is_lost

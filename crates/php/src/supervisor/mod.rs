@@ -67,6 +67,8 @@ pub(crate) struct Supervisor {
     interruption: Option<Interruption>,
     /// Whether a worker of this pool ever booted.
     has_booted: bool,
+    /// Workers that ended before their first request, since one was of use.
+    unused: u32,
     next_boot: Instant,
     /// When the clocks were looked at last.
     looked: Instant,
@@ -147,6 +149,7 @@ impl Supervisor {
             failures: 0,
             interruption: None,
             has_booted: false,
+            unused: 0,
             next_boot: Instant::now(),
             looked: Instant::now(),
             logged: None,
@@ -472,7 +475,10 @@ impl Supervisor {
                     .then(|| "the worker's process ended before its first request".to_owned()),
             };
             if let Some(message) = message {
-                let ending = boot.said.borrow().ending;
+                let ending = match is_unused {
+                    true => BootEnding::Unused,
+                    false => boot.said.borrow().ending,
+                };
                 self.not_there(ending, message.into());
             }
         }
@@ -482,6 +488,9 @@ impl Supervisor {
     /// A worker did not come into being: the application does not boot, or the server that runs it was
     /// interrupted.
     fn not_there(&mut self, ending: BootEnding, message: Arc<str>) {
+        if ending == BootEnding::Unused {
+            self.unused = self.unused.saturating_add(1);
+        }
         match self.is_interrupted(ending) {
             true => self.boot_interrupted(&message),
             false => self.boot_failed(message),

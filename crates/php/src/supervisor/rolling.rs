@@ -39,6 +39,7 @@ impl Supervisor {
         self.script = script;
         self.generation += 1;
         self.failures = 0;
+        self.unused = 0;
         self.interruption = None;
         self.next_boot = Instant::now();
         if let Err(error) = self.start_master() {
