@@ -3,6 +3,9 @@
 //! A [`Handshake`] reads what a client asks for and answers it. After it, a [`Connection`] turns bytes
 //! into [`Event`]s and messages into bytes. [`Prepared`] is a message encoded once for many connections.
 
+// A length that wraps around is how framing breaks.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 mod close;
 mod connection;
 mod deflate;
