@@ -263,6 +263,9 @@ pub struct ErrorRules {
     pub on_error: Option<Arc<OnError>>,
     /// The form for all clients.
     pub format: Option<ErrorFormat>,
+    /// Whether the service around the layers makes the responses to errors: they keep their [`Error`] until
+    /// [`Rendering::apply`] of that service makes the body.
+    pub is_deferred: bool,
 }
 
 impl ErrorRules {
@@ -271,6 +274,7 @@ impl ErrorRules {
         Self {
             on_error: (self.on_error.clone()).or_else(|| outer?.on_error.clone()),
             format: self.format.or_else(|| outer?.format),
+            is_deferred: self.is_deferred,
         }
     }
 }
@@ -289,6 +293,7 @@ pub struct Rendering {
     format: ErrorFormat,
     /// Whether the format is the application's choice, and not the client's.
     is_chosen: bool,
+    is_deferred: bool,
     on_error: Option<Arc<OnError>>,
 }
 
@@ -298,12 +303,26 @@ impl Rendering {
         Self {
             format: rules.format.unwrap_or_else(|| ErrorFormat::of(request)),
             is_chosen: rules.format.is_some(),
+            is_deferred: rules.is_deferred,
             on_error: rules.on_error.clone(),
+        }
+    }
+
+    /// In a form that was found before.
+    pub fn in_format(format: ErrorFormat) -> Self {
+        Self {
+            format,
+            is_chosen: false,
+            is_deferred: false,
+            on_error: None,
         }
     }
 
     /// The response, or that of the error which it carries.
     pub fn apply(&self, mut response: Response) -> Response {
+        if self.is_deferred {
+            return response;
+        }
         let Some(attached) = response.take_attached() else {
             if self.is_chosen && apus_error_page::lacks_content(&response) {
                 apus_error_page::fill(&mut response, self.format, Details::default());

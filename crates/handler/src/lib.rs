@@ -10,6 +10,7 @@ pub mod error;
 pub mod extract;
 pub mod function;
 mod http_error;
+mod layered;
 pub mod matched;
 pub mod middleware;
 pub mod respond;
@@ -22,6 +23,7 @@ pub use error::{Error, ErrorFormat, OrNotFound, Rendering};
 pub use extract::{Extension, Form, FromRequest, FromRequestHead, Path, Query, Rejection, State};
 pub use function::{Handler, HandlerExt, ReadsContent, Surrounded, With};
 pub use http_error::HttpError;
+pub use layered::Layered;
 pub use matched::Matched;
 pub use middleware::{Middleware, Next};
 pub use respond::{

@@ -2,10 +2,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod auth;
 mod catch_panic;
+#[cfg(any(feature = "password", feature = "rate-limit"))]
+mod client_network;
 mod cors;
 mod etag;
 mod force_https;
+mod hsts;
 mod log;
 mod metrics;
 #[cfg(feature = "rate-limit")]
@@ -18,10 +22,11 @@ pub use catch_panic::{CatchPanic, panic_message};
 pub use cors::{AllowedOrigins, AnyOrigin, Cors, ListedOrigins};
 pub use etag::Etag;
 pub use force_https::ForceHttps;
+pub use hsts::Hsts;
 pub use log::Logged;
 pub use metrics::{Metrics, MetricsHandler};
 #[cfg(feature = "rate-limit")]
-pub use rate_limit::{RateLimit, network_of};
+pub use rate_limit::RateLimit;
 pub use request_id::{RequestId, RequestIds};
 pub use security_headers::{CspNonce, SecurityHeaders};
 pub use timeout::Timeout;

@@ -5,7 +5,6 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +20,8 @@ use quick_cache::sync::Cache;
 use apus_handler::IntoResponse;
 use apus_handler::{Error, Rendering};
 use apus_handler::{Middleware, Next};
+
+use crate::client_network::client_network;
 
 /// How many clients are known at a time unless told otherwise.
 const CLIENTS: usize = 100_000;
@@ -158,7 +159,7 @@ impl RateLimit {
         };
         match text {
             Some(text) => Some(self.state.hash((0u8, text))),
-            None => Some(self.state.hash((1u8, network_of(request.client().ip?)))),
+            None => Some(self.state.hash((1u8, client_network(request.client().ip?)))),
         }
     }
 
@@ -247,15 +248,6 @@ impl StateStore for Clients {
         let new = || Ok::<_, Infallible>(Arc::default());
         let Ok(state) = self.0.get_or_insert_with(key, new);
         state.measure_and_replace(&NotKeyed::NonKey, measure)
-    }
-}
-
-/// What one client has: an IPv4 address, or the IPv6 network that it can choose its address from.
-pub fn network_of(ip: IpAddr) -> u128 {
-    match ip.to_canonical() {
-        IpAddr::V4(ip) => u128::from(ip.to_bits()),
-        // IPv4 addresses are below, as no network of 64 bits is but the unspecified one.
-        IpAddr::V6(ip) => ip.to_bits() & !u128::from(u64::MAX),
     }
 }
 

@@ -114,9 +114,15 @@ impl RequestIds {
 
 impl Middleware<()> for RequestIds {
     fn call(&self, mut request: Request, next: Next) -> Answer {
-        let id = self.brought(&request).unwrap_or_else(RequestId::new);
+        // A site around an application may have given one before.
+        let known = RequestId::of(&request).cloned();
+        let id = (known.or_else(|| self.brought(&request))).unwrap_or_else(RequestId::new);
         request.extensions_mut().insert(id.clone());
         let field = self.field.clone();
+        if let Ok(value) = HeaderValue::from_str(id.as_str()) {
+            // For origins and PHP.
+            request.headers_mut().insert(&field, &value);
+        }
         next.call(request).map(move |mut response| {
             if let Ok(value) = HeaderValue::from_str(id.as_str()) {
                 response.headers_mut().insert(&field, &value);

@@ -1,4 +1,4 @@
-//! Fields that tell browsers what not to do: Content Security Policy, HSTS (RFC 6797), and others.
+//! Fields that tell browsers what not to do: Content Security Policy and others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +10,8 @@ use base64::engine::general_purpose::STANDARD;
 
 use apus_handler::{FromRequestHead, Matched};
 use apus_handler::{Middleware, Next};
+
+use crate::Hsts;
 
 /// What stands in a policy for the nonce of an answer.
 const NONCE: &str = "{nonce}";
@@ -27,7 +29,7 @@ const NONCE: &str = "{nonce}";
 #[derive(Clone, Debug)]
 pub struct SecurityHeaders {
     policy: Policy,
-    hsts: Option<HeaderValue>,
+    hsts: Option<Hsts>,
     others: Arc<Vec<(HeaderName, HeaderValue)>>,
 }
 
@@ -96,32 +98,31 @@ impl SecurityHeaders {
         self
     }
 
-    /// Has browsers come over TLS only, for so long after each answer (RFC 6797). It is told to those
-    /// who came over TLS; see [`apus_handler::TrustedProxies`] where a proxy speaks it. Begin with minutes:
-    /// there is no way back but to wait.
+    /// Has browsers come over TLS only, for this host; see [`Hsts`].
     #[must_use]
-    pub fn hsts(self, max_age: Duration) -> Self {
-        self.set_hsts(format!("max-age={}", max_age.as_secs()))
+    pub fn hsts(mut self, hsts: impl Into<Hsts>) -> Self {
+        self.hsts = Some(hsts.into());
+        self
     }
 
     /// As [`SecurityHeaders::hsts`], for all subdomains too.
     #[must_use]
     pub fn hsts_with_subdomains(self, max_age: Duration) -> Self {
-        self.set_hsts(format!("max-age={}; includeSubDomains", max_age.as_secs()))
+        self.hsts(Hsts {
+            include_subdomains: true,
+            ..Hsts::new(max_age)
+        })
     }
 
     /// As [`SecurityHeaders::hsts_with_subdomains`], with the consent to be on the list that comes with
     /// browsers.
     #[must_use]
     pub fn hsts_preload(self, max_age: Duration) -> Self {
-        let seconds = max_age.as_secs();
-        self.set_hsts(format!("max-age={seconds}; includeSubDomains; preload"))
-    }
-
-    fn set_hsts(mut self, value: String) -> Self {
-        // Always a field value.
-        self.hsts = HeaderValue::from_str(&value).ok();
-        self
+        self.hsts(Hsts {
+            include_subdomains: true,
+            preload: true,
+            ..Hsts::new(max_age)
+        })
     }
 
     /// Sets a field to another value, or one that is not in the table, as `Permissions-Policy`.
@@ -196,11 +197,10 @@ impl Middleware<()> for SecurityHeaders {
                 value.ok().map(|value| (name.clone(), value))
             }
         };
-        let is_secure = self.hsts.is_some() && request.is_secure();
-        let hsts = self.hsts.clone().filter(|_| is_secure);
+        let hsts = self.hsts.filter(|_| request.is_secure());
         let others = self.others.clone();
         next.call(request).map(move |mut response| {
-            let hsts = hsts.map(|value| (header::STRICT_TRANSPORT_SECURITY, value));
+            let hsts = hsts.map(|hsts| (header::STRICT_TRANSPORT_SECURITY, hsts.value()));
             let one_by_one = policy.iter().chain(&hsts).chain(&*others);
             for (name, value) in one_by_one {
                 if !response.headers().contains(name) {

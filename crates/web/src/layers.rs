@@ -30,8 +30,8 @@ pub use apus_handler::{BodyLimit, ClientInfo, ForwardedField, TrustedProxies};
 #[cfg(feature = "rate-limit")]
 pub use apus_layers::RateLimit;
 pub use apus_layers::{
-    AllowedOrigins, AnyOrigin, CatchPanic, Cors, CspNonce, Etag, ForceHttps, ListedOrigins, Logged,
-    Metrics, MetricsHandler, RequestId, RequestIds, SecurityHeaders, Timeout,
+    AllowedOrigins, AnyOrigin, CatchPanic, Cors, CspNonce, Etag, ForceHttps, Hsts, ListedOrigins,
+    Logged, Metrics, MetricsHandler, RequestId, RequestIds, SecurityHeaders, Timeout,
 };
 
 #[cfg(feature = "compress")]

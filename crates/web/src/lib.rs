@@ -71,9 +71,9 @@ pub use websocket::{Rooms, WebSocket, WebSocketUpgrade};
 
 pub use apus_handler::{
     AtOnce, Awaited, Error, ErrorFormat, Extension, Form, FromRequest, FromRequestHead, Handler,
-    HandlerExt, Html, HttpError, IntoAnswer, IntoResponse, Json, Matched, Middleware, Next,
-    OrNotFound, PassedOn, Path, Query, ReadsContent, Redirect, Rejection, Rendering, Result, State,
-    Streaming, Surrounded, With, extract,
+    HandlerExt, Html, HttpError, IntoAnswer, IntoResponse, Json, Layered, Matched, Middleware,
+    Next, OrNotFound, PassedOn, Path, Query, ReadsContent, Redirect, Rejection, Rendering, Result,
+    State, Streaming, Surrounded, With, extract,
 };
 pub use apus_http::{
     Answer, Body, BodyError, BodyStream, Client, Completion, ConnectionInfo, FileRange, Frame,

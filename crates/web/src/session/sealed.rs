@@ -10,6 +10,8 @@ use aws_lc_rs::{hmac, rand};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
+use apus_layers::auth::KeyError;
+
 /// A secret that cookies are signed or encrypted with.
 ///
 /// All processes that serve the same visitors need the same one, and who knows it can write any
@@ -59,33 +61,6 @@ impl fmt::Debug for Key {
         f.write_str("Key(..)")
     }
 }
-
-/// A secret that cannot be a [`Key`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum KeyError {
-    /// It could be guessed.
-    TooShort {
-        /// How long it is.
-        bytes: usize,
-    },
-    /// The system has no random bytes.
-    NoRandomness,
-}
-
-impl fmt::Display for KeyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooShort { bytes } => write!(
-                f,
-                "the secret has {bytes} bytes and needs 32: make one with `openssl rand -base64 48`"
-            ),
-            Self::NoRandomness => f.write_str("the system has no random bytes"),
-        }
-    }
-}
-
-impl std::error::Error for KeyError {}
 
 /// Keeps sessions in a cookie that the visitor can read but not change.
 ///

@@ -10,6 +10,8 @@ use apus_http::{Answer, HeaderValue, Request, StatusCode};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+#[cfg(feature = "password")]
+use super::Users;
 use super::{credentials, same, unauthorized};
 use apus_handler::Error;
 use apus_handler::middleware::{Middleware, Next};
@@ -109,23 +111,22 @@ impl BasicAuth {
     }
 
     /// With names and what `password::hash` made of their passwords.
-    ///
-    /// What was right once is right for the same name and password until the process ends, without
-    /// the memory and time that a password costs.
     #[cfg(feature = "password")]
     pub fn users<N, H>(realm: &str, users: impl IntoIterator<Item = (N, H)>) -> Self
     where
         N: Into<String>,
         H: Into<String>,
     {
-        let users = users.into_iter();
-        let users: std::collections::HashMap<String, String> = users
-            .map(|(name, hash)| (name.into(), hash.into()))
-            .collect();
-        let known = Arc::new(stored::Known::new(users));
+        Self::stored(realm, users.into_iter().collect())
+    }
+
+    /// With users whose passwords are stored, as those of an `htpasswd` file.
+    #[cfg(feature = "password")]
+    pub fn stored(realm: &str, users: Users) -> Self {
+        let users = Arc::new(users);
         Self::new(realm, move |given| {
-            let known = known.clone();
-            async move { known.check(given).await }
+            let users = users.clone();
+            async move { users.check(given).await }
         })
     }
 }
@@ -191,70 +192,5 @@ impl FromRequestHead for BasicUser {
     fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, StatusCode> {
         let user = request.extensions().get::<Self>().cloned();
         user.ok_or(StatusCode::UNAUTHORIZED)
-    }
-}
-
-#[cfg(feature = "password")]
-mod stored {
-    //! Users with stored passwords.
-
-    use std::collections::HashMap;
-    use std::sync::{Mutex, PoisonError};
-
-    use aws_lc_rs::hmac;
-
-    use super::{Credentials, StatusCode};
-    use crate::auth::password;
-    use apus_handler::Error;
-
-    pub(super) struct Known {
-        users: HashMap<String, String>,
-        /// What was right, by name; under a key that only this process has.
-        right: Mutex<HashMap<String, hmac::Tag>>,
-        key: Option<hmac::Key>,
-    }
-
-    impl Known {
-        pub(super) fn new(users: HashMap<String, String>) -> Self {
-            let random = aws_lc_rs::rand::SystemRandom::new();
-            Self {
-                users,
-                right: Mutex::default(),
-                key: hmac::Key::generate(hmac::HMAC_SHA256, &random).ok(),
-            }
-        }
-
-        pub(super) async fn check(&self, given: Credentials) -> Result<bool, Error> {
-            if self.was_right(&given) {
-                return Ok(true);
-            }
-            let hash = self.users.get(&given.name).cloned();
-            let verified = password::verify(given.client, given.password.clone(), hash).await;
-            let is_right = match verified {
-                Ok(is_right) => is_right,
-                // Too many are compared at a time.
-                Err(error) if error.status_code() != StatusCode::INTERNAL_SERVER_ERROR => {
-                    return Err(error);
-                }
-                Err(error) => {
-                    tracing::error!(?error, name = given.name, "a password cannot be compared");
-                    false
-                }
-            };
-            if is_right && let Some(key) = &self.key {
-                let tag = hmac::sign(key, given.password.as_bytes());
-                let mut right = self.right.lock().unwrap_or_else(PoisonError::into_inner);
-                right.insert(given.name, tag);
-            }
-            Ok(is_right)
-        }
-
-        fn was_right(&self, given: &Credentials) -> bool {
-            let right = self.right.lock().unwrap_or_else(PoisonError::into_inner);
-            let (Some(key), Some(tag)) = (&self.key, right.get(&given.name)) else {
-                return false;
-            };
-            hmac::verify(key, given.password.as_bytes(), tag.as_ref()).is_ok()
-        }
     }
 }

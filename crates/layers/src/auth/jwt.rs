@@ -10,8 +10,7 @@ use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
 use serde::de::DeserializeOwned;
 
 use super::bearer::{NO_TOKEN, WRONG_TOKEN};
-use super::{credentials, unauthorized};
-use crate::session::KeyError;
+use super::{KeyError, credentials, unauthorized};
 use apus_handler::Error;
 use apus_handler::middleware::{Middleware, Next};
 use apus_handler::respond::AtOnce;

@@ -10,7 +10,7 @@
 //!   `Retry-After`.
 //!
 //! Work whose client is gone counts until it is done. How often one may guess in an hour is another
-//! question, for a [`RateLimit`](apus_layers::RateLimit).
+//! question, for a rate limit.
 //!
 //! ```
 //! use apus::auth::password;
@@ -38,10 +38,11 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use apus_http::{HeaderValue, header};
 use argon2::password_hash::{Error as HashError, PasswordHasher, PasswordVerifier};
 use argon2::{Argon2, PasswordHash};
+use sha_crypt::ShaCrypt;
 use tokio::sync::Semaphore;
 
+use crate::client_network::client_network;
 use apus_handler::Error;
-use apus_layers::network_of;
 
 /// How many passwords of one client may be worked on or wait at a time.
 pub const OF_ONE_CLIENT: usize = 4;
@@ -65,12 +66,13 @@ pub async fn hash(client: Option<IpAddr>, password: impl Into<String>) -> Result
     QUEUE.run(client, move || made_of(&password)).await
 }
 
-/// Whether a password is the one that was stored. With nobody to compare with, it takes as long and
+/// Whether a password is the one that was stored: by [`hash`], by `htpasswd -B` (bcrypt), or by `crypt(3)` with
+/// SHA-256 or SHA-512. With nobody to compare with, it takes as long and
 /// says no, so that the time does not tell which names there are. The client is the one who asks;
 /// `None` is the program itself, or a client on a Unix socket.
 ///
 /// # Errors
-/// 429 or 503 if too many wait; 500 if what was stored is not what [`hash`] makes, or the system has
+/// 429 or 503 if too many wait; 500 if what was stored is no hash of these, or the system has
 /// no thread.
 pub async fn verify(
     client: Option<IpAddr>,
@@ -83,13 +85,63 @@ pub async fn verify(
             made_of(&password)?;
             return Ok(false);
         };
-        match Argon2::default().verify_password(password.as_bytes(), stored.as_str()) {
-            Ok(()) => Ok(true),
-            Err(HashError::PasswordInvalid) => Ok(false),
-            Err(error) => Err(error.to_string()),
-        }
+        matches(password.as_bytes(), &stored)
     };
     QUEUE.run(client, compare).await
+}
+
+/// Whether a password is the one of this hash.
+fn matches(password: &[u8], stored: &str) -> Result<bool, String> {
+    let compared = match Scheme::of(stored) {
+        Some(Scheme::Argon2) => Argon2::default().verify_password(password, stored),
+        Some(Scheme::ShaCrypt) => ShaCrypt::default().verify_password(password, stored),
+        Some(Scheme::Bcrypt) => {
+            return bcrypt::verify(password, stored).map_err(|error| error.to_string());
+        }
+        None => return Err("what is stored is no hash of a password".to_owned()),
+    };
+    match compared {
+        Ok(()) => Ok(true),
+        Err(HashError::PasswordInvalid) => Ok(false),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// How a hash was made.
+enum Scheme {
+    Argon2,
+    Bcrypt,
+    /// SHA-256 and SHA-512 in many rounds, as `crypt(3)` has them.
+    ShaCrypt,
+}
+
+impl Scheme {
+    fn of(stored: &str) -> Option<Self> {
+        match stored.strip_prefix('$')?.split('$').next()? {
+            scheme if scheme.starts_with("argon2") => Some(Self::Argon2),
+            "2a" | "2b" | "2y" => Some(Self::Bcrypt),
+            "5" | "6" => Some(Self::ShaCrypt),
+            _ => None,
+        }
+    }
+}
+
+/// Whether [`verify`] can compare a password with this; what is wrong, if not.
+pub(super) fn check_stored(stored: &str) -> Result<(), &'static str> {
+    let is_valid = match Scheme::of(stored) {
+        Some(Scheme::Argon2) => PasswordHash::new(stored).is_ok(),
+        Some(Scheme::Bcrypt) => stored.parse::<bcrypt::HashParts>().is_ok(),
+        Some(Scheme::ShaCrypt) => stored.parse::<sha_crypt::PasswordHash>().is_ok(),
+        None => {
+            return Err(
+                "expected a hash of bcrypt, SHA-crypt or Argon2; `htpasswd -B` makes one of bcrypt",
+            );
+        }
+    };
+    match is_valid {
+        true => Ok(()),
+        false => Err("the hash is incomplete"),
+    }
 }
 
 fn made_of(password: &str) -> Result<String, String> {
@@ -142,7 +194,7 @@ impl Queue {
     }
 
     fn enter(&self, client: Option<IpAddr>) -> Result<Ticket<'_>, Refused> {
-        let client = client.map(network_of);
+        let client = client.map(client_network);
         let mut entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner);
         let of_client = client.and_then(|client| entered.by_client.get(&client));
         if of_client.is_some_and(|count| *count >= OF_ONE_CLIENT) {

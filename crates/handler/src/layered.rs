@@ -1,0 +1,105 @@
+//! Any service with layers around it.
+
+use std::error::Error;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use apus_http::{Answer, Request, RouteInfo, Service, ServiceFactory};
+
+use crate::error::ErrorRules;
+use crate::middleware::{AnyMiddleware, Chain, Middleware, Next, Position, Unmarked};
+
+/// A service with layers around it: files, a proxy, PHP, a cache, a site.
+///
+/// ```
+/// use apus::layers::BodyLimit;
+/// use apus::{Files, Layered};
+///
+/// let files = Layered::new(Files::new("public")).layer(BodyLimit::new(0));
+/// # let _ = files;
+/// ```
+#[derive(Clone)]
+pub struct Layered {
+    service: Arc<dyn ServiceFactory>,
+    layers: Vec<Arc<dyn AnyMiddleware>>,
+}
+
+impl Layered {
+    /// A service without layers yet.
+    pub fn new(service: impl ServiceFactory + 'static) -> Self {
+        Self {
+            service: Arc::new(service),
+            layers: Vec::new(),
+        }
+    }
+
+    /// Adds a layer inside of those that were added before.
+    #[must_use]
+    pub fn layer<Marker: 'static>(mut self, middleware: impl Middleware<Marker>) -> Self {
+        self.layers.push(Arc::new(Unmarked::new(middleware)));
+        self
+    }
+}
+
+impl ServiceFactory for Layered {
+    fn service(&self) -> Rc<dyn Service> {
+        Rc::new(LayeredService(Rc::new(LayerStack {
+            layers: self.layers.clone(),
+            service: self.service.service(),
+            errors: ErrorRules::default(),
+        })))
+    }
+
+    fn check(&self) -> Result<(), Box<dyn Error + Send + Sync>> {
+        self.service.check()
+    }
+
+    fn routes(&self) -> Vec<RouteInfo> {
+        self.service.routes()
+    }
+}
+
+impl fmt::Debug for Layered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Layered")
+            .field("layers", &self.layers.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The service of one worker. Layers that wait share the ownership of the stack.
+struct LayeredService(Rc<LayerStack>);
+
+struct LayerStack {
+    layers: Vec<Arc<dyn AnyMiddleware>>,
+    service: Rc<dyn Service>,
+    errors: ErrorRules,
+}
+
+impl Service for LayeredService {
+    fn call(&self, request: Request) -> Answer {
+        self.0.clone().call(Position::Outer(0), request)
+    }
+}
+
+impl Chain for LayerStack {
+    fn call(self: Rc<Self>, position: Position, request: Request) -> Answer {
+        let (Position::Outer(index) | Position::Inner(index, _)) = position;
+        match self.layers.get(index).cloned() {
+            Some(layer) => {
+                let position = Position::Outer(index.saturating_add(1));
+                layer.call(request, Next::new(self, position))
+            }
+            None => self.service.call(request),
+        }
+    }
+
+    fn route<'c>(&'c self, _: &'c Position, _: &Request) -> Option<&'c str> {
+        None
+    }
+
+    fn errors(&self, _: &Position) -> &ErrorRules {
+        &self.errors
+    }
+}

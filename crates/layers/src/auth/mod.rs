@@ -1,0 +1,76 @@
+//! Authentication (RFC 9110 section 11).
+
+mod basic;
+mod bearer;
+#[cfg(feature = "jwt")]
+mod jwt;
+#[cfg(feature = "password")]
+pub mod password;
+#[cfg(feature = "password")]
+mod users;
+
+use std::fmt;
+
+use apus_http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use aws_lc_rs::{constant_time, digest};
+
+pub use basic::{BasicAuth, BasicUser, CheckResult, Credentials};
+pub use bearer::BearerAuth;
+#[cfg(feature = "jwt")]
+pub use jsonwebtoken;
+#[cfg(feature = "jwt")]
+pub use jwt::{Claims, JwtAuth};
+#[cfg(feature = "password")]
+pub use users::{InvalidUser, Users};
+
+use apus_handler::respond::IntoResponse;
+use apus_handler::{Error, Rendering};
+
+/// A secret that cannot be a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// It could be guessed.
+    TooShort {
+        /// How long it is.
+        bytes: usize,
+    },
+    /// The system has no random bytes.
+    NoRandomness,
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooShort { bytes } => write!(
+                f,
+                "the secret has {bytes} bytes and needs 32: make one with `openssl rand -base64 48`"
+            ),
+            Self::NoRandomness => f.write_str("the system has no random bytes"),
+        }
+    }
+}
+
+impl std::error::Error for KeyError {}
+
+/// The credentials of a request in this scheme, whose name has no case (RFC 9110 section 11.4).
+fn credentials<'r>(request: &'r Request, scheme: &str) -> Option<&'r str> {
+    let field = request.headers().get_str("authorization")?;
+    let (found, credentials) = field.split_once(' ')?;
+    let credentials = credentials.trim_matches(' ');
+    (found.eq_ignore_ascii_case(scheme) && !credentials.is_empty()).then_some(credentials)
+}
+
+/// 401 with what to log in by (RFC 9110 section 11.6.1).
+fn unauthorized(rendering: &Rendering, challenge: HeaderValue) -> Response {
+    const WWW_AUTHENTICATE: HeaderName = header::WWW_AUTHENTICATE;
+    let error = Error::new(StatusCode::UNAUTHORIZED, "you have to log in")
+        .header(WWW_AUTHENTICATE, challenge);
+    rendering.apply(error.into_response())
+}
+
+/// Whether two texts are the same; how long it takes tells nothing about either.
+fn same(one: &[u8], other: &[u8]) -> bool {
+    let of = |text| digest::digest(&digest::SHA256, text);
+    constant_time::verify_slices_are_equal(of(one).as_ref(), of(other).as_ref()).is_ok()
+}

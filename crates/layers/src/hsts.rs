@@ -1,0 +1,72 @@
+//! HTTP Strict Transport Security (RFC 6797).
+
+use std::time::Duration;
+
+use apus_http::{Answer, HeaderValue, Request, header};
+
+use apus_handler::{Middleware, Next};
+
+/// Has browsers come over TLS only, for so long after each response. It is sent over TLS alone: to us, or to a
+/// trusted proxy. Begin with minutes: there is no way back but to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hsts {
+    /// How long browsers keep to `https`, in seconds.
+    pub max_age: u64,
+    /// Whether subdomains are meant too.
+    pub include_subdomains: bool,
+    /// Whether browsers may have the host in their built-in list.
+    pub preload: bool,
+}
+
+impl Default for Hsts {
+    /// A year, for this host alone.
+    fn default() -> Self {
+        Self::new(Duration::from_secs(31_536_000))
+    }
+}
+
+impl Hsts {
+    /// For so long, in whole seconds, and for this host alone.
+    pub fn new(max_age: Duration) -> Self {
+        Self {
+            max_age: max_age.as_secs(),
+            include_subdomains: false,
+            preload: false,
+        }
+    }
+
+    /// The value of the field.
+    pub fn value(self) -> HeaderValue {
+        let mut value = format!("max-age={}", self.max_age);
+        if self.include_subdomains {
+            value.push_str("; includeSubDomains");
+        }
+        if self.preload {
+            value.push_str("; preload");
+        }
+        // Always a field value.
+        HeaderValue::from_str(&value).unwrap_or(HeaderValue::from_static("max-age=0"))
+    }
+}
+
+/// For this host alone.
+impl From<Duration> for Hsts {
+    fn from(max_age: Duration) -> Self {
+        Self::new(max_age)
+    }
+}
+
+/// As a layer it replaces what a response has of the field.
+impl Middleware<()> for Hsts {
+    fn call(&self, request: Request, next: Next) -> Answer {
+        if !request.is_secure() {
+            return next.call(request);
+        }
+        let value = self.value();
+        next.call(request).map(move |mut response| {
+            let headers = response.headers_mut();
+            headers.insert(&header::STRICT_TRANSPORT_SECURITY, &value);
+            response
+        })
+    }
+}
