@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use apus_codec::proxy_protocol::Header;
+use apus_http::fields::cookie_value;
 use apus_http::{Body, Request, Response, Source, StatusCode};
 use apus_net::client::{ClientRequest, RequestHead, Stderr};
 use apus_upstream::plan::{GroupPlan, HashKey, Strategy};
@@ -89,7 +90,8 @@ impl Exchange {
             sticky: plan
                 .sticky
                 .as_ref()
-                .and_then(|sticky| cookie(request, &sticky.name)),
+                .and_then(|sticky| cookie_value(request.headers(), &sticky.name))
+                .and_then(|value| std::str::from_utf8(value).ok()),
             client: Some(Header::of(request)),
             idempotent: is_idempotent(&head.method),
             deadline: None,
@@ -124,18 +126,6 @@ pub(super) fn hash_key_of(plan: &GroupPlan, request: &Request, head: &RequestHea
         }
         HashKey::Uri => Some(hash_key(head.target.as_bytes())),
         HashKey::Header(name) => request.headers().get(name).map(hash_key),
-        HashKey::Cookie(name) => cookie(request, name).map(|value| hash_key(value.as_bytes())),
+        HashKey::Cookie(name) => cookie_value(request.headers(), name).map(hash_key),
     }
-}
-
-/// The value of the first cookie of the name.
-fn cookie<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
-    request
-        .headers()
-        .get_all("cookie")
-        .filter_map(|line| std::str::from_utf8(line).ok())
-        .flat_map(|line| line.split(';'))
-        .filter_map(|pair| pair.split_once('='))
-        .find(|(known, _)| known.trim() == name)
-        .map(|(_, value)| value.trim())
 }

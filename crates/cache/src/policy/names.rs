@@ -8,6 +8,7 @@
 //! [`NamePattern::always_means`], where one that is meant does not count.
 
 use apus_http::Headers;
+use apus_http::fields::{CookiePair, cookie_texts};
 use smallvec::SmallVec;
 
 /// A name; with `*` at its end all names that begin so, with `*` at its front all that end so, with both
@@ -211,31 +212,22 @@ impl Cookie<'_> {
 
 /// What origins may take for the cookies of a line.
 pub(super) fn cookies(line: &[u8]) -> impl Iterator<Item = Cookie<'_>> {
-    line.split(|byte| *byte == b';')
-        .map(<[u8]>::trim_ascii)
-        .filter(|pair| !pair.is_empty())
-        .flat_map(|pair| {
-            let inner = pair
-                .split(|byte| matches!(byte, b',' | b' ' | b'\t'))
-                .skip(1)
-                .filter(|inner| inner.contains(&b'='))
-                .map(|inner| cookie(inner, true));
-            std::iter::once(cookie(pair, false)).chain(inner)
-        })
+    cookie_texts(line).flat_map(|pair| {
+        let inner = pair
+            .split(|byte| matches!(byte, b',' | b' ' | b'\t'))
+            .skip(1)
+            .filter(|inner| inner.contains(&b'='))
+            .map(|inner| cookie(inner, true));
+        std::iter::once(cookie(pair, false)).chain(inner)
+    })
 }
 
 fn cookie(pair: &[u8], is_inside: bool) -> Cookie<'_> {
-    let (name, value) = match pair.iter().position(|byte| *byte == b'=') {
-        Some(at) => (
-            pair.get(..at).unwrap_or_default(),
-            pair.get(at.saturating_add(1)..).unwrap_or_default(),
-        ),
-        None => (&b""[..], pair),
-    };
+    let CookiePair { name, value } = CookiePair::split(pair);
     Cookie {
-        name,
+        name: name.unwrap_or_default(),
         value,
-        is_nameless: !pair.contains(&b'='),
+        is_nameless: name.is_none(),
         is_inside,
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::convert::Infallible;
 
+use apus_http::fields::{self, CookiePair};
 use apus_http::{Request, Response};
 use cookie::{Cookie, SameSite};
 
@@ -55,17 +56,11 @@ impl Cookies {
         };
         // A head holds thousands of cookies, each of which is compared with all others by its hash.
         let mut names = HashSet::new();
-        // HTTP/2 may split the field (RFC 9113 section 8.2.3).
-        for line in request.headers().get_all("cookie") {
-            let Ok(line) = std::str::from_utf8(line) else {
-                continue;
-            };
-            for pair in line.split(';') {
-                if let Some(read) = parse(pair)
-                    && names.insert(read.name().to_owned())
-                {
-                    cookies.received.push(read);
-                }
+        for pair in fields::cookies(request.headers()) {
+            if let Some(read) = parse(pair)
+                && names.insert(read.name().to_owned())
+            {
+                cookies.received.push(read);
             }
         }
         cookies
@@ -152,9 +147,9 @@ impl Cookies {
 }
 
 /// A cookie as it stands in the field. Quotes around a value are not part of it.
-fn parse(pair: &str) -> Option<Cookie<'static>> {
-    let (name, value) = pair.split_once('=')?;
-    let value = value.trim();
+fn parse(pair: CookiePair<'_>) -> Option<Cookie<'static>> {
+    let name = std::str::from_utf8(pair.name?).ok()?;
+    let value = std::str::from_utf8(pair.value).ok()?.trim();
     let unquoted = value
         .strip_prefix('"')
         .and_then(|value| value.strip_suffix('"'));

@@ -1,5 +1,6 @@
 //! The session cookie (RFC 6265 sections 4.1 and 5.4, RFC 6265bis section 4.1.3).
 
+use apus_http::fields::cookies;
 use apus_http::{Headers, Request, Response};
 
 /// What a cookie is called and how it is written.
@@ -51,16 +52,11 @@ fn prefix(is_secure: bool) -> &'static str {
     if is_secure { "__Host-" } else { "" }
 }
 
-/// The first value of the cookie `prefix` + `name`. HTTP/2 may send cookies in several lines (RFC
-/// 9113 section 8.2.3).
+/// The first value of the cookie `prefix` + `name`.
 fn value_of<'h>(headers: &'h Headers, prefix: &str, name: &str) -> Option<&'h str> {
-    headers.get_all("cookie").find_map(|line| {
-        let mut pairs = std::str::from_utf8(line).ok()?.split(';');
-        pairs.find_map(|pair| {
-            let (found, value) = pair.trim().split_once('=')?;
-            (found.strip_prefix(prefix)? == name).then_some(value)
-        })
-    })
+    let is_named = |found: &[u8]| found.strip_prefix(prefix.as_bytes()) == Some(name.as_bytes());
+    let found = cookies(headers).find(|cookie| cookie.name.is_some_and(is_named))?;
+    std::str::from_utf8(found.value).ok()
 }
 
 #[cfg(test)]
