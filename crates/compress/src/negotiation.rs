@@ -1,7 +1,7 @@
 //! Which content coding a response gets (RFC 9110 section 12.5.3), and the fields that say so.
 
 use apus_http::fields::{AcceptEncoding, Coding};
-use apus_http::{Body, HeaderValue, Headers, Method, Request, Response, StatusCode, header};
+use apus_http::{Body, HeaderValue, Headers, Method, Request, Response, StatusCode, header, list};
 use smallvec::SmallVec;
 
 use apus_media_type as media_type;
@@ -147,8 +147,7 @@ pub fn vary(headers: &mut Headers) {
 fn has_member(headers: &Headers, name: &str, member: &str) -> bool {
     headers
         .get_all(name)
-        .flat_map(|value| value.split(|byte| *byte == b','))
-        .any(|value| value.trim_ascii().eq_ignore_ascii_case(member.as_bytes()))
+        .any(|value| list::has_member(value, member))
 }
 
 /// Makes the field lines those of the compressed representation.

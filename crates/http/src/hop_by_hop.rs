@@ -3,7 +3,7 @@
 use http::Version;
 
 use crate::grammar::trim;
-use crate::{Headers, is_identity_field};
+use crate::{Headers, is_identity_field, list};
 
 /// What the fields about the connection ask for, beside its persistence and the framing of the message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,14 +61,13 @@ impl HopByHopReader {
             }
             self.offered.push_str(value);
         } else if name.eq_ignore_ascii_case(b"te") {
-            self.found.accepts_trailers |=
-                list(value).any(|member| member.eq_ignore_ascii_case(b"trailers"));
+            self.found.accepts_trailers |= list::has_member(value, "trailers");
         }
         true
     }
 
     fn options(&mut self, value: &[u8]) {
-        for option in list(value) {
+        for option in list::members(value) {
             if option.eq_ignore_ascii_case(b"upgrade") {
                 self.is_upgrade_named = true;
             } else if !option.eq_ignore_ascii_case(b"close") && !is_hop_by_hop(option) {
@@ -123,14 +122,6 @@ fn is_hop_by_hop(name: &[u8]) -> bool {
         _ => return false,
     };
     name.eq_ignore_ascii_case(known)
-}
-
-/// The members of a comma-separated list (RFC 9110 section 5.6.1).
-fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value
-        .split(|byte| *byte == b',')
-        .map(trim)
-        .filter(|member| !member.is_empty())
 }
 
 #[cfg(test)]

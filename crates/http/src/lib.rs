@@ -20,6 +20,7 @@ mod headers;
 pub mod hop_by_hop;
 mod identity;
 mod interim;
+pub mod list;
 mod mounted;
 mod network;
 pub mod origin;

@@ -12,7 +12,7 @@ use crate::path::{self, InvalidPath, Resolved};
 use crate::trusted_proxies::Forwarded;
 use crate::{
     Authority, Body, Client, ConnectionInfo, Headers, HopByHop, Interim, InvalidTarget, Target,
-    is_identity_field,
+    is_identity_field, list,
 };
 
 /// A request: head, body, the connection it came over, and what layers attached to it.
@@ -370,11 +370,8 @@ impl Request {
 
     /// Whether `Upgrade` offers a protocol.
     pub fn offers_upgrade_to(&self, protocol: &str) -> bool {
-        self.upgrade().is_some_and(|offered| {
-            offered
-                .split(',')
-                .any(|offered| offered.trim().eq_ignore_ascii_case(protocol))
-        })
+        self.upgrade()
+            .is_some_and(|offered| list::has_member(offered.as_bytes(), protocol))
     }
 
     /// Whether the client takes trailer fields (`TE: trailers`).

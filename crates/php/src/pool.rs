@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread;
 
-use apus_http::{Body, BodyError, BodyStream, Frame, Headers, Method, StatusCode};
+use apus_http::{Body, BodyError, BodyStream, Frame, Headers, Method, StatusCode, list};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::content::content;
@@ -193,10 +193,7 @@ impl Pool {
     }
 
     fn listen(&self, channels: &[u8]) -> Listening {
-        let names = channels
-            .split(|byte| *byte == b',')
-            .map(<[u8]>::trim_ascii)
-            .filter(|name| is_channel(name));
+        let names = list::members(channels).filter(|name| is_channel(name));
         self.shared.hub.listen(names)
     }
 

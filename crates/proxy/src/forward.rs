@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::net::IpAddr;
 
-use apus_http::{Headers, Request, Version, is_identity_field};
+use apus_http::{Headers, Request, Version, is_identity_field, list};
 use smallvec::SmallVec;
 
 /// Our name in `Via`.
@@ -55,7 +55,7 @@ pub(super) fn fields(request: &Request, forwarding: &Forwarding) -> Result<Heade
     to.append_from(from, |name, value| match name {
         "host" | "content-length" | "expect" | "proxy" => false,
         "via" => {
-            hops += members(value)
+            hops += list::members(value)
                 .filter(|member| member.ends_with(PSEUDONYM.as_bytes()))
                 .count();
             true
@@ -189,14 +189,6 @@ fn append_to_list(to: &mut Headers, name: &'static str, member: &[u8]) {
         list.extend_from_slice(member);
         let _ = to.try_insert(name, list);
     }
-}
-
-/// The members of a list field (RFC 9110 section 5.6.1).
-fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value
-        .split(|byte| *byte == b',')
-        .map(<[u8]>::trim_ascii)
-        .filter(|member| !member.is_empty())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Which field lines are stored (RFC 9111 section 3.1), and which a newer response replaces (3.2).
 
-use apus_http::Headers;
 use apus_http::fields::ResponseDirectives;
+use apus_http::{Headers, list};
 
 use super::{Rules, SetCookie, Timestamp};
 
@@ -91,6 +91,5 @@ pub(super) fn is_of_freshness(name: &str, rules: &Rules) -> bool {
 fn is_nominated(headers: &Headers, name: &str) -> bool {
     headers
         .get_all("connection")
-        .flat_map(|line| line.split(|byte| *byte == b','))
-        .any(|option| option.trim_ascii().eq_ignore_ascii_case(name.as_bytes()))
+        .any(|line| list::has_member(line, name))
 }

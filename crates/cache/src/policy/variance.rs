@@ -1,7 +1,7 @@
 //! By which fields of the request the responses for one key differ (RFC 9111 section 4.1).
 
 use apus_http::fields::{AcceptEncoding, Coding, Vary};
-use apus_http::{Headers, is_identity_field};
+use apus_http::{Headers, is_identity_field, list};
 use smallvec::SmallVec;
 
 use super::{PresentedRequest, Refusal, Rules};
@@ -41,7 +41,7 @@ impl Variance {
         }
         let mut is_encoded = false;
         for value in headers.get_all("content-encoding") {
-            for coding in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+            for coding in list::members(value) {
                 match coding_bit(coding) {
                     Some(bit) => is_encoded |= bit != 0,
                     // It is not part of the normal form of Accept-Encoding.
@@ -65,11 +65,8 @@ impl Variance {
 
     /// What [`Variance::line`] was made of.
     pub fn from_line(line: &[u8]) -> Self {
-        let names = line
-            .split(|byte| *byte == b',')
-            .filter(|name| !name.is_empty());
         Self {
-            fields: names
+            fields: list::members(line)
                 .map(|name| String::from_utf8_lossy(name).into())
                 .collect(),
         }
@@ -228,7 +225,7 @@ fn write_codings<A: smallvec::Array<Item = u8>>(
 /// Which of [`OTHER_CODINGS`] are accepted.
 fn other_codings<'a>(lines: impl Iterator<Item = &'a [u8]>) -> u8 {
     let (mut accepted, mut refused, mut takes_any) = (0_u8, 0_u8, false);
-    for member in lines.flat_map(|line| line.split(|byte| *byte == b',')) {
+    for member in lines.flat_map(list::members) {
         let mut parts = member.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
         let name = parts.next().unwrap_or_default();
         let is_refused = parts.any(is_zero_weight);
@@ -260,7 +257,7 @@ fn is_zero_weight(parameter: &[u8]) -> bool {
 /// Nothing for `identity`, something for a coding that the normal form knows, `None` for others.
 fn coding_bit(coding: &[u8]) -> Option<u8> {
     let coding = coding.strip_prefix(b"x-").unwrap_or(coding);
-    if coding.is_empty() || coding.eq_ignore_ascii_case(b"identity") {
+    if coding.eq_ignore_ascii_case(b"identity") {
         return Some(0);
     }
     let is_known = Coding::ALL

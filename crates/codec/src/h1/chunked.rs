@@ -4,6 +4,7 @@ use super::line::LineReader;
 use super::{HeadLimits, ProtocolError, field};
 use apus_http::Headers;
 use apus_http::grammar::{is_field_value, trim};
+use apus_http::list;
 use apus_http::trailers::may_trail;
 
 /// Takes chunked content apart.
@@ -177,7 +178,7 @@ impl ChunkedDecoder {
         if REFUSED_TRAILERS.contains(&name.as_slice()) {
             return Err(ProtocolError::TrailerField);
         }
-        let is_named = || field::list(&self.connection).any(|it| it.eq_ignore_ascii_case(&name));
+        let is_named = || list::has_member(&self.connection, &name);
         if may_trail(&name) && !is_named() {
             self.trailers.push(&name, trim(value));
         }

@@ -12,6 +12,7 @@ use super::response::{AnswerTo, ResponseContent, ResponseHead, ResponseReader};
 use super::{HeadLimits, ProtocolError};
 use apus_http::Headers;
 use apus_http::grammar::{is_authority, is_field_content, is_host};
+use apus_http::list;
 
 /// One connection as the client sees it: requests become bytes for the server, responses come out of
 /// its bytes.
@@ -240,18 +241,12 @@ impl ClientConnection {
             let name = protocol.split(|byte| *byte == b'/').next();
             name.unwrap_or_default().trim_ascii().to_ascii_lowercase()
         };
-        let offered: Vec<_> = self
-            .offers
-            .split(',')
-            .map(|one| name(one.as_bytes()))
-            .collect();
+        let offered: Vec<_> = list::members(self.offers.as_bytes()).map(name).collect();
         let mut chosen = headers
             .get_all("upgrade")
-            .flat_map(|line| line.split(|byte| *byte == b','))
+            .flat_map(list::members)
             .peekable();
-        !self.offers.is_empty()
-            && chosen.peek().is_some()
-            && chosen.all(|protocol| offered.contains(&name(protocol)))
+        chosen.peek().is_some() && chosen.all(|protocol| offered.contains(&name(protocol)))
     }
 
     fn handle_head(&mut self, input: &[u8]) -> Result<(usize, ClientEvent), ProtocolError> {

@@ -1,7 +1,7 @@
 //! One field line (RFC 9112 section 5), and the values that framing depends on (section 6).
 
 use super::ProtocolError;
-use apus_http::grammar::{is_field_content, is_token, parse_decimal, trim};
+use apus_http::grammar::{is_field_content, is_token, parse_decimal};
 
 /// Splits a line without its CRLF into name and value.
 pub(super) fn split(line: &[u8]) -> Result<(&[u8], &[u8]), ProtocolError> {
@@ -51,14 +51,6 @@ pub(super) fn transfer_encoding(value: &[u8]) -> Result<(), ProtocolError> {
         return Err(ProtocolError::TransferCoding);
     }
     Err(ProtocolError::TransferEncoding)
-}
-
-/// The members of a comma-separated list (RFC 9110 section 5.6.1).
-pub(super) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value
-        .split(|byte| *byte == b',')
-        .map(trim)
-        .filter(|member| !member.is_empty())
 }
 
 fn trim_spaces(mut value: &[u8]) -> &[u8] {

@@ -1,5 +1,6 @@
 //! What the field lines of a head say about framing and the connection (RFC 9112 sections 6 and 9).
 
+use apus_http::list;
 use http::Version;
 
 use super::{ProtocolError, field};
@@ -19,7 +20,7 @@ impl Framing {
         // Most names are told apart by their length alone.
         match name.len() {
             10 if name.eq_ignore_ascii_case(b"connection") => {
-                for option in field::list(value) {
+                for option in list::members(value) {
                     self.close |= option.eq_ignore_ascii_case(b"close");
                     self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
                 }

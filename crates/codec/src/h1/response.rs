@@ -9,6 +9,7 @@ use super::line::LineReader;
 use super::{HeadLimits, ProtocolError, field};
 use apus_http::Headers;
 use apus_http::grammar::{is_field_content, parse_decimal, trim};
+use apus_http::list;
 use apus_http::response_head::is_connection_field;
 
 /// A response as far as its head tells.
@@ -84,7 +85,7 @@ struct KeepAlive {
 impl KeepAlive {
     /// Takes a line of the field. What cannot be read says nothing.
     fn note(&mut self, value: &[u8]) {
-        for parameter in field::list(value) {
+        for parameter in list::members(value) {
             let mut parts = parameter.splitn(2, |byte| *byte == b'=');
             let (Some(name), Some(number)) = (parts.next(), parts.next()) else {
                 continue;
@@ -208,7 +209,7 @@ impl ResponseReader {
         if !keeps_upgrade && headers.contains("upgrade") {
             headers.remove("upgrade");
         }
-        for name in field::list(&connection) {
+        for name in list::members(&connection) {
             // What is for all who take part must not be named (RFC 9110 section 7.6.1): an origin
             // that does so must not make others store what is private. `Upgrade` was looked at
             // above, and the other options are no fields.

@@ -1,5 +1,7 @@
 //! Priorities as clients signal them (RFC 9218 section 4 and 5).
 
+use apus_http::list;
+
 /// How urgent an answer is, and whether it is of use before it is whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Priority {
@@ -35,10 +37,9 @@ impl Priority {
             sharing: Sharing::Sequential,
             ..Self::DEFAULT
         };
-        for member in value.split(|byte| *byte == b',') {
-            let member = apus_http::grammar::trim(member);
+        for member in list::quoted_members(value) {
             // Parameters of a member have no meaning here.
-            let member = member.split(|byte| *byte == b';').next().unwrap_or(member);
+            let (member, _) = list::parameters(member);
             match member {
                 [b'u', b'=', digit @ b'0'..=b'7'] => {
                     priority.urgency = digit.wrapping_sub(b'0');
@@ -66,6 +67,7 @@ mod tests {
             ("i=?1", 3, Interleaved),
             ("i, i=?0", 3, Sequential),
             ("u=1,u=2", 2, Sequential),
+            ("u=1, x=\"a, u=2, i\"", 1, Sequential),
             ("u=8, x=1, i;a=b", 3, Interleaved),
             ("u=-1", 3, Sequential),
             ("u=1.5", 3, Sequential),

@@ -1,13 +1,13 @@
 //! `Age` (RFC 9111 section 5.1).
 
-use crate::Headers;
+use crate::{Headers, list};
 
 /// The seconds in `Age`. Of several values the first counts; one that is not a number counts as
 /// absent; one past 32 bits as the largest.
 pub fn age(headers: &Headers) -> Option<u32> {
     let value = headers.get("age")?;
-    let first = value.split(|byte| *byte == b',').next()?.trim_ascii();
-    if first.is_empty() || !first.iter().all(u8::is_ascii_digit) {
+    let first = list::members(value).next()?;
+    if !first.iter().all(u8::is_ascii_digit) {
         return None;
     }
     Some(first.iter().fold(0_u32, |seconds, digit| {
@@ -34,6 +34,8 @@ mod tests {
             (&["1.5"], None),
             (&["x"], None),
             (&["x, 5"], None),
+            (&[",5"], Some(5)),
+            (&[" , "], None),
             (&[""], None),
         ] {
             let mut headers = Headers::new();

@@ -4,8 +4,8 @@ use smallvec::SmallVec;
 
 use super::directives::{Argument, Directive, directives};
 use super::structured::{Dictionary, Item};
-use crate::Headers;
 use crate::grammar::is_token;
+use crate::{Headers, list};
 
 /// The argument of a directive that takes seconds (RFC 9111 section 1.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,14 +83,14 @@ impl Scope {
     fn add(&mut self, argument: Option<&[u8]>) {
         let names = match argument {
             None => return *self = Self::Whole,
-            Some(list) => list.split(|byte| *byte == b',').map(<[u8]>::trim_ascii),
+            Some(names) => list::members(names),
         };
         let mut fields = match std::mem::take(self) {
             Self::Absent => SmallVec::new(),
             Self::Fields(fields) => fields,
             Self::Whole => return *self = Self::Whole,
         };
-        for name in names.filter(|name| !name.is_empty()) {
+        for name in names {
             match std::str::from_utf8(name) {
                 Ok(text) if name.iter().all(|byte| is_token(*byte)) => {
                     fields.push(text.to_ascii_lowercase().into());

@@ -1,6 +1,7 @@
 //! Lists of directives with an optional argument (RFC 9111 section 5.2).
 
-use crate::grammar::{is_token, trim};
+use crate::grammar::is_token;
+use crate::list;
 
 /// A directive as it was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,55 +35,9 @@ impl<'a> Argument<'a> {
     }
 }
 
-/// The directives of one line. A comma inside of a quoted string does not end one; a member without
-/// a name is passed over.
+/// The directives of one line. Members without a name are left out.
 pub(super) fn directives(line: &[u8]) -> impl Iterator<Item = Directive<'_>> {
-    let mut rest = line;
-    std::iter::from_fn(move || {
-        while !rest.is_empty() {
-            let (member, after) = split_member(rest);
-            rest = after;
-            if let Some(directive) = directive(trim(member)) {
-                return Some(directive);
-            }
-        }
-        None
-    })
-}
-
-/// Splits at the first comma outside of quotes. A quote that is never closed begins no string, so that
-/// it hides no directive.
-fn split_member(line: &[u8]) -> (&[u8], &[u8]) {
-    let mut is_quoted = false;
-    let mut is_escaped = false;
-    let mut quoted_comma = None;
-    let mut comma = None;
-    for (at, byte) in line.iter().enumerate() {
-        match byte {
-            b',' if !is_quoted => {
-                comma = Some(at);
-                break;
-            }
-            b',' => quoted_comma = quoted_comma.or(Some(at)),
-            _ => {}
-        }
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' if is_quoted => is_escaped = true,
-            b'"' => {
-                is_quoted = !is_quoted;
-                quoted_comma = None;
-            }
-            _ => {}
-        }
-    }
-    match comma.or(quoted_comma) {
-        Some(at) => (
-            line.get(..at).unwrap_or_default(),
-            line.get(at.saturating_add(1)..).unwrap_or_default(),
-        ),
-        None => (line, b""),
-    }
+    list::quoted_members(line).filter_map(directive)
 }
 
 fn directive(member: &[u8]) -> Option<Directive<'_>> {

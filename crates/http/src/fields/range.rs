@@ -4,6 +4,8 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
+use crate::list;
+
 /// More ranges than an honest client asks for; a request for more gets the whole (CVE-2011-3192).
 pub const MAX_RANGES: usize = 8;
 
@@ -63,10 +65,7 @@ fn parts(value: &[u8], complete: u64) -> Option<SmallVec<[ByteRange; 1]>> {
     }
     let mut parts = SmallVec::new();
     let mut specs = 0_usize;
-    for spec in set.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
-        if spec.is_empty() {
-            continue;
-        }
+    for spec in list::members(set) {
         specs = specs.saturating_add(1);
         if specs > MAX_RANGES {
             return None;

@@ -2,8 +2,8 @@
 
 use smallvec::SmallVec;
 
-use crate::Headers;
 use crate::grammar::is_token;
+use crate::{Headers, list};
 
 /// What a response was chosen by, beside the target and method of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,11 +18,7 @@ impl Vary {
     /// Reads all lines.
     pub fn of(headers: &Headers) -> Self {
         let mut fields: SmallVec<[Box<str>; 2]> = SmallVec::new();
-        let members = headers
-            .get_all("vary")
-            .flat_map(|line| line.split(|byte| *byte == b','))
-            .map(<[u8]>::trim_ascii);
-        for name in members.filter(|name| !name.is_empty()) {
+        for name in headers.get_all("vary").flat_map(list::members) {
             match std::str::from_utf8(name) {
                 // `*` is a token character too.
                 Ok(text) if name.iter().all(|byte| is_token(*byte)) && text != "*" => {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use apus_http::list;
+
 /// What this end wants of compression.
 ///
 /// A context that is kept compresses short messages better, as each may refer to those before it. It
@@ -82,7 +84,7 @@ impl Compression {
         offers: impl Iterator<Item = &'a [u8]>,
     ) -> Option<(Agreement, String)> {
         offers
-            .flat_map(|line| Quoted::split(line, b','))
+            .flat_map(list::quoted_members)
             .filter_map(Parameters::parse)
             .find_map(|offer| self.accept_one(&offer))
     }
@@ -135,7 +137,7 @@ impl Compression {
         &self,
         answers: impl Iterator<Item = &'a [u8]>,
     ) -> Result<Option<Agreement>, InvalidAnswer> {
-        let mut members = answers.flat_map(|line| Quoted::split(line, b','));
+        let mut members = answers.flat_map(list::quoted_members);
         let Some(answer) = members.next() else {
             return Ok(None);
         };
@@ -195,10 +197,12 @@ impl Parameters {
     /// Reads an extension with its parameters; `None` if it is another, or has a parameter that is
     /// unknown, twice there, or has an invalid value (RFC 7692 section 7.1).
     fn parse(extension: &[u8]) -> Option<Self> {
-        let mut parts = Quoted::split(extension, b';');
-        parts.next().filter(|name| *name == NAME)?;
+        let (name, parameters) = list::parameters(extension);
+        if name != NAME {
+            return None;
+        }
         let mut known = Self::default();
-        for part in parts {
+        for part in parameters {
             let (name, value) = match part.iter().position(|byte| *byte == b'=') {
                 Some(at) => {
                     let (name, value) = part.split_at_checked(at)?;
@@ -246,56 +250,5 @@ fn unquoted(value: &[u8]) -> &[u8] {
     match value {
         [b'"', inner @ .., b'"'] => inner,
         _ => value,
-    }
-}
-
-/// Members of a list, where a separator in a quoted string is none.
-struct Quoted<'a> {
-    rest: Option<&'a [u8]>,
-    separator: u8,
-}
-
-impl<'a> Quoted<'a> {
-    fn split(line: &'a [u8], separator: u8) -> Self {
-        Self {
-            rest: Some(line),
-            separator,
-        }
-    }
-}
-
-impl<'a> Iterator for Quoted<'a> {
-    type Item = &'a [u8];
-
-    /// The next member, without the white space around it. Empty ones are none.
-    fn next(&mut self) -> Option<&'a [u8]> {
-        loop {
-            let rest = self.rest?;
-            let (mut is_quoted, mut is_escaped) = (false, false);
-            let end = rest.iter().position(|byte| {
-                match byte {
-                    _ if is_escaped => is_escaped = false,
-                    b'\\' if is_quoted => is_escaped = true,
-                    b'"' => is_quoted = !is_quoted,
-                    byte if *byte == self.separator && !is_quoted => return true,
-                    _ => {}
-                }
-                false
-            });
-            let member = match end.and_then(|end| rest.split_at_checked(end)) {
-                Some((member, after)) => {
-                    self.rest = after.get(1..);
-                    member
-                }
-                None => {
-                    self.rest = None;
-                    rest
-                }
-            };
-            let member = member.trim_ascii();
-            if !member.is_empty() {
-                return Some(member);
-            }
-        }
     }
 }

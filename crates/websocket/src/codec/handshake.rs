@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderValue, Method, StatusCode, Version, header};
 
-use apus_http::{Headers, Request, Response};
+use apus_http::{Headers, Request, Response, list};
 
 /// What is hashed behind a key (RFC 6455 section 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -100,7 +100,9 @@ impl Handshake {
             Version::HTTP_11 => Some(accept_key(key(headers).ok_or(InvalidHandshake::Key)?)),
             _ => None,
         };
-        let protocols = members(headers, "sec-websocket-protocol")
+        let protocols = headers
+            .get_all("sec-websocket-protocol")
+            .flat_map(list::members)
             .filter_map(|name| std::str::from_utf8(name).ok())
             .map(Box::from);
         Ok(Self {
@@ -143,15 +145,6 @@ fn key(headers: &Headers) -> Option<&[u8]> {
     let mut bytes = [0; 18];
     let is_valid = STANDARD.decode_slice(key, &mut bytes) == Ok(16);
     (is_valid && keys.next().is_none()).then_some(key)
-}
-
-/// Members of a list field.
-fn members<'a>(headers: &'a Headers, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
-    headers
-        .get_all(name)
-        .flat_map(|line| line.split(|byte| *byte == b','))
-        .map(<[u8]>::trim_ascii)
-        .filter(|member| !member.is_empty())
 }
 
 #[cfg(test)]
