@@ -4,7 +4,9 @@
 
 #![forbid(unsafe_code)]
 
-use apus_http::{Body, HeaderValue, Request, Response, StatusCode, header};
+use apus_http::fields::Quality;
+use apus_http::fields::accept::media_ranges;
+use apus_http::{Body, HeaderValue, Headers, Request, Response, StatusCode, header};
 
 /// The form of the content of an error response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,30 +22,21 @@ pub enum ErrorFormat {
 impl ErrorFormat {
     /// The form that the client prefers; text if it has no preference.
     pub fn of(request: &Request) -> Self {
-        match request.headers().get("accept") {
-            None | Some(b"*/*") => Self::Text,
-            Some(accept) if accept.starts_with(b"text/html,") => Self::Html,
-            Some(accept) => std::str::from_utf8(accept).map_or(Self::Text, Self::negotiate),
-        }
+        Self::negotiate(request.headers())
     }
 
-    fn negotiate(accept: &str) -> Self {
-        let mut best = (0.0, Self::Text);
-        for range in accept.split(',') {
-            let mut parts = range.split(';').map(str::trim);
-            let media = parts.next().unwrap_or("").to_ascii_lowercase();
-            let format = match media.as_str() {
-                "text/html" | "application/xhtml+xml" | "text/*" => Self::Html,
-                "application/json" | "application/*" => Self::Json,
-                json if json.starts_with("application/") && json.ends_with("+json") => Self::Json,
-                "text/plain" => Self::Text,
+    fn negotiate(headers: &Headers) -> Self {
+        let mut best = (Quality::NONE, Self::Text);
+        for range in media_ranges(headers) {
+            let format = match range.name.to_ascii_lowercase().as_slice() {
+                b"text/html" | b"application/xhtml+xml" | b"text/*" => Self::Html,
+                b"application/json" | b"application/*" => Self::Json,
+                name if name.starts_with(b"application/") && name.ends_with(b"+json") => Self::Json,
+                b"text/plain" => Self::Text,
                 _ => continue,
             };
-            let quality = parts
-                .find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")))
-                .map_or(1.0, |quality| quality.parse::<f32>().unwrap_or(0.0));
-            if quality > best.0 {
-                best = (quality, format);
+            if range.quality > best.0 {
+                best = (range.quality, format);
             }
         }
         best.1
@@ -213,10 +206,13 @@ mod tests {
             ("application/json;q=0.5, text/html;q=0.8", ErrorFormat::Html),
             ("text/html;q=0, application/json", ErrorFormat::Json),
             ("text/html;q=x", ErrorFormat::Text),
+            ("application/json; charset=utf-8", ErrorFormat::Json),
             ("text/plain", ErrorFormat::Text),
             ("image/avif,image/webp,*/*;q=0.8", ErrorFormat::Text),
         ] {
-            assert_eq!(ErrorFormat::negotiate(accept), format, "{accept}");
+            let mut headers = Headers::new();
+            headers.try_append("accept", accept).unwrap();
+            assert_eq!(ErrorFormat::negotiate(&headers), format, "{accept}");
         }
     }
 

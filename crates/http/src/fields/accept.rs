@@ -1,7 +1,32 @@
 //! Which media type a client would rather have: `Accept` (RFC 9110 section 12.5.1).
 
-use super::quality::{Quality, members, parameters};
-use crate::Headers;
+use super::quality::{Quality, weigh};
+use crate::{Headers, list};
+
+/// A member of `Accept`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MediaRange<'a> {
+    /// `type/subtype`, `type/*` or `*/*`, in any case.
+    pub name: &'a [u8],
+    /// Whether it has parameters other than its weight.
+    pub has_parameters: bool,
+    /// Its weight.
+    pub quality: Quality,
+}
+
+/// The members of all `Accept` lines. Those with an invalid weight are left out.
+pub fn media_ranges(headers: &Headers) -> impl Iterator<Item = MediaRange<'_>> {
+    let members = headers.get_all("accept").flat_map(list::quoted_members);
+    members.filter_map(|member| {
+        let (name, parameters) = list::parameters(member);
+        let (quality, has_parameters) = weigh(parameters)?;
+        Some(MediaRange {
+            name,
+            has_parameters,
+            quality,
+        })
+    })
+}
 
 /// The one of `offered` (as `type/subtype`, lower case) that the `Accept` lines welcome most; of
 /// those welcome alike the first. `None` if all are refused; the first if there is no line.
@@ -13,7 +38,7 @@ pub fn choose<'a>(headers: &Headers, offered: &[&'a str]) -> Option<&'a str> {
     }
     let mut best = None;
     for media_type in offered {
-        let quality = quality(headers.get_all("accept"), media_type);
+        let quality = quality(headers, media_type);
         if quality > best.map_or(Quality::NONE, |(quality, _)| quality) {
             best = Some((quality, *media_type));
         }
@@ -22,18 +47,18 @@ pub fn choose<'a>(headers: &Headers, offered: &[&'a str]) -> Option<&'a str> {
 }
 
 /// The weight of the most specific member that matches.
-fn quality<'a>(values: impl Iterator<Item = &'a [u8]>, media_type: &str) -> Quality {
+fn quality(headers: &Headers, media_type: &str) -> Quality {
     let type_only = media_type.split('/').next().unwrap_or("").as_bytes();
     let mut found = (0, Quality::NONE);
-    for (name, quality) in values.flat_map(members).filter_map(parameters) {
-        let specificity = match name {
+    for range in media_ranges(headers).filter(|range| !range.has_parameters) {
+        let specificity = match range.name {
             b"*/*" => 1,
             [range_type @ .., b'/', b'*'] if range_type.eq_ignore_ascii_case(type_only) => 2,
             name if name.eq_ignore_ascii_case(media_type.as_bytes()) => 3,
             _ => continue,
         };
         if specificity > found.0 {
-            found = (specificity, quality);
+            found = (specificity, range.quality);
         }
     }
     found.1
@@ -66,5 +91,9 @@ mod tests {
         );
         assert_eq!(chosen("*/*, text/html;q=0"), Some("application/json"));
         assert_eq!(chosen("image/png"), None);
+        assert_eq!(
+            chosen("text/html;level=1, */*;q=0.1, application/json;x=\",*/*;\""),
+            Some("text/html")
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! Which content codings a client accepts: `Accept-Encoding` (RFC 9110 section 12.5.3).
 
-use super::quality::{Quality, members, parameters};
+use super::quality::{Quality, weigh};
+use crate::list;
 
 /// A content coding (RFC 9110 section 8.4.1) that this server can produce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -63,8 +64,10 @@ impl AcceptEncoding {
     pub fn parse<'a>(values: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut named = [None; 4];
         let mut others = None;
-        for member in values.flat_map(members) {
-            let Some((name, quality)) = parameters(member) else {
+        for member in values.flat_map(list::members) {
+            let mut parts = member.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+            let name = parts.next().unwrap_or_default();
+            let Some((quality, false)) = weigh(parts) else {
                 continue;
             };
             let slot = if name == b"*" {

@@ -22,6 +22,7 @@ pub use cache_status::{CacheResult, CacheStatus, ForwardReason, Handling};
 pub use conditional::{Precondition, Validators};
 pub use cookie::{CookiePair, cookie_texts, cookie_value, cookies};
 pub use entity_tag::{EntityTag, EntityTagList, EntityTags};
+pub use quality::Quality;
 pub use range::{ByteRange, MAX_RANGES, Ranges};
 pub use surrogate_key::surrogate_keys;
 pub use vary::Vary;

@@ -2,11 +2,11 @@
 
 /// How welcome something is, in thousandths, with what is only implied below all that is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Quality(u16);
+pub struct Quality(u16);
 
 impl Quality {
     /// Not acceptable.
-    pub(super) const NONE: Self = Self(0);
+    pub const NONE: Self = Self(0);
     /// Acceptable without having been named.
     pub(super) const IMPLIED: Self = Self(1);
     /// The weight of a member without one.
@@ -35,24 +35,15 @@ impl Quality {
     }
 }
 
-/// The members of a list, without white space around them. What is negotiated has no quoted commas.
-pub(super) fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value
-        .split(|byte| *byte == b',')
-        .map(<[u8]>::trim_ascii)
-        .filter(|member| !member.is_empty())
-}
-
-/// A member as its name and weight; `None` if it has parameters other than a valid `q`.
-pub(super) fn parameters(member: &[u8]) -> Option<(&[u8], Quality)> {
-    let mut parts = member.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-    let name = parts.next()?;
-    let mut quality = Quality::FULL;
-    for parameter in parts {
-        let [b'q' | b'Q', b'=', weight @ ..] = parameter else {
-            return None;
-        };
-        quality = Quality::parse(weight)?;
+/// The quality that the parameters of a member give it, and whether it has other parameters; `None` if
+/// a weight is invalid.
+pub(super) fn weigh<'a>(parameters: impl Iterator<Item = &'a [u8]>) -> Option<(Quality, bool)> {
+    let (mut quality, mut has_others) = (Quality::FULL, false);
+    for parameter in parameters {
+        match parameter {
+            [b'q' | b'Q', b'=', weight @ ..] => quality = Quality::parse(weight)?,
+            _ => has_others = true,
+        }
     }
-    Some((name, quality))
+    Some((quality, has_others))
 }
