@@ -35,6 +35,7 @@ mod target;
 pub mod trace;
 pub mod trailers;
 mod trusted_proxies;
+pub mod url;
 
 pub use apus_memory::Sealed;
 pub use authority::Authority;

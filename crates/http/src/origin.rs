@@ -1,5 +1,6 @@
 //! The same-origin test of a request (RFC 6454 section 5): scheme, host and port.
 
+use crate::url::UrlParts;
 use crate::{Authority, Request};
 
 /// Whether `origin`, as of an `Origin` field, is that of the request itself.
@@ -12,13 +13,14 @@ pub fn is_same_origin(request: &Request, origin: &str) -> bool {
 }
 
 fn is_origin_of(own_scheme: &str, authority: &str, origin: &str) -> bool {
-    let Some((scheme, host)) = origin.split_once("://") else {
+    let Some(origin) = UrlParts::split(origin) else {
         return false;
     };
     let is_secure = own_scheme == "https";
     let normal = |authority: &str| Authority::normalise(authority.as_bytes(), is_secure);
-    scheme.eq_ignore_ascii_case(own_scheme)
-        && normal(host).is_some_and(|host| normal(authority) == Some(host))
+    origin.rest.is_empty()
+        && origin.scheme.eq_ignore_ascii_case(own_scheme)
+        && normal(origin.authority).is_some_and(|host| normal(authority) == Some(host))
 }
 
 #[cfg(test)]
@@ -52,6 +54,7 @@ mod tests {
             ("null", "https", "null", false),
             ("example.com", "https", "example.com", false),
             ("file://example.com", "https", "example.com", false),
+            ("https://example.com/", "https", "example.com", false),
             ("", "https", "example.com", false),
         ] {
             let found = is_origin_of(scheme, authority, origin);

@@ -6,6 +6,7 @@ use std::ops::Range;
 use http::Method;
 
 use crate::grammar::is_authority;
+use crate::url::UrlParts;
 
 /// A request target: visible ASCII, split where its parts begin and end.
 #[derive(Clone, PartialEq, Eq)]
@@ -53,20 +54,17 @@ impl Target {
         if text.starts_with('/') || (text == "*" && *method == Method::OPTIONS) {
             return whole(text, 0, (0, 0), 0);
         }
-        let scheme = text.find("://").ok_or(InvalidTarget)?;
-        let name = text.get(..scheme).unwrap_or("");
-        if !name.eq_ignore_ascii_case("http") && !name.eq_ignore_ascii_case("https") {
+        let url = UrlParts::split(text).ok_or(InvalidTarget)?;
+        let is_http = ["http", "https"]
+            .iter()
+            .any(|scheme| url.scheme.eq_ignore_ascii_case(scheme));
+        if !is_http || !is_authority(url.authority.as_bytes()) {
             return Err(InvalidTarget);
         }
-        let start = scheme.saturating_add(3);
-        let rest = text.get(start..).unwrap_or("");
-        let authority = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        if !is_authority(rest.get(..authority).unwrap_or("").as_bytes()) {
-            return Err(InvalidTarget);
-        }
-        let end = start.saturating_add(authority);
+        let start = url.scheme.len().saturating_add("://".len());
+        let end = start.saturating_add(url.authority.len());
         let narrow = |at: usize| u16::try_from(at).map_err(|_| InvalidTarget);
-        let (scheme, start, path_start) = (narrow(scheme)?, narrow(start)?, narrow(end)?);
+        let (scheme, start, path_start) = (narrow(url.scheme.len())?, narrow(start)?, narrow(end)?);
         let (before, path) = text.split_at_checked(end).ok_or(InvalidTarget)?;
         // An empty path is the same as `/` (RFC 9110 section 4.2.3), and origin-form has only that;
         // for OPTIONS it means the server as a whole, which is `*` (RFC 9112 section 3.2.4).

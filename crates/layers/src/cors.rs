@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use apus_http::url::UrlParts;
 use apus_http::{
     Answer, HeaderName, HeaderValue, Headers, Method, Request, Response, StatusCode, header,
 };
@@ -260,9 +261,9 @@ fn grant(headers: &mut Headers, origin: &HeaderValue, with_credentials: bool) {
 /// An origin as browsers write it: in lower case, without a slash, and without the scheme's port.
 fn serialised(origin: &str) -> String {
     let origin = origin.trim_end_matches('/').to_ascii_lowercase();
-    let port = match origin.split_once("://") {
-        Some(("https", _)) => ":443",
-        Some(("http", _)) => ":80",
+    let port = match UrlParts::split(&origin).map(|url| url.scheme) {
+        Some("https") => ":443",
+        Some("http") => ":80",
         _ => return origin,
     };
     match origin.strip_suffix(port) {

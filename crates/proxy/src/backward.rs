@@ -1,6 +1,7 @@
 //! The fields of a response on its way to the client, in the terms of the site.
 
 use apus_http::Headers;
+use apus_http::url::UrlParts;
 use apus_upstream::plan::SameSite;
 
 /// Changes a `Location` (or `Refresh`) that starts with one text to start with another.
@@ -63,12 +64,16 @@ fn redirect(uri: &str, rules: &[RedirectRule], names: &Names<'_>) -> Option<Stri
             return Some(format!("{}{rest}", rule.to));
         }
     }
-    let (rest, port) = match uri.strip_prefix("http://") {
-        Some(rest) => (rest, ":80"),
-        None => (uri.strip_prefix("https://")?, ":443"),
+    let UrlParts {
+        scheme,
+        authority,
+        rest,
+    } = UrlParts::split(uri)?;
+    let port = match scheme {
+        "http" => ":80",
+        "https" => ":443",
+        _ => return None,
     };
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, rest) = rest.split_at_checked(end)?;
     let is = |name: &str| {
         let bare = |name: &'_ str| name.strip_suffix(port).unwrap_or(name).to_ascii_lowercase();
         !name.is_empty() && bare(authority) == bare(name)

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use apus_http::url::UrlParts;
 use apus_net::{ListenAddress, Listener};
 
 /// The parts of a URL, as they were written.
@@ -18,16 +19,14 @@ impl<'a> Url<'a> {
         let wrong = || UrlError::Invalid(text.to_owned());
         // What follows a `#` is never sent.
         let sent = text.split('#').next().unwrap_or_default();
-        let (scheme, rest) = sent.split_once("://").ok_or_else(wrong)?;
-        let is_secure = match scheme.to_ascii_lowercase().as_str() {
+        let url = UrlParts::split(sent).ok_or_else(wrong)?;
+        let is_secure = match url.scheme.to_ascii_lowercase().as_str() {
             "http" => false,
             "https" => true,
             _ => return Err(wrong()),
         };
-        let (authority, path_and_query) = match rest.find(['/', '?']) {
-            Some(at) => rest.split_at(at),
-            None => (rest, "/"),
-        };
+        let authority = url.authority;
+        let path_and_query = if url.rest.is_empty() { "/" } else { url.rest };
         let parsed: http::uri::Authority = authority.parse().map_err(|_| wrong())?;
         if authority.contains('@') || parsed.host().is_empty() {
             return Err(wrong());

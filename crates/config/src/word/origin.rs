@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use apus_http::url::{UrlParts, split_scheme};
 use apus_net::client::{Address, Protocol};
 use apus_upstream::plan::{self, Place};
 use http::HeaderName;
@@ -110,7 +111,7 @@ impl Word for NodeWord {
          \"https://host:port\" or \"srv:_http._tcp.example.com\"";
 
     fn parse(text: &str) -> Result<Self, String> {
-        let (tls, rest) = match text.split_once("://") {
+        let (tls, rest) = match split_scheme(text) {
             None => (None, text),
             Some(("http", rest)) => (Some(false), rest),
             Some(("https", rest)) => (Some(true), rest),
@@ -267,21 +268,22 @@ impl Word for UpstreamWord {
                 path,
             }));
         }
-        let (scheme, rest) = match text.split_once("://") {
-            Some((scheme, rest)) => (Some(scheme), rest),
-            None => (None, text),
-        };
-        let (host, path) = match rest.find('/').and_then(|at| rest.split_at_checked(at)) {
-            Some((host, path)) => (host, Some(path.to_owned())),
-            None => (rest, None),
-        };
-        let Some(scheme) = scheme else {
-            return match is_group_name(host) {
+        let Some(UrlParts {
+            scheme,
+            authority,
+            rest,
+        }) = UrlParts::split(text)
+        else {
+            let (name, path) = match text.find('/').and_then(|at| text.split_at_checked(at)) {
+                Some((name, path)) => (name, Some(path.to_owned())),
+                None => (text, None),
+            };
+            return match is_group_name(name) {
                 true => Ok(Self(UpstreamName {
-                    target: Target::Group(host.to_owned()),
+                    target: Target::Group(name.to_owned()),
                     path,
                 })),
-                false if host.contains(':') => Err(format!("write \"http://{text}\"")),
+                false if name.contains(':') => Err(format!("write \"http://{text}\"")),
                 false => Err(String::new()),
             };
         };
@@ -292,18 +294,18 @@ impl Word for UpstreamWord {
             "grpcs" => (true, Protocol::Http2),
             _ => return Err(format!("no origin has the scheme {scheme}")),
         };
-        let place = host_and_port(host, Some(if tls { 443 } else { 80 }))?;
+        let place = host_and_port(authority, Some(if tls { 443 } else { 80 }))?;
         Ok(Self(UpstreamName {
             target: Target::Origin {
                 node: NodeAddress {
-                    text: format!("{scheme}://{}", host.to_ascii_lowercase()),
+                    text: format!("{scheme}://{}", authority.to_ascii_lowercase()),
                     target: place,
                     tls: Some(tls),
                 },
                 protocol,
-                authority: Some(host.to_owned()),
+                authority: Some(authority.to_owned()),
             },
-            path,
+            path: Some(rest.to_owned()).filter(|path| !path.is_empty()),
         }))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use apus_http::url::split_scheme;
 use apus_sites::Template;
 use serde_json::json;
 
@@ -25,7 +26,7 @@ impl Word for PhpServer {
         if is_group_name(text) {
             return Ok(Self::Group(text.to_owned()));
         }
-        if text.contains("://") || text.starts_with("srv:") {
+        if split_scheme(text).is_some() || text.starts_with("srv:") {
             return Err("PHP is asked over FastCGI, which has no scheme".to_owned());
         }
         let name = text.rsplit('/').next().unwrap_or_default();

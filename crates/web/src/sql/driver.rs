@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::str::FromStr;
 use std::time::Duration;
 
+use apus_http::url::split_scheme;
 use sqlx::any::AnyConnectOptions;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
@@ -173,7 +174,7 @@ pub(super) fn shown(address: &str) -> String {
         None => (address, None),
     };
     let without = || {
-        let (scheme, rest) = address.split_once("://")?;
+        let (scheme, rest) = split_scheme(address)?;
         // A password may hold what ends an authority, if nobody encoded it.
         let (user, host) = rest.rsplit_once('@')?;
         let user = user.split_once(':').map_or(user, |(user, _)| user);
