@@ -13,6 +13,7 @@ mod http_error;
 mod layered;
 pub mod matched;
 pub mod middleware;
+pub mod multipart;
 pub mod respond;
 pub mod state;
 mod websocket;

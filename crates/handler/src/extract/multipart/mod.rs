@@ -1,8 +1,7 @@
-//! Forms with files: `multipart/form-data` (RFC 7578).
+//! Extractors of forms with files: `multipart/form-data` (RFC 7578).
 
 mod form;
 mod limits;
-mod parser;
 mod upload;
 
 use std::io;
@@ -13,10 +12,10 @@ use bytes::{Bytes, BytesMut};
 
 pub use self::form::{MultipartForm, Uploads};
 pub use self::limits::UploadLimits;
-use self::parser::{Event, Head, Parser};
 pub use self::upload::Upload;
 
 use super::{FromRequest, Rejection};
+use crate::multipart::{FormTypeError, MultipartEvent, MultipartParser, PartHead};
 
 /// The parts of a form, one after the other as they come; see [`MultipartForm`] for all at once.
 ///
@@ -24,7 +23,7 @@ use super::{FromRequest, Rejection};
 /// application's limit of content.
 pub struct Multipart {
     body: Body,
-    parser: Parser,
+    parser: MultipartParser,
     limits: Arc<UploadLimits>,
     /// Bytes that came.
     total: u64,
@@ -50,7 +49,7 @@ impl Multipart {
     pub async fn next(&mut self) -> Result<Option<Part<'_>>, Rejection> {
         loop {
             match self.event().await? {
-                Event::Part(head) => {
+                MultipartEvent::Part(head) => {
                     self.parts = self.parts.saturating_add(1);
                     if self.parts > self.limits.parts {
                         return Err(too_large(format_args!(
@@ -61,15 +60,15 @@ impl Multipart {
                     self.is_in_part = true;
                     return Ok(Some(Part { head, form: self }));
                 }
-                Event::Content(_) => {}
-                Event::PartEnd => self.is_in_part = false,
-                Event::End => return Ok(None),
+                MultipartEvent::Data(_) => {}
+                MultipartEvent::PartEnd => self.is_in_part = false,
+                MultipartEvent::End => return Ok(None),
             }
         }
     }
 
-    /// What the parser says next, with as much content as it wants.
-    async fn event(&mut self) -> Result<Event, Rejection> {
+    /// The next event of the parser, which reads as much of the body as it needs.
+    async fn event(&mut self) -> Result<MultipartEvent, Rejection> {
         loop {
             let event = self.parser.next().map_err(|why| {
                 Rejection::new(
@@ -122,22 +121,17 @@ impl FromRequest for Multipart {
 
     async fn from_request(mut request: Request, body_limit: u64) -> Result<Self, Rejection> {
         let content_type = request.headers().get_str("content-type").unwrap_or("");
-        let (media_type, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
-        if !media_type
-            .trim()
-            .eq_ignore_ascii_case("multipart/form-data")
-        {
-            return Err(Rejection::new(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "the content type must be multipart/form-data",
-            ));
-        }
-        let parser = boundary(parameters).and_then(Parser::new).ok_or_else(|| {
-            Rejection::new(
-                StatusCode::BAD_REQUEST,
-                "the content type has no valid boundary",
-            )
-        })?;
+        let parser =
+            MultipartParser::for_content_type(content_type).map_err(|error| match error {
+                FormTypeError::OtherType => Rejection::new(
+                    StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                    "the content type must be multipart/form-data",
+                ),
+                FormTypeError::NoBoundary => Rejection::new(
+                    StatusCode::BAD_REQUEST,
+                    "the content type has no valid boundary",
+                ),
+            })?;
         let limits = request.extensions().get::<Arc<UploadLimits>>().cloned();
         let form = Self {
             body: request.take_body(),
@@ -148,7 +142,7 @@ impl FromRequest for Multipart {
             in_memory: body_limit,
             is_in_part: false,
         };
-        // Before a client that asks is told to send it.
+        // Checked before a client with `Expect: 100-continue` is asked for the body.
         form.check_total(form.body.len().unwrap_or(0))?;
         Ok(form)
     }
@@ -166,7 +160,7 @@ impl std::fmt::Debug for Multipart {
 /// A part of a form: a field, or a file.
 #[derive(Debug)]
 pub struct Part<'a> {
-    head: Head,
+    head: PartHead,
     form: &'a mut Multipart,
 }
 
@@ -195,7 +189,7 @@ impl Part<'_> {
             return Ok(None);
         }
         match self.form.event().await? {
-            Event::Content(bytes) => Ok(Some(bytes)),
+            MultipartEvent::Data(bytes) => Ok(Some(bytes)),
             _ => {
                 self.form.is_in_part = false;
                 Ok(None)
@@ -258,19 +252,6 @@ impl Part<'_> {
         let upload = incoming.finish(self.head, &limits).await;
         upload.map_err(not_stored)
     }
-}
-
-/// The boundary among the parameters of the content type.
-fn boundary(parameters: &str) -> Option<&str> {
-    parameters.split(';').find_map(|parameter| {
-        let (name, value) = parameter.split_once('=')?;
-        let is_boundary = name.trim().eq_ignore_ascii_case("boundary");
-        let value = value.trim();
-        let unquoted = value
-            .strip_prefix('"')
-            .and_then(|text| text.strip_suffix('"'));
-        is_boundary.then_some(unquoted.unwrap_or(value))
-    })
 }
 
 fn too_large(reason: impl std::fmt::Display) -> Rejection {

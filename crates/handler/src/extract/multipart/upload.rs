@@ -10,7 +10,7 @@ use apus_http::{Body, FileRange};
 use bytes::{Bytes, BytesMut};
 
 use super::UploadLimits;
-use super::parser::Head;
+use crate::multipart::PartHead;
 
 /// What is written at a time, in bytes.
 const BATCH: usize = 256 * 1024;
@@ -200,7 +200,11 @@ impl Incoming {
         Ok(())
     }
 
-    pub(super) async fn finish(mut self, head: Head, limits: &UploadLimits) -> io::Result<Upload> {
+    pub(super) async fn finish(
+        mut self,
+        head: PartHead,
+        limits: &UploadLimits,
+    ) -> io::Result<Upload> {
         if self.file.is_some() && self.gathered > 0 {
             self.write(limits).await?;
         }

@@ -1,6 +1,6 @@
 //! Protection against cross-site request forgery.
 
-mod content;
+mod form;
 mod origin;
 mod token;
 
@@ -169,7 +169,7 @@ impl Middleware<AtOnce> for Csrf {
         Answer::later(async move {
             let given = match request.headers().get_str("x-csrf-token") {
                 Some(given) => Some(given.to_owned()),
-                None => match content::token(&mut request, this.form_limit).await {
+                None => match form::find_token(&mut request, this.form_limit).await {
                     Ok(given) => given,
                     Err(error) => return rendering.apply(error.into_response()),
                 },

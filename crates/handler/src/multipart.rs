@@ -1,8 +1,4 @@
-//! The parts of `multipart/form-data` (RFC 7578, RFC 2046 section 5.1), without I/O.
-//!
-//! Feed it with [`Parser::push`] and ask [`Parser::next`] until it has no more to say. Content is given
-//! in slices of what was pushed: only where a delimiter may lie across two pieces, a few bytes are
-//! copied. What it keeps is bounded by the head of a part.
+//! A parser of `multipart/form-data` without I/O (RFC 7578, RFC 2046 section 5.1).
 
 use std::fmt;
 
@@ -15,59 +11,83 @@ const MAX_HEAD: usize = 8 * 1024;
 /// The longest boundary (RFC 2046 section 5.1.1).
 const MAX_BOUNDARY: usize = 70;
 
-/// What is read of a head at a time, where it lies across pieces.
+/// The bytes that are added to the window at a time, where a head lies across pieces.
 const STEP: usize = 1024;
 
-/// Reads parts.
-pub(super) struct Parser {
+/// Splits a body into its parts.
+///
+/// Feed it with [`MultipartParser::push`], then call [`MultipartParser::next`] until it returns `None`.
+/// Data is returned in slices of what was pushed: a few bytes are copied only where a delimiter may
+/// lie across two pieces. The memory that it keeps is limited by the longest head of a part.
+pub struct MultipartParser {
     /// CR LF, two dashes, and the boundary.
     delimiter: Box<[u8]>,
     finder: memmem::Finder<'static>,
     stage: Stage,
-    /// What is looked at.
+    /// The bytes that are parsed now.
     window: Bytes,
-    /// What follows it.
+    /// The bytes behind them.
     rest: Bytes,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// What stands before the first delimiter means nothing.
+    /// Bytes before the first delimiter are ignored.
     Preamble,
-    /// What follows a delimiter tells whether it was the last.
+    /// The bytes behind a delimiter say whether it was the last.
     Delimiter,
     Head,
-    Content,
+    Data,
     End,
 }
 
-/// What was read.
+/// What the parser found next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Event {
-    Part(Head),
-    Content(Bytes),
+pub enum MultipartEvent {
+    /// A part starts.
+    Part(PartHead),
+    /// Bytes of the part's body.
+    Data(Bytes),
+    /// The part is complete.
     PartEnd,
+    /// The last part is complete.
     End,
 }
 
 /// The head of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Head {
-    pub(super) name: String,
-    pub(super) file_name: Option<String>,
-    pub(super) content_type: Option<String>,
+pub struct PartHead {
+    /// The name of the form's field.
+    pub name: String,
+    /// The name of the file without folders, if the part is a file.
+    pub file_name: Option<String>,
+    /// The media type, as the client sent it.
+    pub content_type: Option<String>,
 }
 
-/// Why content is not what its type says.
+/// Why a body is not a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Malformed {
+pub enum MultipartError {
+    /// Other bytes than the end of the line or two dashes follow a boundary.
     Delimiter,
+    /// The head of a part is not made of valid field lines.
     Head,
+    /// The head of a part is longer than 8 KiB.
     HeadTooLong,
+    /// A part has no `Content-Disposition: form-data` with a name.
     NoName,
 }
 
-impl fmt::Display for Malformed {
+/// Why a `Content-Type` does not describe a form with files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FormTypeError {
+    /// The media type is another one.
+    OtherType,
+    /// There is no valid boundary.
+    NoBoundary,
+}
+
+impl fmt::Display for MultipartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Delimiter => "a boundary is followed by neither the end of its line nor dashes",
@@ -78,9 +98,23 @@ impl fmt::Display for Malformed {
     }
 }
 
-impl Parser {
-    /// For content whose parts are separated by this boundary; `None` if it cannot be one.
-    pub(super) fn new(boundary: &str) -> Option<Self> {
+impl MultipartParser {
+    /// A parser for a body with this `Content-Type`.
+    ///
+    /// # Errors
+    /// The media type is not `multipart/form-data`, or it has no valid boundary.
+    pub fn for_content_type(content_type: &str) -> Result<Self, FormTypeError> {
+        let (media_type, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
+        let media_type = media_type.trim();
+        if !media_type.eq_ignore_ascii_case("multipart/form-data") {
+            return Err(FormTypeError::OtherType);
+        }
+        let boundary = boundary(parameters).ok_or(FormTypeError::NoBoundary)?;
+        Self::new(boundary).ok_or(FormTypeError::NoBoundary)
+    }
+
+    /// A parser for a body whose parts are separated by this boundary; `None` if it is not valid.
+    fn new(boundary: &str) -> Option<Self> {
         let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"'()+_,-./:=? ".contains(&byte);
         if !(1..=MAX_BOUNDARY).contains(&boundary.len()) || !boundary.bytes().all(is_valid) {
             return None;
@@ -96,19 +130,26 @@ impl Parser {
         })
     }
 
-    /// Takes content that [`Parser::next`] had none left for.
-    pub(super) fn push(&mut self, piece: Bytes) {
+    /// Takes the next bytes of the body, once [`MultipartParser::next`] returned `None`.
+    pub fn push(&mut self, piece: Bytes) {
         self.rest = piece;
     }
 
-    /// What comes next; `None` if more content is needed to tell.
-    pub(super) fn next(&mut self) -> Result<Option<Event>, Malformed> {
+    /// The next event; `None` if the parser needs more bytes.
+    ///
+    /// # Errors
+    /// The body is not a valid form.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the errors end it, and it continues after `None`"
+    )]
+    pub fn next(&mut self) -> Result<Option<MultipartEvent>, MultipartError> {
         loop {
             let step = match self.stage {
-                Stage::Preamble | Stage::Content => self.content(),
+                Stage::Preamble | Stage::Data => self.data(),
                 Stage::Delimiter => self.delimiter()?,
                 Stage::Head => self.head()?,
-                Stage::End => Step::Event(Event::End),
+                Stage::End => Step::Event(MultipartEvent::End),
             };
             match step {
                 Step::Event(event) => return Ok(Some(event)),
@@ -119,7 +160,7 @@ impl Parser {
         }
     }
 
-    /// Puts more into the window: all that there is, or, behind what is in it already, some.
+    /// Moves bytes into the window: all of them into an empty window, else only some behind its bytes.
     fn refill(&mut self) -> bool {
         if self.rest.is_empty() {
             return false;
@@ -129,7 +170,7 @@ impl Parser {
             return true;
         }
         let more = match self.stage {
-            Stage::Preamble | Stage::Content => self.delimiter.len(),
+            Stage::Preamble | Stage::Data => self.delimiter.len(),
             _ => STEP,
         };
         let more = self.rest.split_to(more.min(self.rest.len()));
@@ -140,25 +181,25 @@ impl Parser {
         true
     }
 
-    /// Content up to the next delimiter.
-    fn content(&mut self) -> Step {
+    /// Reads data up to the next delimiter.
+    fn data(&mut self) -> Step {
         let found = self.finder.find(&self.window);
         let end = found.unwrap_or_else(|| self.window.len().saturating_sub(self.partial()));
-        let content = self.window.split_to(end);
-        if self.stage == Stage::Content && !content.is_empty() {
-            return Step::Event(Event::Content(content));
+        let data = self.window.split_to(end);
+        if self.stage == Stage::Data && !data.is_empty() {
+            return Step::Event(MultipartEvent::Data(data));
         }
         if found.is_none() {
             return Step::More;
         }
         self.window.advance(self.delimiter.len());
         match std::mem::replace(&mut self.stage, Stage::Delimiter) {
-            Stage::Content => Step::Event(Event::PartEnd),
+            Stage::Data => Step::Event(MultipartEvent::PartEnd),
             _ => Step::Again,
         }
     }
 
-    /// How many bytes at the end of the window may be the front of a delimiter.
+    /// How many bytes at the end of the window may be the start of a delimiter.
     fn partial(&self) -> usize {
         let longest = self.delimiter.len().saturating_sub(1);
         let start = self.window.len().saturating_sub(longest);
@@ -171,8 +212,8 @@ impl Parser {
         found.map_or(0, |at| tail.len().saturating_sub(at))
     }
 
-    /// What stands behind a boundary: two dashes, or the end of its line.
-    fn delimiter(&mut self) -> Result<Step, Malformed> {
+    /// Reads what follows a boundary: two dashes, or the end of its line.
+    fn delimiter(&mut self) -> Result<Step, MultipartError> {
         if self.window.starts_with(b"--") {
             self.stage = Stage::End;
             self.window.clear();
@@ -182,7 +223,7 @@ impl Parser {
         let is_padding = |byte: &&u8| matches!(byte, b' ' | b'\t');
         let padding = self.window.iter().take_while(is_padding).count();
         match self.window.get(padding..).unwrap_or_default() {
-            _ if padding > MAX_BOUNDARY => Err(Malformed::Delimiter),
+            _ if padding > MAX_BOUNDARY => Err(MultipartError::Delimiter),
             [b'\r', b'\n', ..] => {
                 self.window.advance(padding.saturating_add(2));
                 self.stage = Stage::Head;
@@ -190,40 +231,40 @@ impl Parser {
             }
             [] | [b'\r'] => Ok(Step::More),
             [b'-'] if padding == 0 => Ok(Step::More),
-            _ => Err(Malformed::Delimiter),
+            _ => Err(MultipartError::Delimiter),
         }
     }
 
-    fn head(&mut self) -> Result<Step, Malformed> {
+    fn head(&mut self) -> Result<Step, MultipartError> {
         let looked_at = self.window.get(..MAX_HEAD).unwrap_or(&self.window);
         if looked_at.starts_with(b"\r\n") {
-            return Err(Malformed::NoName);
+            return Err(MultipartError::NoName);
         }
         let Some(end) = memmem::find(looked_at, b"\r\n\r\n") else {
             return match looked_at.len() < MAX_HEAD {
                 true => Ok(Step::More),
-                false => Err(Malformed::HeadTooLong),
+                false => Err(MultipartError::HeadTooLong),
             };
         };
         let head = self.window.split_to(end);
         self.window.advance(4);
-        self.stage = Stage::Content;
-        Head::parse(&head).map(|head| Step::Event(Event::Part(head)))
+        self.stage = Stage::Data;
+        PartHead::parse(&head).map(|head| Step::Event(MultipartEvent::Part(head)))
     }
 }
 
-/// How far a look at the window got.
+/// The result of parsing the window.
 enum Step {
-    Event(Event),
-    /// At another stage.
+    Event(MultipartEvent),
+    /// The stage changed.
     Again,
-    /// Not further without more content.
+    /// More bytes are needed.
     More,
 }
 
-impl Head {
+impl PartHead {
     /// Reads field lines without the last line's end.
-    fn parse(lines: &[u8]) -> Result<Self, Malformed> {
+    fn parse(lines: &[u8]) -> Result<Self, MultipartError> {
         let mut head = Self {
             name: String::new(),
             file_name: None,
@@ -239,31 +280,44 @@ impl Head {
                 }
                 None => line,
             };
-            let colon = memchr::memchr(b':', line).ok_or(Malformed::Head)?;
+            let colon = memchr::memchr(b':', line).ok_or(MultipartError::Head)?;
             let (name, value) = line.split_at(colon);
             let value = value.get(1..).unwrap_or_default().trim_ascii();
             let is_token =
                 |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
             let is_text = |byte: &u8| !byte.is_ascii_control() || *byte == b'\t';
             if name.is_empty() || !name.iter().all(is_token) || !value.iter().all(is_text) {
-                return Err(Malformed::Head);
+                return Err(MultipartError::Head);
             }
             if name.eq_ignore_ascii_case(b"content-disposition") {
                 if is_named {
-                    return Err(Malformed::Head);
+                    return Err(MultipartError::Head);
                 }
-                let name = parameter(value, b"name").ok_or(Malformed::NoName)?;
-                head.name = String::from_utf8(name).map_err(|_| Malformed::Head)?;
+                let name = parameter(value, b"name").ok_or(MultipartError::NoName)?;
+                head.name = String::from_utf8(name).map_err(|_| MultipartError::Head)?;
                 head.file_name = parameter(value, b"filename")
                     .map(|name| last_segment(&String::from_utf8_lossy(&name)));
                 is_named = true;
             } else if name.eq_ignore_ascii_case(b"content-type") {
-                let text = std::str::from_utf8(value).map_err(|_| Malformed::Head)?;
+                let text = std::str::from_utf8(value).map_err(|_| MultipartError::Head)?;
                 head.content_type = Some(text.to_owned());
             }
         }
-        is_named.then_some(head).ok_or(Malformed::NoName)
+        is_named.then_some(head).ok_or(MultipartError::NoName)
     }
+}
+
+/// The boundary among the parameters of the content type.
+fn boundary(parameters: &str) -> Option<&str> {
+    parameters.split(';').find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        let is_boundary = name.trim().eq_ignore_ascii_case("boundary");
+        let value = value.trim();
+        let unquoted = value
+            .strip_prefix('"')
+            .and_then(|text| text.strip_suffix('"'));
+        is_boundary.then_some(unquoted.unwrap_or(value))
+    })
 }
 
 /// A parameter of `form-data; name="..."; filename="..."`, unescaped: browsers write `%22`, `%0D` and
@@ -293,7 +347,7 @@ fn parameter(value: &[u8], wanted: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// The text up to a closing quote, and what follows that.
+/// The text up to a closing quote, and the bytes behind the quote.
 fn unquoted(quoted: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut text = Vec::with_capacity(quoted.len());
     let mut rest = quoted;
@@ -325,18 +379,18 @@ fn last_segment(name: &str) -> String {
 mod tests {
     use super::*;
 
-    fn all(content: &[u8], size: usize) -> Result<Vec<Event>, Malformed> {
-        let mut parser = Parser::new("b-1").unwrap();
-        let mut events: Vec<Event> = Vec::new();
+    fn all(content: &[u8], size: usize) -> Result<Vec<MultipartEvent>, MultipartError> {
+        let mut parser = MultipartParser::new("b-1").unwrap();
+        let mut events: Vec<MultipartEvent> = Vec::new();
         for piece in content.chunks(size) {
             parser.push(Bytes::copy_from_slice(piece));
             while let Some(event) = parser.next()? {
-                if event == Event::End {
+                if event == MultipartEvent::End {
                     events.push(event);
                     return Ok(events);
                 }
                 match (events.last_mut(), event) {
-                    (Some(Event::Content(before)), Event::Content(more)) => {
+                    (Some(MultipartEvent::Data(before)), MultipartEvent::Data(more)) => {
                         *before = Bytes::from([&before[..], &more].concat());
                     }
                     (_, event) => events.push(event),
@@ -346,8 +400,8 @@ mod tests {
         Ok(events)
     }
 
-    fn part(name: &str, file_name: Option<&str>, content_type: Option<&str>) -> Event {
-        Event::Part(Head {
+    fn part(name: &str, file_name: Option<&str>, content_type: Option<&str>) -> MultipartEvent {
+        MultipartEvent::Part(PartHead {
             name: name.to_owned(),
             file_name: file_name.map(str::to_owned),
             content_type: content_type.map(str::to_owned),
@@ -355,21 +409,21 @@ mod tests {
     }
 
     #[test]
-    fn reads_parts_however_they_are_split() {
+    fn reads_parts_in_pieces_of_any_size() {
         let content = b"preamble\r\n--b-1\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n\
             one\r\n--b-\r\n--b-1 \t\r\ncontent-disposition:form-data;filename=x.txt;name=b\r\n\
             Content-Type: text/plain\r\nX-Other: y\r\n\r\n\r\n--b-1\r\n\
             Content-Disposition: form-data; name=c\r\n\r\n\r\r\n-\r\n--b-1--\r\nepilogue";
         let expected = [
             part("a", None, None),
-            Event::Content(Bytes::from_static(b"one\r\n--b-")),
-            Event::PartEnd,
+            MultipartEvent::Data(Bytes::from_static(b"one\r\n--b-")),
+            MultipartEvent::PartEnd,
             part("b", Some("x.txt"), Some("text/plain")),
-            Event::PartEnd,
+            MultipartEvent::PartEnd,
             part("c", None, None),
-            Event::Content(Bytes::from_static(b"\r\r\n-")),
-            Event::PartEnd,
-            Event::End,
+            MultipartEvent::Data(Bytes::from_static(b"\r\r\n-")),
+            MultipartEvent::PartEnd,
+            MultipartEvent::End,
         ];
         for size in 1..=content.len() {
             assert_eq!(all(content, size).unwrap(), expected, "in pieces of {size}");
@@ -377,19 +431,19 @@ mod tests {
     }
 
     #[test]
-    fn content_is_a_slice_of_what_was_pushed() {
+    fn data_is_a_slice_of_what_was_pushed() {
         let front = b"\r\n--b-1\r\nContent-Disposition: form-data; name=a\r\n\r\n";
         let content = Bytes::from([b"\r", &front[..], &[b'x'; 5000], b"\r\n--b-1--"].concat());
-        let mut parser = Parser::new("b-1").unwrap();
+        let mut parser = MultipartParser::new("b-1").unwrap();
         parser.push(content.clone());
         let (mut copied, mut shared) = (0, 0);
         while let Some(event) = parser.next().unwrap() {
             match event {
-                Event::Content(bytes) if content.as_ptr_range().contains(&bytes.as_ptr()) => {
+                MultipartEvent::Data(bytes) if content.as_ptr_range().contains(&bytes.as_ptr()) => {
                     shared += bytes.len();
                 }
-                Event::Content(bytes) => copied += bytes.len(),
-                Event::End => break,
+                MultipartEvent::Data(bytes) => copied += bytes.len(),
+                MultipartEvent::End => break,
                 _ => {}
             }
         }
@@ -398,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unescaped_and_folders_left_out() {
+    fn unescapes_names_and_removes_folders() {
         for (disposition, name, file_name) in [
             ("form-data; name=\"a\"", "a", None),
             ("FORM-DATA ;name = a ; filename=b", "a", Some("b")),
@@ -430,74 +484,77 @@ mod tests {
             ("form-data; name=a; filename*=UTF-8''b", "a", None),
         ] {
             let lines = format!("Content-Disposition: {disposition}");
-            let head = Head::parse(lines.as_bytes()).unwrap();
+            let head = PartHead::parse(lines.as_bytes()).unwrap();
             assert_eq!((&*head.name, head.file_name.as_deref()), (name, file_name));
         }
     }
 
     #[test]
-    fn refuses_what_is_no_head() {
+    fn rejects_invalid_heads() {
         for (lines, why) in [
-            ("Content-Type: text/plain", Malformed::NoName),
-            ("Content-Disposition: form-data", Malformed::NoName),
-            ("Content-Disposition: attachment; name=a", Malformed::NoName),
+            ("Content-Type: text/plain", MultipartError::NoName),
+            ("Content-Disposition: form-data", MultipartError::NoName),
+            (
+                "Content-Disposition: attachment; name=a",
+                MultipartError::NoName,
+            ),
             (
                 "Content-Disposition: form-data; name=\"a",
-                Malformed::NoName,
+                MultipartError::NoName,
             ),
             (
                 "Content-Disposition: form-data; filename=a",
-                Malformed::NoName,
+                MultipartError::NoName,
             ),
-            ("no colon", Malformed::Head),
-            (": no name", Malformed::Head),
-            ("two words: a", Malformed::Head),
+            ("no colon", MultipartError::Head),
+            (": no name", MultipartError::Head),
+            ("two words: a", MultipartError::Head),
             (
                 "Content-Disposition: form-data; name=a\r\n folded",
-                Malformed::Head,
+                MultipartError::Head,
             ),
             (
                 "Content-Disposition: form-data; name=a\r\nX: a\nb",
-                Malformed::Head,
+                MultipartError::Head,
             ),
             (
                 "Content-Disposition: form-data; name=\"a\rb\"",
-                Malformed::Head,
+                MultipartError::Head,
             ),
             (
                 "Content-Disposition: form-data; name=a\r\nContent-Disposition: form-data; name=b",
-                Malformed::Head,
+                MultipartError::Head,
             ),
         ] {
-            assert_eq!(Head::parse(lines.as_bytes()), Err(why), "{lines}");
+            assert_eq!(PartHead::parse(lines.as_bytes()), Err(why), "{lines}");
         }
-        assert_eq!(all(b"--b-1x", 1), Err(Malformed::Delimiter));
-        assert_eq!(all(b"--b-1-x", 1), Err(Malformed::Delimiter));
-        assert_eq!(all(b"--b-1 --", 1), Err(Malformed::Delimiter));
-        assert_eq!(all(b"--b-1\r\n\r\n", 1), Err(Malformed::NoName));
+        assert_eq!(all(b"--b-1x", 1), Err(MultipartError::Delimiter));
+        assert_eq!(all(b"--b-1-x", 1), Err(MultipartError::Delimiter));
+        assert_eq!(all(b"--b-1 --", 1), Err(MultipartError::Delimiter));
+        assert_eq!(all(b"--b-1\r\n\r\n", 1), Err(MultipartError::NoName));
         let padded = [b"--b-1", &[b' '; 100][..]].concat();
-        assert_eq!(all(&padded, 7), Err(Malformed::Delimiter));
+        assert_eq!(all(&padded, 7), Err(MultipartError::Delimiter));
         let long = [b"--b-1\r\n", &[b'a'; MAX_HEAD][..]].concat();
         for size in [1000, long.len()] {
-            assert_eq!(all(&long, size), Err(Malformed::HeadTooLong));
+            assert_eq!(all(&long, size), Err(MultipartError::HeadTooLong));
         }
     }
 
     #[test]
-    fn what_does_not_end_needs_more() {
+    fn a_form_without_last_boundary_does_not_end() {
         let whole = b"--b-1\r\nContent-Disposition: form-data; name=a\r\n\r\nx\r\n--b-1--";
         for end in 0..whole.len() {
             let events = all(&whole[..end], 3).unwrap();
-            assert!(!events.contains(&Event::End), "{end}");
+            assert!(!events.contains(&MultipartEvent::End), "{end}");
         }
     }
 
     #[test]
     fn boundaries_are_those_of_rfc_2046() {
-        assert!(Parser::new("----WebKitFormBoundaryAbC0").is_some());
-        assert!(Parser::new(&"a".repeat(70)).is_some());
+        assert!(MultipartParser::new("----WebKitFormBoundaryAbC0").is_some());
+        assert!(MultipartParser::new(&"a".repeat(70)).is_some());
         for boundary in ["", "a\"b", "a\r\n", &"a".repeat(71)] {
-            assert!(Parser::new(boundary).is_none(), "{boundary:?}");
+            assert!(MultipartParser::new(boundary).is_none(), "{boundary:?}");
         }
     }
 }
