@@ -1,24 +1,17 @@
-//! Tests of the framework and the services of the server; without sockets, but for `serve`, `sse`
-//! and `websocket`.
+//! Tests of the framework and of the services that an application mounts.
 
 #[cfg(test)]
 mod app;
 #[cfg(test)]
-mod assets;
-#[cfg(test)]
 mod auth;
 #[cfg(test)]
-mod errors;
+mod extract;
+#[cfg(test)]
+mod harness;
 #[cfg(test)]
 mod layers;
 #[cfg(test)]
-mod macros;
-#[cfg(test)]
-mod openapi;
-#[cfg(test)]
-mod routing;
-#[cfg(test)]
-mod serve;
+mod pages;
 #[cfg(test)]
 mod server;
 #[cfg(test)]
@@ -27,11 +20,5 @@ mod session;
 mod sql;
 #[cfg(test)]
 mod sse;
-#[cfg(test)]
-mod template;
-#[cfg(test)]
-mod testing;
-#[cfg(test)]
-mod tower;
 #[cfg(test)]
 mod websocket;

@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
+use crate::harness::{Client, Server, ask, get, head};
 use apus::layers::{Cors, RequestIds};
 use apus::{App, HeaderName, Method, StatusCode};
-
-use super::{Client, ask, get, head};
-use crate::websocket::Server;
 
 const SHOP: &str = "Origin: https://shop.example";
 

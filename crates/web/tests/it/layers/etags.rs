@@ -3,8 +3,7 @@
 use apus::layers::{Compression, Etag};
 use apus::{App, Body, IntoResponse, Response};
 
-use super::{Client, ask, get, head};
-use crate::websocket::Server;
+use crate::harness::{Client, Server, ask, get, head};
 use apus_testkit::Pieces;
 
 fn app(etag: Etag) -> App {

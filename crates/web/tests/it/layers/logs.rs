@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex};
 use apus::layers::{Logged, RequestId, RequestIds};
 use apus::{App, HeaderName, Request, ServiceFactory, StatusCode};
 
-use super::{Client, get, head};
-use crate::websocket::Server;
+use crate::harness::{Client, Server, get, head};
 use apus_testkit::{self, block_on};
 
 async fn id(id: RequestId) -> String {

@@ -1,10 +1,8 @@
 //! Counts and times of requests.
 
+use crate::harness::{Client, Server, eventually, head};
 use apus::layers::Metrics;
 use apus::{App, Path, Request, StatusCode};
-
-use super::{Client, head};
-use crate::websocket::{Server, eventually};
 
 fn app(metrics: &Metrics) -> App {
     App::new()
@@ -23,7 +21,7 @@ fn wait_for(metrics: &Metrics, line: &str) {
     while !found() {
         let text = metrics.render();
         assert!(
-            start.elapsed() < super::client::PATIENCE,
+            start.elapsed() < crate::harness::PATIENCE,
             "{line} in\n{text}"
         );
         std::thread::yield_now();

@@ -1,10 +1,8 @@
 //! A panic of a handler: one answer, with the fields of the layers around it.
 
+use crate::harness::{Client, Server, head};
 use apus::layers::{CatchPanic, Cors, RequestIds};
 use apus::{App, Response, StatusCode};
-
-use super::{Client, head};
-use crate::websocket::Server;
 
 fn app(catch: CatchPanic) -> App {
     App::new()

@@ -9,7 +9,7 @@ use apus::{App, Sse, State};
 use futures_core::Stream;
 
 use super::Source;
-use crate::websocket::{Server, eventually};
+use crate::harness::{Server, eventually};
 
 fn serve(workers: usize, broadcast: &Broadcast) -> Server {
     async fn follow(State(broadcast): State<Broadcast>, last: LastEventId) -> Sse {

@@ -14,8 +14,8 @@ use apus::sse::{Event, LastEventId};
 use apus::{App, Compressed, Sse};
 use tokio::sync::mpsc;
 
+use crate::harness::{Server, eventually};
 use crate::websocket::client::connect;
-use crate::websocket::{Server, eventually};
 use apus_testkit::{block_on, get};
 
 /// A page's `EventSource`.

@@ -12,7 +12,7 @@ use h2::ext::Protocol;
 use h2::{RecvStream, SendStream};
 use http::{Method, Request, StatusCode};
 
-use super::{Server, client, echoing};
+use super::{client, echoing};
 use apus_testkit::block_on;
 
 #[path = "../../../../websocket/tests/it/peer.rs"]
@@ -21,6 +21,7 @@ mod peer;
 #[path = "../../../../websocket/tests/it/table.rs"]
 mod table;
 
+use crate::harness::Server;
 use peer::{FIN, Frame, close};
 use table::Answer;
 

@@ -3,11 +3,10 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
+use crate::harness::PATIENCE;
 use apus::websocket::{Close, CloseCode, Compression, Message};
 use apus_websocket::codec::{Connection, Event, Settings};
 use bytes::BytesMut;
-
-use super::PATIENCE;
 
 /// A client after its handshake.
 pub(crate) struct Client {

@@ -4,7 +4,8 @@ use apus::App;
 use apus::websocket::{Origins, WebSocketSettings, WebSocketUpgrade};
 
 use super::client::{ask, connect, handshake};
-use super::{Server, echo, echoing};
+use super::{echo, echoing};
+use crate::harness::Server;
 
 #[test]
 fn a_handshake_is_answered_and_a_subprotocol_chosen_by_the_client() {

@@ -6,7 +6,8 @@ use bytes::BytesMut;
 use h2::ext::Protocol;
 use http::{Method, Request, StatusCode};
 
-use super::{Server, echoing};
+use super::echoing;
+use crate::harness::Server;
 use apus_testkit::block_on;
 
 fn request(origin: &str) -> Request<()> {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use apus::websocket::{CloseCode, Compression, Rooms, SlowReceivers, WebSocketSettings};
 
+use super::app;
 use super::client::Client;
-use super::{Server, app, eventually};
+use crate::harness::{Server, eventually};
 
 /// A chat: the first message names the room, what follows goes to all others there, and `leave` leaves.
 async fn chat(
@@ -165,9 +166,6 @@ fn flood(slow: SlowReceivers) -> (Client, Client) {
 fn a_slow_receiver_misses_messages_or_is_closed_and_holds_nobody_up() {
     let (mut slow, _quick) = flood(SlowReceivers::Skip);
     let mut received = Vec::new();
-    slow.stream
-        .set_read_timeout(Some(Duration::from_millis(300)))
-        .unwrap();
     slow.connection.ping(b"").unwrap();
     slow.flush();
     loop {

@@ -7,7 +7,7 @@ use apus_websocket::codec::Event;
 
 use super::client::Client;
 use super::rooms::{join, serve};
-use super::{Server, eventually};
+use crate::harness::{Server, eventually};
 
 /// A Redis that listens on a Unix socket in a folder of its own.
 struct Redis {

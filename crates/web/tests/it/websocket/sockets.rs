@@ -18,7 +18,8 @@ use apus_http::Duplex;
 use apus_websocket::codec::Event;
 
 use super::client::Client;
-use super::{Server, app, echo, echoing, eventually};
+use super::{app, echo, echoing};
+use crate::harness::{Server, eventually};
 use apus_testkit::{block_on, get};
 
 #[test]
@@ -176,26 +177,34 @@ fn a_handler_that_only_sends_answers_pings_and_closes_all_the_same() {
 }
 
 #[test]
-fn who_is_quiet_is_pinged_and_who_is_gone_is_given_up() {
-    let (told, ends) = mpsc::channel();
-    let server = Server::start(app(
-        WebSocketSettings {
-            ping_interval: Some(Duration::from_millis(20)),
-            idle_timeout: Duration::from_millis(500),
-            ..WebSocketSettings::default()
-        },
-        async move |mut receiver, _| {
-            while receiver.recv().await.is_some() {}
-            told.send(receiver.ended().unwrap()).unwrap();
-        },
-    ));
+fn a_quiet_client_is_pinged() {
+    let settings = WebSocketSettings {
+        ping_interval: Some(Duration::from_millis(20)),
+        ..WebSocketSettings::default()
+    };
+    let server = Server::start(echoing(settings));
     let mut client = Client::open(server.address());
     // Each ping comes only because the one before it was answered.
     for _ in 0..5 {
         assert_eq!(client.event(), Some(Event::Ping("".into())));
     }
-    assert!(ends.try_recv().is_err());
-    // Now nobody answers.
+    client.send("still open");
+    while client.event() != Some(Event::Message("still open".into())) {}
+}
+
+#[test]
+fn a_client_that_does_not_answer_pings_times_out() {
+    let (told, ends) = mpsc::channel();
+    let settings = WebSocketSettings {
+        ping_interval: Some(Duration::from_millis(20)),
+        idle_timeout: Duration::from_millis(100),
+        ..WebSocketSettings::default()
+    };
+    let server = Server::start(app(settings, async move |mut receiver, _| {
+        while receiver.recv().await.is_some() {}
+        told.send(receiver.ended().unwrap()).unwrap();
+    }));
+    let _silent = Client::open(server.address());
     assert_eq!(ends.recv().unwrap(), Ended::TimedOut);
 }
 

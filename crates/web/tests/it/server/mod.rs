@@ -1,4 +1,6 @@
-//! `Server`: listeners, background tasks, and its end.
+//! `Server`: listeners, background tasks, and shutdown.
+
+mod serve;
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;

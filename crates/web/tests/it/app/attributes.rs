@@ -172,7 +172,7 @@ fn routes_can_be_named() {
 
 #[test]
 fn folders_become_part_of_the_program() {
-    let files = embedded!("tests/it/macros");
+    let files = embedded!("tests/it/app/attributes");
     let names: Vec<_> = files.iter().map(|(name, _)| *name).collect();
     assert!(names.is_sorted(), "{names:?}");
     let (_, content) = files
@@ -216,7 +216,7 @@ fn the_compiler_says_what_is_wrong_in_words_where_it_is_wrong() {
 }
 
 /// Programs that do not compile. `//~` says what the error at a line says.
-const UI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/macros");
+const UI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/app/attributes");
 
 /// The compiler, with `apus` as this program has it.
 struct Compiler {

@@ -5,8 +5,7 @@ use apus::extract::cookie::{Cookie, SameSite, time::Duration};
 use apus::layers::TrustedProxies;
 use apus::{App, Redirect};
 
-use super::{Client, get, head};
-use crate::websocket::Server;
+use crate::harness::{Client, Server, get, head};
 use apus_testkit::ask;
 
 async fn list(cookies: Cookies) -> String {

@@ -1,10 +1,8 @@
 //! The limit of content.
 
+use crate::harness::{Client, Reply, Server};
 use apus::layers::BodyLimit;
 use apus::{App, Body, BodyError, Frame, HandlerExt, Request, Response, StatusCode};
-
-use super::{Client, Reply};
-use crate::websocket::Server;
 
 /// Reads all content as it comes, and fails with whatever goes wrong.
 async fn count(mut body: Body) -> Result<String, StatusCode> {

@@ -1,10 +1,8 @@
 //! Who the client is behind proxies.
 
+use crate::harness::{Client, Server, get, head};
 use apus::App;
 use apus::layers::{ClientInfo, TrustedProxies};
-
-use super::{Client, get, head};
-use crate::websocket::Server;
 
 async fn who(client: ClientInfo) -> String {
     let ip = client.ip.map_or("-".to_owned(), |ip| ip.to_string());

@@ -1,4 +1,11 @@
-//! The code API: routes, extractors, answers, middleware, mounts.
+//! Applications: routes, extractors, responses, middleware, mounts.
+
+mod attributes;
+mod errors;
+mod openapi;
+mod routing;
+mod testing;
+mod tower;
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,10 +1,8 @@
 //! Files beside handlers, with layers around both.
 
+use crate::harness::{Client, Server, head};
 use apus::layers::{Compression, Cors, SecurityHeaders};
 use apus::{App, Files};
-
-use super::{Client, head};
-use crate::websocket::Server;
 
 #[test]
 fn a_folder_is_mounted_in_a_line_and_layers_see_its_files() {

@@ -1,10 +1,9 @@
-//! A client that blocks, and says what a test wants said.
+//! A blocking HTTP/1.1 client that sends the bytes of a test.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-/// How long a test waits for what must come.
-pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+use super::PATIENCE;
 
 /// A connection that is kept.
 pub(crate) struct Client(BufReader<TcpStream>);

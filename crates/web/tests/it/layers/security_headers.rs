@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
+use crate::harness::{Client, Server, get, head};
 use apus::layers::{CspNonce, ForceHttps, SecurityHeaders, TrustedProxies};
 use apus::{App, HeaderName, HeaderValue, StatusCode};
-
-use super::{Client, get, head};
-use crate::websocket::Server;
 
 fn app(headers: SecurityHeaders) -> App {
     App::new()

@@ -60,11 +60,11 @@ fn a_route_that_cannot_be_is_an_error_and_no_server() {
 
 #[test]
 fn the_readme_shows_the_example() {
-    let example = include_str!("../../examples/hello.rs");
+    let example = include_str!("../../../examples/hello.rs");
     let (_, code) = example.split_once('\n').unwrap();
     for readme in [
-        include_str!("../../../../README.md"),
-        include_str!("../../../../README.zh-CN.md"),
+        include_str!("../../../../../README.md"),
+        include_str!("../../../../../README.zh-CN.md"),
     ] {
         assert!(readme.contains(&format!("```rust\n{code}```")), "{code}");
     }

@@ -3,14 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::harness::{Client, Reply, Server, eventually};
 use apus::extract::{Multipart, MultipartForm, UploadLimits};
 use apus::layers::BodyLimit;
 use apus::{App, Rejection, StatusCode};
 use serde::Deserialize;
-
-use super::Client;
-use super::client::Reply;
-use crate::websocket::{Server, eventually};
 
 /// A part by its disposition and content.
 fn part(disposition: &str, content: &str) -> String {

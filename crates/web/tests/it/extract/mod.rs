@@ -1,0 +1,7 @@
+//! Extractors and the layers that set their limits, over real connections.
+
+mod body_limit;
+mod certificates;
+mod client_info;
+mod cookies;
+mod uploads;

@@ -1,0 +1,4 @@
+//! Pages and the files that they need.
+
+mod assets;
+mod templates;
