@@ -1,4 +1,4 @@
-//! A limit of the content of requests: 413 past it (RFC 9110 section 15.5.14).
+//! `BodyLimit`: the layer that limits request bodies (413, RFC 9110 section 15.5.14).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,13 +28,13 @@ impl BodyLimit {
 
     /// The limit that layers set for a request.
     pub fn of(request: &Request) -> Option<u64> {
-        let limit = request.extensions().get::<Arc<Limit>>()?;
+        let limit = request.extensions().get::<Arc<BodyLimitState>>()?;
         Some(limit.in_memory.load(Ordering::Relaxed))
     }
 
     /// Lets a request bring so much, but extractors keep no more of it than before.
     pub fn replace_bytes(request: &Request, bytes: u64) {
-        if let Some(limit) = request.extensions().get::<Arc<Limit>>() {
+        if let Some(limit) = request.extensions().get::<Arc<BodyLimitState>>() {
             limit.bytes.store(bytes, Ordering::Relaxed);
         }
     }
@@ -42,7 +42,7 @@ impl BodyLimit {
 
 /// What the layers around a request and its content share. One thread has it at a time.
 #[derive(Debug)]
-struct Limit {
+struct BodyLimitState {
     bytes: AtomicU64,
     /// What extractors may keep.
     in_memory: AtomicU64,
@@ -54,17 +54,17 @@ impl Middleware<()> for BodyLimit {
         if matches!(request.body_mut(), Body::Empty) {
             return next.call(request);
         }
-        if let Some(limit) = request.extensions().get::<Arc<Limit>>() {
+        if let Some(limit) = request.extensions().get::<Arc<BodyLimitState>>() {
             limit.bytes.store(self.bytes, Ordering::Relaxed);
             limit.in_memory.store(self.bytes, Ordering::Relaxed);
             return next.call(request);
         }
-        let limit = Arc::new(Limit {
+        let limit = Arc::new(BodyLimitState {
             bytes: AtomicU64::new(self.bytes),
             in_memory: AtomicU64::new(self.bytes),
             is_exceeded: AtomicBool::new(false),
         });
-        *request.body_mut() = Body::stream(Limited {
+        *request.body_mut() = Body::stream(LimitedBody {
             inner: request.take_body(),
             read: 0,
             limit: limit.clone(),
@@ -85,13 +85,13 @@ impl Middleware<()> for BodyLimit {
 }
 
 /// Content that ends with an error when there is too much of it.
-struct Limited {
+struct LimitedBody {
     inner: Body,
     read: u64,
-    limit: Arc<Limit>,
+    limit: Arc<BodyLimitState>,
 }
 
-impl Limited {
+impl LimitedBody {
     /// Whether so much more is too much.
     fn exceeds(&self, more: u64) -> bool {
         let exceeds = self.read.saturating_add(more) > self.limit.bytes.load(Ordering::Relaxed);
@@ -102,7 +102,7 @@ impl Limited {
     }
 }
 
-impl BodyStream for Limited {
+impl BodyStream for LimitedBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         // Content whose length is known is not asked for in vain.
         if self.exceeds(self.inner.len().unwrap_or(0)) {

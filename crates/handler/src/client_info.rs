@@ -1,4 +1,4 @@
-//! Who the client is, as an extractor, and the layer that has trusted proxies say so.
+//! `ClientInfo` and `TrustedProxies`: the address of the client, also behind trusted proxies (RFC 7239).
 
 use std::convert::Infallible;
 use std::net::IpAddr;

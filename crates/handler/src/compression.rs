@@ -1,4 +1,4 @@
-//! Compression as a layer.
+//! `Compression`: the layer that compresses responses (RFC 9110 section 8.4).
 
 use apus_http::fields::Vary;
 use apus_http::{Answer, Request, StatusCode};

@@ -1,4 +1,4 @@
-//! Errors of handlers and layers, as a page, text, or problem details (RFC 9457).
+//! `Error`: errors of handlers and layers, and their format as a page, text or problem details (RFC 9457).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -31,9 +31,9 @@ use apus_error_page::{self, Details};
 /// ```
 ///
 /// An application with an error type of its own says by [`HttpError`](crate::HttpError) which status each has.
-pub struct Error(Box<Parts>);
+pub struct Error(Box<ErrorParts>);
 
-struct Parts {
+struct ErrorParts {
     status: StatusCode,
     kind: Option<Cow<'static, str>>,
     title: Option<Cow<'static, str>>,
@@ -83,7 +83,7 @@ impl Error {
 
     /// An error of which the client gets to know the status only.
     pub fn of(status: StatusCode) -> Self {
-        Self(Box::new(Parts {
+        Self(Box::new(ErrorParts {
             status,
             kind: None,
             title: None,

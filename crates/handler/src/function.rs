@@ -1,4 +1,4 @@
-//! Handlers: functions of extractors that return what can be a response.
+//! `Handler`: functions that take extractors and return a response.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -54,8 +54,8 @@ pub trait HandlerExt<Marker>: Handler<Marker> + Sized {
     /// let app = App::new().get("/dashboard", dashboard.with(signed_in));
     /// # app.check().unwrap();
     /// ```
-    fn with<M: 'static>(self, middleware: impl Middleware<M>) -> With<Self> {
-        With {
+    fn with<M: 'static>(self, middleware: impl Middleware<M>) -> LayeredHandler<Self> {
+        LayeredHandler {
             handler: self,
             layers: Layers::default(),
         }
@@ -67,12 +67,12 @@ impl<H: Handler<Marker>, Marker> HandlerExt<Marker> for H {}
 
 /// A handler and what stands around it.
 #[derive(Clone)]
-pub struct With<H> {
+pub struct LayeredHandler<H> {
     handler: H,
     layers: Layers,
 }
 
-impl<H> With<H> {
+impl<H> LayeredHandler<H> {
     /// Puts another function around the handler, inside of those before.
     #[must_use]
     pub fn with<M: 'static>(mut self, middleware: impl Middleware<M>) -> Self {
@@ -82,17 +82,17 @@ impl<H> With<H> {
     }
 }
 
-impl<H> fmt::Debug for With<H> {
+impl<H> fmt::Debug for LayeredHandler<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("With").finish_non_exhaustive()
+        f.debug_struct("LayeredHandler").finish_non_exhaustive()
     }
 }
 
-/// Marks handlers with something around them.
+/// Marks handlers that have layers of their own.
 #[derive(Debug)]
-pub enum Surrounded {}
+pub enum LayeredMarker {}
 
-impl<H: Handler<Marker>, Marker: 'static> Handler<(Surrounded, Marker)> for With<H> {
+impl<H: Handler<Marker>, Marker: 'static> Handler<(LayeredMarker, Marker)> for LayeredHandler<H> {
     fn call(&self, request: Request, matched: &Matched<'_>) -> Answer {
         self.handler.call(request, matched)
     }
@@ -102,9 +102,9 @@ impl<H: Handler<Marker>, Marker: 'static> Handler<(Surrounded, Marker)> for With
     }
 }
 
-/// Marks a last argument that reads the content.
+/// Marks a last argument that reads the body.
 #[derive(Debug)]
-pub enum ReadsContent {}
+pub enum BodyMarker {}
 
 macro_rules! handlers {
     ($(($($head:ident)*) $last:ident;)*) => {$(
@@ -129,7 +129,7 @@ macro_rules! handlers {
 
         #[allow(non_snake_case, reason = "names of types stand for their values")]
         impl<Function, Returned, Marker, $($head,)* $last>
-            Handler<(Marker, ReadsContent, ($($head,)* $last,))> for Function
+            Handler<(Marker, BodyMarker, ($($head,)* $last,))> for Function
         where
             Function: Fn($($head,)* $last) -> Returned + Clone + Send + Sync + 'static,
             Returned: IntoAnswer<Marker>,
@@ -182,16 +182,16 @@ pub trait AnyHandler: Send + Sync {
 }
 
 /// Gives a handler a type without its marker.
-pub struct Unmarked<H, Marker>(H, PhantomData<fn() -> Marker>);
+pub struct ErasedHandler<H, Marker>(H, PhantomData<fn() -> Marker>);
 
-impl<H, Marker> Unmarked<H, Marker> {
+impl<H, Marker> ErasedHandler<H, Marker> {
     /// This handler.
     pub fn new(handler: H) -> Self {
         Self(handler, PhantomData)
     }
 }
 
-impl<H: Handler<Marker>, Marker> AnyHandler for Unmarked<H, Marker> {
+impl<H: Handler<Marker>, Marker> AnyHandler for ErasedHandler<H, Marker> {
     fn call(&self, request: Request, matched: &Matched<'_>) -> Answer {
         self.0.call(request, matched)
     }

@@ -1,4 +1,4 @@
-//! `HttpError`: error types of an application that know how they are answered.
+//! `HttpError`: the trait of an application's error types that have a status.
 
 use apus_http::{Response, StatusCode};
 

@@ -22,13 +22,14 @@ pub use body_limit::BodyLimit;
 pub use client_info::{ClientInfo, ForwardedField, TrustedProxies};
 pub use error::{Error, ErrorFormat, OrNotFound, Rendering};
 pub use extract::{Extension, Form, FromRequest, FromRequestHead, Path, Query, Rejection, State};
-pub use function::{Handler, HandlerExt, ReadsContent, Surrounded, With};
+pub use function::{BodyMarker, Handler, HandlerExt, LayeredHandler, LayeredMarker};
 pub use http_error::HttpError;
 pub use layered::Layered;
 pub use matched::Matched;
 pub use middleware::{Middleware, Next};
 pub use respond::{
-    AtOnce, Awaited, Html, IntoAnswer, IntoResponse, Json, PassedOn, Redirect, Streaming,
+    AnswerMarker, FutureMarker, Html, IntoAnswer, IntoResponse, Json, Redirect, ResponseMarker,
+    Streaming,
 };
 
 /// The result of a handler that may fail; see [`Error`].

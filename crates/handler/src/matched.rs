@@ -10,7 +10,7 @@ use crate::state::States;
 
 /// What the handlers of a group share.
 #[derive(Debug, Default)]
-pub struct Scope {
+pub struct RouteScope {
     /// The values of the state.
     pub states: States,
     /// The most bytes of a body that an extractor keeps in memory.
@@ -28,7 +28,7 @@ pub struct Matched<'a> {
     /// The path in normal form, if it is another than that of the request.
     pub decoded: Option<&'a str>,
     /// The group that the route is in.
-    pub scope: &'a Scope,
+    pub scope: &'a RouteScope,
 }
 
 impl Matched<'_> {

@@ -23,7 +23,7 @@ pub struct MultipartParser {
     /// CR LF, two dashes, and the boundary.
     delimiter: Box<[u8]>,
     finder: memmem::Finder<'static>,
-    stage: Stage,
+    stage: ParseStage,
     /// The bytes that are parsed now.
     window: Bytes,
     /// The bytes behind them.
@@ -31,7 +31,7 @@ pub struct MultipartParser {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum ParseStage {
     /// Bytes before the first delimiter are ignored.
     Preamble,
     /// The bytes behind a delimiter say whether it was the last.
@@ -123,7 +123,7 @@ impl MultipartParser {
         Some(Self {
             finder: memmem::Finder::new(&delimiter).into_owned(),
             delimiter: delimiter.into(),
-            stage: Stage::Preamble,
+            stage: ParseStage::Preamble,
             // The first delimiter may stand at the very start.
             window: Bytes::from_static(b"\r\n"),
             rest: Bytes::new(),
@@ -146,16 +146,16 @@ impl MultipartParser {
     pub fn next(&mut self) -> Result<Option<MultipartEvent>, MultipartError> {
         loop {
             let step = match self.stage {
-                Stage::Preamble | Stage::Data => self.data(),
-                Stage::Delimiter => self.delimiter()?,
-                Stage::Head => self.head()?,
-                Stage::End => Step::Event(MultipartEvent::End),
+                ParseStage::Preamble | ParseStage::Data => self.data(),
+                ParseStage::Delimiter => self.delimiter()?,
+                ParseStage::Head => self.head()?,
+                ParseStage::End => ParseStep::Event(MultipartEvent::End),
             };
             match step {
-                Step::Event(event) => return Ok(Some(event)),
-                Step::Again => {}
-                Step::More if self.refill() => {}
-                Step::More => return Ok(None),
+                ParseStep::Event(event) => return Ok(Some(event)),
+                ParseStep::Again => {}
+                ParseStep::More if self.refill() => {}
+                ParseStep::More => return Ok(None),
             }
         }
     }
@@ -170,7 +170,7 @@ impl MultipartParser {
             return true;
         }
         let more = match self.stage {
-            Stage::Preamble | Stage::Data => self.delimiter.len(),
+            ParseStage::Preamble | ParseStage::Data => self.delimiter.len(),
             _ => STEP,
         };
         let more = self.rest.split_to(more.min(self.rest.len()));
@@ -182,20 +182,20 @@ impl MultipartParser {
     }
 
     /// Reads data up to the next delimiter.
-    fn data(&mut self) -> Step {
+    fn data(&mut self) -> ParseStep {
         let found = self.finder.find(&self.window);
         let end = found.unwrap_or_else(|| self.window.len().saturating_sub(self.partial()));
         let data = self.window.split_to(end);
-        if self.stage == Stage::Data && !data.is_empty() {
-            return Step::Event(MultipartEvent::Data(data));
+        if self.stage == ParseStage::Data && !data.is_empty() {
+            return ParseStep::Event(MultipartEvent::Data(data));
         }
         if found.is_none() {
-            return Step::More;
+            return ParseStep::More;
         }
         self.window.advance(self.delimiter.len());
-        match std::mem::replace(&mut self.stage, Stage::Delimiter) {
-            Stage::Data => Step::Event(MultipartEvent::PartEnd),
-            _ => Step::Again,
+        match std::mem::replace(&mut self.stage, ParseStage::Delimiter) {
+            ParseStage::Data => ParseStep::Event(MultipartEvent::PartEnd),
+            _ => ParseStep::Again,
         }
     }
 
@@ -213,12 +213,12 @@ impl MultipartParser {
     }
 
     /// Reads what follows a boundary: two dashes, or the end of its line.
-    fn delimiter(&mut self) -> Result<Step, MultipartError> {
+    fn delimiter(&mut self) -> Result<ParseStep, MultipartError> {
         if self.window.starts_with(b"--") {
-            self.stage = Stage::End;
+            self.stage = ParseStage::End;
             self.window.clear();
             self.rest.clear();
-            return Ok(Step::Again);
+            return Ok(ParseStep::Again);
         }
         let is_padding = |byte: &&u8| matches!(byte, b' ' | b'\t');
         let padding = self.window.iter().take_while(is_padding).count();
@@ -226,35 +226,35 @@ impl MultipartParser {
             _ if padding > MAX_BOUNDARY => Err(MultipartError::Delimiter),
             [b'\r', b'\n', ..] => {
                 self.window.advance(padding.saturating_add(2));
-                self.stage = Stage::Head;
-                Ok(Step::Again)
+                self.stage = ParseStage::Head;
+                Ok(ParseStep::Again)
             }
-            [] | [b'\r'] => Ok(Step::More),
-            [b'-'] if padding == 0 => Ok(Step::More),
+            [] | [b'\r'] => Ok(ParseStep::More),
+            [b'-'] if padding == 0 => Ok(ParseStep::More),
             _ => Err(MultipartError::Delimiter),
         }
     }
 
-    fn head(&mut self) -> Result<Step, MultipartError> {
+    fn head(&mut self) -> Result<ParseStep, MultipartError> {
         let looked_at = self.window.get(..MAX_HEAD).unwrap_or(&self.window);
         if looked_at.starts_with(b"\r\n") {
             return Err(MultipartError::NoName);
         }
         let Some(end) = memmem::find(looked_at, b"\r\n\r\n") else {
             return match looked_at.len() < MAX_HEAD {
-                true => Ok(Step::More),
+                true => Ok(ParseStep::More),
                 false => Err(MultipartError::HeadTooLong),
             };
         };
         let head = self.window.split_to(end);
         self.window.advance(4);
-        self.stage = Stage::Data;
-        PartHead::parse(&head).map(|head| Step::Event(MultipartEvent::Part(head)))
+        self.stage = ParseStage::Data;
+        PartHead::parse(&head).map(|head| ParseStep::Event(MultipartEvent::Part(head)))
     }
 }
 
 /// The result of parsing the window.
-enum Step {
+enum ParseStep {
     Event(MultipartEvent),
     /// The stage changed.
     Again,

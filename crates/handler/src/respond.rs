@@ -1,4 +1,4 @@
-//! What handlers return, and how it becomes a response.
+//! `IntoResponse`: the return types of handlers, and their conversion to responses.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -59,15 +59,15 @@ pub trait IntoAnswer<Marker> {
     fn into_future(self) -> impl Future<Output = Response>;
 }
 
-/// Marks handlers that have their response at once.
+/// Marks handlers that return a response.
 #[derive(Debug)]
-pub enum AtOnce {}
+pub enum ResponseMarker {}
 
-/// Marks handlers whose response has to be waited for.
+/// Marks handlers that return a future of a response.
 #[derive(Debug)]
-pub enum Awaited {}
+pub enum FutureMarker {}
 
-impl<R: IntoResponse> IntoAnswer<AtOnce> for R {
+impl<R: IntoResponse> IntoAnswer<ResponseMarker> for R {
     fn into_answer(self, rendering: Rendering) -> Answer {
         Answer::Now(rendering.apply(self.into_response()))
     }
@@ -77,7 +77,7 @@ impl<R: IntoResponse> IntoAnswer<AtOnce> for R {
     }
 }
 
-impl<F> IntoAnswer<Awaited> for F
+impl<F> IntoAnswer<FutureMarker> for F
 where
     F: Future<Output: IntoResponse> + 'static,
 {
@@ -90,11 +90,11 @@ where
     }
 }
 
-/// Marks handlers and layers that return an [`Answer`], as those do that pass on what they are given.
+/// Marks handlers and layers that return an [`Answer`], for example that of another service.
 #[derive(Debug)]
-pub enum PassedOn {}
+pub enum AnswerMarker {}
 
-impl IntoAnswer<PassedOn> for Answer {
+impl IntoAnswer<AnswerMarker> for Answer {
     fn into_answer(self, rendering: Rendering) -> Answer {
         match self {
             Answer::Now(response) => Answer::Now(rendering.apply(response)),
@@ -304,13 +304,13 @@ where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     fn into_response(self) -> Response {
-        Response::new(StatusCode::OK).with_body(Body::stream(Frames(Box::pin(self.0))))
+        Response::new(StatusCode::OK).with_body(Body::stream(StreamingBody(Box::pin(self.0))))
     }
 }
 
-struct Frames<S>(Pin<Box<S>>);
+struct StreamingBody<S>(Pin<Box<S>>);
 
-impl<S, E> BodyStream for Frames<S>
+impl<S, E> BodyStream for StreamingBody<S>
 where
     S: Stream<Item = Result<Bytes, E>>,
     E: Into<Box<dyn std::error::Error + Send + Sync>>,

@@ -1,4 +1,4 @@
-//! What an application gives its handlers: a value of each type.
+//! The state of an application: one value of each type, for its handlers.
 
 use std::any::{Any, TypeId};
 use std::fmt;
@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 /// How the values of a type come to a worker.
 #[derive(Clone)]
-pub struct Source {
+pub struct StateSource {
     id: TypeId,
     make: Arc<dyn Fn() -> Rc<dyn Any> + Send + Sync>,
 }
 
-impl Source {
+impl StateSource {
     /// A value that all workers have a clone of.
     pub fn shared<T: Clone + Send + Sync + 'static>(value: T) -> Self {
         Self::made(move || value.clone())
@@ -33,7 +33,7 @@ pub struct States(Vec<(TypeId, Rc<dyn Any>)>);
 
 impl States {
     /// These, and over them what the sources make.
-    pub fn with(&self, sources: &[Source]) -> Self {
+    pub fn with(&self, sources: &[StateSource]) -> Self {
         let mut states = self.0.clone();
         for source in sources {
             states.retain(|(id, _)| *id != source.id);

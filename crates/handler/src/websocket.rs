@@ -1,4 +1,4 @@
-//! WebSocket handshakes as an argument of handlers.
+//! The extractor of WebSocket handshakes (RFC 6455 section 4).
 
 use apus_http::{Request, Response};
 use apus_websocket::WebSocketUpgrade;

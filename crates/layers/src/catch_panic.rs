@@ -1,4 +1,4 @@
-//! A panic as an answer, for the layers around it.
+//! `CatchPanic`: the layer that turns a panic into a response.
 
 use std::any::Any;
 use std::fmt;
@@ -20,10 +20,10 @@ use apus_handler::{Middleware, Next};
 /// With it, they see a response, which [`CatchPanic::answer`] can make.
 #[derive(Clone, Default)]
 pub struct CatchPanic {
-    answer: Option<Arc<MakeAnswer>>,
+    answer: Option<Arc<PanicResponse>>,
 }
 
-type MakeAnswer = dyn Fn(&str) -> Response + Send + Sync;
+type PanicResponse = dyn Fn(&str) -> Response + Send + Sync;
 
 impl CatchPanic {
     /// Answers as an error with status 500 is, which hooks for errors see.

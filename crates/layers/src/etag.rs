@@ -84,7 +84,7 @@ impl Middleware<()> for Etag {
             return next.call(request);
         }
         let etag = *self;
-        let conditions = Conditions::of(&request);
+        let conditions = ConditionalRequest::of(&request);
         next.call(request).map(move |mut response| {
             if response.status() != StatusCode::OK {
                 return response;
@@ -99,12 +99,12 @@ impl Middleware<()> for Etag {
 }
 
 /// The conditions of a request.
-struct Conditions {
+struct ConditionalRequest {
     method: Method,
     headers: Headers,
 }
 
-impl Conditions {
+impl ConditionalRequest {
     const FIELDS: [&str; 4] = [
         "if-match",
         "if-none-match",

@@ -1,4 +1,4 @@
-//! One line in the log for each request.
+//! `Logged`: the layer that logs a line for each request.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ impl Middleware<()> for Logged {
         if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
             return next.call(request);
         }
-        let mut line = Line {
+        let mut line = RequestLogLine {
             method: request.method().clone(),
             path: request.original_target().path().to_owned(),
             client: request.client().ip,
@@ -49,25 +49,25 @@ impl Middleware<()> for Logged {
 }
 
 /// What is known of a request; it is written when it is dropped, however it ended.
-struct Line {
+struct RequestLogLine {
     method: Method,
     path: String,
     client: Option<IpAddr>,
     id: Option<RequestId>,
     started: Instant,
     status: Option<StatusCode>,
-    end: Option<End>,
+    end: Option<ResponseEnd>,
 }
 
 /// How the response left.
-struct End {
+struct ResponseEnd {
     status: StatusCode,
     bytes: u64,
     duration: Duration,
     outcome: &'static str,
 }
 
-impl End {
+impl ResponseEnd {
     fn of(completion: &Completion) -> Self {
         Self {
             status: completion.status,
@@ -82,15 +82,15 @@ impl End {
     }
 }
 
-impl Line {
+impl RequestLogLine {
     fn finish(mut self, completion: &Completion) {
-        self.end = Some(End::of(completion));
+        self.end = Some(ResponseEnd::of(completion));
     }
 }
 
-impl Drop for Line {
+impl Drop for RequestLogLine {
     fn drop(&mut self) {
-        let end = self.end.take().unwrap_or_else(|| End {
+        let end = self.end.take().unwrap_or_else(|| ResponseEnd {
             status: self.status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
             bytes: 0,
             duration: self.started.elapsed(),

@@ -1,4 +1,4 @@
-//! Counts and times of requests, in the text format of Prometheus (exposition format 0.0.4).
+//! `Metrics`: request counters and durations in the text format of Prometheus (exposition format 0.0.4).
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -45,18 +45,18 @@ const BOUNDS: [f64; 14] = [
 /// than routes allow for. What met no route has an empty one; a request whose client left before the
 /// answer has the status `none`. Workers count apart and are added up when somebody reads.
 #[derive(Clone)]
-pub struct Metrics(Arc<Shared>);
+pub struct Metrics(Arc<MetricsRegistry>);
 
-struct Shared {
+struct MetricsRegistry {
     /// Unlike that of other metrics.
     id: u64,
     /// What each worker counts; one that has ended stays counted.
-    workers: Mutex<Vec<Arc<Worker>>>,
+    workers: Mutex<Vec<Arc<WorkerMetrics>>>,
 }
 
 /// What one worker counts. It alone writes.
 #[derive(Default)]
-struct Worker {
+struct WorkerMetrics {
     in_flight: AtomicI64,
     series: Mutex<BTreeMap<Labels, Arc<Series>>>,
 }
@@ -78,13 +78,13 @@ struct Series {
 }
 
 /// What a worker finds its series by.
-struct Local {
-    worker: Arc<Worker>,
+struct LocalMetrics {
+    worker: Arc<WorkerMetrics>,
     series: RefCell<HashMap<Labels, Arc<Series>>>,
     routes: RefCell<HashSet<Arc<str>>>,
 }
 
-impl Local {
+impl LocalMetrics {
     /// The one copy of a route's pattern.
     fn route(&self, pattern: &str) -> Arc<str> {
         let mut routes = self.routes.borrow_mut();
@@ -100,7 +100,7 @@ impl Local {
 }
 
 thread_local! {
-    static LOCALS: RefCell<HashMap<u64, Rc<Local>>> = RefCell::default();
+    static LOCAL_METRICS: RefCell<HashMap<u64, Rc<LocalMetrics>>> = RefCell::default();
 }
 
 impl Default for Metrics {
@@ -113,7 +113,7 @@ impl Metrics {
     /// Nothing counted yet. Clones count together.
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self(Arc::new(Shared {
+        Self(Arc::new(MetricsRegistry {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             workers: Mutex::default(),
         }))
@@ -127,7 +127,7 @@ impl Metrics {
     /// What was counted, in the text format.
     pub fn render(&self) -> String {
         let workers = lock(&self.0.workers).clone();
-        let mut sums: BTreeMap<Labels, Sum> = BTreeMap::new();
+        let mut sums: BTreeMap<Labels, SeriesSum> = BTreeMap::new();
         let mut in_flight = 0;
         for worker in &workers {
             in_flight += worker.in_flight.load(Ordering::Relaxed);
@@ -142,12 +142,12 @@ impl Metrics {
     }
 
     /// What this worker counts.
-    fn local(&self) -> Rc<Local> {
-        LOCALS.with_borrow_mut(|locals| {
+    fn local(&self) -> Rc<LocalMetrics> {
+        LOCAL_METRICS.with_borrow_mut(|locals| {
             let local = locals.entry(self.0.id).or_insert_with(|| {
-                let worker = Arc::<Worker>::default();
+                let worker = Arc::<WorkerMetrics>::default();
                 lock(&self.0.workers).push(worker.clone());
-                Rc::new(Local {
+                Rc::new(LocalMetrics {
                     worker,
                     series: RefCell::default(),
                     routes: RefCell::default(),
@@ -167,7 +167,7 @@ impl fmt::Debug for Metrics {
 impl Middleware<()> for Metrics {
     fn call(&self, request: Request, next: Next) -> Answer {
         let local = self.local();
-        let mut counting = Counting {
+        let mut counting = RequestInFlight {
             route: local.route(next.route(&request).unwrap_or("")),
             local,
             method: method(request.method()),
@@ -208,8 +208,8 @@ impl Handler<()> for MetricsHandler {
 }
 
 /// A request that is under way; it is counted when this is dropped.
-struct Counting {
-    local: Rc<Local>,
+struct RequestInFlight {
+    local: Rc<LocalMetrics>,
     method: &'static str,
     route: Arc<str>,
     status: &'static str,
@@ -218,14 +218,14 @@ struct Counting {
     duration: Option<Duration>,
 }
 
-impl Counting {
+impl RequestInFlight {
     fn finish(mut self, bytes: u64, duration: Duration) {
         self.bytes = bytes;
         self.duration = Some(duration);
     }
 }
 
-impl Drop for Counting {
+impl Drop for RequestInFlight {
     fn drop(&mut self) {
         add(&self.local.worker.in_flight, -1);
         let labels = Labels {
@@ -266,14 +266,14 @@ impl Series {
 
 /// The same series of all workers.
 #[derive(Default)]
-struct Sum {
+struct SeriesSum {
     count: u64,
     bytes: u64,
     nanoseconds: u64,
     buckets: [u64; BOUNDS.len()],
 }
 
-impl Sum {
+impl SeriesSum {
     fn add(&mut self, series: &Series) {
         self.count += series.count.load(Ordering::Relaxed);
         self.bytes += series.bytes.load(Ordering::Relaxed);
@@ -303,7 +303,7 @@ impl fmt::Display for Labels {
     }
 }
 
-fn write(text: &mut String, sums: &BTreeMap<Labels, Sum>, in_flight: i64) -> fmt::Result {
+fn write(text: &mut String, sums: &BTreeMap<Labels, SeriesSum>, in_flight: i64) -> fmt::Result {
     text.push_str("# HELP http_requests_total Requests that were answered.\n");
     text.push_str("# TYPE http_requests_total counter\n");
     for (labels, sum) in sums {

@@ -40,22 +40,22 @@ const CLIENTS: usize = 100_000;
 /// socket, are not limited.
 #[derive(Clone)]
 pub struct RateLimit {
-    policy: Policy,
+    policy: QuotaPolicy,
     clients: usize,
-    by: By,
-    state: Arc<State>,
+    by: ClientKey,
+    state: Arc<RateLimitState>,
 }
 
 /// What clients are told.
 #[derive(Clone, Debug)]
-struct Policy {
+struct QuotaPolicy {
     name: Arc<str>,
     quota: Quota,
 }
 
 /// By what clients are told apart.
 #[derive(Clone)]
-enum By {
+enum ClientKey {
     Address,
     Header(HeaderName),
     Function(Arc<Function>),
@@ -64,8 +64,8 @@ enum By {
 type Function = dyn Fn(&Request) -> Option<String> + Send + Sync;
 
 /// What all workers count with.
-struct State {
-    limiter: RateLimiter<u128, Clients, MonotonicClock, StateInformationMiddleware>,
+struct RateLimitState {
+    limiter: RateLimiter<u128, ClientStates, MonotonicClock, StateInformationMiddleware>,
     hashers: [RandomState; 2],
 }
 
@@ -82,13 +82,13 @@ impl RateLimit {
             .unwrap_or(Quota::per_second(requests))
             .allow_burst(requests);
         Self {
-            policy: Policy {
+            policy: QuotaPolicy {
                 name: "default".into(),
                 quota,
             },
             clients: CLIENTS,
-            by: By::Address,
-            state: State::new(quota, CLIENTS),
+            by: ClientKey::Address,
+            state: RateLimitState::new(quota, CLIENTS),
         }
     }
 
@@ -112,7 +112,7 @@ impl RateLimit {
     pub fn burst(mut self, requests: u32) -> Self {
         let requests = NonZeroU32::new(requests).unwrap_or(NonZeroU32::MIN);
         self.policy.quota = self.policy.quota.allow_burst(requests);
-        self.state = State::new(self.policy.quota, self.clients);
+        self.state = RateLimitState::new(self.policy.quota, self.clients);
         self
     }
 
@@ -121,7 +121,7 @@ impl RateLimit {
     #[must_use]
     pub fn remembered_clients(mut self, count: usize) -> Self {
         self.clients = count.max(1);
-        self.state = State::new(self.policy.quota, self.clients);
+        self.state = RateLimitState::new(self.policy.quota, self.clients);
         self
     }
 
@@ -139,23 +139,23 @@ impl RateLimit {
     /// address. The field must have been checked further out: who can choose it freely is not limited.
     #[must_use]
     pub fn by_header(mut self, name: HeaderName) -> Self {
-        self.by = By::Header(name);
+        self.by = ClientKey::Header(name);
         self
     }
 
     /// Tells clients apart by what a function makes of a request. `None` is not limited.
     #[must_use]
     pub fn by(mut self, key: impl Fn(&Request) -> Option<String> + Send + Sync + 'static) -> Self {
-        self.by = By::Function(Arc::new(key));
+        self.by = ClientKey::Function(Arc::new(key));
         self
     }
 
     /// What stands for the client.
     fn key(&self, request: &Request) -> Option<u128> {
         let text = match &self.by {
-            By::Address => None,
-            By::Header(name) => request.headers().get(name).map(<[u8]>::to_vec),
-            By::Function(function) => Some(function(request)?.into_bytes()),
+            ClientKey::Address => None,
+            ClientKey::Header(name) => request.headers().get(name).map(<[u8]>::to_vec),
+            ClientKey::Function(function) => Some(function(request)?.into_bytes()),
         };
         match text {
             Some(text) => Some(self.state.hash((0u8, text))),
@@ -203,7 +203,7 @@ impl fmt::Debug for RateLimit {
     }
 }
 
-impl Policy {
+impl QuotaPolicy {
     /// Tells what is left of the quota.
     fn tell(&self, headers: &mut Headers, left: u32) {
         let (name, burst) = (&self.name, self.quota.burst_size().get());
@@ -218,9 +218,9 @@ impl Policy {
     }
 }
 
-impl State {
+impl RateLimitState {
     fn new(quota: Quota, clients: usize) -> Arc<Self> {
-        let clients = Clients(Cache::new(clients));
+        let clients = ClientStates(Cache::new(clients));
         Arc::new(Self {
             limiter: RateLimiter::new(quota, clients, MonotonicClock),
             hashers: [RandomState::new(), RandomState::new()],
@@ -236,9 +236,9 @@ impl State {
 }
 
 /// The state of a bounded number of clients.
-struct Clients(Cache<u128, Arc<InMemoryState>>);
+struct ClientStates(Cache<u128, Arc<InMemoryState>>);
 
-impl StateStore for Clients {
+impl StateStore for ClientStates {
     type Key = u128;
 
     fn measure_and_replace<T, F, E>(&self, key: &u128, measure: F) -> Result<T, E>

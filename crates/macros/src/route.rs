@@ -73,9 +73,9 @@ fn declare(kind: Kind, arguments: TokenStream, function: &ItemFn) -> syn::Result
                 #checks
             }
 
-            impl ::apus::attributes::Declared for #ident {
+            impl ::apus::attributes::RouteFunction for #ident {
                 const ROUTE: ::apus::attributes::DeclaredRoute =
-                    ::apus::attributes::DeclaredRoute::new(::apus::attributes::Declaration {
+                    ::apus::attributes::DeclaredRoute::new(::apus::attributes::RouteDeclaration {
                         methods: &[#(#names),*],
                         path: #path,
                         function: ::core::stringify!(#ident),
@@ -88,7 +88,7 @@ fn declare(kind: Kind, arguments: TokenStream, function: &ItemFn) -> syn::Result
             }
 
             ::apus::attributes::inventory::submit! {
-                <#ident as ::apus::attributes::Declared>::ROUTE
+                <#ident as ::apus::attributes::RouteFunction>::ROUTE
             }
         };
     })
@@ -133,15 +133,15 @@ fn describe(function: &ItemFn, types: &[&syn::Type]) -> TokenStream {
     let returned = match (&function.sig.output, signature::returned(function)) {
         (syn::ReturnType::Default, _) => quote!(()),
         (_, Some(returned)) => quote!(#returned),
-        (_, None) => quote!(::apus::openapi::Unknown),
+        (_, None) => quote!(::apus::openapi::UnnamedResponse),
     };
     quote! {
         describe: |operation| {
             #[allow(unused_imports)]
-            use ::apus::openapi::probe::{Described as _, DescribedResponse as _, Probe, Undescribed as _};
+            use ::apus::openapi::probe::{ProbeArgument as _, ProbeResponse as _, TypeProbe, ProbeFallback as _};
             operation.documentation(#text);
-            #((&Probe::<#types>::new()).argument(operation);)*
-            (&Probe::<#returned>::new()).response(operation);
+            #((&TypeProbe::<#types>::new()).argument(operation);)*
+            (&TypeProbe::<#returned>::new()).response(operation);
         },
     }
 }

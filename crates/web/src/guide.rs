@@ -1,4 +1,4 @@
-//! The chapters of the guide, so that all their code is compiled and run as tests of this crate.
+//! The chapters of the guide, whose code is compiled and run as doc tests.
 
 macro_rules! chapters {
     ($($name:ident: $file:literal;)*) => {$(

@@ -1,4 +1,4 @@
-//! Layers: the middleware that most applications want, each a value for [`crate::App::layer`].
+//! Layers: the middleware that most applications need, for [`crate::App::layer`].
 //!
 //! The first layer is outermost. An order that serves most applications:
 //!

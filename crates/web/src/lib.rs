@@ -34,8 +34,8 @@ mod per_worker;
 #[cfg(feature = "php")]
 pub mod php;
 mod router;
-mod served;
 mod server;
+mod server_service;
 pub mod session;
 #[cfg(feature = "sql")]
 pub mod sql;
@@ -70,10 +70,10 @@ pub use sse::Sse;
 pub use websocket::{Rooms, WebSocket, WebSocketUpgrade};
 
 pub use apus_handler::{
-    AtOnce, Awaited, Error, ErrorFormat, Extension, Form, FromRequest, FromRequestHead, Handler,
-    HandlerExt, Html, HttpError, IntoAnswer, IntoResponse, Json, Layered, Matched, Middleware,
-    Next, OrNotFound, PassedOn, Path, Query, ReadsContent, Redirect, Rejection, Rendering, Result,
-    State, Streaming, Surrounded, With, extract,
+    AnswerMarker, BodyMarker, Error, ErrorFormat, Extension, Form, FromRequest, FromRequestHead,
+    FutureMarker, Handler, HandlerExt, Html, HttpError, IntoAnswer, IntoResponse, Json, Layered,
+    LayeredHandler, LayeredMarker, Matched, Middleware, Next, OrNotFound, Path, Query, Redirect,
+    Rejection, Rendering, ResponseMarker, Result, State, Streaming, extract,
 };
 pub use apus_http::{
     Answer, Body, BodyError, BodyStream, Client, Completion, ConnectionInfo, FileRange, Frame,

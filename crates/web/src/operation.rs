@@ -1,4 +1,4 @@
-//! One method of one path (OpenAPI 3.1 section 4.8.10).
+//! `Operation`: the description of one method of one path (OpenAPI 3.1 section 4.8.10).
 
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};

@@ -1,7 +1,7 @@
-//! What each worker has of its own of something that all of them use, as connections are.
+//! Values that each worker has for itself, for example a connection to a database.
 //!
-//! A connection belongs to the runtime that it was made on, which is the worker's. Another thread
-//! that waited for it would be woken across threads for every answer.
+//! A connection belongs to the runtime of the worker that opened it. A task on another thread that
+//! waited for it would be woken across threads for every reply.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -10,25 +10,25 @@ use std::sync::{Arc, Weak};
 use tokio::runtime::{Handle, Id};
 
 thread_local! {
-    static OWNED: RefCell<Vec<Entry>> = const { RefCell::new(Vec::new()) };
+    static VALUES: RefCell<Vec<WorkerValue>> = const { RefCell::new(Vec::new()) };
 }
 
-struct Entry {
-    /// Whose it is; once that is gone, nobody asks for it again.
+struct WorkerValue {
+    /// The shared object that the value belongs to. The value is dropped after it.
     owner: Weak<dyn Any + Send + Sync>,
-    /// The runtime that it is waited for on; a thread can have one after another.
+    /// The runtime that the value belongs to; a thread can have several, one after another.
     runtime: Option<Id>,
     value: Box<dyn Any>,
 }
 
-/// What `owner` has on this thread, made if there is nothing.
-pub(crate) fn of_this<O, V>(owner: &Arc<O>, make: impl FnOnce() -> V) -> V
+/// The value of `owner` on this thread and runtime, which is made if there is none.
+pub(crate) fn get_or_insert<O, V>(owner: &Arc<O>, make: impl FnOnce() -> V) -> V
 where
     O: Any + Send + Sync,
     V: Clone + 'static,
 {
     let runtime = Handle::try_current().ok().map(|handle| handle.id());
-    OWNED.with_borrow_mut(|owned| {
+    VALUES.with_borrow_mut(|owned| {
         let found = owned.iter().find_map(|entry| {
             let is_it = entry.runtime == runtime
                 && std::ptr::addr_eq(entry.owner.as_ptr(), Arc::as_ptr(owner));
@@ -40,7 +40,7 @@ where
         owned.retain(|entry| entry.owner.strong_count() > 0 && entry.runtime == runtime);
         let value = make();
         let owner: Arc<dyn Any + Send + Sync> = owner.clone();
-        owned.push(Entry {
+        owned.push(WorkerValue {
             owner: Arc::downgrade(&owner),
             runtime,
             value: Box::new(value.clone()),
@@ -58,7 +58,7 @@ mod tests {
         let (one, other) = (Arc::new(1), Arc::new(2));
         let made = RefCell::new(0);
         let of = |owner: &Arc<i32>| {
-            of_this(owner, || {
+            get_or_insert(owner, || {
                 *made.borrow_mut() += 1;
                 *made.borrow()
             })
@@ -69,10 +69,10 @@ mod tests {
             .unwrap();
         assert_eq!(runtime.block_on(async { of(&one) }), 3);
         let elsewhere = one.clone();
-        let there = std::thread::spawn(move || of_this(&elsewhere, || 9));
+        let there = std::thread::spawn(move || get_or_insert(&elsewhere, || 9));
         assert_eq!(there.join().unwrap(), 9);
         drop(one);
         runtime.block_on(async { of(&other) });
-        assert_eq!(OWNED.with_borrow(Vec::len), 1);
+        assert_eq!(VALUES.with_borrow(Vec::len), 1);
     }
 }

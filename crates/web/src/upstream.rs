@@ -1,4 +1,4 @@
-//! Groups of origins, for [`Proxy`](crate::proxy::Proxy) and [`Php`](crate::php::Php).
+//! Upstream groups, for [`Proxy`](crate::proxy::Proxy) and [`Php`](crate::php::Php).
 //!
 //! ```
 //! use apus::proxy::{Proxy, ProxySettings};

@@ -1,4 +1,4 @@
-//! WebSocket: handlers that talk with their clients, over HTTP/1.1 and HTTP/2 alike.
+//! WebSocket handlers and rooms, over HTTP/1.1 and HTTP/2 (RFC 6455, RFC 8441).
 //!
 //! ```
 //! use apus::App;

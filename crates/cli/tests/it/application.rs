@@ -76,10 +76,7 @@ fn an_application_is_stopped_and_says_what_it_is_not_asked() {
     let home = Home::new();
     let (running, address) = application(home.path("app.sock"));
     let (_, errors) = home.expect(&["reload", "--socket", "app.sock"], 1);
-    assert!(
-        errors.contains("no configuration to read again"),
-        "{errors}"
-    );
+    assert!(errors.contains("no configuration to reload"), "{errors}");
     let (out, _) = home.expect(&["stop", "--socket", "app.sock"], 0);
     assert_eq!(out, "stopped\n");
     // The application is in this process: programs that other tests start hold its sockets until they run.

@@ -1,4 +1,4 @@
-//! Cookies: what a request brings, and what a response sets (RFC 6265).
+//! `Cookies`: the cookies of a request, and those that a response sets (RFC 6265).
 
 use std::collections::HashSet;
 use std::convert::Infallible;

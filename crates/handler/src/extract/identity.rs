@@ -1,4 +1,4 @@
-//! Who the client is by its certificate.
+//! `Identity`: the client certificate of a connection (RFC 8446 section 4.4.2).
 
 use std::ops::Deref;
 use std::sync::Arc;

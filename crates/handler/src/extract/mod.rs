@@ -1,6 +1,6 @@
-//! Extractors: what handlers take, and how it is found in a request.
+//! Extractors: the arguments of handlers, read from a request.
 
-mod content;
+mod body;
 mod cookies;
 mod identity;
 mod multipart;
@@ -17,7 +17,7 @@ use http::HeaderMap;
 use serde::de::DeserializeOwned;
 
 pub use ::cookie;
-pub use content::Form;
+pub use body::Form;
 pub use cookies::Cookies;
 pub use identity::Identity;
 pub use multipart::{Multipart, MultipartForm, Part, Upload, UploadLimits, Uploads};
@@ -25,7 +25,7 @@ pub use multipart::{Multipart, MultipartForm, Part, Upload, UploadLimits, Upload
 use crate::error::Error;
 use crate::matched::Matched;
 use crate::respond::IntoResponse;
-use values::{Fields, Parameters};
+use values::{FormFields, PathParameters};
 
 /// What can be taken out of the head of a request.
 #[diagnostic::on_unimplemented(
@@ -108,7 +108,7 @@ impl<T: DeserializeOwned> FromRequestHead for Path<T> {
 
     fn from_head(request: &Request, matched: &Matched<'_>) -> Result<Self, Rejection> {
         let parameters = matched.parameters(request).collect();
-        let read = T::deserialize(Parameters(parameters));
+        let read = T::deserialize(PathParameters(parameters));
         read.map(Self)
             .map_err(|error| Rejection::misfit(StatusCode::NOT_FOUND, "path", error))
     }
@@ -122,7 +122,7 @@ impl<T: DeserializeOwned> FromRequestHead for Query<T> {
     type Rejection = Rejection;
 
     fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, Rejection> {
-        let fields = Fields::parse(request.query().unwrap_or("").as_bytes());
+        let fields = FormFields::parse(request.query().unwrap_or("").as_bytes());
         let read = fields.and_then(|fields| T::deserialize(fields));
         read.map(Self)
             .map_err(|error| Rejection::misfit(StatusCode::BAD_REQUEST, "query", error))

@@ -1,4 +1,4 @@
-//! Texts of a path, a query or a form as the values that a type is deserialised from.
+//! Serde deserializers of path parameters, queries and forms.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,9 +11,9 @@ use smallvec::{SmallVec, smallvec};
 
 /// The texts that one name has, at least one.
 #[derive(Clone, Debug)]
-pub(super) struct Texts<'a>(SmallVec<[Cow<'a, str>; 1]>);
+pub(super) struct FieldValues<'a>(SmallVec<[Cow<'a, str>; 1]>);
 
-impl<'a> Texts<'a> {
+impl<'a> FieldValues<'a> {
     fn one(text: impl Into<Cow<'a, str>>) -> Self {
         Self(smallvec![text.into()])
     }
@@ -39,7 +39,7 @@ macro_rules! parsed {
     )*};
 }
 
-impl<'de> Deserializer<'de> for Texts<'de> {
+impl<'de> Deserializer<'de> for FieldValues<'de> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -71,7 +71,9 @@ impl<'de> Deserializer<'de> for Texts<'de> {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_seq(SeqDeserializer::new(self.0.into_iter().map(Texts::one)))
+        visitor.visit_seq(SeqDeserializer::new(
+            self.0.into_iter().map(FieldValues::one),
+        ))
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -97,7 +99,7 @@ impl<'de> Deserializer<'de> for Texts<'de> {
     }
 }
 
-impl<'de> IntoDeserializer<'de, Error> for Texts<'de> {
+impl<'de> IntoDeserializer<'de, Error> for FieldValues<'de> {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -106,12 +108,12 @@ impl<'de> IntoDeserializer<'de, Error> for Texts<'de> {
 }
 
 /// The parameters of a path, in order.
-pub(super) struct Parameters<'a>(pub(super) SmallVec<[(&'a str, &'a str); 4]>);
+pub(super) struct PathParameters<'a>(pub(super) SmallVec<[(&'a str, &'a str); 4]>);
 
-impl<'a> Parameters<'a> {
-    fn only(&self) -> Result<Texts<'a>, Error> {
+impl<'a> PathParameters<'a> {
+    fn only(&self) -> Result<FieldValues<'a>, Error> {
         match &*self.0 {
-            [(_, text)] => Ok(Texts::one(*text)),
+            [(_, text)] => Ok(FieldValues::one(*text)),
             several => Err(de::Error::invalid_length(
                 several.len(),
                 &"one parameter in the path",
@@ -119,8 +121,8 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    fn in_order(self) -> impl Iterator<Item = Texts<'a>> {
-        self.0.into_iter().map(|(_, text)| Texts::one(text))
+    fn in_order(self) -> impl Iterator<Item = FieldValues<'a>> {
+        self.0.into_iter().map(|(_, text)| FieldValues::one(text))
     }
 }
 
@@ -132,7 +134,7 @@ macro_rules! only {
     )*};
 }
 
-impl<'de> Deserializer<'de> for Parameters<'de> {
+impl<'de> Deserializer<'de> for PathParameters<'de> {
     type Error = Error;
 
     only! {
@@ -198,7 +200,7 @@ impl<'de> Deserializer<'de> for Parameters<'de> {
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         let pairs = self.0.into_iter();
         visitor.visit_map(MapDeserializer::new(
-            pairs.map(|(name, text)| (name, Texts::one(text))),
+            pairs.map(|(name, text)| (name, FieldValues::one(text))),
         ))
     }
 
@@ -218,8 +220,8 @@ impl<'de> Deserializer<'de> for Parameters<'de> {
 
 /// The fields of a query or a form, each with all its texts, in order.
 #[derive(Default)]
-pub(super) struct Fields<'a> {
-    fields: Vec<(Cow<'a, str>, Texts<'a>)>,
+pub(super) struct FormFields<'a> {
+    fields: Vec<(Cow<'a, str>, FieldValues<'a>)>,
     /// Where the field of each name is: a client chooses how many there are, and how alike.
     positions: HashMap<Cow<'a, str>, usize>,
 }
@@ -227,7 +229,7 @@ pub(super) struct Fields<'a> {
 /// Fields beyond this many are an attack on whoever takes them for a map or a list.
 const MAX_FIELDS: usize = 1024;
 
-impl<'a> Fields<'a> {
+impl<'a> FormFields<'a> {
     /// Of names and values that were read already, in order.
     pub(super) fn from_texts(
         texts: impl IntoIterator<Item = (Cow<'a, str>, Cow<'a, str>)>,
@@ -245,7 +247,7 @@ impl<'a> Fields<'a> {
             Some((_, texts)) => texts.0.push(value),
             None => {
                 self.positions.insert(name.clone(), self.fields.len());
-                self.fields.push((name, Texts::one(value)));
+                self.fields.push((name, FieldValues::one(value)));
             }
         }
     }
@@ -299,7 +301,7 @@ fn decode(text: &[u8]) -> Result<Cow<'_, str>, Error> {
         .map_err(|_| not_utf8())
 }
 
-impl<'de> Deserializer<'de> for Fields<'de> {
+impl<'de> Deserializer<'de> for FormFields<'de> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {

@@ -15,8 +15,8 @@ use super::Users;
 use super::{credentials, same, unauthorized};
 use apus_handler::Error;
 use apus_handler::middleware::{Middleware, Next};
-use apus_handler::{AtOnce, IntoResponse};
 use apus_handler::{FromRequestHead, Matched};
+use apus_handler::{IntoResponse, ResponseMarker};
 
 /// A layer that asks for name and password, and lets nobody through without. They are sent with
 /// every request, so it belongs behind TLS. A handler gets the name as [`BasicUser`].
@@ -154,7 +154,7 @@ fn given(request: &Request) -> Option<Credentials> {
     })
 }
 
-impl Middleware<AtOnce> for BasicAuth {
+impl Middleware<ResponseMarker> for BasicAuth {
     fn call(&self, mut request: Request, next: Next) -> Answer {
         let rendering = next.rendering(&request);
         let Some(given) = given(&request) else {

@@ -9,7 +9,7 @@ use apus_http::{Answer, HeaderValue, Request};
 
 use super::{credentials, unauthorized};
 use apus_handler::middleware::{Middleware, Next};
-use apus_handler::respond::AtOnce;
+use apus_handler::respond::ResponseMarker;
 
 /// A layer that asks for a token and lets nobody through without. A function says whose it is;
 /// handlers take what it says by [`crate::Extension`].
@@ -71,7 +71,7 @@ pub(super) const NO_TOKEN: HeaderValue = HeaderValue::from_static("Bearer");
 pub(super) const WRONG_TOKEN: HeaderValue =
     HeaderValue::from_static("Bearer error=\"invalid_token\"");
 
-impl<T: Clone + Send + Sync + 'static> Middleware<AtOnce> for BearerAuth<T> {
+impl<T: Clone + Send + Sync + 'static> Middleware<ResponseMarker> for BearerAuth<T> {
     fn call(&self, mut request: Request, next: Next) -> Answer {
         let rendering = next.rendering(&request);
         let Some(token) = credentials(&request, "Bearer") else {

@@ -13,7 +13,7 @@ use super::bearer::{NO_TOKEN, WRONG_TOKEN};
 use super::{KeyError, credentials, unauthorized};
 use apus_handler::Error;
 use apus_handler::middleware::{Middleware, Next};
-use apus_handler::respond::AtOnce;
+use apus_handler::respond::ResponseMarker;
 use apus_handler::{FromRequestHead, Matched};
 
 /// A layer that asks for a JSON Web Token and lets nobody through without a valid one. Handlers
@@ -136,7 +136,9 @@ impl<T: DeserializeOwned + Clone + Send + Sync + 'static> JwtAuth<T> {
     }
 }
 
-impl<T: DeserializeOwned + Clone + Send + Sync + 'static> Middleware<AtOnce> for JwtAuth<T> {
+impl<T: DeserializeOwned + Clone + Send + Sync + 'static> Middleware<ResponseMarker>
+    for JwtAuth<T>
+{
     fn call(&self, mut request: Request, next: Next) -> Answer {
         let Some(token) = credentials(&request, "Bearer") else {
             if self.is_optional {

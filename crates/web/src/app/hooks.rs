@@ -1,17 +1,17 @@
-//! Layers that look only one way.
+//! The layers of `App::before` and `App::after`.
 
 use apus_http::{Answer, Request, Response};
 
 use apus_handler::middleware::{Middleware, Next};
 
-/// Marks hooks, which are layers by what they are and not as functions.
+/// Marks hooks, which implement `Middleware` themselves.
 #[derive(Debug)]
-pub(super) enum Hook {}
+pub(super) enum HookMarker {}
 
-/// Sees requests.
-pub(super) struct Before<F>(pub(super) F);
+/// A hook that runs before each request.
+pub(super) struct BeforeHook<F>(pub(super) F);
 
-impl<F> Middleware<Hook> for Before<F>
+impl<F> Middleware<HookMarker> for BeforeHook<F>
 where
     F: Fn(&mut Request) -> Result<(), Response> + Send + Sync + 'static,
 {
@@ -23,10 +23,10 @@ where
     }
 }
 
-/// Sees responses.
-pub(super) struct After<F>(pub(super) F);
+/// A hook that runs after each response.
+pub(super) struct AfterHook<F>(pub(super) F);
 
-impl<F> Middleware<Hook> for std::sync::Arc<After<F>>
+impl<F> Middleware<HookMarker> for std::sync::Arc<AfterHook<F>>
 where
     F: Fn(&mut Response) + Send + Sync + 'static,
 {

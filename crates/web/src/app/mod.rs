@@ -1,8 +1,8 @@
 //! `App`: an application of routes, groups, middleware and mounted services.
 
 mod hooks;
+mod route_table;
 mod service;
-mod table;
 mod urls;
 
 use std::fmt;
@@ -23,44 +23,44 @@ use apus_layers::CatchPanic;
 
 pub use urls::{UrlError, Urls};
 
-use apus_handler::state::Source;
-use table::Table;
+use apus_handler::state::StateSource;
+use route_table::RouteTable;
 
-/// What a handler may keep of the content of a request, in bytes, unless [`App::body_limit`] says otherwise.
+/// The default of [`App::body_limit`], in bytes.
 const DEFAULT_BODY_LIMIT: u64 = 2 * 1024 * 1024;
 
 /// An application: routes, groups of them, middleware, and services mounted under a path.
 ///
-/// A route is looked for first, then the longest path that something is mounted under, then the
-/// fallback. Paths are matched in normal form (see [`crate::path`]). In the path of a route
+/// An application searches the routes first, then the mounts by the longest path, then the fallbacks.
+/// Paths are matched in normal form (see [`crate::path`]). In the path of a route
 ///
-/// - `{name}` stands for one segment, or a part of one as in `/{name}.json`;
-/// - `{name:[0-9]+}` for one that a regular expression matches as a whole;
-/// - `{*name}` at its end for all that is left.
+/// - `{name}` matches one segment, or a part of one as in `/{name}.json`;
+/// - `{name:[0-9]+}` matches a segment if the regular expression matches all of it;
+/// - `{*name}` at the end matches the rest of the path.
 ///
-/// What is written out goes before what is a parameter, and what has a constraint before what has
-/// none. Two routes that would be met by the same requests are an error, see [`App::check`].
+/// Literal text has priority over parameters, and a parameter with a constraint over one without. Two
+/// routes that match the same requests are an error, see [`App::check`].
 ///
-/// An `App` is a [`ServiceFactory`], so it can be mounted in another, or be a location of a site.
+/// An `App` is a [`ServiceFactory`], so it can be mounted in another `App`, or be a location of a site.
 #[derive(Clone, Default)]
 pub struct App {
-    items: Vec<Item>,
+    items: Vec<AppItem>,
     fallback: Option<Arc<dyn AnyHandler>>,
     layers: Vec<Arc<dyn AnyMiddleware>>,
-    states: Vec<Source>,
+    states: Vec<StateSource>,
     body_limit: Option<u64>,
     errors: ErrorRules,
 }
 
-/// What was added to an application, and where in its source.
+/// A part of an application, and its place in the source.
 #[derive(Clone)]
-struct Item {
+struct AppItem {
     at: &'static Location<'static>,
-    what: What,
+    what: AppItemKind,
 }
 
 #[derive(Clone)]
-enum What {
+enum AppItemKind {
     Route {
         method: Option<Method>,
         path: String,
@@ -79,7 +79,7 @@ enum What {
         name: String,
         app: App,
     },
-    /// A name for which there is no route.
+    /// A name that was given before any route.
     Name(Box<str>),
 }
 
@@ -98,13 +98,13 @@ macro_rules! by_method {
 }
 
 impl App {
-    /// An application that answers 404 to everything.
+    /// An application without routes: it responds 404 to everything.
     pub fn new() -> Self {
         Self::default()
     }
 
     by_method! {
-        /// Adds a route for GET, and for HEAD if it gets none of its own.
+        /// Adds a route for GET, and for HEAD unless the path has a route for HEAD.
         get: GET;
         /// Adds a route for POST.
         post: POST;
@@ -116,7 +116,7 @@ impl App {
         delete: DELETE;
         /// Adds a route for HEAD.
         head: HEAD;
-        /// Adds a route for OPTIONS; without one, the methods that the path has are listed.
+        /// Adds a route for OPTIONS. Without one, the response lists the methods of the path.
         options: OPTIONS;
     }
 
@@ -127,14 +127,14 @@ impl App {
         self.add_route(Some(method), path, handler, Location::caller())
     }
 
-    /// Adds a route for all methods that the path has no other for.
+    /// Adds a route for all methods without a route of their own.
     #[must_use]
     #[track_caller]
     pub fn any<M: 'static>(self, path: &str, handler: impl Handler<M>) -> Self {
         self.add_route(None, path, handler, Location::caller())
     }
 
-    /// Adds a route that was written at another place than that of the call.
+    /// Adds a route with a given place in the source.
     #[must_use]
     pub fn add_route<M: 'static>(
         self,
@@ -143,35 +143,35 @@ impl App {
         handler: impl Handler<M>,
         at: &'static Location<'static>,
     ) -> Self {
-        let route = What::Route {
+        let route = AppItemKind::Route {
             method,
             path: path.to_owned(),
             name: None,
-            handler: Arc::new(handler::Unmarked::new(handler)),
+            handler: Arc::new(handler::ErasedHandler::new(handler)),
         };
         self.add(at, route)
     }
 
-    /// Names the route that was added last, so that [`Urls`] can make its address.
+    /// Names the route that was added last, so that [`Urls`] can make its URL.
     #[must_use]
     #[track_caller]
     pub fn name(mut self, name: &str) -> Self {
         match self.items.last_mut().map(|item| &mut item.what) {
-            Some(What::Route { name: of, .. }) => {
+            Some(AppItemKind::Route { name: of, .. }) => {
                 *of = Some(name.into());
                 self
             }
-            _ => self.add(Location::caller(), What::Name(name.into())),
+            _ => self.add(Location::caller(), AppItemKind::Name(name.into())),
         }
     }
 
-    fn add(mut self, at: &'static Location<'static>, what: What) -> Self {
-        self.items.push(Item { at, what });
+    fn add(mut self, at: &'static Location<'static>, what: AppItemKind) -> Self {
+        self.items.push(AppItem { at, what });
         self
     }
 
-    /// Adds routes that share the front of their paths, and what else is given to the group: its
-    /// middleware stands around its routes only, its state is seen by them only.
+    /// Adds a group of routes whose paths start with `prefix`. The layers and the state of the group
+    /// apply to its routes only.
     ///
     /// ```
     /// # use apus::{App, Path, Request, Next, Response};
@@ -191,47 +191,48 @@ impl App {
         self.nest(prefix, build(App::new()))
     }
 
-    /// Adds all of another application under a path, as a group; its `/` is that path, with and
-    /// without a slash. What it has no route, mount or fallback for is this application's to answer.
+    /// Adds another application as a group under a path. Its route `/` matches that path with and
+    /// without a slash at the end. This application handles the requests that the group does not match.
     #[must_use]
     #[track_caller]
     pub fn nest(self, prefix: &str, app: App) -> Self {
         let prefix = prefix.to_owned();
-        self.add(Location::caller(), What::Group { prefix, app })
+        self.add(Location::caller(), AppItemKind::Group { prefix, app })
     }
 
-    /// Adds routes for one host: `example.com`, `*.example.com`, `www.example.*` or `~regex`. They go
-    /// before those for all hosts.
+    /// Adds routes for one host: `example.com`, `*.example.com`, `www.example.*` or `~regex`. They have
+    /// priority over the routes for all hosts.
     #[must_use]
     #[track_caller]
     pub fn host(self, name: &str, build: impl FnOnce(App) -> App) -> Self {
         let (name, app) = (name.to_owned(), build(App::new()));
-        self.add(Location::caller(), What::Host { name, app })
+        self.add(Location::caller(), AppItemKind::Host { name, app })
     }
 
-    /// Answers what no route and no mount does.
+    /// Sets the handler of requests that no route and no mount matches.
     #[must_use]
     pub fn fallback<M: 'static>(mut self, handler: impl Handler<M>) -> Self {
-        self.fallback = Some(Arc::new(handler::Unmarked::new(handler)));
+        self.fallback = Some(Arc::new(handler::ErasedHandler::new(handler)));
         self
     }
 
-    /// Puts a service under a path. It sees paths without that front part, which
-    /// [`apus_http::mounted_at`] tells it. The path itself is redirected to the one with a slash behind.
+    /// Mounts a service under a path. The service gets paths without that prefix, which
+    /// [`apus_http::mounted_at`] returns. The path itself is redirected to the path with a slash.
     #[must_use]
     #[track_caller]
     pub fn mount(self, path: &str, service: impl ServiceFactory + 'static) -> Self {
-        let mount = What::Mount {
+        let mount = AppItemKind::Mount {
             path: path.to_owned(),
             service: Arc::new(service),
         };
         self.add(Location::caller(), mount)
     }
 
-    /// Puts a function around everything that was and will be added; the first one is outermost.
+    /// Adds a layer around everything in this application, also what is added later. The first layer is
+    /// the outermost.
     ///
-    /// Around a whole application it also sees what meets no route; in a group it stands around what
-    /// the group has.
+    /// A layer of a whole application also gets requests without a route. A layer of a group gets only
+    /// the requests of the group.
     #[must_use]
     pub fn layer<M: 'static>(mut self, middleware: impl Middleware<M>) -> Self {
         self.layers
@@ -239,25 +240,24 @@ impl App {
         self
     }
 
-    /// Runs before each request, as a layer that only looks inwards: it may change the request, or
-    /// answer it with `Err`.
+    /// Adds a layer that runs before each request. It can change the request, or respond with `Err`.
     #[must_use]
     pub fn before(
         self,
         hook: impl Fn(&mut Request) -> Result<(), Response> + Send + Sync + 'static,
     ) -> Self {
-        self.layer(hooks::Before(hook))
+        self.layer(hooks::BeforeHook(hook))
     }
 
-    /// Runs after each response, as a layer that only looks outwards: it may change the response.
+    /// Adds a layer that runs after each response and can change it.
     #[must_use]
     pub fn after(self, hook: impl Fn(&mut Response) + Send + Sync + 'static) -> Self {
-        self.layer(Arc::new(hooks::After(hook)))
+        self.layer(Arc::new(hooks::AfterHook(hook)))
     }
 
-    /// Answers errors: what handlers and layers return as [`Error`], and requests that do not hold
-    /// what a handler takes. What it gives `None` for is answered in the form that the client accepts:
-    /// a page, text, or problem details (RFC 9457).
+    /// Sets the function that makes responses to errors: those that handlers and layers return as
+    /// [`Error`], and those of extractors. If it returns `None`, the response has the format that the
+    /// client accepts: a page, text, or problem details (RFC 9457).
     #[must_use]
     pub fn on_error(
         mut self,
@@ -267,75 +267,74 @@ impl App {
         self
     }
 
-    /// Answers errors in this form, whatever the client accepts: of handlers and layers, and of requests that
-    /// meet no route or none of its methods. Unless it is set, each client gets what it accepts.
+    /// Sets the format of responses to errors: those of handlers and layers, and of requests that match
+    /// no route or no method. By default, each client gets the format that it accepts.
     ///
-    /// In a group it holds for what the group has: `/api` for programs, the rest for people.
+    /// In a group, the format applies to the group: for example JSON for `/api`, pages for the rest.
     #[must_use]
     pub fn error_format(mut self, format: ErrorFormat) -> Self {
         self.errors.format = Some(format);
         self
     }
 
-    /// Answers panics of what was and will be added, as a layer that catches them: it is given the message,
-    /// which is meant for the log. Without it, or [`CatchPanic`], the engine answers 500, and connection and
-    /// worker go on.
+    /// Adds a layer that catches panics. The hook makes the response from the message of the panic, which
+    /// is meant for the log. Without this layer or [`CatchPanic`], the engine responds 500. The connection
+    /// and the worker continue in both cases.
     #[must_use]
     pub fn on_panic(self, hook: impl Fn(&str) -> Response + Send + Sync + 'static) -> Self {
         self.layer(CatchPanic::new().answer(hook))
     }
 
-    /// Gives handlers a value to take as [`crate::State`], one of each type. Each request that takes
-    /// it clones it, and all workers share it: an [`Arc`] is usual.
+    /// Adds a value that handlers take as [`crate::State`], one of each type. All workers share it, and
+    /// each extraction clones it: an [`Arc`] is usual.
     #[must_use]
     pub fn state<T: Clone + Send + Sync + 'static>(mut self, value: T) -> Self {
-        self.states.push(Source::shared(value));
+        self.states.push(StateSource::shared(value));
         self
     }
 
-    /// As [`App::state`], but each worker makes a value for itself, on its own thread. It needs no
-    /// locks: an [`Rc`] is usual.
+    /// Like [`App::state`], but each worker makes its own value on its own thread, which needs no locks:
+    /// an [`Rc`] is usual.
     #[must_use]
     pub fn state_per_worker<T: Clone + 'static>(
         mut self,
         make: impl Fn() -> T + Send + Sync + 'static,
     ) -> Self {
-        self.states.push(Source::made(make));
+        self.states.push(StateSource::made(make));
         self
     }
 
-    /// The longest content in bytes that an extractor keeps in memory; past it 413. It is 2 MiB
-    /// unless set. What takes the content as a stream is not bound by it.
+    /// The most bytes of a body that an extractor keeps in memory; a longer body is rejected with 413. The
+    /// default is 2 MiB. Extractors that read the body as a stream are not limited.
     #[must_use]
     pub fn body_limit(mut self, bytes: u64) -> Self {
         self.body_limit = Some(bytes);
         self
     }
 
-    /// All routes and mounts, in the order in which they were added; the routes of an application that is
-    /// mounted come behind its mount. `apus status` shows them of a server with
-    /// [`Server::control_socket`].
+    /// All routes and mounts in the order in which they were added; the routes of a mounted application
+    /// follow its mount. `apus status` shows them if the server has a [`Server::control_socket`].
     pub fn routes(&self) -> Vec<RouteInfo> {
-        Table::of(self).list()
+        RouteTable::of(self).list()
     }
 
-    /// Whether all that was added can be.
+    /// Checks that all routes, mounts and names are valid.
     ///
     /// # Errors
-    /// All that cannot, each with the place in the source where it was written.
+    /// All invalid ones, each with its place in the source.
     pub fn check(&self) -> Result<(), RouteErrors> {
-        let errors = Table::of(self).faults();
+        let errors = RouteTable::of(self).all_errors();
         match errors.is_empty() {
             true => Ok(()),
             false => Err(RouteErrors(errors)),
         }
     }
 
-    /// Serves on an address, as `127.0.0.1:8080`, until the process is told to stop: one worker for
-    /// each core, with the limits of the server's default configuration. [`Server`] has more to choose.
+    /// Serves on an address, as `127.0.0.1:8080`, until SIGTERM or SIGINT, with one worker for each core
+    /// and the default limits of the server. [`Server`] has more settings.
     ///
     /// # Errors
-    /// A route is not possible, or the address cannot be listened on.
+    /// A route is invalid, or the server cannot listen on the address.
     pub fn serve(self, address: impl ToSocketAddrs) -> io::Result<()> {
         Server::new(self).listen(address)?.run()
     }
@@ -349,9 +348,9 @@ impl fmt::Debug for App {
 
 impl ServiceFactory for App {
     fn service(&self) -> Rc<dyn Service> {
-        let mut table = Table::of(self);
+        let mut table = RouteTable::of(self);
         for error in std::mem::take(&mut table.errors) {
-            tracing::error!(%error, "a part of the application is missing");
+            tracing::error!(%error, "a part of the application is invalid and is left out");
         }
         service::start(table)
     }

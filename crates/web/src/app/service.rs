@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use apus_http::{Answer, HeaderValue, Method, Request, Response, Service, StatusCode, header};
 
-use super::table::{self, Table};
-use crate::router::{Found, Ranges, Route, Router};
+use super::route_table::{FallbackEntry, RouteTable};
+use crate::router::{Ranges, Route, RouteMatch, Router};
 use apus_handler::Matched;
 use apus_handler::error::{ErrorRules, Rendering};
-use apus_handler::matched::Scope;
+use apus_handler::matched::RouteScope;
 use apus_handler::middleware::{AnyMiddleware, Chain, Next, Position};
 use apus_handler::state::States;
 use apus_http::path;
@@ -20,39 +20,39 @@ use apus_patterns::ServerNames;
 /// The application on one worker.
 pub(super) struct AppService {
     layers: Vec<Arc<dyn AnyMiddleware>>,
-    hosts: Vec<Host>,
+    hosts: Vec<HostService>,
     names_of_hosts: ServerNames,
-    groups: Vec<Group>,
+    groups: Vec<GroupService>,
     /// Those of what is in no group, which nothing is.
     no_rules: ErrorRules,
 }
 
-struct Host {
+struct HostService {
     router: Router,
-    mounts: Vec<Mount>,
-    fallbacks: Vec<table::Fallback>,
+    mounts: Vec<MountService>,
+    fallbacks: Vec<FallbackEntry>,
 }
 
-struct Mount {
+struct MountService {
     path: Arc<str>,
     service: Rc<dyn Service>,
     group: usize,
 }
 
-struct Group {
+struct GroupService {
     layers: Arc<[Arc<dyn AnyMiddleware>]>,
-    scope: Rc<Scope>,
+    scope: Rc<RouteScope>,
 }
 
 /// What a request was routed to.
-pub(crate) struct Target {
+pub(crate) struct RouteTarget {
     host: usize,
-    what: What,
+    what: RouteTargetKind,
     /// The path in normal form, if it is another than that of the request.
     decoded: Option<String>,
 }
 
-enum What {
+enum RouteTargetKind {
     /// A route, one of its endpoints, and the parameters.
     Endpoint(usize, usize, Ranges),
     /// A route without this method.
@@ -64,9 +64,9 @@ enum What {
 }
 
 /// What the worker holds; layers hold on to the inside while they wait.
-struct Handle(Rc<AppService>);
+struct AppHandle(Rc<AppService>);
 
-impl Service for Handle {
+impl Service for AppHandle {
     fn call(&self, request: Request) -> Answer {
         match self.0.layers.is_empty() {
             true => AppService::route(&self.0, request),
@@ -76,35 +76,35 @@ impl Service for Handle {
 }
 
 /// Makes the service of a worker.
-pub(super) fn start(table: Table) -> Rc<dyn Service> {
+pub(super) fn start(table: RouteTable) -> Rc<dyn Service> {
     let named = Rc::new(table.named);
-    let mut groups: Vec<Group> = Vec::with_capacity(table.groups.len());
+    let mut groups: Vec<GroupService> = Vec::with_capacity(table.groups.len());
     for group in table.groups {
         let outer = group.parent.and_then(|parent| groups.get(parent));
         let outer = outer.map_or_else(States::default, |outer| outer.scope.states.clone());
-        groups.push(Group {
+        groups.push(GroupService {
             layers: group.layers,
-            scope: Rc::new(Scope {
+            scope: Rc::new(RouteScope {
                 states: outer.with(&group.states).and(named.clone()),
                 body_limit: group.body_limit,
                 errors: group.errors,
             }),
         });
     }
-    let hosts = table.hosts.into_iter().map(|host| Host {
+    let hosts = table.hosts.into_iter().map(|host| HostService {
         router: host.router,
         fallbacks: host.fallbacks,
         mounts: host
             .mounts
             .into_iter()
-            .map(|mount| Mount {
+            .map(|mount| MountService {
                 path: mount.path,
                 service: mount.service.service(),
                 group: mount.group,
             })
             .collect(),
     });
-    Rc::new(Handle(Rc::new(AppService {
+    Rc::new(AppHandle(Rc::new(AppService {
         layers: table.layers,
         hosts: hosts.collect(),
         names_of_hosts: table.names_of_hosts,
@@ -140,7 +140,7 @@ impl Chain for AppService {
 
     fn route<'c>(&'c self, position: &'c Position, request: &Request) -> Option<&'c str> {
         let routed;
-        let target: &Target = match position {
+        let target: &RouteTarget = match position {
             Position::Inner(_, target) => target.downcast_ref()?,
             Position::Outer(_) => {
                 routed = self.target(request).ok()?;
@@ -148,12 +148,14 @@ impl Chain for AppService {
             }
         };
         match target.what {
-            What::Endpoint(route, ..) | What::NoMethod(route) => {
+            RouteTargetKind::Endpoint(route, ..) | RouteTargetKind::NoMethod(route) => {
                 let route = self.hosts.get(target.host)?.router.route(route)?;
                 Some(route.pattern.as_str())
             }
-            What::Mount(mount, _) => Some(&self.hosts.get(target.host)?.mounts.get(mount)?.path),
-            What::Fallback(_) | What::Nothing => None,
+            RouteTargetKind::Mount(mount, _) => {
+                Some(&self.hosts.get(target.host)?.mounts.get(mount)?.path)
+            }
+            RouteTargetKind::Fallback(_) | RouteTargetKind::Nothing => None,
         }
     }
 
@@ -198,7 +200,7 @@ impl AppService {
     }
 
     /// What answers a request; an answer at once if the path has no meaning.
-    fn target(&self, request: &Request) -> Result<Target, Answer> {
+    fn target(&self, request: &Request) -> Result<RouteTarget, Answer> {
         let decoded = match request.plain_path() {
             Ok(path) if path == request.path().as_bytes() => None,
             Ok(path) => match std::str::from_utf8(path) {
@@ -217,7 +219,7 @@ impl AppService {
             }
         };
         let path = decoded.as_deref().unwrap_or(request.path());
-        let mut place = (0, What::Nothing);
+        let mut place = (0, RouteTargetKind::Nothing);
         if self.hosts.len() > 1
             && let Some(host) = request.host()
             && let Some((index, _)) = self.names_of_hosts.find(host)
@@ -225,20 +227,25 @@ impl AppService {
         {
             place = (index, host.find(request.method(), path));
         }
-        if matches!(place.1, What::Nothing | What::Fallback(_))
-            && let Some(host) = self.hosts.first()
+        if matches!(
+            place.1,
+            RouteTargetKind::Nothing | RouteTargetKind::Fallback(_)
+        ) && let Some(host) = self.hosts.first()
         {
             let found = host.find(request.method(), path);
             // Of two fallbacks that of the host goes first.
             if !matches!(
                 (&place.1, &found),
-                (What::Fallback(_), What::Nothing | What::Fallback(_))
+                (
+                    RouteTargetKind::Fallback(_),
+                    RouteTargetKind::Nothing | RouteTargetKind::Fallback(_)
+                )
             ) {
                 place = (0, found);
             }
         }
         let (host, what) = place;
-        Ok(Target {
+        Ok(RouteTarget {
             host,
             what,
             decoded,
@@ -246,8 +253,8 @@ impl AppService {
     }
 
     /// The layers between the application's and a target.
-    fn layers_of(&self, target: &Target) -> &[Arc<dyn AnyMiddleware>] {
-        if let What::Endpoint(route, endpoint, _) = target.what {
+    fn layers_of(&self, target: &RouteTarget) -> &[Arc<dyn AnyMiddleware>] {
+        if let RouteTargetKind::Endpoint(route, endpoint, _) = target.what {
             let host = self.hosts.get(target.host);
             let endpoint = host
                 .and_then(|host| host.router.route(route))
@@ -258,23 +265,25 @@ impl AppService {
         group.map_or(&[], |group| &group.layers)
     }
 
-    fn group_of(&self, target: &Target) -> usize {
+    fn group_of(&self, target: &RouteTarget) -> usize {
         let group = self.hosts.get(target.host).and_then(|host| {
             Some(match target.what {
-                What::Endpoint(route, endpoint, _) => {
+                RouteTargetKind::Endpoint(route, endpoint, _) => {
                     host.router.route(route)?.methods.get(endpoint)?.scope
                 }
-                What::NoMethod(route) => host.router.route(route)?.methods.first()?.scope,
-                What::Mount(mount, _) => host.mounts.get(mount)?.group,
-                What::Fallback(fallback) => host.fallbacks.get(fallback)?.group,
-                What::Nothing => return None,
+                RouteTargetKind::NoMethod(route) => {
+                    host.router.route(route)?.methods.first()?.scope
+                }
+                RouteTargetKind::Mount(mount, _) => host.mounts.get(mount)?.group,
+                RouteTargetKind::Fallback(fallback) => host.fallbacks.get(fallback)?.group,
+                RouteTargetKind::Nothing => return None,
             })
         });
         group.unwrap_or(0)
     }
 
     /// Answers, behind all layers.
-    fn finish(&self, request: Request, target: &Target) -> Answer {
+    fn finish(&self, request: Request, target: &RouteTarget) -> Answer {
         let Some(host) = self.hosts.get(target.host) else {
             return Response::new(StatusCode::NOT_FOUND).into();
         };
@@ -282,7 +291,7 @@ impl AppService {
         let group = self.groups.get(number);
         let scope = group.map(|group| &group.scope);
         match (&target.what, scope) {
-            (What::Endpoint(route, endpoint, ranges), Some(scope)) => {
+            (RouteTargetKind::Endpoint(route, endpoint, ranges), Some(scope)) => {
                 let route = host.router.route(*route);
                 let endpoint = route.and_then(|route| Some((route, route.methods.get(*endpoint)?)));
                 if let Some((route, endpoint)) = endpoint {
@@ -298,17 +307,17 @@ impl AppService {
                     return endpoint.handler.call(request, &matched);
                 }
             }
-            (What::NoMethod(route), _) => {
+            (RouteTargetKind::NoMethod(route), _) => {
                 if let Some(route) = host.router.route(*route) {
                     return self.own(&request, number, no_method(route, &request));
                 }
             }
-            (What::Mount(mount, rest), _) => {
+            (RouteTargetKind::Mount(mount, rest), _) => {
                 if let Some(mount) = host.mounts.get(*mount) {
                     return mount.call(request, target.decoded.as_deref(), *rest);
                 }
             }
-            (What::Fallback(fallback), Some(scope)) => {
+            (RouteTargetKind::Fallback(fallback), Some(scope)) => {
                 if let Some(fallback) = host.fallbacks.get(*fallback) {
                     let matched = Matched {
                         names: &[],
@@ -325,24 +334,24 @@ impl AppService {
     }
 }
 
-impl Host {
-    fn find(&self, method: &Method, path: &str) -> What {
+impl HostService {
+    fn find(&self, method: &Method, path: &str) -> RouteTargetKind {
         match self.router.find(method, path) {
-            Found::Endpoint(route, endpoint, ranges) => {
-                return What::Endpoint(route, endpoint, ranges);
+            RouteMatch::Endpoint(route, endpoint, ranges) => {
+                return RouteTargetKind::Endpoint(route, endpoint, ranges);
             }
-            Found::NoMethod(route) => return What::NoMethod(route),
-            Found::Nothing => {}
+            RouteMatch::NoMethod(route) => return RouteTargetKind::NoMethod(route),
+            RouteMatch::Nothing => {}
         }
         let mut mounts = self.mounts.iter();
         if let Some(mount) = mounts.position(|mount| is_under(path, &mount.path)) {
             let length = self.mounts.get(mount).map_or(0, |mount| mount.path.len());
-            return What::Mount(mount, length);
+            return RouteTargetKind::Mount(mount, length);
         }
         let mut fallbacks = self.fallbacks.iter();
         match fallbacks.position(|fallback| is_under(path, &fallback.path)) {
-            Some(fallback) => What::Fallback(fallback),
-            None => What::Nothing,
+            Some(fallback) => RouteTargetKind::Fallback(fallback),
+            None => RouteTargetKind::Nothing,
         }
     }
 }
@@ -362,7 +371,7 @@ fn no_method(route: &Route, request: &Request) -> Response {
     Response::new(status).with_header(&header::ALLOW, &route.allow())
 }
 
-impl Mount {
+impl MountService {
     /// Calls the service with what is left of the path.
     fn call(&self, mut request: Request, decoded: Option<&str>, rest: usize) -> Answer {
         if self.path.is_empty() {

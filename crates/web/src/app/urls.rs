@@ -1,4 +1,4 @@
-//! Addresses of named routes.
+//! `Urls`: the URLs of named routes.
 
 use std::collections::HashMap;
 use std::fmt::{self, Display};
@@ -7,11 +7,11 @@ use std::rc::Rc;
 
 use apus_http::Request;
 
-use crate::router::{Pattern, RouteError, UnfitValue, Why};
+use crate::router::{PathValueError, Pattern, RouteError, RouteErrorKind};
 use apus_handler::{FromRequestHead, Matched};
 use apus_http::mounted_at;
 
-/// The routes that have names.
+/// The routes with names.
 #[derive(Default)]
 pub(crate) struct NamedRoutes(HashMap<Box<str>, (Pattern, &'static Location<'static>)>);
 
@@ -23,14 +23,14 @@ impl NamedRoutes {
         at: &'static Location<'static>,
     ) -> Result<(), RouteError> {
         if let Some((_, other)) = self.0.get(&name) {
-            return Err(RouteError::new(&name, at, Why::NameTwice(other)));
+            return Err(RouteError::new(&name, at, RouteErrorKind::NameTwice(other)));
         }
         self.0.insert(name, (pattern, at));
         Ok(())
     }
 }
 
-/// Makes addresses of routes that [`crate::App::name`] named: an argument of a handler.
+/// An extractor that makes the URLs of routes with a name (see [`crate::App::name`]).
 ///
 /// ```
 /// use apus::{App, Redirect, Urls};
@@ -47,17 +47,17 @@ impl NamedRoutes {
 #[derive(Clone)]
 pub struct Urls {
     named: Rc<NamedRoutes>,
-    /// What the application is mounted under.
+    /// The path that the application is mounted under.
     base: Box<str>,
     /// `https://example.com`.
     origin: Box<str>,
 }
 
 impl Urls {
-    /// The path of a route, percent-encoded, with what it has no parameter for as a query.
+    /// The path of a route, percent-encoded. Values without a parameter in the path become the query.
     ///
     /// # Errors
-    /// No route has the name, or a parameter has no value that fits.
+    /// No route has the name, or a parameter has no valid value.
     pub fn path<'v>(
         &self,
         name: &str,
@@ -83,10 +83,10 @@ impl Urls {
         Ok(address)
     }
 
-    /// As [`Urls::path`], with the scheme and host that the client used.
+    /// The URL of a route: its path (see [`Urls::path`]) with the scheme and host of the request.
     ///
     /// # Errors
-    /// No route has the name, or a parameter has no value that fits.
+    /// No route has the name, or a parameter has no valid value.
     pub fn url<'v>(
         &self,
         name: &str,
@@ -130,12 +130,12 @@ impl fmt::Debug for Urls {
     }
 }
 
-/// A route has no address with these values.
+/// A URL that cannot be made of these values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UrlError {
     name: String,
     /// `None`: there is no such route.
-    why: Option<UnfitValue>,
+    why: Option<PathValueError>,
 }
 
 impl Display for UrlError {
@@ -143,10 +143,10 @@ impl Display for UrlError {
         let name = &self.name;
         match &self.why {
             None => write!(f, "no route is named {name:?}"),
-            Some(UnfitValue::Missing(parameter)) => {
+            Some(PathValueError::Missing(parameter)) => {
                 write!(f, "the route {name:?} needs a value for {parameter:?}")
             }
-            Some(UnfitValue::Unfit(parameter, value)) => write!(
+            Some(PathValueError::Invalid(parameter, value)) => write!(
                 f,
                 "{value:?} cannot be the value of {parameter:?} in the path of the route {name:?}"
             ),

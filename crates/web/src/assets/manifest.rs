@@ -1,4 +1,4 @@
-//! The names of files with the hashes of their contents.
+//! `Manifest`: the file names that contain a hash of the file.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -101,15 +101,15 @@ impl Manifest {
     }
 
     /// What a name stands for.
-    pub(super) fn find<'a>(&'a self, name: &'a str) -> Named<'a> {
+    pub(super) fn find<'a>(&'a self, name: &'a str) -> AssetName<'a> {
         if let Some(plain) = self.names.get(name) {
-            return Named::Current(plain);
+            return AssetName::Current(plain);
         }
         match without_hash(name) {
             Some(plain) if !self.files.contains_key(name) && self.files.contains_key(&plain) => {
-                Named::Other(plain)
+                AssetName::Other(plain)
             }
-            _ => Named::Plain,
+            _ => AssetName::Plain,
         }
     }
 
@@ -129,7 +129,7 @@ pub(super) fn address(prefix: &str, name: &str) -> String {
 }
 
 /// What a name stands for.
-pub(super) enum Named<'a> {
+pub(super) enum AssetName<'a> {
     /// For the file of this name, with the hash of its content.
     Current(&'a str),
     /// For the file of this name, with a hash of another content.

@@ -1,4 +1,4 @@
-//! Static files whose names tell their content, so that clients keep them for good.
+//! Static files with a hash in their names, which clients cache for good.
 //!
 //! ```no_run
 //! use apus::App;
@@ -37,10 +37,10 @@ use crate::files::Files;
 /// What files name themselves, as `url(logo.svg)` in a style sheet, is found under its own name.
 #[derive(Clone)]
 pub struct Assets {
-    shared: Arc<Shared>,
+    shared: Arc<AssetsState>,
 }
 
-struct Shared {
+struct AssetsState {
     prefix: String,
     manifest: Manifest,
     /// Whether files change while they are served: then addresses have no hash.
@@ -123,7 +123,7 @@ impl AssetsBuilder {
             )
         };
         Ok(Assets {
-            shared: Arc::new(Shared {
+            shared: Arc::new(AssetsState {
                 prefix: self.prefix.clone(),
                 manifest,
                 reloads: self.reloads,

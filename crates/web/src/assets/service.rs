@@ -1,18 +1,18 @@
-//! Assets on one worker.
+//! The service that serves assets on one worker.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use apus_http::{Answer, HeaderValue, Request, Response, Service, header};
 
-use super::manifest::Named;
-use super::{Assets, Shared};
+use super::manifest::AssetName;
+use super::{Assets, AssetsState};
 use crate::files::FilesService;
 use apus_http::path;
 
 /// Serves files under both of their names.
 pub(super) struct AssetsService {
-    shared: Arc<Shared>,
+    shared: Arc<AssetsState>,
     hashed: FilesService,
     plain: FilesService,
 }
@@ -38,12 +38,12 @@ impl Service for AssetsService {
         };
         let manifest = &self.shared.manifest;
         match manifest.find(path.trim_start_matches('/')) {
-            Named::Plain => self.plain.call(request),
-            Named::Other(name) => {
+            AssetName::Plain => self.plain.call(request),
+            AssetName::Other(name) => {
                 turn(&mut request, &name);
                 self.plain.call(request)
             }
-            Named::Current(name) => {
+            AssetName::Current(name) => {
                 turn(&mut request, name);
                 let shared = self.shared.clone();
                 let name: Rc<str> = name.into();
@@ -62,7 +62,7 @@ fn turn(request: &mut Request, name: &str) {
 }
 
 /// A file that was replaced since must not be kept under the name of what it was.
-fn forget_if_changed(shared: &Shared, name: &str, mut response: Response) -> Response {
+fn forget_if_changed(shared: &AssetsState, name: &str, mut response: Response) -> Response {
     let modified = response.headers().get_str("last-modified");
     let is_unchanged =
         modified.is_some_and(|modified| shared.manifest.is_unchanged(name, modified));

@@ -1,8 +1,8 @@
-//! What attributes have the compiler check, at each argument of a handler.
+//! Functions that attributes call so that the compiler checks each argument of a handler.
 
 use crate::websocket::WebSocket;
 use apus_handler::extract::{FromRequest, FromRequestHead};
-use apus_handler::function::ReadsContent;
+use apus_handler::function::BodyMarker;
 use apus_handler::respond::{IntoAnswer, IntoResponse};
 
 /// An argument that is not the last one.
@@ -12,7 +12,7 @@ pub fn head<T: FromRequestHead>() {}
 pub fn content<T: FromRequest>() {}
 
 /// The last argument, of either kind.
-pub fn last<T: Argument<Marker>, Marker>() {}
+pub fn last<T: HandlerArgument<Marker>, Marker>() {}
 
 /// What an `async` handler returns.
 pub fn response<T: IntoResponse>() {}
@@ -21,7 +21,7 @@ pub fn response<T: IntoResponse>() {}
 pub fn answer<T: IntoAnswer<Marker>, Marker>() {}
 
 /// The first argument of what runs a WebSocket.
-pub fn socket<T: Socket>() {}
+pub fn socket<T: SocketArgument>() {}
 
 /// What a handler can take as its last argument.
 #[diagnostic::on_unimplemented(
@@ -31,21 +31,21 @@ pub fn socket<T: Socket>() {}
             any order, and last, if at all, what reads the content: `Json`, `Form`, `String`, \
             `Bytes` or `Request`; a type of your own can implement `FromRequestHead` or `FromRequest`"
 )]
-pub trait Argument<Marker> {}
+pub trait HandlerArgument<Marker> {}
 
 /// Marks what is taken from the head.
 #[derive(Debug)]
-pub enum ReadsHead {}
+pub enum HeadMarker {}
 
-impl<T: FromRequestHead> Argument<ReadsHead> for T {}
+impl<T: FromRequestHead> HandlerArgument<HeadMarker> for T {}
 
-impl<T: FromRequest> Argument<ReadsContent> for T {}
+impl<T: FromRequest> HandlerArgument<BodyMarker> for T {}
 
 /// The socket that a `#[ws]` function runs.
 #[diagnostic::on_unimplemented(
     message = "the first argument of what runs a WebSocket is the `WebSocket`, not `{Self}`",
     label = "write `socket: WebSocket` before this"
 )]
-pub trait Socket {}
+pub trait SocketArgument {}
 
-impl Socket for WebSocket {}
+impl SocketArgument for WebSocket {}

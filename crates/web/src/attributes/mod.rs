@@ -1,4 +1,4 @@
-//! Routes that stand where their handlers are.
+//! Routes that attributes declare at their handlers.
 //!
 //! ```
 //! use apus::{App, Json, Path, StatusCode, get, post, routes};
@@ -55,7 +55,7 @@ pub use inventory;
     label = "this has no attribute of a route",
     note = "write `#[get(\"/path\")]` above the function, or add it by `App::get` instead"
 )]
-pub trait Declared {
+pub trait RouteFunction {
     /// The route.
     const ROUTE: DeclaredRoute;
 }
@@ -63,13 +63,13 @@ pub trait Declared {
 /// A route as an attribute says it.
 #[derive(Clone, Copy)]
 pub struct DeclaredRoute {
-    declaration: Declaration,
+    declaration: RouteDeclaration,
 }
 
 /// What attributes write down.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
-pub struct Declaration {
+pub struct RouteDeclaration {
     pub methods: &'static [&'static str],
     pub path: &'static str,
     pub function: &'static str,
@@ -85,7 +85,7 @@ inventory::collect!(DeclaredRoute);
 
 impl DeclaredRoute {
     #[doc(hidden)]
-    pub const fn new(declaration: Declaration) -> Self {
+    pub const fn new(declaration: RouteDeclaration) -> Self {
         Self { declaration }
     }
 
@@ -155,7 +155,7 @@ impl App {
 #[macro_export]
 macro_rules! routes {
     ($($function:ty),* $(,)?) => {
-        [$(<$function as $crate::attributes::Declared>::ROUTE),*] as [$crate::attributes::DeclaredRoute; _]
+        [$(<$function as $crate::attributes::RouteFunction>::ROUTE),*] as [$crate::attributes::DeclaredRoute; _]
     };
 }
 

@@ -1,4 +1,4 @@
-//! What the arguments of handlers, and what they return, say of themselves.
+//! `DescribeArgument` and `DescribeResponse`: the OpenAPI descriptions of arguments and return types.
 
 use std::borrow::Cow;
 
@@ -141,4 +141,4 @@ impl<T: DescribeResponse, E> DescribeResponse for Result<T, E> {
 
 /// Stands for what a function returns without naming it.
 #[derive(Debug)]
-pub enum Unknown {}
+pub enum UnnamedResponse {}

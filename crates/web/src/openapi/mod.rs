@@ -1,4 +1,4 @@
-//! A description of an application's routes (OpenAPI 3.1), made of its handlers, and a page to read it.
+//! An OpenAPI 3.1 description of an application's routes, and a page that shows it.
 //!
 //! ```
 //! use apus::openapi::{JsonSchema, OpenApi};
@@ -45,7 +45,7 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-pub use self::describe::{DescribeArgument, DescribeResponse, Unknown};
+pub use self::describe::{DescribeArgument, DescribeResponse, UnnamedResponse};
 pub use crate::operation::Operation;
 pub use schemars::{self, JsonSchema};
 

@@ -1,4 +1,4 @@
-//! The page that shows a description: HTML without scripts.
+//! The HTML page that shows an OpenAPI description without scripts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

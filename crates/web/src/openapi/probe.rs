@@ -1,7 +1,7 @@
-//! How attributes ask a type for its description, if it has one.
+//! `TypeProbe`: calls the description of a type if it has one.
 //!
-//! Of two methods of one name the compiler takes the one that needs one reference less, and that
-//! one is there for types that can be described.
+//! Of two methods with one name, the compiler takes the one that needs one reference less. That one
+//! exists only for types that have a description.
 
 use std::marker::PhantomData;
 
@@ -9,9 +9,9 @@ use super::{DescribeArgument, DescribeResponse, Operation};
 
 /// A type that is asked.
 #[derive(Debug)]
-pub struct Probe<T>(PhantomData<T>);
+pub struct TypeProbe<T>(PhantomData<T>);
 
-impl<T> Probe<T> {
+impl<T> TypeProbe<T> {
     /// A probe for a type.
     #[expect(
         clippy::new_without_default,
@@ -23,31 +23,31 @@ impl<T> Probe<T> {
 }
 
 /// An argument that can be described.
-pub trait Described {
+pub trait ProbeArgument {
     /// Describes it.
     fn argument(&self, operation: &mut Operation<'_>);
 }
 
-impl<T: DescribeArgument> Described for Probe<T> {
+impl<T: DescribeArgument> ProbeArgument for TypeProbe<T> {
     fn argument(&self, operation: &mut Operation<'_>) {
         T::describe(operation);
     }
 }
 
 /// A response that can be described.
-pub trait DescribedResponse {
+pub trait ProbeResponse {
     /// Describes it.
     fn response(&self, operation: &mut Operation<'_>);
 }
 
-impl<T: DescribeResponse> DescribedResponse for Probe<T> {
+impl<T: DescribeResponse> ProbeResponse for TypeProbe<T> {
     fn response(&self, operation: &mut Operation<'_>) {
         T::describe(operation);
     }
 }
 
 /// What cannot be described.
-pub trait Undescribed {
+pub trait ProbeFallback {
     /// Does nothing.
     fn argument(&self, operation: &mut Operation<'_>);
 
@@ -55,7 +55,7 @@ pub trait Undescribed {
     fn response(&self, operation: &mut Operation<'_>);
 }
 
-impl<T> Undescribed for &Probe<T> {
+impl<T> ProbeFallback for &TypeProbe<T> {
     fn argument(&self, _: &mut Operation<'_>) {}
 
     fn response(&self, _: &mut Operation<'_>) {}

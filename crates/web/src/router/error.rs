@@ -1,31 +1,31 @@
-//! Routes that cannot be: what is wrong, and where it was written.
+//! `RouteError`: an invalid route, and its place in the source.
 
 use std::fmt;
 use std::panic::Location;
 
-use super::pattern::InvalidPattern;
+use super::pattern::RoutePatternError;
 
-/// A route, a mount or a name that an application cannot have. What it is as [`fmt::Debug`], which is how a
-/// `main` that returns it shows it, is what it tells people.
+/// An invalid route, mount, host or name. Its [`fmt::Debug`] output is its message, since a `main` that
+/// returns it prints that.
 #[derive(Clone)]
 pub struct RouteError {
     /// The path, the host or the name.
     what: String,
     at: &'static Location<'static>,
-    why: Why,
+    why: RouteErrorKind,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Why {
-    Pattern(InvalidPattern),
-    /// The router's tree has no place for it.
+pub(crate) enum RouteErrorKind {
+    Pattern(RoutePatternError),
+    /// The tree of the router does not accept the path.
     Tree(String),
     Twice {
         method: Option<String>,
         other: &'static Location<'static>,
     },
     MountTwice(&'static Location<'static>),
-    /// What is mounted has an error of its own.
+    /// The mounted service has an error.
     Mounted(String),
     NotNormal,
     NameTwice(&'static Location<'static>),
@@ -34,7 +34,7 @@ pub(crate) enum Why {
 }
 
 impl RouteError {
-    pub(crate) fn new(what: &str, at: &'static Location<'static>, why: Why) -> Self {
+    pub(crate) fn new(what: &str, at: &'static Location<'static>, why: RouteErrorKind) -> Self {
         Self {
             what: what.to_owned(),
             at,
@@ -47,42 +47,50 @@ impl fmt::Display for RouteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { what, at, why } = self;
         match why {
-            Why::Pattern(error) => write!(f, "the path {what:?} cannot be a route: {error}")?,
-            Why::Tree(error) => write!(f, "the path {what:?} cannot be a route: {error}")?,
-            Why::Twice {
+            RouteErrorKind::Pattern(error) => write!(
+                f,
+                "the path {what:?} is not a valid path of a route: {error}"
+            )?,
+            RouteErrorKind::Tree(error) => write!(
+                f,
+                "the path {what:?} is not a valid path of a route: {error}"
+            )?,
+            RouteErrorKind::Twice {
                 method: Some(method),
                 other,
             } => write!(
                 f,
                 "{method} {what} already has a handler, which was added at {other}"
             )?,
-            Why::Twice { other, .. } => write!(
+            RouteErrorKind::Twice { other, .. } => write!(
                 f,
                 "{what} already has a handler for all methods, which was added at {other}"
             )?,
-            Why::MountTwice(other) => write!(
+            RouteErrorKind::MountTwice(other) => write!(
                 f,
-                "something is mounted under {what:?} already, which was added at {other}"
+                "{what:?} already has a mounted service, which was added at {other}"
             )?,
-            Why::Mounted(error) => {
+            RouteErrorKind::Mounted(error) => {
                 write!(
                     f,
-                    "what is mounted under {what:?} cannot be: {error}\nmounted"
+                    "the service that is mounted under {what:?} is invalid: {error}\nmounted"
                 )?;
             }
-            Why::NotNormal => write!(
+            RouteErrorKind::NotNormal => write!(
                 f,
                 "{what:?} cannot be mounted under: the path must start with a slash, and have no \
                  empty segments and no dots for segments"
             )?,
-            Why::NameTwice(other) => write!(
+            RouteErrorKind::NameTwice(other) => write!(
                 f,
                 "another route is named {what:?} already, which was added at {other}"
             )?,
-            Why::NameOfNothing => {
+            RouteErrorKind::NameOfNothing => {
                 write!(f, "the name {what:?} is given before any route was added")?;
             }
-            Why::Host(error) => write!(f, "the host {what:?} is no name of a host: {error}")?,
+            RouteErrorKind::Host(error) => {
+                write!(f, "{what:?} is not a valid name of a host: {error}")?
+            }
         }
         write!(f, "\n  at {at}")
     }
@@ -96,12 +104,12 @@ impl fmt::Debug for RouteError {
 
 impl std::error::Error for RouteError {}
 
-/// All that is wrong with the routes of an application; shown as [`RouteError`] is.
+/// All errors of the routes of an application, printed like [`RouteError`].
 #[derive(Clone)]
 pub struct RouteErrors(pub(crate) Vec<RouteError>);
 
 impl RouteErrors {
-    /// Each of them, in the order in which they were written.
+    /// The errors in the order of the source.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &RouteError> {
         self.0.iter()
     }

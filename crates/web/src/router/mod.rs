@@ -1,7 +1,7 @@
-//! Routes: which handler a method and a path belong to (RFC 9110 section 9).
+//! `Router`: finds the handler of a method and a path (RFC 9110 section 9).
 //!
-//! A tree finds the path by its literal parts. What a constraint then refuses, and what the tree cannot
-//! hold beside another, is looked for among all patterns one by one, which is slow and rare.
+//! A tree finds a path by its literal parts. Routes with constraints, and routes that conflict in the
+//! tree, are searched for one by one after it, which is slower and rare.
 
 mod error;
 mod pattern;
@@ -15,20 +15,20 @@ use apus_http::{HeaderValue, Method};
 use apus_handler::function::AnyHandler;
 use apus_handler::middleware::AnyMiddleware;
 
-pub(crate) use error::Why;
+pub(crate) use error::RouteErrorKind;
 pub use error::{RouteError, RouteErrors};
-pub(crate) use pattern::{Pattern, Ranges, UnfitValue};
+pub(crate) use pattern::{PathValueError, Pattern, Ranges};
 
 /// The routes of a host.
 #[derive(Clone, Default)]
 pub(crate) struct Router {
-    /// Finds a shape.
+    /// Finds the index of a shape.
     tree: matchit::Router<usize>,
     by_shape: HashMap<String, usize>,
-    /// The routes of each shape, which are several if their constraints differ.
+    /// The routes of each shape. Several routes of one shape have different constraints.
     shapes: Vec<Vec<usize>>,
     routes: Vec<Route>,
-    /// Whether the tree does not know all.
+    /// Whether some routes are not in the tree.
     is_searched: bool,
 }
 
@@ -39,13 +39,13 @@ pub(crate) struct Route {
     pub(crate) methods: Vec<Endpoint>,
 }
 
-/// A handler, and what stands around it.
+/// A handler and its layers.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
-    /// `None`: all that the route has no other for.
+    /// `None` stands for all methods without an endpoint of their own.
     pub(crate) method: Option<Method>,
     pub(crate) handler: Arc<dyn AnyHandler>,
-    /// The layers of its groups, outermost first, and its own.
+    /// The layers of its groups, outermost first, then the layers of the handler.
     pub(crate) layers: Arc<[Arc<dyn AnyMiddleware>]>,
     /// The group that it was added to.
     pub(crate) scope: usize,
@@ -53,11 +53,11 @@ pub(crate) struct Endpoint {
     pub(crate) at: &'static Location<'static>,
 }
 
-/// Where a request belongs.
-pub(crate) enum Found {
+/// The result of a search for a route.
+pub(crate) enum RouteMatch {
     /// A route and one of its endpoints.
     Endpoint(usize, usize, Ranges),
-    /// The path is there, but not with this method.
+    /// The path has a route, but not for this method.
     NoMethod(usize),
     Nothing,
 }
@@ -76,15 +76,15 @@ impl Router {
                 let shape = self.shapes.len();
                 match self.tree.insert(&text, shape) {
                     Ok(()) => {}
-                    // Not the same path, but one that the tree cannot tell from it.
+                    // The tree cannot hold both paths, though they differ.
                     Err(matchit::InsertError::Conflict { .. }) => self.is_searched = true,
                     Err(error) => {
-                        let why = Why::Tree(error.to_string());
+                        let why = RouteErrorKind::Tree(error.to_string());
                         return Err(RouteError::new(pattern.as_str(), endpoint.at, why));
                     }
                 }
                 if pattern.is_root() {
-                    // Another route may be for that path alone.
+                    // It fails if a route for exactly that path exists.
                     let _ = self.tree.insert(format!("{text}/"), shape);
                 }
                 self.shapes.push(Vec::new());
@@ -92,17 +92,17 @@ impl Router {
                 shape
             }
         };
-        let Some(places) = self.shapes.get_mut(shape) else {
+        let Some(indexes) = self.shapes.get_mut(shape) else {
             return Ok(());
         };
-        let same = places.iter().find(|place| {
-            let other = self.routes.get(**place);
+        let same = indexes.iter().find(|index| {
+            let other = self.routes.get(**index);
             other.is_some_and(|other| other.pattern.constraint() == pattern.constraint())
         });
-        if let Some(route) = same.and_then(|place| self.routes.get_mut(*place)) {
+        if let Some(route) = same.and_then(|index| self.routes.get_mut(*index)) {
             let mut methods = route.methods.iter();
             if let Some(other) = methods.find(|other| other.method == endpoint.method) {
-                let why = Why::Twice {
+                let why = RouteErrorKind::Twice {
                     method: endpoint.method.map(|method| method.to_string()),
                     other: other.at,
                 };
@@ -112,10 +112,10 @@ impl Router {
             return Ok(());
         }
         let index = self.routes.len();
-        // What is constrained is asked first.
+        // Routes with constraints are tried first.
         match pattern.is_constrained() {
-            true => places.insert(0, index),
-            false => places.push(index),
+            true => indexes.insert(0, index),
+            false => indexes.push(index),
         }
         self.is_searched |= pattern.is_constrained();
         self.routes.push(Route {
@@ -125,12 +125,12 @@ impl Router {
         Ok(())
     }
 
-    /// Where a path in normal form and a method belong.
-    pub(crate) fn find(&self, method: &Method, path: &str) -> Found {
+    /// Finds the route of a path in normal form, and the endpoint of a method.
+    pub(crate) fn find(&self, method: &Method, path: &str) -> RouteMatch {
         let mut no_method = None;
         if let Ok(found) = self.tree.at(path) {
-            for place in self.shapes.get(*found.value).into_iter().flatten() {
-                let Some(route) = self.routes.get(*place) else {
+            for index in self.shapes.get(*found.value).into_iter().flatten() {
+                let Some(route) = self.routes.get(*index) else {
                     continue;
                 };
                 if !route.pattern.permits(path) {
@@ -142,29 +142,29 @@ impl Router {
                         let start = start.saturating_sub(path.as_ptr() as usize);
                         start..start.saturating_add(value.len())
                     });
-                    return Found::Endpoint(*place, endpoint, ranges.collect());
+                    return RouteMatch::Endpoint(*index, endpoint, ranges.collect());
                 }
-                no_method.get_or_insert(*place);
+                no_method.get_or_insert(*index);
             }
         }
         if self.is_searched && no_method.is_none() {
-            for (place, route) in self.routes.iter().enumerate() {
+            for (index, route) in self.routes.iter().enumerate() {
                 let Some(ranges) = route.pattern.find(path) else {
                     continue;
                 };
                 if let Some(endpoint) = route.endpoint(method) {
-                    return Found::Endpoint(place, endpoint, ranges);
+                    return RouteMatch::Endpoint(index, endpoint, ranges);
                 }
-                no_method.get_or_insert(place);
+                no_method.get_or_insert(index);
             }
         }
-        no_method.map_or(Found::Nothing, Found::NoMethod)
+        no_method.map_or(RouteMatch::Nothing, RouteMatch::NoMethod)
     }
 }
 
 impl Route {
-    /// The endpoint of a method. HEAD is answered by that of GET if it has none of its own; the
-    /// connection leaves the content out.
+    /// The endpoint of a method. HEAD uses the endpoint of GET if it has none of its own; the connection
+    /// does not send the body.
     fn endpoint(&self, method: &Method) -> Option<usize> {
         let of = |wanted: Option<&Method>| {
             let mut endpoints = self.methods.iter();
@@ -175,7 +175,7 @@ impl Route {
             .or_else(|| of(None))
     }
 
-    /// The methods that are answered, for `Allow` (RFC 9110 section 10.2.1).
+    /// The methods of the route, for `Allow` (RFC 9110 section 10.2.1).
     pub(crate) fn allow(&self) -> HeaderValue {
         let methods = self.methods.iter();
         let mut names: Vec<&str> = methods

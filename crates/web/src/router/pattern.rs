@@ -1,4 +1,4 @@
-//! Paths of routes: `/users/{id}`, `/users/{id:[0-9]+}`, `/files/{*rest}`.
+//! `Pattern`: the path of a route, as `/users/{id}`, `/users/{id:[0-9]+}` or `/files/{*rest}`.
 
 use std::fmt::{self, Display, Write};
 use std::ops::Range;
@@ -8,34 +8,34 @@ use smallvec::SmallVec;
 
 use apus_http::path;
 
-/// Where the values of parameters stand in a path, in order.
+/// The ranges of the parameter values in a path, in order.
 pub(crate) type Ranges = SmallVec<[Range<usize>; 4]>;
 
-/// The path of a route, read.
+/// The parsed path of a route.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     /// As it was written.
     text: Box<str>,
-    parts: Vec<Part>,
+    parts: Vec<PatternPart>,
     names: Box<[Box<str>]>,
     /// The whole path with its constraints, if it has any.
     constraint: Option<Regex>,
-    /// Whether it is the root of a group, which a slash at its end is no other path for.
+    /// Whether it is the root of a group, which also matches with a slash at the end.
     is_root: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum PatternPart {
     Literal(String),
     /// One segment, or a part of one.
     Parameter(Box<str>),
-    /// All that is left.
+    /// The rest of the path.
     Rest(Box<str>),
 }
 
-/// Why a text is no path of a route.
+/// Why a text is not a valid path of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum InvalidPattern {
+pub(crate) enum RoutePatternError {
     NotAbsolute,
     NotClosed,
     NoName,
@@ -45,10 +45,10 @@ pub(crate) enum InvalidPattern {
 }
 
 impl Pattern {
-    /// Reads a path; `{{` and `}}` stand for braces.
-    pub(crate) fn parse(text: &str) -> Result<Self, InvalidPattern> {
+    /// Parses a path; `{{` and `}}` stand for braces.
+    pub(crate) fn parse(text: &str) -> Result<Self, RoutePatternError> {
         if !text.starts_with('/') {
-            return Err(InvalidPattern::NotAbsolute);
+            return Err(RoutePatternError::NotAbsolute);
         }
         let mut parts = Vec::new();
         let mut names: Vec<Box<str>> = Vec::new();
@@ -64,7 +64,7 @@ impl Pattern {
                 rest = rest.get(taken..).unwrap_or("");
                 continue;
             }
-            let inside = inside(rest).ok_or(InvalidPattern::NotClosed)?;
+            let inside = inside(rest).ok_or(RoutePatternError::NotClosed)?;
             rest = rest.get(inside.len().saturating_add(2)..).unwrap_or("");
             let (name, constraint) = match inside.split_once(':') {
                 Some((name, constraint)) => (name, Some(constraint)),
@@ -75,22 +75,22 @@ impl Pattern {
                 None => (name, false),
             };
             if name.is_empty() {
-                return Err(InvalidPattern::NoName);
+                return Err(RoutePatternError::NoName);
             }
             if names.iter().any(|other| **other == *name) {
-                return Err(InvalidPattern::NameTwice(name.to_owned()));
+                return Err(RoutePatternError::NameTwice(name.to_owned()));
             }
             if is_rest && !rest.is_empty() {
-                return Err(InvalidPattern::RestNotLast(name.to_owned()));
+                return Err(RoutePatternError::RestNotLast(name.to_owned()));
             }
             if let Some(constraint) = constraint {
                 Regex::new(constraint).map_err(|error| {
-                    InvalidPattern::Constraint(name.to_owned(), error.to_string())
+                    RoutePatternError::Constraint(name.to_owned(), error.to_string())
                 })?;
                 is_constrained = true;
             }
             let default = if is_rest { ".+" } else { "[^/]+?" };
-            // What was not a group becomes one, so that alternatives end with it.
+            // A group of its own keeps the alternatives of a constraint together.
             let _ = write!(
                 whole,
                 "{}((?:{}))",
@@ -98,31 +98,32 @@ impl Pattern {
                 constraint.unwrap_or(default)
             );
             if !literal.is_empty() {
-                parts.push(Part::Literal(std::mem::take(&mut literal)));
+                parts.push(PatternPart::Literal(std::mem::take(&mut literal)));
             }
             names.push(name.into());
             parts.push(match is_rest {
-                true => Part::Rest(name.into()),
-                false => Part::Parameter(name.into()),
+                true => PatternPart::Rest(name.into()),
+                false => PatternPart::Parameter(name.into()),
             });
         }
         let _ = write!(whole, "{}$", regex::escape(&literal));
         if !literal.is_empty() {
-            parts.push(Part::Literal(literal));
+            parts.push(PatternPart::Literal(literal));
         }
         let constraint = is_constrained.then(|| Regex::new(&whole)).transpose();
         Ok(Self {
             text: text.into(),
             parts,
-            constraint: constraint
-                .map_err(|error| InvalidPattern::Constraint(text.to_owned(), error.to_string()))?,
+            constraint: constraint.map_err(|error| {
+                RoutePatternError::Constraint(text.to_owned(), error.to_string())
+            })?,
             names: names.into(),
             is_root: false,
         })
     }
 
     /// This pattern under a path.
-    pub(crate) fn under(&self, prefix: &str) -> Result<Self, InvalidPattern> {
+    pub(crate) fn under(&self, prefix: &str) -> Result<Self, RoutePatternError> {
         let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
         match (prefix, &*self.text) {
             ("", _) => Ok(self.clone()),
@@ -152,43 +153,44 @@ impl Pattern {
         self.constraint.is_some()
     }
 
-    /// What two patterns share that are met by the same paths, constraints aside: names are numbers.
+    /// The pattern with numbers in place of names and without constraints. Two patterns of the same shape
+    /// match the same paths, constraints aside.
     pub(crate) fn shape(&self) -> String {
         let mut shape = String::new();
         let mut number = 0_usize;
         for part in &self.parts {
             let _ = match part {
-                Part::Literal(text) => {
+                PatternPart::Literal(text) => {
                     let text = text.replace('{', "{{").replace('}', "}}");
                     write!(shape, "{text}")
                 }
-                Part::Parameter(_) => write!(shape, "{{{number}}}"),
-                Part::Rest(_) => write!(shape, "{{*{number}}}"),
+                PatternPart::Parameter(_) => write!(shape, "{{{number}}}"),
+                PatternPart::Rest(_) => write!(shape, "{{*{number}}}"),
             };
-            number = number.saturating_add(usize::from(!matches!(part, Part::Literal(_))));
+            number = number.saturating_add(usize::from(!matches!(part, PatternPart::Literal(_))));
         }
         shape
     }
 
-    /// The constraints as text: patterns of one shape with the same ones are the same.
+    /// The constraints as text. Two patterns of one shape with the same constraints are equal.
     pub(crate) fn constraint(&self) -> Option<&str> {
         self.constraint.as_ref().map(Regex::as_str)
     }
 
-    /// Whether a path whose parameters have the right places meets the constraints, too.
+    /// Whether a path of this shape also meets the constraints.
     pub(crate) fn permits(&self, path: &str) -> bool {
         self.constraint
             .as_ref()
             .is_none_or(|constraint| constraint.is_match(path))
     }
 
-    /// Where the parameters of a path stand that meets the pattern with its constraints. Slower than
-    /// the router's tree: for paths that it led astray because a constraint was not met.
+    /// The ranges of the parameters if a path matches the pattern and its constraints. It is slower than
+    /// the tree of the router, and used only where the tree found no match.
     pub(crate) fn find(&self, path: &str) -> Option<Ranges> {
         let mut ranges = Ranges::new();
         if let Some(constraint) = &self.constraint {
             let found = constraint.captures(path)?;
-            // Groups of a constraint's own lie inside of those of parameters.
+            // The groups inside a constraint are not parameters.
             let mut end = 0;
             for group in found.iter().skip(1).flatten() {
                 if ranges.len() < self.names.len() && (group.start() >= end || ranges.is_empty()) {
@@ -203,18 +205,18 @@ impl Pattern {
         while let Some(part) = parts.next() {
             let rest = path.get(at..)?;
             match part {
-                Part::Literal(text) => {
+                PatternPart::Literal(text) => {
                     rest.strip_prefix(text.as_str())?;
                     at = at.saturating_add(text.len());
                 }
-                Part::Rest(_) => {
+                PatternPart::Rest(_) => {
                     (!rest.is_empty()).then(|| ranges.push(at..path.len()))?;
                     at = path.len();
                 }
-                Part::Parameter(_) => {
+                PatternPart::Parameter(_) => {
                     let segment = rest.split('/').next().unwrap_or("");
                     let length = match parts.peek() {
-                        Some(Part::Literal(next)) => {
+                        Some(PatternPart::Literal(next)) => {
                             let next = next.split('/').next().unwrap_or("");
                             match next {
                                 "" => segment.len(),
@@ -231,18 +233,18 @@ impl Pattern {
         (at == path.len()).then_some(ranges)
     }
 
-    /// The path with these values, percent-encoded; the names that it does not use are left, in order.
-    pub(crate) fn fill(&self, values: &mut Vec<(&str, String)>) -> Result<String, UnfitValue> {
+    /// The path with these values, percent-encoded. It removes the values that it uses.
+    pub(crate) fn fill(&self, values: &mut Vec<(&str, String)>) -> Result<String, PathValueError> {
         let mut filled = String::new();
         for part in &self.parts {
             match part {
-                Part::Literal(text) => path::encode_onto(&mut filled, text.as_bytes()),
-                Part::Parameter(name) | Part::Rest(name) => {
+                PatternPart::Literal(text) => path::encode_onto(&mut filled, text.as_bytes()),
+                PatternPart::Parameter(name) | PatternPart::Rest(name) => {
                     let at = values.iter().position(|(given, _)| *given == &**name);
-                    let at = at.ok_or_else(|| UnfitValue::Missing(name.to_string()))?;
+                    let at = at.ok_or_else(|| PathValueError::Missing(name.to_string()))?;
                     let (_, value) = values.remove(at);
-                    let unfit = || UnfitValue::Unfit(name.to_string(), value.clone());
-                    let is_segment = matches!(part, Part::Parameter(_));
+                    let unfit = || PathValueError::Invalid(name.to_string(), value.clone());
+                    let is_segment = matches!(part, PatternPart::Parameter(_));
                     if value.is_empty()
                         || (is_segment && value.contains('/'))
                         || value
@@ -259,7 +261,7 @@ impl Pattern {
     }
 }
 
-/// What stands between this brace and the one that closes it.
+/// The text between a brace and its closing brace.
 fn inside(text: &str) -> Option<&str> {
     let mut depth = 0_usize;
     let mut is_escaped = false;
@@ -276,14 +278,14 @@ fn inside(text: &str) -> Option<&str> {
     None
 }
 
-/// Why there is no path with these values.
+/// Why a path cannot be made of these values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum UnfitValue {
+pub(crate) enum PathValueError {
     Missing(String),
-    Unfit(String, String),
+    Invalid(String, String),
 }
 
-impl Display for InvalidPattern {
+impl Display for RoutePatternError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAbsolute => f.write_str("it must start with a slash"),
@@ -293,7 +295,7 @@ impl Display for InvalidPattern {
             Self::RestNotLast(name) => {
                 write!(
                     f,
-                    "`{{*{name}}}` takes all that is left, so it must be last"
+                    "`{{*{name}}}` matches the rest of the path, so it must be last"
                 )
             }
             Self::Constraint(name, error) => write!(f, "the constraint of {name:?}: {error}"),
@@ -346,16 +348,16 @@ mod tests {
     #[test]
     fn what_is_no_path_of_a_route_is_told() {
         for (text, why) in [
-            ("users", InvalidPattern::NotAbsolute),
-            ("/{id", InvalidPattern::NotClosed),
-            ("/{}", InvalidPattern::NoName),
-            ("/{a}/{a}", InvalidPattern::NameTwice("a".into())),
-            ("/{*a}/b", InvalidPattern::RestNotLast("a".into())),
+            ("users", RoutePatternError::NotAbsolute),
+            ("/{id", RoutePatternError::NotClosed),
+            ("/{}", RoutePatternError::NoName),
+            ("/{a}/{a}", RoutePatternError::NameTwice("a".into())),
+            ("/{*a}/b", RoutePatternError::RestNotLast("a".into())),
         ] {
             assert_eq!(Pattern::parse(text).unwrap_err(), why, "{text}");
         }
         let error = Pattern::parse("/{a:[}").unwrap_err();
-        assert!(matches!(error, InvalidPattern::Constraint(name, _) if name == "a"));
+        assert!(matches!(error, RoutePatternError::Constraint(name, _) if name == "a"));
     }
 
     #[test]
@@ -369,10 +371,13 @@ mod tests {
         };
         assert_eq!(fill("/u/{id}", &[("id", "a b?")]).unwrap(), "/u/a%20b%3F");
         assert_eq!(fill("/f/{*rest}", &[("rest", "a/b")]).unwrap(), "/f/a/b");
-        assert_eq!(fill("/u/{id}", &[]), Err(UnfitValue::Missing("id".into())));
+        assert_eq!(
+            fill("/u/{id}", &[]),
+            Err(PathValueError::Missing("id".into()))
+        );
         assert!(matches!(
             fill("/u/{id}", &[("id", "a/b")]),
-            Err(UnfitValue::Unfit(..))
+            Err(PathValueError::Invalid(..))
         ));
     }
 

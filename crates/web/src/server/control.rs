@@ -1,4 +1,4 @@
-//! The thread that looks after a running server: its tasks, its control socket, its end.
+//! `ServerControl`: the thread that runs the tasks, the control socket and the shutdown of a server.
 
 use std::io;
 use std::sync::Arc;
@@ -14,53 +14,57 @@ use tokio::sync::watch;
 use super::running::Stopping;
 use super::task::{self, Task};
 
-/// What a running server is looked after by, on a thread of its own.
-pub(super) struct Control {
+/// The state of the control thread.
+pub(super) struct ServerControl {
     pub(super) engine: Engine,
     pub(super) service: Arc<dyn ServiceFactory>,
     pub(super) stop_timeout: Duration,
-    pub(super) signals: Option<Signals>,
+    pub(super) signals: Option<StopSignals>,
     pub(super) socket: Option<ControlSocket>,
     pub(super) started: Started,
     pub(super) stop: watch::Sender<bool>,
-    pub(super) told: watch::Receiver<bool>,
+    pub(super) stop_requested: watch::Receiver<bool>,
     pub(super) tasks: Vec<(String, Task)>,
 }
 
-impl Control {
+impl ServerControl {
     pub(super) async fn run(mut self) {
         let tasks: Vec<_> = std::mem::take(&mut self.tasks)
             .into_iter()
-            .map(|(name, task)| task::spawn(name, task, Stopping(self.told.clone())))
+            .map(|(name, task)| task::spawn(name, task, Stopping(self.stop_requested.clone())))
             .collect();
         let mut waiting = Vec::new();
-        let mut told = self.told.clone();
+        let mut stop_requested = self.stop_requested.clone();
         loop {
             tokio::select! {
-                _ = told.wait_for(|told| *told) => break,
-                () = Signals::wait(&mut self.signals) => break,
-                exchange = asked(&mut self.socket) => match exchange.request() {
+                _ = stop_requested.wait_for(|is_requested| *is_requested) => break,
+                () = StopSignals::wait(&mut self.signals) => break,
+                exchange = next_exchange(&mut self.socket) => match exchange.request() {
                     Request::Stop => {
                         waiting.push(exchange);
                         break;
                     }
-                    _ => self.answer(exchange).await,
+                    _ => self.respond(exchange).await,
                 },
             }
         }
         self.stop.send_replace(true);
-        self.end(tasks, &mut waiting).await;
+        self.shut_down(tasks, &mut waiting).await;
         for mut exchange in waiting {
             exchange.answer(&Response::Done(json!({}))).await;
         }
     }
 
-    /// Lets open requests and tasks end; a second signal does not.
-    async fn end(&mut self, tasks: Vec<tokio::task::JoinHandle<()>>, waiting: &mut Vec<Exchange>) {
+    /// Waits until open requests and tasks end, or until a second signal.
+    async fn shut_down(
+        &mut self,
+        tasks: Vec<tokio::task::JoinHandle<()>>,
+        waiting: &mut Vec<Exchange>,
+    ) {
         let ended = async {
             self.engine.stop(self.stop_timeout).await;
             for task in tasks {
-                // How it ended was told when it did.
+                // A panic was already logged.
                 let _ = task.await;
             }
         };
@@ -69,8 +73,8 @@ impl Control {
         loop {
             tokio::select! {
                 _ = &mut ended => return,
-                () = Signals::wait(&mut self.signals) => return,
-                mut exchange = asked(&mut self.socket) => match exchange.request() {
+                () = StopSignals::wait(&mut self.signals) => return,
+                mut exchange = next_exchange(&mut self.socket) => match exchange.request() {
                     Request::Stop => waiting.push(exchange),
                     _ => exchange.answer(&failed("the application is stopping")).await,
                 },
@@ -78,14 +82,14 @@ impl Control {
         }
     }
 
-    async fn answer(&self, mut exchange: Exchange) {
+    async fn respond(&self, mut exchange: Exchange) {
         let response = match exchange.request() {
             Request::Status => Response::Done(self.status()),
             Request::Reload => failed(
-                "an application has no configuration to read again: stop it, and start what is new",
+                "an application has no configuration to reload: stop it and start the new version",
             ),
             Request::Stop | Request::Upstream { .. } | Request::CachePurge { .. } => {
-                failed("an application has its own ways for that; ask it over HTTP")
+                failed("an application does not support this command")
             }
         };
         exchange.answer(&response).await;
@@ -93,13 +97,13 @@ impl Control {
 
     fn status(&self) -> Value {
         let program = std::env::current_exe().unwrap_or_default();
-        let routes: Value = self.service.routes().iter().map(told_route).collect();
+        let routes: Value = self.service.routes().iter().map(route_status).collect();
         let own = [("routes", routes)];
         status(&program.to_string_lossy(), self.started, &self.engine, own)
     }
 }
 
-fn told_route(route: &RouteInfo) -> Value {
+fn route_status(route: &RouteInfo) -> Value {
     json!({
         "method": route.method.as_ref().map(|method| method.as_str()),
         "path": route.path,
@@ -117,8 +121,8 @@ fn failed(message: &str) -> Response {
     }
 }
 
-/// What is asked next over the control socket; waits for ever without one.
-async fn asked(socket: &mut Option<ControlSocket>) -> Exchange {
+/// The next request on the control socket. Without a socket it never returns.
+async fn next_exchange(socket: &mut Option<ControlSocket>) -> Exchange {
     match socket {
         Some(socket) => socket.next().await,
         None => std::future::pending().await,
@@ -126,12 +130,12 @@ async fn asked(socket: &mut Option<ControlSocket>) -> Exchange {
 }
 
 /// SIGTERM and SIGINT.
-pub(super) struct Signals {
+pub(super) struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl Signals {
+impl StopSignals {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -139,7 +143,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next one; for ever, if nobody listens to them.
+    /// Waits for the next signal. Without signals it never returns.
     async fn wait(signals: &mut Option<Self>) {
         match signals {
             Some(signals) => {

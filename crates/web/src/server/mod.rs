@@ -1,4 +1,4 @@
-//! `Server`: an application on its listeners, with background tasks, from its start to its end.
+//! `Server`: an application with its listeners and background tasks.
 
 mod control;
 mod running;
@@ -20,9 +20,9 @@ use apus_net::{Engine, Limits, ListenAddress, Listener, Plan, StartError};
 use tokio::sync::watch;
 use tokio::task::LocalSet;
 
-use crate::served::Served;
+use crate::server_service::ServerServiceFactory;
 
-use control::{Control, Signals};
+use control::{ServerControl, StopSignals};
 pub use running::{Running, StopHandle, Stopping};
 use task::Task;
 
@@ -41,8 +41,8 @@ use task::Task;
 /// }
 /// ```
 ///
-/// Each of its workers is a thread with a core of its own. [`Server::run`] ends with SIGTERM or SIGINT, when
-/// what has connected has been answered; a second signal does not wait for that.
+/// Each worker is a thread with its own core. [`Server::run`] returns after SIGTERM or SIGINT, once open
+/// requests are complete. After a second signal it does not wait for them.
 pub struct Server {
     service: Arc<dyn ServiceFactory>,
     listeners: Vec<Listener>,
@@ -57,7 +57,7 @@ impl Server {
     /// default configuration.
     pub fn new(service: impl ServiceFactory + 'static) -> Self {
         Self {
-            service: Arc::new(Served(service)),
+            service: Arc::new(ServerServiceFactory(service)),
             listeners: Vec::new(),
             workers: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             limits: Limits::default(),
@@ -69,7 +69,7 @@ impl Server {
     /// Listens on an address, as `127.0.0.1:8080`; port 0 picks a free one.
     ///
     /// # Errors
-    /// The text is no address, or its host has none.
+    /// The text is not an address, or its host name cannot be resolved.
     pub fn listen(self, address: impl ToSocketAddrs) -> io::Result<Self> {
         self.listen_on(address, None)
     }
@@ -77,7 +77,7 @@ impl Server {
     /// Listens on an address with TLS, for HTTP/2 and HTTP/1.1.
     ///
     /// # Errors
-    /// The text is no address, or its host has none.
+    /// The text is not an address, or its host name cannot be resolved.
     pub fn listen_tls(
         self,
         address: impl ToSocketAddrs,
@@ -94,10 +94,10 @@ impl Server {
         self.listen_with(address, Arc::new(settings))
     }
 
-    /// Listens on an address with TLS of one's own choice.
+    /// Listens on an address with custom TLS settings.
     ///
     /// # Errors
-    /// The text is no address, or its host has none.
+    /// The text is not an address, or its host name cannot be resolved.
     pub fn listen_with(
         self,
         address: impl ToSocketAddrs,
@@ -121,7 +121,7 @@ impl Server {
         Ok(self)
     }
 
-    /// Listens on a Unix socket that everybody on this machine may connect to.
+    /// Listens on a Unix socket that every user of the machine may connect to.
     #[must_use]
     pub fn listen_unix(mut self, path: impl Into<PathBuf>) -> Self {
         let path = path.into();
@@ -146,29 +146,29 @@ impl Server {
         self
     }
 
-    /// What one client may cost, and how long a stop may take.
+    /// The limits of a client, and the timeout of a stop.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Can be asked over a Unix socket, which only its own user may open, while it runs:
+    /// Opens a control socket: a Unix socket that only the user of the server may open.
     ///
-    /// - `apus status --socket PATH` shows the process, what its workers have counted, and the routes, each
-    ///   with its handler and the place where it was written; `--json` and `--metrics` are for programs.
-    /// - `apus stop --socket PATH` has it stop, as SIGTERM does, and returns when it has.
+    /// - `apus status --socket PATH` shows the process, the counters of its workers, and the routes with
+    ///   their handlers and places in the source; `--json` and `--metrics` are for programs.
+    /// - `apus stop --socket PATH` stops the server like SIGTERM, and returns when it has stopped.
     #[must_use]
     pub fn control_socket(mut self, path: impl Into<PathBuf>) -> Self {
         self.control_socket = Some(path.into());
         self
     }
 
-    /// Runs something beside the workers, on a thread that all tasks share, from the start on. When the
-    /// server stops, it is told by [`Stopping`] and waited for as long as connections are.
+    /// Runs a background task on a thread that all tasks share. When the server stops, [`Stopping`] tells
+    /// the task, and the server waits for it as long as for connections.
     ///
-    /// If it panics, that is logged at once, and the server goes on without it; what is to begin anew makes
-    /// its turns with [`Server::every`].
+    /// A panic is logged at once, and the server continues without the task. A task of [`Server::every`]
+    /// continues with its next run.
     #[must_use]
     pub fn task<F>(mut self, name: &str, task: impl FnOnce(Stopping) -> F + Send + 'static) -> Self
     where
@@ -179,8 +179,8 @@ impl Server {
         self
     }
 
-    /// Runs something beside the workers again and again: first after one interval, and then one interval
-    /// after each end. A turn that panics is logged, and the next one comes all the same.
+    /// Runs a background task repeatedly: first after one interval, then one interval after the end of each
+    /// run. A panic is logged, and the next run follows.
     #[must_use]
     pub fn every<F>(
         mut self,
@@ -198,20 +198,20 @@ impl Server {
         self
     }
 
-    /// Starts it: it serves when this returns.
+    /// Starts the server, which accepts connections when this returns.
     ///
     /// # Errors
-    /// The application cannot be as it was written (see [`App::check`](crate::App::check)): then nothing
-    /// was listened on. Or an address or the control socket cannot be listened on, or a thread not started.
+    /// The application is invalid (see [`App::check`](crate::App::check)), which is checked before it
+    /// listens; it cannot listen on an address or the control socket; or a thread cannot be started.
     pub fn start(self) -> io::Result<Running> {
         self.launch(false)
     }
 
-    /// Serves until the process is told to stop.
+    /// Serves until SIGTERM or SIGINT.
     ///
     /// # Errors
-    /// The application cannot be as it was written (see [`App::check`](crate::App::check)): then nothing
-    /// was listened on. Or an address or the control socket cannot be listened on, or a thread not started.
+    /// The application is invalid (see [`App::check`](crate::App::check)), which is checked before it
+    /// listens; it cannot listen on an address or the control socket; or a thread cannot be started.
     pub fn run(self) -> io::Result<()> {
         self.launch(true)?.wait();
         Ok(())
@@ -229,8 +229,8 @@ impl Server {
             .build()?;
         let (signals, socket) = {
             let _entered = runtime.enter();
-            let signals = by_signals.then(Signals::new).transpose()?;
-            // Before the engine: addresses may be shared, this may not.
+            let signals = by_signals.then(StopSignals::new).transpose()?;
+            // Bound before the engine starts: processes can share addresses, but not this socket.
             let socket = self.control_socket.as_deref().map(ControlSocket::bind);
             (
                 signals,
@@ -245,13 +245,13 @@ impl Server {
             server_field: None,
             listeners: self.listeners,
         })
-        .map_err(|error| told(&error))?;
+        .map_err(|error| start_error(&error))?;
         let listening = engine.status().listening;
         let urls = listening.iter().zip(is_tls);
         let urls: Vec<String> = urls.map(|(address, is_tls)| address.url(is_tls)).collect();
         tracing::info!(workers = %self.workers, addresses = urls.join(" "), "serving");
-        let (stop, told) = watch::channel(false);
-        let control = Control {
+        let (stop, stop_requested) = watch::channel(false);
+        let control = ServerControl {
             engine,
             service: self.service,
             stop_timeout,
@@ -259,7 +259,7 @@ impl Server {
             socket,
             started: Started::now(),
             stop: stop.clone(),
-            told,
+            stop_requested,
             tasks: self.tasks,
         };
         let thread = std::thread::Builder::new()
@@ -279,8 +279,8 @@ impl fmt::Debug for Server {
     }
 }
 
-/// Says in words why nothing starts, also where a `main` returns it and only its [`fmt::Debug`] is seen.
-fn told(error: &StartError) -> io::Error {
+/// The message of the error, also in the [`fmt::Debug`] output that a `main` prints.
+fn start_error(error: &StartError) -> io::Error {
     let source = std::error::Error::source(error);
     let source = source.and_then(|source| source.downcast_ref::<io::Error>());
     let kind = source.map_or(io::ErrorKind::Other, io::Error::kind);

@@ -1,4 +1,4 @@
-//! A server that runs, and what tells its end.
+//! `Running`: a started server, and the handles that stop it.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -14,8 +14,8 @@ pub struct Stopping(pub(super) watch::Receiver<bool>);
 impl Stopping {
     /// Waits until the server stops.
     pub async fn wait(&mut self) {
-        // An error means that nobody is left to tell.
-        let _ = self.0.wait_for(|told| *told).await;
+        // An error means that the sender is gone, so the server has ended.
+        let _ = self.0.wait_for(|is_requested| *is_requested).await;
     }
 
     /// Whether the server stops.
@@ -24,18 +24,18 @@ impl Stopping {
     }
 }
 
-/// Stops a server, from wherever.
+/// Stops a server from any thread.
 #[derive(Clone, Debug)]
 pub struct StopHandle(watch::Sender<bool>);
 
 impl StopHandle {
-    /// Has the server stop: what has connected is answered, and no more is taken.
+    /// Stops the server: it completes open requests and accepts no new connections.
     pub fn stop(&self) {
         self.0.send_replace(true);
     }
 }
 
-/// A server that runs. Dropped, it stops and is waited for.
+/// A running server. Dropping it stops the server and waits for its end.
 pub struct Running {
     pub(super) listening: Vec<ListenAddress>,
     pub(super) stop: watch::Sender<bool>,
@@ -43,8 +43,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// The addresses that are listened on, with the ports that were picked, in the order in which they were
-    /// given; Unix sockets are left out.
+    /// The addresses that the server listens on, with the actual ports, in the order in which they were
+    /// added; without Unix sockets.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let listening = self.listening.iter();
         let addresses = listening.filter_map(|address| match address {
@@ -54,18 +54,18 @@ impl Running {
         addresses.collect()
     }
 
-    /// What stops it.
+    /// A handle that stops the server.
     pub fn handle(&self) -> StopHandle {
         StopHandle(self.stop.clone())
     }
 
-    /// Stops it, and waits for its end.
+    /// Stops the server and waits for its end.
     pub fn stop(self) {
         self.handle().stop();
         self.wait();
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the server.
     pub fn wait(mut self) {
         self.join();
     }

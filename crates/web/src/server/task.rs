@@ -1,4 +1,4 @@
-//! Tasks beside the workers: once and for as long as the server runs, or again and again.
+//! Background tasks of a server, which run once or at an interval.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,49 +9,49 @@ use tokio::task::{JoinError, JoinHandle, spawn_local};
 
 use super::running::Stopping;
 
-/// How long the turn of an interval may go on once the server stops.
-const LAST_TURN: Duration = Duration::from_secs(5);
+/// How long a run of an interval task may continue after the server stops.
+const LAST_RUN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A task that has not begun.
+/// A task that is not started yet.
 pub(super) type Task = Box<dyn FnOnce(Stopping) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
-/// Runs a task, and tells at once if it panics.
+/// Runs a task, and logs a panic at once.
 pub(super) fn spawn(name: String, task: Task, stopping: Stopping) -> JoinHandle<()> {
     spawn_local(async move {
-        // On a task of its own from its first line on, so that the panic is its own too.
+        // The inner task catches the panic.
         if let Err(error) = spawn_local(async move { task(stopping).await }).await {
             let panic = message(error);
             tracing::error!(
                 task = name,
                 panic,
-                "a task panicked; the server goes on without it"
+                "a task panicked; the server continues without it"
             );
         }
     })
 }
 
-/// A task that takes turns: first after one interval, and then one interval after each end.
+/// A task that runs repeatedly: first after one interval, then one interval after the end of each run.
 pub(super) fn every<F>(
     name: String,
     interval: Duration,
-    turn: impl Fn() -> F + Send + 'static,
+    run: impl Fn() -> F + Send + 'static,
 ) -> Task
 where
     F: Future<Output = ()> + 'static,
 {
     Box::new(move |mut stopping| {
-        let turn = Rc::new(turn);
+        let run = Rc::new(run);
         Box::pin(async move {
             loop {
                 tokio::select! {
                     () = tokio::time::sleep(interval) => {}
                     () = stopping.wait() => return,
                 }
-                let turn = turn.clone();
-                let mut turn = spawn_local(async move { turn().await });
+                let run = run.clone();
+                let mut run = spawn_local(async move { run().await });
                 let ended = tokio::select! {
-                    ended = &mut turn => ended,
-                    () = stopping.wait() => match tokio::time::timeout(LAST_TURN, turn).await {
+                    ended = &mut run => ended,
+                    () = stopping.wait() => match tokio::time::timeout(LAST_RUN_TIMEOUT, run).await {
                         Ok(ended) => ended,
                         Err(_) => return,
                     },
@@ -61,7 +61,7 @@ where
                     tracing::error!(
                         task = name,
                         panic,
-                        "a turn of a task panicked; the next one comes"
+                        "a run of a task panicked; the next run follows"
                     );
                 }
             }
@@ -69,7 +69,7 @@ where
     })
 }
 
-/// What was panicked with. Nobody cancels these tasks, so that they end by nothing else.
+/// The message of a panic. The tasks are never cancelled, so other errors do not occur.
 fn message(error: JoinError) -> String {
     match error.try_into_panic() {
         Ok(panic) => apus_layers::panic_message(&*panic).to_owned(),

@@ -1,4 +1,4 @@
-//! `Session`: what a handler takes to read and change what is remembered of a visitor.
+//! `Session`: the extractor that reads and changes the session of a request.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,68 +8,67 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::id::Id;
-use super::layer::Settings;
-use super::state::{Changes, Record};
-use super::store::{Place, StoreError};
+use super::id::SessionId;
+use super::layer::SessionSettings;
+use super::state::{Changes, SessionRecord};
+use super::store::{BackendKind, StoreError};
 use apus_handler::{FromRequestHead, Matched};
 
-/// Put before names of values that are read once.
+/// The prefix of the names of values that are read once.
 const FLASH: &str = "~flash/";
 
-/// The session of a visitor; an extractor. It is there for every request that came through
-/// [`super::Sessions`], and begins with the first value that is put into it.
+/// An extractor: the session of a visitor. Every request behind the layer [`super::Sessions`] has one;
+/// it is stored once it has a value.
 ///
-/// Values are what serde can make JSON of, each under a name. Names that begin with `~` are taken.
-/// Changes are written when the response is ready, before any of it is sent; if they cannot be, the
-/// response is a 500. See [the module](super) for what happens to requests at the same time.
+/// Each value has a name and is serialized as JSON. Names that begin with `~` are reserved. Changes are
+/// written when the response is ready, before any of it is sent; if that fails, the response is a 500.
+/// See [the module](super) for concurrent requests.
 #[derive(Clone)]
-pub struct Session(pub(super) Arc<Inner>);
+pub struct Session(pub(super) Arc<SessionInner>);
 
-pub(super) struct Inner {
-    pub(super) settings: Arc<Settings>,
+pub(super) struct SessionInner {
+    pub(super) settings: Arc<SessionSettings>,
     pub(super) is_secure: bool,
-    state: Mutex<State>,
+    state: Mutex<SessionState>,
 }
 
-/// What a request knows of its session and wants of it.
+/// The session as a request loaded it, and the changes of the request.
 #[derive(Clone, Default)]
-pub(super) struct State {
-    pub(super) shown: Shown,
-    pub(super) base: Base,
+pub(super) struct SessionState {
+    pub(super) shown: SessionCookie,
+    pub(super) base: LoadedSession,
     pub(super) changes: Changes,
-    /// The id has to be another one.
+    /// Whether the session gets a new id.
     pub(super) renew: bool,
-    /// What was there has to end.
+    /// Whether the stored session is removed.
     pub(super) destroy: bool,
-    /// What the browser has to be told.
+    /// The change of the cookie in the response.
     pub(super) cookie: Option<CookieChange>,
     /// Whether the response may depend on the session.
-    pub(super) was_asked: bool,
+    pub(super) was_used: bool,
 }
 
-/// What the browser has in its cookie.
+/// The session cookie of a request.
 #[derive(Clone, Default)]
-pub(super) enum Shown {
+pub(super) enum SessionCookie {
     #[default]
-    Nothing,
-    Id(Id),
-    /// A cookie that holds the values, or something that is no session.
+    Missing,
+    Id(SessionId),
+    /// A cookie that contains the values, or a text that is not a session.
     Text(Box<str>),
 }
 
-/// What there was before this request changed anything.
+/// The session before the changes of this request.
 #[derive(Clone, Default)]
-pub(super) enum Base {
-    /// It was not looked for yet.
+pub(super) enum LoadedSession {
     #[default]
-    Unknown,
-    Nothing,
-    Known(Arc<Known>),
+    NotLoaded,
+    Missing,
+    Loaded(Arc<SessionSnapshot>),
 }
 
-pub(super) struct Known {
-    pub(super) record: Record,
+pub(super) struct SessionSnapshot {
+    pub(super) record: SessionRecord,
     pub(super) version: u64,
     pub(super) expires: u64,
 }
@@ -81,27 +80,27 @@ pub(super) enum CookieChange {
 }
 
 impl Session {
-    /// The session of a request, as a cookie of it tells.
-    pub(super) fn of_cookie(settings: &Arc<Settings>, request: &Request) -> Self {
+    /// The session of the cookie of a request.
+    pub(super) fn from_cookie(settings: &Arc<SessionSettings>, request: &Request) -> Self {
         let is_secure = settings.is_always_secure || request.is_secure();
         let shown = match settings.cookie.read(request, is_secure) {
-            None => Shown::Nothing,
-            Some(text) => match (&settings.place.0, Id::parse(text)) {
-                (Place::Store(_), Some(id)) => Shown::Id(id),
-                _ => Shown::Text(text.into()),
+            None => SessionCookie::Missing,
+            Some(text) => match (&settings.place.0, SessionId::parse(text)) {
+                (BackendKind::Store(_), Some(id)) => SessionCookie::Id(id),
+                _ => SessionCookie::Text(text.into()),
             },
         };
-        Self(Arc::new(Inner {
+        Self(Arc::new(SessionInner {
             settings: settings.clone(),
             is_secure,
-            state: Mutex::new(State {
+            state: Mutex::new(SessionState {
                 shown,
-                ..State::default()
+                ..SessionState::default()
             }),
         }))
     }
 
-    /// The session of a request that came through [`super::Sessions`]; for middleware.
+    /// The session of a request behind the layer [`super::Sessions`]; for middleware.
     pub fn of(request: &Request) -> Option<Self> {
         request.extensions().get::<Self>().cloned()
     }
@@ -109,17 +108,17 @@ impl Session {
     /// The value of this name.
     ///
     /// # Errors
-    /// The store could not be asked, or the value is no `T`.
+    /// The store failed, or the value is not a `T`.
     pub async fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, SessionError> {
         let is_changed = self.state().changes.contains_key(name);
         if !is_changed {
-            self.look().await?;
+            self.load_once().await?;
         }
         let mut state = self.state();
-        state.was_asked = true;
+        state.was_used = true;
         let value = match (state.changes.get(name), &state.base) {
             (Some(value), _) => value.as_ref(),
-            (None, Base::Known(known)) => known.record.values.get(name),
+            (None, LoadedSession::Loaded(known)) => known.record.values.get(name),
             (None, _) => None,
         };
         value
@@ -131,7 +130,7 @@ impl Session {
     /// Sets the value of this name.
     ///
     /// # Errors
-    /// JSON has nothing for it.
+    /// The value cannot be serialized as JSON.
     pub fn insert<T: Serialize>(&self, name: &str, value: T) -> Result<(), SessionError> {
         let value =
             serde_json::to_value(value).map_err(|error| SessionError::value(name, error))?;
@@ -144,7 +143,7 @@ impl Session {
         self.change(name, None);
     }
 
-    /// Takes the value of this name out.
+    /// Removes and returns the value of this name.
     ///
     /// # Errors
     /// As [`Session::get`].
@@ -156,7 +155,8 @@ impl Session {
         Ok(value)
     }
 
-    /// Leaves a value for [`Session::take_flash`], as for the page that a form redirects to.
+    /// Sets a value for one read by [`Session::take_flash`], for example on the page that a form redirects
+    /// to.
     ///
     /// # Errors
     /// As [`Session::insert`].
@@ -164,7 +164,7 @@ impl Session {
         self.insert(&format!("{FLASH}{name}"), value)
     }
 
-    /// Takes out what [`Session::flash`] left: it is there once.
+    /// Removes and returns a value of [`Session::flash`].
     ///
     /// # Errors
     /// As [`Session::get`].
@@ -175,41 +175,41 @@ impl Session {
         self.take(&format!("{FLASH}{name}")).await
     }
 
-    /// Changes the id and keeps the values. Call it when somebody logs in: an id from before may be
-    /// known to others (session fixation). Tokens against forged requests change as well.
+    /// Changes the id and keeps the values. Call it on log-in, since others may know the old id (session
+    /// fixation). CSRF tokens change as well.
     pub fn renew(&self) {
         self.remove(super::TOKEN);
         self.state().renew = true;
     }
 
-    /// Ends the session: its values are removed here and in the store. What is put into it from
-    /// now on is of a new session.
+    /// Ends the session: removes its values here and in the store. Values that are set later belong to a
+    /// new session.
     pub fn destroy(&self) {
         let mut state = self.state();
         state.destroy = true;
-        state.base = Base::Nothing;
+        state.base = LoadedSession::Missing;
         state.changes.clear();
-        state.was_asked = true;
+        state.was_used = true;
     }
 
-    /// Writes the changes now. It is only needed where something changes when the response is
-    /// already on its way, as in a stream or a WebSocket; a new session cannot begin there.
+    /// Writes the changes now. It is only needed after the head of the response was sent, as in a stream or
+    /// a WebSocket. A new session cannot begin there.
     ///
     /// # Errors
-    /// The store did not take them.
+    /// The store failed.
     pub async fn save(&self) -> Result<(), SessionError> {
         self.write().await
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        // It is never held while anything waits, and no change of it can be left halfway.
+    pub(super) fn state(&self) -> MutexGuard<'_, SessionState> {
+        // The lock is never held across an await, and no panic can leave the state inconsistent.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn change(&self, name: &str, value: Option<Value>) {
         let mut state = self.state();
         state.changes.insert(name.to_owned(), value);
-        state.was_asked = true;
+        state.was_used = true;
     }
 }
 
@@ -237,21 +237,21 @@ impl fmt::Debug for Session {
 pub enum SessionError {
     /// The store failed.
     Store(StoreError),
-    /// A value is not what it was taken for, or cannot be JSON.
+    /// A value has another type, or cannot be serialized as JSON.
     Value {
         /// Its name.
         name: String,
         /// What is wrong with it.
         error: serde_json::Error,
     },
-    /// All values together are too much.
+    /// The values are too long together.
     TooLarge {
-        /// How long they are.
+        /// Their length.
         bytes: usize,
-        /// How long they may be.
+        /// The limit.
         max: usize,
     },
-    /// Other requests changed the session again and again.
+    /// Concurrent requests changed the session on each attempt to write it.
     Contended,
     /// The system has no random bytes.
     NoRandomness,
@@ -280,9 +280,14 @@ impl fmt::Display for SessionError {
                 write!(f, "the value {name:?} of the session: {error}")
             }
             Self::TooLarge { bytes, max } => {
-                write!(f, "the session has {bytes} bytes and may have {max}")
+                write!(
+                    f,
+                    "the session has {bytes} bytes, more than the limit of {max}"
+                )
             }
-            Self::Contended => f.write_str("other requests change the session all the time"),
+            Self::Contended => {
+                f.write_str("concurrent requests changed the session on each attempt to write it")
+            }
             Self::NoRandomness => f.write_str("the system has no random bytes"),
         }
     }

@@ -1,4 +1,4 @@
-//! Ids of sessions: random, and known to stores by a digest only.
+//! `SessionId`: a random session id, which stores know only by its digest.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use super::SessionError;
 
 /// What a visitor is known by: 256 random bits. Only its cookie holds it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Id([u8; 32]);
+pub(super) struct SessionId([u8; 32]);
 
-impl Id {
+impl SessionId {
     pub(super) fn random() -> Result<Self, SessionError> {
         let mut bytes = [0; 32];
         rand::fill(&mut bytes).map_err(|_| SessionError::NoRandomness)?;
@@ -74,10 +74,10 @@ mod tests {
 
     #[test]
     fn an_id_is_read_back_and_nothing_else_is_one() {
-        let id = Id::random().unwrap();
+        let id = SessionId::random().unwrap();
         assert_eq!(id.text().len(), 43);
-        assert!(Id::parse(&id.text()) == Some(id));
-        assert!(id != Id::random().unwrap());
+        assert!(SessionId::parse(&id.text()) == Some(id));
+        assert!(id != SessionId::random().unwrap());
         for text in [
             "",
             "abc",
@@ -85,13 +85,13 @@ mod tests {
             &"=".repeat(43),
             &format!("{} ", id.text()),
         ] {
-            assert!(Id::parse(text).is_none(), "{text:?}");
+            assert!(SessionId::parse(text).is_none(), "{text:?}");
         }
     }
 
     #[test]
     fn the_key_is_the_digest_of_the_id() {
-        let key = Id([0; 32]).key();
+        let key = SessionId([0; 32]).key();
         assert_eq!(
             key.to_string(),
             "66687aadf862bd776c8fc18b8e9f8e20089714856ee233b3902a591d0d5f2925"

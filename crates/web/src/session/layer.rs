@@ -1,4 +1,4 @@
-//! `Sessions`: the layer that gives each request its session, and writes what was changed.
+//! `Sessions`: the layer that loads the session of each request and writes its changes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,22 +9,21 @@ use apus_http::{Answer, Request, Response};
 use super::cookie::CookieText;
 use super::handle::{CookieChange, Session};
 use super::state::Lifetime;
-use super::store::SessionPlace;
+use super::store::SessionBackend;
 use apus_handler::middleware::{Middleware, Next};
-use apus_handler::{AtOnce, IntoResponse};
 use apus_handler::{Error, Rendering};
+use apus_handler::{IntoResponse, ResponseMarker};
 
 /// The layer of sessions; see [the module](super).
 ///
-/// Unless told otherwise, a session ends two hours after it was last used and a day after it began,
-/// its values may have 64 KiB of JSON, and the cookie is called `session` and is forgotten when the
-/// browser is closed.
+/// By default, a session ends two hours after its last use and a day after its start, its values have at
+/// most 64 KiB of JSON, and the cookie `session` ends when the browser closes.
 #[derive(Clone)]
-pub struct Sessions(Arc<Settings>);
+pub struct Sessions(Arc<SessionSettings>);
 
 #[derive(Clone)]
-pub(super) struct Settings {
-    pub(super) place: Arc<SessionPlace>,
+pub(super) struct SessionSettings {
+    pub(super) place: Arc<SessionBackend>,
     pub(super) cookie: CookieText,
     pub(super) is_always_secure: bool,
     pub(super) lifetime: Lifetime,
@@ -32,7 +31,7 @@ pub(super) struct Settings {
     clock: Arc<dyn Fn() -> SystemTime + Send + Sync>,
 }
 
-impl Settings {
+impl SessionSettings {
     /// Seconds since 1970.
     pub(super) fn now(&self) -> u64 {
         let since = (self.clock)().duration_since(UNIX_EPOCH);
@@ -41,9 +40,9 @@ impl Settings {
 }
 
 impl Sessions {
-    /// Sessions that are kept in a store or a cookie.
-    pub fn new(place: impl Into<SessionPlace>) -> Self {
-        Self(Arc::new(Settings {
+    /// Sessions in a store or a cookie.
+    pub fn new(place: impl Into<SessionBackend>) -> Self {
+        Self(Arc::new(SessionSettings {
             place: Arc::new(place.into()),
             cookie: CookieText {
                 name: "session",
@@ -60,39 +59,38 @@ impl Sessions {
         }))
     }
 
-    /// Another name for the cookie: letters, digits, `-` and `_`. Over TLS `__Host-` stands before
-    /// it.
+    /// The name of the cookie: letters, digits, `-` and `_`. Over TLS it gets the prefix `__Host-`.
     #[must_use]
     pub fn cookie_name(self, name: &'static str) -> Self {
         self.with(|settings| settings.cookie.name = name)
     }
 
-    /// Also for requests that came without TLS the cookie is for TLS only: behind a proxy that does
-    /// TLS and is not known to [`crate::layers::TrustedProxies`].
+    /// Marks the cookie as secure for requests without TLS too: behind a proxy that terminates TLS and is
+    /// not one of [`crate::layers::TrustedProxies`].
     #[must_use]
     pub fn always_secure(self) -> Self {
         self.with(|settings| settings.is_always_secure = true)
     }
 
-    /// The cookie is not sent either when a link of another site is followed (`SameSite=Strict`).
+    /// The browser does not send the cookie with links from other sites (`SameSite=Strict`).
     #[must_use]
     pub fn strict(self) -> Self {
         self.with(|settings| settings.cookie.is_strict = true)
     }
 
-    /// The cookie stays when the browser is closed, for as long as a session can last.
+    /// The cookie stays when the browser closes, until the longest lifetime of a session.
     #[must_use]
     pub fn persistent(self) -> Self {
         self.with(|settings| settings.cookie.max_age = Some(settings.lifetime.absolute))
     }
 
-    /// How long a session lives without being used, in whole seconds.
+    /// The lifetime of a session after its last use, in whole seconds.
     #[must_use]
     pub fn idle(self, idle: Duration) -> Self {
         self.with(|settings| settings.lifetime.idle = idle.as_secs())
     }
 
-    /// How long a session lives at most, in whole seconds.
+    /// The longest lifetime of a session, in whole seconds.
     #[must_use]
     pub fn absolute(self, absolute: Duration) -> Self {
         self.with(|settings| {
@@ -103,32 +101,33 @@ impl Sessions {
         })
     }
 
-    /// How many bytes of JSON the values of a session may have together. What is kept in a cookie
-    /// has to fit there, too.
+    /// The most bytes of JSON of a session. A session in a cookie also has to fit into the cookie.
     #[must_use]
     pub fn max_bytes(self, bytes: usize) -> Self {
         self.with(|settings| settings.max_bytes = bytes)
     }
 
-    /// Another clock, as tests need one.
+    /// Another clock, for tests.
     #[must_use]
     pub fn clock(self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.with(|settings| settings.clock = Arc::new(clock))
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+    fn with(mut self, change: impl FnOnce(&mut SessionSettings)) -> Self {
         change(Arc::make_mut(&mut self.0));
         self
     }
 }
 
-impl Middleware<AtOnce> for Sessions {
+impl Middleware<ResponseMarker> for Sessions {
     fn call(&self, mut request: Request, next: Next) -> Answer {
-        let session = Session::of_cookie(&self.0, &request);
+        let session = Session::from_cookie(&self.0, &request);
         request.extensions_mut().insert(session.clone());
         let rendering = next.rendering(&request);
         match next.call(request) {
-            Answer::Now(response) if session.is_settled() => session.tell(response).into(),
+            Answer::Now(response) if session.has_nothing_to_write() => {
+                session.write_headers(response).into()
+            }
             Answer::Now(response) => Answer::later(finish(session, response, rendering)),
             Answer::Later(response) => Answer::later(async move {
                 let response = response.await;
@@ -138,17 +137,17 @@ impl Middleware<AtOnce> for Sessions {
     }
 }
 
-/// Writes what was changed, before any of the response is sent.
+/// Writes the changes before any of the response is sent.
 async fn finish(session: Session, response: Response, rendering: Rendering) -> Response {
     match session.write().await {
-        Ok(()) => session.tell(response),
+        Ok(()) => session.write_headers(response),
         Err(error) => rendering.apply(Error::from(error).into_response()),
     }
 }
 
 impl Session {
-    /// Tells browser and caches what they have to know.
-    fn tell(&self, mut response: Response) -> Response {
+    /// Sets the cookie and `Cache-Control` of a response.
+    fn write_headers(&self, mut response: Response) -> Response {
         let mut state = self.state();
         let settings = &self.0.settings;
         match state.cookie.take() {
@@ -162,8 +161,8 @@ impl Session {
             }
             None => {}
         }
-        // What depends on a visitor is nobody else's (RFC 9111 section 5.2.2.7).
-        if state.was_asked && !response.headers().contains("cache-control") {
+        // A shared cache must not store it (RFC 9111 section 5.2.2.7).
+        if state.was_used && !response.headers().contains("cache-control") {
             let _ = response
                 .headers_mut()
                 .try_insert("cache-control", "no-cache, private");

@@ -1,4 +1,4 @@
-//! Sessions in the memory of the process: lost when it ends.
+//! `MemoryStore`: sessions in the memory of the process.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -6,21 +6,20 @@ use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::SessionKey;
-use super::store::{Save, SessionStore, StoreFuture, Stored};
+use super::store::{SessionStore, SessionWrite, StoreFuture, StoredSession};
 
 /// Keeps sessions in memory. All workers of the process share them; other processes do not, and
 /// when the process ends they are gone.
 ///
-/// There is room for 100,000 sessions unless said otherwise. If it is used up, the session that
-/// would expire first gives way.
+/// It holds 100,000 sessions by default. A new session then replaces the one that expires first.
 pub struct MemoryStore {
     max: usize,
-    sessions: Mutex<Sessions>,
+    sessions: Mutex<SessionMap>,
 }
 
 #[derive(Default)]
-struct Sessions {
-    by_key: HashMap<SessionKey, Stored>,
+struct SessionMap {
+    by_key: HashMap<SessionKey, StoredSession>,
     by_expiry: BTreeSet<(u64, SessionKey)>,
 }
 
@@ -33,7 +32,7 @@ impl MemoryStore {
         }
     }
 
-    /// With room for so many sessions, at least one.
+    /// The most sessions, at least one.
     #[must_use]
     pub fn max_sessions(mut self, max: usize) -> Self {
         self.max = max.max(1);
@@ -50,7 +49,7 @@ impl MemoryStore {
         self.len() == 0
     }
 
-    fn sessions(&self) -> MutexGuard<'_, Sessions> {
+    fn sessions(&self) -> MutexGuard<'_, SessionMap> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -61,8 +60,8 @@ impl Default for MemoryStore {
     }
 }
 
-impl Sessions {
-    fn put(&mut self, key: SessionKey, stored: Stored) {
+impl SessionMap {
+    fn put(&mut self, key: SessionKey, stored: StoredSession) {
         self.by_expiry.insert((stored.expires, key));
         if let Some(old) = self.by_key.insert(key, stored)
             && self
@@ -80,7 +79,7 @@ impl Sessions {
         }
     }
 
-    /// Removes what has expired, and then what expires first, until there is room for one more.
+    /// Removes expired sessions, then those that expire first, until there is room for one more.
     fn make_room(&mut self, max: usize, now: u64) {
         while let Some((expires, key)) = self.by_expiry.first().copied()
             && (expires <= now || self.by_key.len() >= max)
@@ -91,12 +90,12 @@ impl Sessions {
 }
 
 impl SessionStore for MemoryStore {
-    fn load<'a>(&'a self, key: &'a SessionKey, now: u64) -> StoreFuture<'a, Option<Stored>> {
+    fn load<'a>(&'a self, key: &'a SessionKey, now: u64) -> StoreFuture<'a, Option<StoredSession>> {
         let stored = self.sessions().by_key.get(key).cloned();
         Box::pin(ready(Ok(stored.filter(|stored| now < stored.expires))))
     }
 
-    fn save<'a>(&'a self, save: Save<'a>) -> StoreFuture<'a, bool> {
+    fn save<'a>(&'a self, save: SessionWrite<'a>) -> StoreFuture<'a, bool> {
         let mut sessions = self.sessions();
         let version = sessions.by_key.get(save.key).map(|stored| stored.version);
         let may = version == save.replaces;
@@ -104,7 +103,7 @@ impl SessionStore for MemoryStore {
             if version.is_none() {
                 sessions.make_room(self.max, save.now);
             }
-            let stored = Stored {
+            let stored = StoredSession {
                 content: Arc::from(save.content),
                 version: save.version(),
                 expires: save.expires,
@@ -117,7 +116,7 @@ impl SessionStore for MemoryStore {
     fn touch<'a>(&'a self, key: &'a SessionKey, expires: u64) -> StoreFuture<'a, ()> {
         let mut sessions = self.sessions();
         if let Some(stored) = sessions.by_key.get(key).cloned() {
-            sessions.put(*key, Stored { expires, ..stored });
+            sessions.put(*key, StoredSession { expires, ..stored });
         }
         Box::pin(ready(Ok(())))
     }
@@ -142,13 +141,13 @@ impl fmt::Debug for MemoryStore {
     }
 }
 
-/// So that the application can hold on to it.
+/// Lets the application keep a reference to its store.
 impl<S: SessionStore> SessionStore for Arc<S> {
-    fn load<'a>(&'a self, key: &'a SessionKey, now: u64) -> StoreFuture<'a, Option<Stored>> {
+    fn load<'a>(&'a self, key: &'a SessionKey, now: u64) -> StoreFuture<'a, Option<StoredSession>> {
         (**self).load(key, now)
     }
 
-    fn save<'a>(&'a self, save: Save<'a>) -> StoreFuture<'a, bool> {
+    fn save<'a>(&'a self, save: SessionWrite<'a>) -> StoreFuture<'a, bool> {
         (**self).save(save)
     }
 

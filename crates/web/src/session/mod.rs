@@ -1,4 +1,4 @@
-//! Sessions: what an application remembers of a visitor from one request to the next.
+//! Sessions: values that an application keeps for a visitor between requests.
 //!
 //! [`Sessions`] is a layer, [`Session`] what a handler takes. Where the values are kept is said by
 //! what the layer is made of: [`EncryptedCookie`] or [`SignedCookie`] (with the visitor, nothing on
@@ -68,7 +68,9 @@ pub use redis::RedisStore;
 pub use sealed::{EncryptedCookie, Key, SignedCookie};
 #[cfg(feature = "sql")]
 pub use sql::SqlStore;
-pub use store::{Save, SessionPlace, SessionStore, StoreError, StoreFuture, Stored};
+pub use store::{
+    SessionBackend, SessionStore, SessionWrite, StoreError, StoreFuture, StoredSession,
+};
 
 pub(crate) use cookie::CookieText;
 

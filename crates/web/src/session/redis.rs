@@ -1,4 +1,4 @@
-//! Sessions in Redis, or what speaks its protocol.
+//! `RedisStore`: sessions in Redis or Valkey.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -8,7 +8,7 @@ use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{Client, FromRedisValue, Pipeline, RedisError, Script};
 
 use super::SessionKey;
-use super::store::{Save, SessionStore, StoreError, StoreFuture, Stored};
+use super::store::{SessionStore, SessionWrite, StoreError, StoreFuture, StoredSession};
 use crate::per_worker;
 
 /// Writes a session if the version before it is the one that is stored.
@@ -34,10 +34,10 @@ static REMOVE: LazyLock<Script> = LazyLock::new(|| {
 /// expire there by themselves. Each worker has one connection, which is made anew if it breaks.
 #[derive(Clone)]
 pub struct RedisStore {
-    shared: Arc<Shared>,
+    shared: Arc<RedisStoreState>,
 }
 
-struct Shared {
+struct RedisStoreState {
     client: Client,
     prefix: String,
 }
@@ -50,7 +50,7 @@ impl RedisStore {
     /// It is no such address.
     pub fn new(address: &str) -> Result<Self, StoreError> {
         Ok(Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(RedisStoreState {
                 client: Client::open(address).map_err(StoreError::new)?,
                 prefix: "session:".to_owned(),
             }),
@@ -61,7 +61,7 @@ impl RedisStore {
     #[must_use]
     pub fn prefix(self, prefix: impl Into<String>) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(RedisStoreState {
                 client: self.shared.client.clone(),
                 prefix: prefix.into(),
             }),
@@ -74,7 +74,7 @@ impl RedisStore {
 
     /// This worker's connection.
     fn connection(&self) -> Result<ConnectionManager, StoreError> {
-        let made = per_worker::of_this(&self.shared, || {
+        let made = per_worker::get_or_insert(&self.shared, || {
             // Who waits for his page is told soon that there is no Redis.
             let config = ConnectionManagerConfig::new()
                 .set_number_of_retries(1)
@@ -121,7 +121,7 @@ fn is_broken(error: &RedisError) -> bool {
 }
 
 impl SessionStore for RedisStore {
-    fn load<'a>(&'a self, key: &'a SessionKey, now: u64) -> StoreFuture<'a, Option<Stored>> {
+    fn load<'a>(&'a self, key: &'a SessionKey, now: u64) -> StoreFuture<'a, Option<StoredSession>> {
         Box::pin(async move {
             let key = self.key(key);
             let mut pipeline = redis::pipe();
@@ -131,7 +131,7 @@ impl SessionStore for RedisStore {
             let stored = text.as_deref().and_then(|text| text.split_once('\n'));
             let left = u64::try_from(left).unwrap_or(0);
             Ok(stored.and_then(|(version, content)| {
-                Some(Stored {
+                Some(StoredSession {
                     content: content.into(),
                     version: version.parse().ok()?,
                     expires: now.saturating_add(left.div_ceil(1000)),
@@ -140,7 +140,7 @@ impl SessionStore for RedisStore {
         })
     }
 
-    fn save<'a>(&'a self, save: Save<'a>) -> StoreFuture<'a, bool> {
+    fn save<'a>(&'a self, save: SessionWrite<'a>) -> StoreFuture<'a, bool> {
         Box::pin(async move {
             let replaces = save.replaces.map(|version| version.to_string());
             let arguments = [

@@ -1,7 +1,4 @@
-//! Sessions in a cookie, signed or encrypted.
-//!
-//! They are signed by HMAC-SHA-256 (RFC 2104), or encrypted by AES-256-GCM (NIST SP 800-38D). Keys
-//! can be replaced without ending any session.
+//! Sessions in a cookie, signed (HMAC-SHA-256, RFC 2104) or encrypted (AES-256-GCM, NIST SP 800-38D).
 
 use std::fmt;
 

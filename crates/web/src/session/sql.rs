@@ -1,4 +1,4 @@
-//! Sessions in a database.
+//! `SqlStore`: sessions in an SQL database.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use sqlx::SqlStr;
 use tokio::sync::OnceCell;
 
 use super::SessionKey;
-use super::store::{Save, SessionStore, StoreError, StoreFuture, Stored};
+use super::store::{SessionStore, SessionWrite, StoreError, StoreFuture, StoredSession};
 use crate::sql::{Db, System};
 
 /// How often sessions that have expired are removed, in seconds.
@@ -19,11 +19,11 @@ const SWEEP: u64 = 10 * 60;
 #[derive(Clone)]
 pub struct SqlStore {
     db: Db,
-    shared: Arc<Shared>,
+    shared: Arc<SqlStoreState>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct SqlStoreState {
     is_made: OnceCell<()>,
     swept: AtomicU64,
 }
@@ -94,7 +94,7 @@ fn table(system: System) -> &'static str {
 }
 
 impl SessionStore for SqlStore {
-    fn load<'a>(&'a self, key: &'a SessionKey, now: u64) -> StoreFuture<'a, Option<Stored>> {
+    fn load<'a>(&'a self, key: &'a SessionKey, now: u64) -> StoreFuture<'a, Option<StoredSession>> {
         Box::pin(async move {
             self.make().await?;
             let row: Option<(String, i64, i64)> = sqlx::query_as(self.sql(
@@ -105,7 +105,7 @@ impl SessionStore for SqlStore {
             .fetch_optional(&self.db.pool())
             .await
             .map_err(StoreError::new)?;
-            Ok(row.map(|(content, version, expires)| Stored {
+            Ok(row.map(|(content, version, expires)| StoredSession {
                 content: content.into(),
                 version: version.unsigned_abs(),
                 expires: expires.unsigned_abs(),
@@ -113,7 +113,7 @@ impl SessionStore for SqlStore {
         })
     }
 
-    fn save<'a>(&'a self, save: Save<'a>) -> StoreFuture<'a, bool> {
+    fn save<'a>(&'a self, save: SessionWrite<'a>) -> StoreFuture<'a, bool> {
         Box::pin(async move {
             self.make().await?;
             self.sweep(save.now).await?;

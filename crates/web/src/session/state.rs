@@ -1,4 +1,4 @@
-//! The values of a session and how they are written down.
+//! `SessionRecord`: the values of a session, and their JSON format.
 
 use std::collections::BTreeMap;
 
@@ -8,24 +8,24 @@ use serde_json::Value;
 /// Values by their names.
 pub(super) type Values = BTreeMap<String, Value>;
 
-/// What is to become of single values: another one, or none.
+/// The changes of values by name; `None` removes a value.
 pub(super) type Changes = BTreeMap<String, Option<Value>>;
 
-/// What is stored of a session: JSON.
+/// A session as JSON in a store or a cookie.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Record {
-    /// When it was made, in seconds since 1970.
+pub(super) struct SessionRecord {
+    /// The time of its start, in seconds since 1970.
     #[serde(rename = "c")]
     pub(super) created: u64,
-    /// When it expires, where there is nobody else who knows.
+    /// The expiry time, in a cookie. A store keeps it itself.
     #[serde(rename = "e", default, skip_serializing_if = "Option::is_none")]
     pub(super) expires: Option<u64>,
     #[serde(rename = "v")]
     pub(super) values: Values,
 }
 
-impl Record {
-    /// The values after some changes, if those make a difference.
+impl SessionRecord {
+    /// The values after the changes; `None` if the changes make no difference.
     pub(super) fn changed(&self, changes: &Changes) -> Option<Values> {
         let makes_difference = changes
             .iter()
@@ -44,7 +44,7 @@ impl Record {
     }
 }
 
-/// How long sessions live, in seconds.
+/// The lifetimes of sessions, in seconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lifetime {
     pub(super) idle: u64,
@@ -52,13 +52,13 @@ pub(super) struct Lifetime {
 }
 
 impl Lifetime {
-    /// When a session expires that is used now.
+    /// The expiry time of a session that is used now.
     pub(super) fn expires(&self, now: u64, created: u64) -> u64 {
         now.saturating_add(self.idle)
             .min(created.saturating_add(self.absolute))
     }
 
-    /// Whether it is worth writing down that a session is in use that would expire then.
+    /// Whether a use moves the expiry time enough to be written.
     pub(super) fn needs_touch(&self, now: u64, created: u64, expires: u64) -> bool {
         let gained = self.expires(now, created).saturating_sub(expires);
         gained > 0 && gained >= self.idle / 10
@@ -71,9 +71,9 @@ mod tests {
 
     #[test]
     fn changes_that_make_no_difference_are_none() {
-        let record = Record {
+        let record = SessionRecord {
             values: Values::from([("a".into(), 1.into()), ("b".into(), 2.into())]),
-            ..Record::default()
+            ..SessionRecord::default()
         };
         let same = Changes::from([("a".into(), Some(1.into())), ("c".into(), None)]);
         assert_eq!(record.changed(&same), None);

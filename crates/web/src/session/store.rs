@@ -1,4 +1,4 @@
-//! What keeps sessions on the server, and what every such store has to do.
+//! `SessionStore`: the trait of stores that keep sessions on the server.
 
 use std::error::Error;
 use std::fmt;
@@ -9,62 +9,62 @@ use std::sync::Arc;
 use super::SessionKey;
 use super::sealed::{EncryptedCookie, Sealer, SignedCookie};
 
-/// What a store answers with, sooner or later. It stays on the thread that asked.
+/// The future of a store operation, which stays on its thread.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + 'a>>;
 
 /// Keeps sessions on the server. All workers share one store.
 ///
-/// Times are seconds since 1970 began (UTC).
+/// Times are seconds since 1970-01-01 (UTC).
 pub trait SessionStore: Send + Sync + 'static {
-    /// The session, unless there is none or it has expired.
-    fn load<'a>(&'a self, key: &'a SessionKey, now: u64) -> StoreFuture<'a, Option<Stored>>;
+    /// Loads a session; `None` if it does not exist or has expired.
+    fn load<'a>(&'a self, key: &'a SessionKey, now: u64) -> StoreFuture<'a, Option<StoredSession>>;
 
-    /// Writes a session and says whether it did. It must not if [`Save::replaces`] names a version
-    /// and another one is stored, or none; then nothing changes.
-    fn save<'a>(&'a self, save: Save<'a>) -> StoreFuture<'a, bool>;
+    /// Writes a session and returns whether it did. If [`SessionWrite::replaces`] is a version, it must
+    /// write only if exactly that version is stored.
+    fn save<'a>(&'a self, save: SessionWrite<'a>) -> StoreFuture<'a, bool>;
 
-    /// Moves the time when the session expires; content and version stay.
+    /// Changes the expiry time of the session; values and version stay.
     fn touch<'a>(&'a self, key: &'a SessionKey, expires: u64) -> StoreFuture<'a, ()>;
 
-    /// Removes the session and says whether it did. It must not if `version` is given and another
-    /// one is stored.
+    /// Removes the session and returns whether it did. If `version` is given, it must remove only that
+    /// version.
     fn remove<'a>(&'a self, key: &'a SessionKey, version: Option<u64>) -> StoreFuture<'a, bool>;
 }
 
 /// A session as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredSession {
     /// Its values: JSON (RFC 8259).
     pub content: Arc<str>,
-    /// 1 when it was made, and one more with each write.
+    /// 1 for a new session; each write increments it.
     pub version: u64,
-    /// When it expires.
+    /// The expiry time.
     pub expires: u64,
 }
 
 /// A session to be written.
 #[derive(Clone, Copy, Debug)]
-pub struct Save<'a> {
-    /// What it is known by.
+pub struct SessionWrite<'a> {
+    /// The key of the session.
     pub key: &'a SessionKey,
     /// Its values: JSON (RFC 8259).
     pub content: &'a str,
-    /// The version that it takes the place of; `None` for a new session.
+    /// The version that it replaces; `None` for a new session.
     pub replaces: Option<u64>,
-    /// When it expires.
+    /// The expiry time.
     pub expires: u64,
-    /// What time it is.
+    /// The current time.
     pub now: u64,
 }
 
-impl Save<'_> {
-    /// The version that is written.
+impl SessionWrite<'_> {
+    /// The version of this write.
     pub fn version(&self) -> u64 {
         self.replaces.unwrap_or(0).saturating_add(1)
     }
 }
 
-/// A store that did not do what it was asked for.
+/// The error of a store.
 pub struct StoreError(Box<dyn Error + Send + Sync>);
 
 impl StoreError {
@@ -92,39 +92,39 @@ impl Error for StoreError {
     }
 }
 
-/// Where sessions are kept: made of a [`SessionStore`], or of one of the two kinds of cookie.
-pub struct SessionPlace(pub(super) Place);
+/// The place where sessions are kept: a [`SessionStore`], or one of the two kinds of cookie.
+pub struct SessionBackend(pub(super) BackendKind);
 
-pub(super) enum Place {
-    /// The cookie holds an id.
+pub(super) enum BackendKind {
+    /// The cookie contains an id.
     Store(Box<dyn SessionStore>),
-    /// The cookie holds the values.
+    /// The cookie contains the values.
     Cookie(Sealer),
 }
 
-impl<S: SessionStore> From<S> for SessionPlace {
+impl<S: SessionStore> From<S> for SessionBackend {
     fn from(store: S) -> Self {
-        Self(Place::Store(Box::new(store)))
+        Self(BackendKind::Store(Box::new(store)))
     }
 }
 
-impl From<EncryptedCookie> for SessionPlace {
+impl From<EncryptedCookie> for SessionBackend {
     fn from(cookie: EncryptedCookie) -> Self {
-        Self(Place::Cookie(Sealer::Encrypted(cookie)))
+        Self(BackendKind::Cookie(Sealer::Encrypted(cookie)))
     }
 }
 
-impl From<SignedCookie> for SessionPlace {
+impl From<SignedCookie> for SessionBackend {
     fn from(cookie: SignedCookie) -> Self {
-        Self(Place::Cookie(Sealer::Signed(cookie)))
+        Self(BackendKind::Cookie(Sealer::Signed(cookie)))
     }
 }
 
-impl fmt::Debug for SessionPlace {
+impl fmt::Debug for SessionBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Place::Store(_) => "SessionPlace::Store",
-            Place::Cookie(_) => "SessionPlace::Cookie",
+            BackendKind::Store(_) => "SessionBackend::Store",
+            BackendKind::Cookie(_) => "SessionBackend::Cookie",
         })
     }
 }

@@ -1,46 +1,54 @@
-//! How a session is looked for, and how its changes reach where it is kept.
+//! Loading a session, and writing its changes to the store or the cookie.
 
 use std::sync::Arc;
 
-use super::handle::{Base, CookieChange, Known, Session, SessionError, Shown, State};
-use super::id::Id;
-use super::state::Record;
-use super::store::{Place, Save, SessionStore};
+use super::handle::{
+    CookieChange, LoadedSession, Session, SessionCookie, SessionError, SessionSnapshot,
+    SessionState,
+};
+use super::id::SessionId;
+use super::state::SessionRecord;
+use super::store::{BackendKind, SessionStore, SessionWrite};
 
-/// How often changes are made again to what another request left.
+/// The number of attempts to apply changes to a session that concurrent requests change.
 const ATTEMPTS: usize = 16;
 
 impl Session {
-    /// Finds out what there is, once.
-    pub(super) async fn look(&self) -> Result<(), SessionError> {
+    /// Loads the session unless it is loaded.
+    pub(super) async fn load_once(&self) -> Result<(), SessionError> {
         let shown = {
             let state = self.state();
             match state.base {
-                Base::Unknown => state.shown.clone(),
+                LoadedSession::NotLoaded => state.shown.clone(),
                 _ => return Ok(()),
             }
         };
         let found = self.find(&shown).await?;
         let mut state = self.state();
-        if matches!(state.base, Base::Unknown) {
-            if found.is_none() && !matches!(shown, Shown::Nothing) {
-                // The browser need not bring it again.
+        if matches!(state.base, LoadedSession::NotLoaded) {
+            if found.is_none() && !matches!(shown, SessionCookie::Missing) {
+                // The session does not exist, so the cookie is useless.
                 state.cookie = Some(CookieChange::Remove);
             }
-            state.base = found.map_or(Base::Nothing, Base::Known);
+            state.base = found.map_or(LoadedSession::Missing, LoadedSession::Loaded);
         }
         Ok(())
     }
 
-    /// What a cookie stands for.
-    async fn find(&self, shown: &Shown) -> Result<Option<Arc<Known>>, SessionError> {
+    /// The session of a cookie.
+    async fn find(
+        &self,
+        shown: &SessionCookie,
+    ) -> Result<Option<Arc<SessionSnapshot>>, SessionError> {
         let settings = &self.0.settings;
         let known = match (&settings.place.0, shown) {
-            (Place::Store(store), Shown::Id(id)) => load(&**store, id, settings.now()).await?,
-            (Place::Cookie(sealer), Shown::Text(text)) => sealer
+            (BackendKind::Store(store), SessionCookie::Id(id)) => {
+                load(&**store, id, settings.now()).await?
+            }
+            (BackendKind::Cookie(sealer), SessionCookie::Text(text)) => sealer
                 .open(settings.cookie.name, text)
-                .and_then(|content| serde_json::from_str::<Record>(&content).ok())
-                .map(|record| Known {
+                .and_then(|content| serde_json::from_str::<SessionRecord>(&content).ok())
+                .map(|record| SessionSnapshot {
                     expires: record.expires.unwrap_or(0),
                     record,
                     version: 0,
@@ -56,18 +64,18 @@ impl Session {
             .map(Arc::new))
     }
 
-    /// Whether nothing has to be written and the browser has to be told nothing.
-    pub(super) fn is_settled(&self) -> bool {
+    /// Whether there is nothing to write to the store or the cookie.
+    pub(super) fn has_nothing_to_write(&self) -> bool {
         let state = self.state();
         let is_unchanged = state.changes.is_empty() && !state.renew && !state.destroy;
         let is_noted = match &state.base {
-            Base::Known(known) => !self.needs_touch(known),
+            LoadedSession::Loaded(known) => !self.needs_touch(known),
             _ => true,
         };
         is_unchanged && is_noted && state.cookie.is_none()
     }
 
-    fn needs_touch(&self, known: &Known) -> bool {
+    fn needs_touch(&self, known: &SessionSnapshot) -> bool {
         let settings = &self.0.settings;
         let created = known.record.created;
         settings
@@ -75,18 +83,18 @@ impl Session {
             .needs_touch(settings.now(), created, known.expires)
     }
 
-    /// Writes what this request changed.
+    /// Writes the changes of this request.
     pub(super) async fn write(&self) -> Result<(), SessionError> {
-        if self.is_settled() {
+        if self.has_nothing_to_write() {
             return Ok(());
         }
         let wanted = self.state().clone();
         let written = match &self.0.settings.place.0 {
-            Place::Store(store) => self.store(&**store, &wanted).await?,
-            Place::Cookie(_) => self.seal(&wanted).await?,
+            BackendKind::Store(store) => self.store(&**store, &wanted).await?,
+            BackendKind::Cookie(_) => self.seal(&wanted).await?,
         };
         let mut state = self.state();
-        // What was changed while this waited is for the next time.
+        // Changes that were made meanwhile stay for the next write.
         state
             .changes
             .retain(|name, value| wanted.changes.get(name) != Some(value));
@@ -100,15 +108,15 @@ impl Session {
         Ok(())
     }
 
-    /// Brings changes into a store.
+    /// Writes changes to a store.
     async fn store(
         &self,
         store: &dyn SessionStore,
-        wanted: &State,
-    ) -> Result<Written, SessionError> {
+        wanted: &SessionState,
+    ) -> Result<WriteOutcome, SessionError> {
         let settings = &self.0.settings;
         let mut id = match &wanted.shown {
-            Shown::Id(id) => Some(*id),
+            SessionCookie::Id(id) => Some(*id),
             _ => None,
         };
         if wanted.destroy
@@ -117,8 +125,8 @@ impl Session {
             store.remove(&id.key(), None).await?;
         }
         let mut known = match (&wanted.base, id) {
-            (Base::Known(known), _) => Some(known.clone()),
-            (Base::Unknown, Some(_)) => self.find(&wanted.shown).await?,
+            (LoadedSession::Loaded(known), _) => Some(known.clone()),
+            (LoadedSession::NotLoaded, Some(_)) => self.find(&wanted.shown).await?,
             _ => None,
         };
         let was_known = known.is_some();
@@ -126,7 +134,7 @@ impl Session {
             let (Some(id), Some(old)) = (id, &known) else {
                 if was_known {
                     tracing::debug!("a session ended while a request was about to change it");
-                    return Ok(Written::nothing(&wanted.shown));
+                    return Ok(WriteOutcome::missing(&wanted.shown));
                 }
                 return self.begin(store, wanted).await;
             };
@@ -137,14 +145,14 @@ impl Session {
                     let expires = settings.lifetime.expires(now, old.record.created);
                     store.touch(&id.key(), expires).await?;
                 }
-                return Ok(Written {
-                    shown: Shown::Id(id),
-                    base: Base::Known(old.clone()),
+                return Ok(WriteOutcome {
+                    shown: SessionCookie::Id(id),
+                    base: LoadedSession::Loaded(old.clone()),
                     cookie: None,
                 });
             }
-            let record = Record {
-                // Who logs in begins anew.
+            let record = SessionRecord {
+                // A log-in starts a new lifetime.
                 created: if wanted.renew {
                     now
                 } else {
@@ -155,32 +163,35 @@ impl Session {
             };
             if record.values.is_empty() {
                 if store.remove(&id.key(), Some(old.version)).await? {
-                    return Ok(Written::nothing(&wanted.shown));
+                    return Ok(WriteOutcome::missing(&wanted.shown));
                 }
             } else if let Some(written) = self.replace(store, (id, old), record, wanted).await? {
                 return Ok(written);
             }
-            // Somebody else was faster: once more, with what is there now.
-            known = self.find(&Shown::Id(id)).await?;
+            // Another request changed the session: apply the changes to the new version.
+            known = self.find(&SessionCookie::Id(id)).await?;
         }
         Err(SessionError::Contended)
     }
 
-    /// Writes a record in the place of the one that was read, under a new id if need be; nothing if
-    /// another one is there by now.
+    /// Replaces the record that was read, under a new id on renewal; `None` if another request changed it.
     async fn replace(
         &self,
         store: &dyn SessionStore,
-        (id, old): (Id, &Known),
-        record: Record,
-        wanted: &State,
-    ) -> Result<Option<Written>, SessionError> {
+        (id, old): (SessionId, &SessionSnapshot),
+        record: SessionRecord,
+        wanted: &SessionState,
+    ) -> Result<Option<WriteOutcome>, SessionError> {
         let settings = &self.0.settings;
         let now = settings.now();
         let expires = settings.lifetime.expires(now, record.created);
         let content = self.content(&record)?;
-        let new = if wanted.renew { Id::random()? } else { id };
-        let save = Save {
+        let new = if wanted.renew {
+            SessionId::random()?
+        } else {
+            id
+        };
+        let save = SessionWrite {
             key: &new.key(),
             content: &content,
             replaces: (!wanted.renew).then_some(old.version),
@@ -191,14 +202,14 @@ impl Session {
             return Ok(None);
         }
         if wanted.renew && !store.remove(&id.key(), Some(old.version)).await? {
-            // The old one has become another; with it goes what was made of it.
+            // Another request changed the old record, so the new one is removed as well.
             store.remove(&new.key(), None).await?;
             return Ok(None);
         }
-        Ok(Some(Written {
-            shown: Shown::Id(new),
+        Ok(Some(WriteOutcome {
+            shown: SessionCookie::Id(new),
             cookie: wanted.renew.then(|| CookieChange::Set(new.text())),
-            base: Base::Known(Arc::new(Known {
+            base: LoadedSession::Loaded(Arc::new(SessionSnapshot {
                 record,
                 version: save.version(),
                 expires,
@@ -206,25 +217,25 @@ impl Session {
         }))
     }
 
-    /// Makes a session where there was none, if there is anything to be put into it.
+    /// Creates a session if there are values for it.
     async fn begin(
         &self,
         store: &dyn SessionStore,
-        wanted: &State,
-    ) -> Result<Written, SessionError> {
+        wanted: &SessionState,
+    ) -> Result<WriteOutcome, SessionError> {
         let settings = &self.0.settings;
         let now = settings.now();
-        let empty = Record {
+        let empty = SessionRecord {
             created: now,
-            ..Record::default()
+            ..SessionRecord::default()
         };
         let Some(values) = empty.changed(&wanted.changes) else {
-            return Ok(Written::nothing(&wanted.shown));
+            return Ok(WriteOutcome::missing(&wanted.shown));
         };
-        let record = Record { values, ..empty };
+        let record = SessionRecord { values, ..empty };
         let expires = settings.lifetime.expires(now, now);
-        let id = Id::random()?;
-        let save = Save {
+        let id = SessionId::random()?;
+        let save = SessionWrite {
             key: &id.key(),
             content: &self.content(&record)?,
             replaces: None,
@@ -234,10 +245,10 @@ impl Session {
         if !store.save(save).await? {
             return Err(SessionError::Contended);
         }
-        Ok(Written {
-            shown: Shown::Id(id),
+        Ok(WriteOutcome {
+            shown: SessionCookie::Id(id),
             cookie: Some(CookieChange::Set(id.text())),
-            base: Base::Known(Arc::new(Known {
+            base: LoadedSession::Loaded(Arc::new(SessionSnapshot {
                 record,
                 version: save.version(),
                 expires,
@@ -245,46 +256,46 @@ impl Session {
         })
     }
 
-    /// Makes the cookie that holds the values after the changes.
-    async fn seal(&self, wanted: &State) -> Result<Written, SessionError> {
+    /// Makes the cookie with the values after the changes.
+    async fn seal(&self, wanted: &SessionState) -> Result<WriteOutcome, SessionError> {
         let settings = &self.0.settings;
         let old = match &wanted.base {
-            Base::Known(known) => Some(known.clone()),
-            Base::Unknown if !wanted.destroy => self.find(&wanted.shown).await?,
+            LoadedSession::Loaded(known) => Some(known.clone()),
+            LoadedSession::NotLoaded if !wanted.destroy => self.find(&wanted.shown).await?,
             _ => None,
         };
         let now = settings.now();
         let base = old.as_ref().map_or_else(
-            || Record {
+            || SessionRecord {
                 created: now,
-                ..Record::default()
+                ..SessionRecord::default()
             },
             |old| old.record.clone(),
         );
         let values = base.changed(&wanted.changes);
         let is_used = old.as_ref().is_some_and(|old| self.needs_touch(old));
         if values.is_none() && !wanted.renew && !is_used && !wanted.destroy {
-            return Ok(Written {
+            return Ok(WriteOutcome {
                 shown: wanted.shown.clone(),
-                base: old.map_or(Base::Nothing, Base::Known),
+                base: old.map_or(LoadedSession::Missing, LoadedSession::Loaded),
                 cookie: None,
             });
         }
         let values = values.unwrap_or(base.values);
         if values.is_empty() {
-            return Ok(Written::nothing(&wanted.shown));
+            return Ok(WriteOutcome::missing(&wanted.shown));
         }
         let created = if wanted.renew { now } else { base.created };
         let expires = settings.lifetime.expires(now, created);
-        let record = Record {
+        let record = SessionRecord {
             created,
             expires: Some(expires),
             values,
         };
         let content = self.content(&record)?;
         let text = match &settings.place.0 {
-            Place::Cookie(sealer) => sealer.seal(settings.cookie.name, &content),
-            Place::Store(_) => None,
+            BackendKind::Cookie(sealer) => sealer.seal(settings.cookie.name, &content),
+            BackendKind::Store(_) => None,
         };
         let text = text.ok_or(SessionError::NoRandomness)?;
         if text.len() > MAX_COOKIE {
@@ -293,10 +304,10 @@ impl Session {
                 max: MAX_COOKIE,
             });
         }
-        Ok(Written {
-            shown: Shown::Text(text.as_str().into()),
+        Ok(WriteOutcome {
+            shown: SessionCookie::Text(text.as_str().into()),
             cookie: Some(CookieChange::Set(text)),
-            base: Base::Known(Arc::new(Known {
+            base: LoadedSession::Loaded(Arc::new(SessionSnapshot {
                 record,
                 version: 0,
                 expires,
@@ -305,7 +316,7 @@ impl Session {
     }
 
     /// The JSON of a record.
-    fn content(&self, record: &Record) -> Result<String, SessionError> {
+    fn content(&self, record: &SessionRecord) -> Result<String, SessionError> {
         let content = serde_json::to_string(record).map_err(|error| SessionError::Value {
             name: String::new(),
             error,
@@ -321,39 +332,43 @@ impl Session {
     }
 }
 
-/// What a browser has to take of one cookie, with its name and attributes (RFC 6265 section 6.1).
+/// The longest cookie value; browsers accept 4096 bytes with name and attributes (RFC 6265 section 6.1).
 const MAX_COOKIE: usize = 4096 - 128;
 
-/// What is there after a session was written.
-struct Written {
-    shown: Shown,
-    base: Base,
+/// The state after a session was written.
+struct WriteOutcome {
+    shown: SessionCookie,
+    base: LoadedSession,
     cookie: Option<CookieChange>,
 }
 
-impl Written {
-    /// No session; the browser is told, if it thinks there is one.
-    fn nothing(shown: &Shown) -> Self {
+impl WriteOutcome {
+    /// No session. A cookie of the request is removed.
+    fn missing(shown: &SessionCookie) -> Self {
         Self {
-            shown: Shown::Nothing,
-            base: Base::Nothing,
-            cookie: (!matches!(shown, Shown::Nothing)).then_some(CookieChange::Remove),
+            shown: SessionCookie::Missing,
+            base: LoadedSession::Missing,
+            cookie: (!matches!(shown, SessionCookie::Missing)).then_some(CookieChange::Remove),
         }
     }
 }
 
-async fn load(store: &dyn SessionStore, id: &Id, now: u64) -> Result<Option<Known>, SessionError> {
+async fn load(
+    store: &dyn SessionStore,
+    id: &SessionId,
+    now: u64,
+) -> Result<Option<SessionSnapshot>, SessionError> {
     let Some(stored) = store.load(&id.key(), now).await? else {
         return Ok(None);
     };
     match serde_json::from_str(&stored.content) {
-        Ok(record) => Ok(Some(Known {
+        Ok(record) => Ok(Some(SessionSnapshot {
             record,
             version: stored.version,
             expires: stored.expires,
         })),
         Err(error) => {
-            tracing::error!(%error, "a stored session cannot be read, and is taken for none");
+            tracing::error!(%error, "a stored session is not valid and is ignored");
             Ok(None)
         }
     }

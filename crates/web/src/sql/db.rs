@@ -15,18 +15,18 @@ use super::parameters;
 use super::statements;
 use crate::per_worker;
 
-/// A connection that waited for longer is tried before it is used.
+/// A connection that was idle for longer is pinged before it is used.
 const TRUSTED_IDLE: Duration = Duration::from_secs(10);
 
 /// A database; see [the module](super).
 ///
-/// It is cheap to clone, and is given to handlers by [`crate::App::state`]. Nothing is connected
-/// before the first statement.
+/// It is cheap to clone; handlers get it by [`crate::App::state`]. It opens no connection before the
+/// first statement.
 pub struct Db<D: Driver = Any> {
-    shared: Arc<Shared<D>>,
+    shared: Arc<DbState<D>>,
 }
 
-struct Shared<D: Driver> {
+struct DbState<D: Driver> {
     system: System,
     /// Without the password.
     shown: String,
@@ -36,11 +36,11 @@ struct Shared<D: Driver> {
 }
 
 impl<D: Driver> Db<D> {
-    /// The database of an address, as `sqlite:shop.db`: at most ten connections for each worker, four
-    /// of SQLite, each of which has a thread; and five seconds to wait for one.
+    /// The database at an address, as `sqlite:shop.db`. Each worker has at most ten connections (four for
+    /// SQLite, which uses a thread for each), and a statement waits at most five seconds for one.
     ///
     /// # Errors
-    /// The address is not one of a database that `D` stands for.
+    /// The address is not an address of a database of type `D`.
     pub fn open(address: &str) -> Result<Self, DbError> {
         let system = System::of(address);
         let shown = shown(address);
@@ -60,7 +60,7 @@ impl<D: Driver> Db<D> {
         }
         let options = D::options(address).map_err(refuse)?;
         Ok(Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(DbState {
                 system,
                 shown,
                 options,
@@ -70,7 +70,7 @@ impl<D: Driver> Db<D> {
         })
     }
 
-    /// How many connections each worker has at most.
+    /// The most connections of each worker.
     #[must_use]
     pub fn max_connections(self, max: u32) -> Self {
         self.with(|shared| shared.max_connections = max.max(1))
@@ -82,9 +82,9 @@ impl<D: Driver> Db<D> {
         self.with(|shared| shared.acquire_timeout = timeout)
     }
 
-    /// The same with something else, and with pools of its own.
-    fn with(self, change: impl FnOnce(&mut Shared<D>)) -> Self {
-        let mut shared = Shared {
+    /// A copy with a changed setting and its own pools.
+    fn with(self, change: impl FnOnce(&mut DbState<D>)) -> Self {
+        let mut shared = DbState {
             system: self.shared.system,
             shown: self.shared.shown.clone(),
             options: self.shared.options.clone(),
@@ -96,19 +96,19 @@ impl<D: Driver> Db<D> {
         }
     }
 
-    /// What answers at the address.
+    /// The database system at the address.
     pub fn system(&self) -> System {
         self.shared.system
     }
 
-    /// The connections of this worker. Has to be called where there is a runtime, as in a handler.
+    /// The pool of this worker. Call it within a runtime, as in a handler.
     pub fn pool(&self) -> Pool<D> {
-        per_worker::of_this(&self.shared, || {
+        per_worker::get_or_insert(&self.shared, || {
             let shared = &self.shared;
             PoolOptions::new()
                 .max_connections(shared.max_connections)
                 .acquire_timeout(shared.acquire_timeout)
-                // A round trip before each statement would be most of what a statement costs.
+                // A ping before each statement would take longer than most statements.
                 .test_before_acquire(false)
                 .before_acquire(|connection: &mut D::Connection, meta| {
                     Box::pin(async move {
@@ -126,26 +126,26 @@ impl<D: Driver> Db<D> {
         })
     }
 
-    /// A statement whose parameters are written `?`, as this database wants it: PostgreSQL gets
-    /// `$1`, `$2` and so on. What stands in quotes or comments stays, and `??` becomes `?`, which
-    /// is an operator of PostgreSQL.
+    /// A statement with parameters `?` in the syntax of this database: PostgreSQL gets `$1`, `$2` and so
+    /// on. Strings, quoted identifiers and comments stay as they are, and `??` becomes the operator `?`
+    /// of PostgreSQL.
     pub fn sql(&self, statement: &'static str) -> SqlStr {
         if self.shared.system != System::Postgres || !statement.contains('?') {
             return statement.into_sql_str();
         }
-        let numbered = statements::written(statement, || parameters::numbered(statement));
+        let numbered = statements::rewritten(statement, || parameters::numbered(statement));
         AssertSqlSafe(numbered).into_sql_str()
     }
 
-    /// Brings the database to what the application needs: runs the files of a folder that were not
-    /// run yet, in the order of their names, as `0001_users.sql`. Where they differ from system to
-    /// system, folders `sqlite`, `postgres` and `mysql` in it are looked into instead.
+    /// Runs the migrations of a folder that did not run yet, in the order of their names, as
+    /// `0001_users.sql`. If the folder has a folder `sqlite`, `postgres` or `mysql` for this system, it
+    /// runs the files of that one.
     ///
-    /// It waits until they ran, and belongs before the start of the workers.
+    /// It blocks until they have run, so call it before the workers start.
     ///
     /// # Errors
-    /// The database cannot be reached; a file cannot be read or is not valid; or one that ran
-    /// before is no longer there or has changed.
+    /// The database cannot be reached; a file cannot be read or is not valid; or a migration that ran
+    /// before has changed or is missing.
     pub fn migrate(&self, folder: impl AsRef<Path>) -> Result<(), DbError> {
         let folder = folder.as_ref();
         let own = folder.join(self.shared.system.name());
@@ -161,7 +161,7 @@ impl<D: Driver> Db<D> {
         })
     }
 
-    /// As [`Db::migrate`], with what `sqlx::migrate!` put into the program.
+    /// Like [`Db::migrate`], with migrations that `sqlx::migrate!` embedded in the program.
     ///
     /// # Errors
     /// As [`Db::migrate`].
@@ -192,12 +192,12 @@ impl<D: Driver> Db<D> {
             .await
             .map_err(unreachable)?;
         let result = D::migrate(&mut connection, migrator).await;
-        // What it did is done, however it says good-bye.
+        // The migrations are done; an error on closing does not matter.
         let _ = connection.close().await;
         Ok(result)
     }
 
-    /// Does something on a thread of its own and waits for it; the caller may have a runtime or not.
+    /// Runs something on its own thread and blocks until it ends. It works with and without a runtime.
     fn apart<F>(&self, work: impl FnOnce() -> F + Send) -> Result<(), DbError>
     where
         F: Future<Output = Result<(), DbError>>,

@@ -1,4 +1,4 @@
-//! The databases that there are: what their addresses mean, and what a new connection is told.
+//! The supported databases: their addresses, and the settings of new connections.
 
 use std::fmt;
 use std::future::Future;
@@ -12,7 +12,7 @@ use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{Any, Connection, Database, Executor, MySql, Postgres, Sqlite};
 
-/// What answers at an address.
+/// A database system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum System {
     /// SQLite, in the process.
@@ -55,19 +55,19 @@ impl fmt::Display for System {
 
 /// A driver of sqlx: [`Any`], [`Sqlite`], [`Postgres`] or [`MySql`].
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no database that a `Db` can be of",
-    note = "it is `Db` for any, or `Db<Sqlite>`, `Db<Postgres>`, `Db<MySql>`"
+    message = "`{Self}` is not a database that `Db` supports",
+    note = "use `Db` for any, or `Db<Sqlite>`, `Db<Postgres>`, `Db<MySql>`"
 )]
 pub trait Driver: Database + sealed::Sealed {
-    /// What an address says.
+    /// The connection options of an address.
     #[doc(hidden)]
     fn options(address: &str) -> Result<<Self::Connection as Connection>::Options, sqlx::Error>;
 
-    /// Tells a new connection how it has to work.
+    /// Configures a new connection.
     #[doc(hidden)]
     fn set_up(connection: &mut Self::Connection, system: System) -> SetUp<'_>;
 
-    /// Runs what was not run yet.
+    /// Runs the migrations that did not run yet.
     #[doc(hidden)]
     fn migrate(
         connection: &mut Self::Connection,
@@ -100,9 +100,9 @@ impl Driver for Any {
         Box::pin(async move {
             if system == System::Sqlite {
                 let settings = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;";
-                // A database that may only be read stays as it is.
+                // It fails for a read-only database, which then stays as it is.
                 if let Err(error) = connection.execute(settings).await {
-                    tracing::debug!(%error, "SQLite does not write ahead");
+                    tracing::debug!(%error, "SQLite does not use a write-ahead log");
                 }
             }
             Ok(())
@@ -167,7 +167,7 @@ macro_rules! over_the_network {
 
 over_the_network!(Postgres, MySql);
 
-/// An address without its password, which may come into a log.
+/// An address without its password, for logs.
 pub(super) fn shown(address: &str) -> String {
     let (address, query) = match address.split_once('?') {
         Some((address, query)) => (address, Some(query)),
@@ -175,13 +175,13 @@ pub(super) fn shown(address: &str) -> String {
     };
     let without = || {
         let (scheme, rest) = split_scheme(address)?;
-        // A password may hold what ends an authority, if nobody encoded it.
+        // An unencoded password can contain `/` or `@`.
         let (user, host) = rest.rsplit_once('@')?;
         let user = user.split_once(':').map_or(user, |(user, _)| user);
         Some(format!("{scheme}://{user}@{host}"))
     };
     let shown = without().unwrap_or_else(|| address.to_owned());
-    // A query can hold one as well.
+    // The query can contain a password as well.
     match query {
         Some(query) if !query.contains("pass") => format!("{shown}?{query}"),
         _ => shown,

@@ -1,29 +1,29 @@
-//! What keeps a database from being used at all.
+//! `DbError`: a database that cannot be opened or migrated.
 
 use std::error::Error;
 use std::fmt;
 
 use sqlx::migrate::MigrateError;
 
-/// A database that cannot be used. Passwords are in none of the texts.
+/// A database that cannot be used. The messages contain no passwords.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DbError {
-    /// The address means nothing.
+    /// The address is not valid.
     Address {
         /// The address.
         address: String,
         /// What is wrong with it.
         cause: sqlx::Error,
     },
-    /// There is no connection to it.
+    /// The database cannot be reached.
     Unreachable {
         /// The address.
         address: String,
         /// Why.
         cause: sqlx::Error,
     },
-    /// It cannot be brought to what the application needs.
+    /// A migration failed.
     Migration {
         /// The folder with the migrations.
         from: String,
@@ -38,7 +38,7 @@ impl fmt::Display for DbError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address { address, cause } => {
-                write!(f, "{address:?} is no address of a database: {cause}")
+                write!(f, "{address:?} is not the address of a database: {cause}")
             }
             Self::Unreachable { address, cause } => {
                 write!(f, "the database {address} cannot be reached: {cause}")

@@ -1,17 +1,17 @@
-//! Statements as they are sent, written once for each worker.
+//! A cache of rewritten statements, one for each worker.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 thread_local! {
-    static WRITTEN: RefCell<HashMap<&'static str, Arc<str>>> = RefCell::default();
+    static STATEMENTS: RefCell<HashMap<&'static str, Arc<str>>> = RefCell::default();
 }
 
-/// The statement that was made of this one.
-pub(super) fn written(text: &'static str, write: impl FnOnce() -> String) -> Arc<str> {
-    WRITTEN.with_borrow_mut(|written| {
-        written
+/// The rewritten statement, which `write` makes the first time.
+pub(super) fn rewritten(text: &'static str, write: impl FnOnce() -> String) -> Arc<str> {
+    STATEMENTS.with_borrow_mut(|statements| {
+        statements
             .entry(text)
             .or_insert_with(|| write().into())
             .clone()

@@ -1,7 +1,7 @@
-//! The same events for many clients, on all workers.
+//! `Broadcast`: the same events for many clients on all workers.
 //!
-//! The last events are kept once, and each client reads them from there. A client has what it
-//! missed while its connection was lost, and one that reads slowly costs no memory of its own.
+//! The last events are kept once, and each client reads them from there: a client that reconnects gets
+//! the events that it missed, and a slow client needs no memory of its own.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -12,12 +12,12 @@ use std::task::{Context, Poll, Waker};
 
 use futures_core::Stream;
 
-use super::{Event, LastEventId, Prepared};
+use super::{EncodedEvent, Event, LastEventId};
 use crate::websocket::SlowReceivers;
 
 /// Events for all who subscribed: clones are the same broadcast, and can be used on any thread.
 #[derive(Clone)]
-pub struct Broadcast(Arc<Inner>);
+pub struct Broadcast(Arc<BroadcastState>);
 
 /// How much a broadcast keeps, and what becomes of those who were away longer.
 #[derive(Clone, Debug)]
@@ -46,20 +46,20 @@ impl Default for BroadcastSettings {
     }
 }
 
-struct Inner {
+struct BroadcastState {
     /// In the ids of its events, so that those of another process, or of one before this, are known as such.
     name: u64,
     kept: usize,
     replay: u64,
     slow: SlowReceivers,
-    missed: Option<Prepared>,
-    ring: Mutex<Ring>,
+    missed: Option<EncodedEvent>,
+    buffer: Mutex<EventBuffer>,
 }
 
 /// The events that are kept, and who waits for the next.
 #[derive(Default)]
-struct Ring {
-    events: VecDeque<Prepared>,
+struct EventBuffer {
+    events: VecDeque<EncodedEvent>,
     /// The number of the event to come.
     next: u64,
     waiting: HashMap<u64, Waker>,
@@ -75,13 +75,13 @@ impl Default for Broadcast {
 impl Broadcast {
     /// A broadcast without events.
     pub fn new(settings: BroadcastSettings) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(BroadcastState {
             name: RandomState::new().hash_one(0),
             kept: settings.kept.max(1),
             replay: settings.replay as u64,
             slow: settings.slow,
-            missed: settings.missed.map(Prepared::from),
-            ring: Mutex::default(),
+            missed: settings.missed.map(EncodedEvent::from),
+            buffer: Mutex::default(),
         }))
     }
 
@@ -89,17 +89,17 @@ impl Broadcast {
     pub fn publish(&self, event: impl Into<Event>) {
         let event = event.into();
         let waiting = {
-            let mut ring = self.0.ring();
-            let id = Id {
+            let mut buffer = self.0.buffer();
+            let id = BroadcastEventId {
                 broadcast: self.0.name,
-                number: ring.next,
+                number: buffer.next,
             };
-            ring.events.push_back(event.id(id).into());
-            ring.next = ring.next.saturating_add(1);
-            if ring.events.len() > self.0.kept {
-                ring.events.pop_front();
+            buffer.events.push_back(event.id(id).into());
+            buffer.next = buffer.next.saturating_add(1);
+            if buffer.events.len() > self.0.kept {
+                buffer.events.pop_front();
             }
-            std::mem::take(&mut ring.waiting)
+            std::mem::take(&mut buffer.waiting)
         };
         waiting.into_values().for_each(Waker::wake);
     }
@@ -107,20 +107,26 @@ impl Broadcast {
     /// The events after the last one that a client had; for one that had none, those that come, and as many
     /// before them as [`BroadcastSettings::replay`] says.
     pub fn subscribe(&self, last: &LastEventId) -> Subscription {
-        let mut ring = self.0.ring();
-        ring.subscriptions = ring.subscriptions.saturating_add(1);
-        let fresh = ring.next.saturating_sub(self.0.replay).max(ring.first());
-        let (next, has_missed) = match last.get().map(|id| Id::parse(id, self.0.name)) {
+        let mut buffer = self.0.buffer();
+        buffer.subscriptions = buffer.subscriptions.saturating_add(1);
+        let fresh = buffer
+            .next
+            .saturating_sub(self.0.replay)
+            .max(buffer.first());
+        let (next, has_missed) = match last
+            .get()
+            .map(|id| BroadcastEventId::parse(id, self.0.name))
+        {
             None => (fresh, false),
-            Some(Some(had)) if had < ring.next => {
+            Some(Some(had)) if had < buffer.next => {
                 let next = had.saturating_add(1);
-                (next.max(ring.first()), next < ring.first())
+                (next.max(buffer.first()), next < buffer.first())
             }
             // Of another process: what came between cannot be known.
             Some(_) => (fresh, true),
         };
         Subscription {
-            id: ring.subscriptions,
+            id: buffer.subscriptions,
             next,
             has_missed,
             broadcast: Arc::clone(&self.0),
@@ -129,23 +135,23 @@ impl Broadcast {
 
     /// How many clients wait for the next event. Those that read slowly have not come so far.
     pub fn waiting(&self) -> usize {
-        self.0.ring().waiting.len()
+        self.0.buffer().waiting.len()
     }
 }
 
-impl Inner {
-    fn ring(&self) -> MutexGuard<'_, Ring> {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+impl BroadcastState {
+    fn buffer(&self) -> MutexGuard<'_, EventBuffer> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Ring {
+impl EventBuffer {
     /// The number of the first event that is kept.
     fn first(&self) -> u64 {
         self.next.saturating_sub(self.events.len() as u64)
     }
 
-    fn get(&self, number: u64) -> Option<&Prepared> {
+    fn get(&self, number: u64) -> Option<&EncodedEvent> {
         let place = number.checked_sub(self.first())?;
         self.events.get(usize::try_from(place).ok()?)
     }
@@ -158,20 +164,20 @@ pub struct Subscription {
     next: u64,
     /// Whether the client is still to be told that it missed events.
     has_missed: bool,
-    broadcast: Arc<Inner>,
+    broadcast: Arc<BroadcastState>,
 }
 
 impl Stream for Subscription {
-    type Item = Prepared;
+    type Item = EncodedEvent;
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Prepared>> {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<EncodedEvent>> {
         let broadcast = Arc::clone(&self.broadcast);
-        let mut ring = broadcast.ring();
-        if self.next < ring.first() {
+        let mut buffer = broadcast.buffer();
+        if self.next < buffer.first() {
             if broadcast.slow == SlowReceivers::Close {
                 return Poll::Ready(None);
             }
-            self.next = ring.first();
+            self.next = buffer.first();
             self.has_missed = true;
         }
         if std::mem::take(&mut self.has_missed)
@@ -179,28 +185,28 @@ impl Stream for Subscription {
         {
             return Poll::Ready(Some(missed.clone()));
         }
-        if let Some(event) = ring.get(self.next) {
+        if let Some(event) = buffer.get(self.next) {
             self.next = self.next.saturating_add(1);
             return Poll::Ready(Some(event.clone()));
         }
-        ring.waiting.insert(self.id, cx.waker().clone());
+        buffer.waiting.insert(self.id, cx.waker().clone());
         Poll::Pending
     }
 }
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.broadcast.ring().waiting.remove(&self.id);
+        self.broadcast.buffer().waiting.remove(&self.id);
     }
 }
 
 /// What names an event among all.
-struct Id {
+struct BroadcastEventId {
     broadcast: u64,
     number: u64,
 }
 
-impl Id {
+impl BroadcastEventId {
     /// The number of an event of this broadcast.
     fn parse(id: &str, broadcast: u64) -> Option<u64> {
         let (name, number) = id.split_once('-')?;
@@ -209,7 +215,7 @@ impl Id {
     }
 }
 
-impl fmt::Display for Id {
+impl fmt::Display for BroadcastEventId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:x}-{}", self.broadcast, self.number)
     }

@@ -1,4 +1,4 @@
-//! An event, and the form in which it is sent.
+//! `Event`: a server-sent event, and its encoding (HTML Living Standard section 9.2.6).
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub struct Event(EventLines);
 
 /// An event as it is sent: clones share their memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Prepared(Bytes);
+pub struct EncodedEvent(Bytes);
 
 impl Event {
     /// An event that says nothing yet.
@@ -84,25 +84,25 @@ impl From<String> for Event {
     }
 }
 
-impl From<Event> for Prepared {
+impl From<Event> for EncodedEvent {
     fn from(event: Event) -> Self {
         Self(event.0.finish())
     }
 }
 
-impl From<&str> for Prepared {
+impl From<&str> for EncodedEvent {
     fn from(data: &str) -> Self {
         Event::from(data).into()
     }
 }
 
-impl From<String> for Prepared {
+impl From<String> for EncodedEvent {
     fn from(data: String) -> Self {
         Event::from(data).into()
     }
 }
 
-impl Prepared {
+impl EncodedEvent {
     /// What is sent.
     pub fn as_bytes(&self) -> &Bytes {
         &self.0
@@ -128,7 +128,7 @@ mod tests {
             .json(&["71.20"])
             .unwrap();
         assert_eq!(
-            Prepared::from(event).into_bytes(),
+            EncodedEvent::from(event).into_bytes(),
             "id: 7\nevent: price\nretry: 1500\n: not for scripts\ndata: gold\ndata: [\"71.20\"]\n\n"
         );
     }

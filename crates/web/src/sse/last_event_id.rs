@@ -1,4 +1,4 @@
-//! Where a client that comes back was (HTML Living Standard section 9.2.4).
+//! `LastEventId`: the last event of a client that reconnects (HTML Living Standard section 9.2.4).
 
 use std::convert::Infallible;
 

@@ -46,7 +46,7 @@ mod response;
 mod run;
 
 pub use self::broadcast::{Broadcast, BroadcastSettings, Subscription};
-pub use self::event::{Event, Prepared};
+pub use self::event::{EncodedEvent, Event};
 pub use self::last_event_id::LastEventId;
 pub use self::response::Sse;
 pub use self::run::Events;

@@ -1,4 +1,4 @@
-//! The answer that goes on.
+//! `Sse`: a response whose body is a stream of events.
 
 use std::fmt;
 use std::future::Future;
@@ -13,15 +13,15 @@ use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
 use tokio::time::{Instant, Sleep};
 
-use super::run::Told;
-use super::{Events, Prepared};
+use super::run::EventFutureStream;
+use super::{EncodedEvent, Events};
 use apus_handler::respond::IntoResponse;
 
 /// A response of events, sent as they come.
 ///
 /// It is not stored by caches and not compressed, and proxies are asked not to hold it back.
 pub struct Sse {
-    events: Pin<Box<dyn Stream<Item = Prepared>>>,
+    events: Pin<Box<dyn Stream<Item = EncodedEvent>>>,
     heartbeat: Option<Duration>,
 }
 
@@ -39,9 +39,9 @@ impl Sse {
     /// The events of a stream, as of a [`Subscription`](super::Subscription). The response ends with it.
     pub fn new<S>(events: S) -> Self
     where
-        S: Stream<Item: Into<Prepared>> + 'static,
+        S: Stream<Item: Into<EncodedEvent>> + 'static,
     {
-        Self::of(Box::pin(IntoPrepared(Box::pin(events))))
+        Self::of(Box::pin(EncodedEvents(Box::pin(events))))
     }
 
     /// The events that a future tells. It runs as the client reads; the response ends with it, and the other
@@ -51,10 +51,10 @@ impl Sse {
         F: FnOnce(Events) -> R,
         R: Future<Output = ()> + 'static,
     {
-        Self::of(Box::pin(Told::new(future)))
+        Self::of(Box::pin(EventFutureStream::new(future)))
     }
 
-    fn of(events: Pin<Box<dyn Stream<Item = Prepared>>>) -> Self {
+    fn of(events: Pin<Box<dyn Stream<Item = EncodedEvent>>>) -> Self {
         Self {
             events,
             heartbeat: Some(HEARTBEAT),
@@ -72,7 +72,7 @@ impl Sse {
 
 impl IntoResponse for Sse {
     fn into_response(self) -> Response {
-        let body = Body::stream(Sending {
+        let body = Body::stream(SseBody {
             events: self.events,
             has_ended: false,
             heartbeat: self.heartbeat,
@@ -110,20 +110,20 @@ impl fmt::Debug for Sse {
 }
 
 /// A stream whose events are in the form in which they are sent.
-struct IntoPrepared<S>(Pin<Box<S>>);
+struct EncodedEvents<S>(Pin<Box<S>>);
 
-impl<S: Stream<Item: Into<Prepared>>> Stream for IntoPrepared<S> {
-    type Item = Prepared;
+impl<S: Stream<Item: Into<EncodedEvent>>> Stream for EncodedEvents<S> {
+    type Item = EncodedEvent;
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Prepared>> {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<EncodedEvent>> {
         let polled = self.0.as_mut().poll_next(cx);
         polled.map(|event| event.map(Into::into))
     }
 }
 
 /// The content: whole events, and beats between them.
-struct Sending {
-    events: Pin<Box<dyn Stream<Item = Prepared>>>,
+struct SseBody {
+    events: Pin<Box<dyn Stream<Item = EncodedEvent>>>,
     has_ended: bool,
     heartbeat: Option<Duration>,
     /// When something was sent last; `None` before the first poll.
@@ -133,7 +133,7 @@ struct Sending {
     stopping: Pin<Box<dyn Future<Output = ()>>>,
 }
 
-impl BodyStream for Sending {
+impl BodyStream for SseBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         if self.has_ended || self.stopping.as_mut().poll(cx).is_ready() {
             return Poll::Ready(None);
@@ -149,7 +149,7 @@ impl BodyStream for Sending {
     }
 }
 
-impl Sending {
+impl SseBody {
     /// The events that are there.
     fn gather(&mut self, cx: &mut Context<'_>) -> Option<Bytes> {
         let first = self.next(cx)?;

@@ -1,4 +1,4 @@
-//! Events that a future tells: it runs as the client reads, and no longer than the client is there.
+//! `Events`: the events that a future sends while the client reads them.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -8,24 +8,24 @@ use std::task::{Context, Poll, Waker};
 
 use futures_core::Stream;
 
-use super::Prepared;
+use super::EncodedEvent;
 
 /// Where a future that was given to [`Sse::run`](super::Sse::run) tells its events.
 ///
 /// Once the client is gone, the future is dropped where it waits.
 #[derive(Debug)]
-pub struct Events(Rc<RefCell<Slot>>);
+pub struct Events(Rc<RefCell<EventSlot>>);
 
 /// The event that is next, and who waits to tell another.
 #[derive(Debug, Default)]
-struct Slot {
-    event: Option<Prepared>,
+struct EventSlot {
+    event: Option<EncodedEvent>,
     sender: Option<Waker>,
 }
 
 impl Events {
     /// Sends an event; waits while the client reads slowly.
-    pub async fn send(&mut self, event: impl Into<Prepared>) {
+    pub async fn send(&mut self, event: impl Into<EncodedEvent>) {
         let mut event = Some(event.into());
         poll_fn(|cx| {
             let mut slot = self.0.borrow_mut();
@@ -41,21 +41,21 @@ impl Events {
 }
 
 /// The events of a future, as a stream.
-pub(super) struct Told<F> {
+pub(super) struct EventFutureStream<F> {
     future: Option<Pin<Box<F>>>,
-    slot: Rc<RefCell<Slot>>,
+    slot: Rc<RefCell<EventSlot>>,
 }
 
-impl<F: Future<Output = ()>> Told<F> {
+impl<F: Future<Output = ()>> EventFutureStream<F> {
     pub(super) fn new(future: impl FnOnce(Events) -> F) -> Self {
-        let slot = Rc::<RefCell<Slot>>::default();
+        let slot = Rc::<RefCell<EventSlot>>::default();
         Self {
             future: Some(Box::pin(future(Events(Rc::clone(&slot))))),
             slot,
         }
     }
 
-    fn take(&self, cx: &Context<'_>) -> Option<Prepared> {
+    fn take(&self, cx: &Context<'_>) -> Option<EncodedEvent> {
         let mut slot = self.slot.borrow_mut();
         let event = slot.event.take()?;
         if let Some(sender) = slot.sender.take()
@@ -67,10 +67,10 @@ impl<F: Future<Output = ()>> Told<F> {
     }
 }
 
-impl<F: Future<Output = ()>> Stream for Told<F> {
-    type Item = Prepared;
+impl<F: Future<Output = ()>> Stream for EventFutureStream<F> {
+    type Item = EncodedEvent;
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Prepared>> {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<EncodedEvent>> {
         if let Some(future) = &mut self.future
             && future.as_mut().poll(cx).is_ready()
         {

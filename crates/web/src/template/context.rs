@@ -1,4 +1,4 @@
-//! `context!`: what a template is told.
+//! `context!`: the values that a template can use.
 
 /// What a template is told, by name: `context! { user, title => "Users" }`. Each value is anything that
 /// can be serialised by serde; a name without a value is that of a variable.

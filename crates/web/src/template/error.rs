@@ -1,4 +1,4 @@
-//! What is wrong with a template: its file, its line, and what stands there.
+//! `TemplateError`: an error in a template, with its file, line and text.
 
 use std::error::Error;
 use std::fmt::{self, Write};

@@ -1,4 +1,4 @@
-//! Pages made of templates (minijinja, the language of Jinja2).
+//! HTML pages from templates in the language of Jinja2 (minijinja).
 //!
 //! ```
 //! use apus::template::{Page, Renderer, Templates, context};
@@ -34,7 +34,7 @@ mod context;
 mod error;
 mod page;
 mod renderer;
-mod source;
+mod text;
 mod urls;
 
 use std::borrow::Cow;
@@ -48,7 +48,7 @@ use minijinja::{ErrorKind, State};
 pub use self::error::TemplateError;
 pub use self::page::Page;
 pub use self::renderer::Renderer;
-use self::source::Source;
+use self::text::TemplateText;
 #[cfg(feature = "files")]
 use crate::assets::Assets;
 
@@ -63,27 +63,27 @@ pub use minijinja::Value;
 /// They are compiled once by each worker, so that workers share nothing when they render.
 #[derive(Clone)]
 pub struct Templates {
-    shared: Arc<Shared>,
+    shared: Arc<TemplatesState>,
 }
 
-struct Shared {
-    source: Source,
+struct TemplatesState {
+    source: TemplateText,
     reloads: bool,
-    change: Vec<Change>,
+    change: Vec<EnvironmentChange>,
 }
 
 /// What is added to an environment.
-type Change = Box<dyn Fn(&mut Environment<'static>) + Send + Sync>;
+type EnvironmentChange = Box<dyn Fn(&mut Environment<'static>) + Send + Sync>;
 
 /// Templates before they are read; see [`Templates::folder`] and [`Templates::embedded`].
 #[must_use]
 pub struct TemplatesBuilder {
-    from: From,
+    from: TemplateOrigin,
     reloads: bool,
-    change: Vec<Change>,
+    change: Vec<EnvironmentChange>,
 }
 
-enum From {
+enum TemplateOrigin {
     Folder(PathBuf),
     Memory(Vec<(Cow<'static, str>, Cow<'static, [u8]>)>),
 }
@@ -94,7 +94,7 @@ impl Templates {
     /// A debug build looks at each render whether a file changed; a release reads them all at the
     /// start. See [`TemplatesBuilder::reload`].
     pub fn folder(path: impl Into<PathBuf>) -> TemplatesBuilder {
-        TemplatesBuilder::new(From::Folder(path.into()))
+        TemplatesBuilder::new(TemplateOrigin::Folder(path.into()))
     }
 
     /// Templates that are part of the program, by name; `apus::embedded!("templates")` makes them of a
@@ -105,7 +105,7 @@ impl Templates {
         T: AsRef<[u8]> + 'static,
     {
         let templates = templates.into_iter();
-        TemplatesBuilder::new(From::Memory(
+        TemplatesBuilder::new(TemplateOrigin::Memory(
             templates
                 .map(|(name, text)| (name.into(), Cow::Owned(text.as_ref().to_vec())))
                 .collect(),
@@ -122,13 +122,13 @@ impl Templates {
             change(&mut environment);
         }
         urls::add_to(&mut environment);
-        self.shared.source.give_to(&mut environment)?;
+        self.shared.source.add_to(&mut environment)?;
         Ok(environment)
     }
 }
 
 impl TemplatesBuilder {
-    fn new(from: From) -> Self {
+    fn new(from: TemplateOrigin) -> Self {
         Self {
             from,
             reloads: cfg!(debug_assertions),
@@ -181,12 +181,12 @@ impl TemplatesBuilder {
     /// The folder cannot be read, or a template has a mistake: it is named with its line.
     pub fn load(self) -> Result<Templates, TemplateError> {
         let source = match self.from {
-            From::Folder(path) if self.reloads => Source::watched(path)?,
-            From::Folder(path) => Source::read(&path)?,
-            From::Memory(templates) => Source::of(templates)?,
+            TemplateOrigin::Folder(path) if self.reloads => TemplateText::watched(path)?,
+            TemplateOrigin::Folder(path) => TemplateText::read(&path)?,
+            TemplateOrigin::Memory(templates) => TemplateText::of(templates)?,
         };
         let templates = Templates {
-            shared: Arc::new(Shared {
+            shared: Arc::new(TemplatesState {
                 source,
                 reloads: self.reloads,
                 change: self.change,

@@ -1,4 +1,4 @@
-//! `Page`: the response that a template makes.
+//! `Page`: the response that a template renders.
 
 use apus_http::{HeaderValue, Response, StatusCode, header};
 

@@ -1,4 +1,4 @@
-//! `Renderer`: the templates as one worker has them compiled.
+//! `Renderer`: the compiled templates of one worker.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,14 +9,14 @@ use minijinja::Environment;
 use minijinja::value::Serde;
 use serde::Serialize;
 
-use super::{Page, Shared, TemplateError, Templates, urls};
+use super::{Page, TemplateError, Templates, TemplatesState, urls};
 use crate::app::Urls;
 use apus_handler::{FromRequestHead, Matched};
 use apus_media_type as media_type;
 
 thread_local! {
     /// The environments of this thread, while the templates that they are of are there.
-    static COMPILED: RefCell<Vec<(Weak<Shared>, Rc<Environment<'static>>)>> =
+    static COMPILED: RefCell<Vec<(Weak<TemplatesState>, Rc<Environment<'static>>)>> =
         const { RefCell::new(Vec::new()) };
 }
 

@@ -1,4 +1,4 @@
-//! The function `url` of templates: addresses of named routes.
+//! The template function `url`: URLs of named routes.
 
 use std::cell::RefCell;
 

@@ -1,4 +1,4 @@
-//! `TestClient`: where requests of a test come from.
+//! `TestClient`: the client that sends the requests of a test.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -10,26 +10,26 @@ use apus_http::{Headers, Method, ServiceFactory};
 use tokio::runtime::Runtime;
 use tokio::task::LocalSet;
 
-use super::cookies::Cookies;
+use super::cookies::CookieJar;
 use super::fail;
 use super::request::TestRequest;
-use super::transport::Transport;
+use super::transport::TestTransport;
 use crate::app::App;
-use crate::served::Served;
+use crate::server_service::ServerServiceFactory;
 
 /// A client that keeps its cookies; see [`crate::testing`].
 ///
 /// Clones share cookies and connection.
 #[derive(Clone)]
 pub struct TestClient {
-    pub(super) shared: Rc<Shared>,
+    pub(super) shared: Rc<TestClientState>,
     /// Fields of every request.
     pub(super) headers: Headers,
 }
 
-pub(super) struct Shared {
-    pub(super) transport: Transport,
-    pub(super) cookies: RefCell<Cookies>,
+pub(super) struct TestClientState {
+    pub(super) transport: TestTransport,
+    pub(super) cookies: RefCell<CookieJar>,
     tasks: LocalSet,
     runtime: Runtime,
 }
@@ -54,23 +54,23 @@ impl TestClient {
         if let Err(error) = app.check() {
             fail(error);
         }
-        Self::of(served(app))
+        Self::of(server_service_of(app))
     }
 
     /// A client of any service, in process.
     #[track_caller]
     pub fn of(service: impl ServiceFactory) -> Self {
-        Self::with(|| Transport::in_process(service.service()))
+        Self::with(|| TestTransport::in_process(service.service()))
     }
 
     /// A client over a socket.
     #[track_caller]
     pub(super) fn over(address: SocketAddr) -> Self {
-        Self::with(|| Transport::Socket(address))
+        Self::with(|| TestTransport::Socket(address))
     }
 
     #[track_caller]
-    fn with(transport: impl FnOnce() -> Transport) -> Self {
+    fn with(transport: impl FnOnce() -> TestTransport) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
@@ -83,7 +83,7 @@ impl TestClient {
             transport()
         };
         Self {
-            shared: Rc::new(Shared {
+            shared: Rc::new(TestClientState {
                 transport,
                 cookies: RefCell::default(),
                 tasks: LocalSet::new(),
@@ -137,7 +137,7 @@ impl TestClient {
 
     /// Forgets all cookies, as a new visitor has none.
     pub fn clear_cookies(&self) {
-        *self.shared.cookies.borrow_mut() = Cookies::default();
+        *self.shared.cookies.borrow_mut() = CookieJar::default();
     }
 
     /// Runs a future as a worker does, and with it what the application started.
@@ -146,7 +146,7 @@ impl TestClient {
     /// It takes longer than 30 seconds.
     #[track_caller]
     pub fn run<T>(&self, future: impl Future<Output = T>) -> T {
-        let Shared { tasks, runtime, .. } = &*self.shared;
+        let TestClientState { tasks, runtime, .. } = &*self.shared;
         let limited = async { tokio::time::timeout(PATIENCE, future).await };
         match tasks.block_on(runtime, limited) {
             Ok(done) => done,
@@ -156,8 +156,8 @@ impl TestClient {
 }
 
 /// An application as [`App::serve`] has it.
-pub(super) fn served(app: App) -> Served<App> {
-    Served(app)
+pub(super) fn server_service_of(app: App) -> ServerServiceFactory<App> {
+    ServerServiceFactory(app)
 }
 
 impl std::fmt::Debug for TestClient {

@@ -1,19 +1,19 @@
-//! The cookies of a client, as far as tests need them (RFC 6265 section 5).
+//! `CookieJar`: the cookies of a test client (RFC 6265 section 5).
 
 use std::time::SystemTime;
 
 /// What a client was told to keep.
 #[derive(Debug, Default)]
-pub(super) struct Cookies(Vec<Cookie>);
+pub(super) struct CookieJar(Vec<ClientCookie>);
 
 #[derive(Debug)]
-struct Cookie {
+struct ClientCookie {
     name: String,
     value: String,
     path: String,
 }
 
-impl Cookies {
+impl CookieJar {
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let mut cookies = self.0.iter();
         let cookie = cookies.find(|cookie| cookie.name == name)?;
@@ -21,14 +21,14 @@ impl Cookies {
     }
 
     pub(super) fn set(&mut self, name: &str, value: &str) {
-        self.keep(Cookie {
+        self.keep(ClientCookie {
             name: name.to_owned(),
             value: value.to_owned(),
             path: "/".to_owned(),
         });
     }
 
-    fn keep(&mut self, cookie: Cookie) {
+    fn keep(&mut self, cookie: ClientCookie) {
         self.forget(&cookie.name, &cookie.path);
         self.0.push(cookie);
     }
@@ -62,7 +62,7 @@ impl Cookies {
         if is_over == Some(true) {
             self.forget(name.trim(), cookie_path);
         } else {
-            self.keep(Cookie {
+            self.keep(ClientCookie {
                 name: name.trim().to_owned(),
                 value: value.trim().to_owned(),
                 path: cookie_path.to_owned(),
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn cookies_are_sent_below_their_path_until_they_are_over() {
-        let mut cookies = Cookies::default();
+        let mut cookies = CookieJar::default();
         cookies.take("a=1; Path=/; HttpOnly", "/x/y");
         cookies.take("b=2", "/x/y");
         assert_eq!(cookies.field("/x/z").as_deref(), Some("a=1; b=2"));

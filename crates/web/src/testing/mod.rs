@@ -1,4 +1,4 @@
-//! Clients for the tests of an application: in process, and over real sockets.
+//! Clients for the tests of an application, in process or over sockets.
 //!
 //! [`TestClient`] calls an application on the thread of the test, as a worker does, without sockets:
 //!

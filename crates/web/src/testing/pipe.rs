@@ -1,4 +1,4 @@
-//! A connection in memory, for answers that take one over.
+//! `MemoryConnection`: an in-memory connection for responses that switch protocols.
 
 use std::io;
 use std::pin::Pin;
@@ -8,18 +8,18 @@ use apus_http::Duplex;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 
 /// One end of a connection in memory.
-pub(super) struct Pipe(DuplexStream);
+pub(super) struct MemoryConnection(DuplexStream);
 
 /// What is written and not read, in bytes, before a writer has to wait.
 const BUFFER: usize = 64 * 1024;
 
 /// Both ends of a connection.
-pub(super) fn pair() -> (Pipe, Pipe) {
+pub(super) fn pair() -> (MemoryConnection, MemoryConnection) {
     let (one, other) = tokio::io::duplex(BUFFER);
-    (Pipe(one), Pipe(other))
+    (MemoryConnection(one), MemoryConnection(other))
 }
 
-impl Duplex for Pipe {
+impl Duplex for MemoryConnection {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut buffer = ReadBuf::new(buffer);
         ready!(Pin::new(&mut self.0).poll_read(cx, &mut buffer))?;

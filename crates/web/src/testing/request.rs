@@ -1,11 +1,11 @@
-//! `TestRequest`: a request to be.
+//! `TestRequest`: builds and sends a request.
 
 use apus_http::{Body, Headers, Method};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 
-use super::transport::{Incoming, Outgoing};
+use super::transport::{IncomingResponse, OutgoingRequest};
 use super::{TestClient, TestResponse, TestSocket, fail};
 
 /// A request to be; [`TestRequest::send`] sends it.
@@ -155,7 +155,7 @@ impl TestRequest {
     }
 
     #[track_caller]
-    fn exchange(mut self) -> Incoming {
+    fn exchange(mut self) -> IncomingResponse {
         let shared = self.client.shared.clone();
         let path = self.target.split('?').next().unwrap_or("/").to_owned();
         if let Some(cookies) = shared.cookies.borrow().field(&path) {
@@ -168,7 +168,7 @@ impl TestRequest {
             let _ = self.headers.try_insert("cookie", both);
         }
         let asked = format!("{} {}", self.method, self.target);
-        let exchange = shared.transport.exchange(Outgoing {
+        let exchange = shared.transport.exchange(OutgoingRequest {
             method: self.method,
             target: self.target,
             headers: self.headers,

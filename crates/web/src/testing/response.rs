@@ -1,11 +1,11 @@
-//! `TestResponse`: an answer, and what a test says about it.
+//! `TestResponse`: a response, and the assertions of a test on it.
 
 use apus_http::{Body, Frame, Headers, StatusCode};
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::transport::{Incoming, bytes_of};
+use super::transport::{IncomingResponse, bytes_of};
 use super::{TestClient, fail};
 
 /// An answer whose head is here. Its content is read as it is asked for.
@@ -25,7 +25,7 @@ pub struct TestResponse {
 const SHOWN: usize = 2000;
 
 impl TestResponse {
-    pub(super) fn new(client: TestClient, asked: String, incoming: Incoming) -> Self {
+    pub(super) fn new(client: TestClient, asked: String, incoming: IncomingResponse) -> Self {
         Self {
             client,
             asked,

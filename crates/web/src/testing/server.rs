@@ -1,4 +1,4 @@
-//! `TestServer`: an application on a free port.
+//! `TestServer`: serves an application on a free port.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use apus_http::ServiceFactory;
 use apus_net::{Engine, Limits, ListenAddress, Listener, Plan};
 
-use super::client::served;
+use super::client::server_service_of;
 use super::{TestClient, fail};
 use crate::app::App;
 
@@ -41,7 +41,7 @@ impl TestServer {
         if let Err(error) = app.check() {
             fail(error);
         }
-        Self::of(Arc::new(served(app)), workers)
+        Self::of(Arc::new(server_service_of(app)), workers)
     }
 
     #[track_caller]

@@ -1,4 +1,4 @@
-//! `TestSocket`: the client's end of a WebSocket connection.
+//! `TestSocket`: the client side of a WebSocket connection.
 
 use std::future::poll_fn;
 use std::io;

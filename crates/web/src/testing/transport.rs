@@ -1,4 +1,4 @@
-//! How a request of a test gets to the application: by a call, or over a socket.
+//! `TestTransport`: sends the requests of a test by a call or over a socket.
 
 use std::cell::Cell;
 use std::io;
@@ -21,7 +21,7 @@ use http::Extensions;
 use super::pipe;
 
 /// How requests get to the application.
-pub(super) enum Transport {
+pub(super) enum TestTransport {
     InProcess {
         service: Rc<dyn Service>,
         requests: Cell<u64>,
@@ -30,7 +30,7 @@ pub(super) enum Transport {
 }
 
 /// A request.
-pub(super) struct Outgoing {
+pub(super) struct OutgoingRequest {
     pub(super) method: Method,
     pub(super) target: String,
     pub(super) headers: Headers,
@@ -38,7 +38,7 @@ pub(super) struct Outgoing {
 }
 
 /// The head of an answer, and what follows.
-pub(super) struct Incoming {
+pub(super) struct IncomingResponse {
     pub(super) status: StatusCode,
     pub(super) headers: Headers,
     pub(super) body: Body,
@@ -46,7 +46,7 @@ pub(super) struct Incoming {
     pub(super) tunnel: Option<Box<dyn Duplex>>,
 }
 
-impl Transport {
+impl TestTransport {
     pub(super) fn in_process(service: Rc<dyn Service>) -> Self {
         Self::InProcess {
             service,
@@ -58,7 +58,10 @@ impl Transport {
     ///
     /// # Errors
     /// There is none, or the request cannot be.
-    pub(super) async fn exchange(&self, request: Outgoing) -> Result<Incoming, String> {
+    pub(super) async fn exchange(
+        &self,
+        request: OutgoingRequest,
+    ) -> Result<IncomingResponse, String> {
         match self {
             Self::InProcess { service, requests } => {
                 requests.set(requests.get().saturating_add(1));
@@ -71,9 +74,9 @@ impl Transport {
 
 async fn call(
     service: &dyn Service,
-    mut outgoing: Outgoing,
+    mut outgoing: OutgoingRequest,
     number: u64,
-) -> Result<Incoming, String> {
+) -> Result<IncomingResponse, String> {
     let target = Target::parse(&outgoing.method, &outgoing.target)
         .map_err(|_| "this is no request target".to_owned())?;
     let is_head = outgoing.method == Method::HEAD;
@@ -120,20 +123,20 @@ async fn call(
         false => response.take_body(),
     };
     let headers = response.headers().clone();
-    Ok(Incoming {
+    Ok(IncomingResponse {
         status: response.status(),
         headers,
-        body: watched(body, &mut response, started),
+        body: observed_body(body, &mut response, started),
         tunnel,
     })
 }
 
 /// Content whose end those who wait for it are told of.
-fn watched(body: Body, response: &mut Response, started: Instant) -> Body {
+fn observed_body(body: Body, response: &mut Response, started: Instant) -> Body {
     if !response.is_observed() {
         return body;
     }
-    Body::stream(Watched {
+    Body::stream(ObservedBody {
         body,
         observers: response.take_observers(),
         completion: Completion {
@@ -151,14 +154,14 @@ fn watched(body: Body, response: &mut Response, started: Instant) -> Body {
 
 type Observer = Box<dyn FnOnce(&Completion)>;
 
-struct Watched {
+struct ObservedBody {
     body: Body,
     observers: Vec<Observer>,
     completion: Completion,
     started: Instant,
 }
 
-impl BodyStream for Watched {
+impl BodyStream for ObservedBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         let polled = self.body.poll_frame(cx);
         let completion = &mut self.completion;
@@ -181,7 +184,7 @@ impl BodyStream for Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for ObservedBody {
     fn drop(&mut self) {
         self.completion.bytes = self.completion.body_bytes;
         self.completion.duration = self.started.elapsed();
@@ -191,7 +194,10 @@ impl Drop for Watched {
     }
 }
 
-async fn send(address: SocketAddr, mut outgoing: Outgoing) -> Result<Incoming, String> {
+async fn send(
+    address: SocketAddr,
+    mut outgoing: OutgoingRequest,
+) -> Result<IncomingResponse, String> {
     let origin = Origin {
         address: Address::Ip(address),
         tls: None,
@@ -230,7 +236,7 @@ async fn send(address: SocketAddr, mut outgoing: Outgoing) -> Result<Incoming, S
         })
         .await
         .map_err(|failure| failure.to_string())?;
-    Ok(Incoming {
+    Ok(IncomingResponse {
         status: response.status,
         headers: response.headers,
         body: response.body,
@@ -255,7 +261,7 @@ pub(super) fn bytes_of(frame: Frame) -> Result<Bytes, BodyError> {
     }
 }
 
-impl std::fmt::Debug for Transport {
+impl std::fmt::Debug for TestTransport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::InProcess { .. } => f.write_str("InProcess"),

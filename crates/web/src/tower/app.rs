@@ -1,4 +1,4 @@
-//! An application as a service that stays on its thread.
+//! `TowerApp`: an application as a `tower::Service` on the thread of its caller.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -23,7 +23,7 @@ pub struct TowerApp {
 }
 
 /// A response that is waited for.
-type Waiting<B> = Pin<Box<dyn Future<Output = Result<http::Response<B>, Infallible>>>>;
+type ResponseFuture<B> = Pin<Box<dyn Future<Output = Result<http::Response<B>, Infallible>>>>;
 
 impl App {
     /// This application as a `tower::Service` for the thread that calls.
@@ -40,7 +40,7 @@ where
 {
     type Response = http::Response<LocalBody>;
     type Error = Infallible;
-    type Future = Waiting<LocalBody>;
+    type Future = ResponseFuture<LocalBody>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
@@ -66,7 +66,7 @@ where
 {
     type Response = http::Response<LocalBody>;
     type Error = Infallible;
-    type Future = Waiting<LocalBody>;
+    type Future = ResponseFuture<LocalBody>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))

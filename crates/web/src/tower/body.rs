@@ -1,4 +1,4 @@
-//! Content between Apus and `http-body`, frame by frame, with back-pressure.
+//! Conversion of bodies between Apus and `http-body`, frame by frame.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -23,10 +23,10 @@ const PIECE: u64 = 64 * 1024;
 /// Content that may change threads: what services of tower get as the content of a request, and what
 /// [`SendApp`](super::SendApp) answers with.
 #[derive(Debug)]
-pub struct SendBody(Content);
+pub struct SendBody(SendBodyKind);
 
 #[derive(Debug)]
-enum Content {
+enum SendBodyKind {
     Whole(Bytes),
     Pieces {
         frames: mpsc::Receiver<Result<http_body::Frame<Bytes>, BodyError>>,
@@ -37,20 +37,20 @@ enum Content {
 impl SendBody {
     /// No content.
     pub(super) fn empty() -> Self {
-        Self(Content::Whole(Bytes::new()))
+        Self(SendBodyKind::Whole(Bytes::new()))
     }
 
     /// The content of a message. What does not lie in memory is read on this thread, by a task of it.
     pub(super) fn of(body: Body) -> Self {
         match body {
             Body::Empty => Self::empty(),
-            Body::Bytes(bytes) => Self(Content::Whole(bytes)),
-            Body::Sealed(sealed) => Self(Content::Whole(sealed.into_bytes())),
+            Body::Bytes(bytes) => Self(SendBodyKind::Whole(bytes)),
+            Body::Sealed(sealed) => Self(SendBodyKind::Whole(sealed.into_bytes())),
             body => {
                 let remaining = body.len();
                 let (sender, frames) = mpsc::channel(WAITING);
                 tokio::task::spawn_local(pump(LocalBody::new(body), sender));
-                Self(Content::Pieces { frames, remaining })
+                Self(SendBodyKind::Pieces { frames, remaining })
             }
         }
     }
@@ -86,12 +86,12 @@ impl http_body::Body for SendBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<http_body::Frame<Bytes>, BodyError>>> {
         match &mut self.0 {
-            Content::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Content::Whole(bytes) => {
+            SendBodyKind::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            SendBodyKind::Whole(bytes) => {
                 let bytes = std::mem::take(bytes);
                 Poll::Ready(Some(Ok(http_body::Frame::data(bytes))))
             }
-            Content::Pieces { frames, remaining } => {
+            SendBodyKind::Pieces { frames, remaining } => {
                 let frame = ready!(frames.poll_recv(cx));
                 if let (Some(remaining), Some(Ok(frame))) = (remaining, &frame) {
                     let len = frame.data_ref().map_or(0, |data| data.len() as u64);
@@ -103,13 +103,13 @@ impl http_body::Body for SendBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(&self.0, Content::Whole(bytes) if bytes.is_empty())
+        matches!(&self.0, SendBodyKind::Whole(bytes) if bytes.is_empty())
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Content::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Content::Pieces { remaining, .. } => {
+            SendBodyKind::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            SendBodyKind::Pieces { remaining, .. } => {
                 remaining.map_or_else(SizeHint::new, SizeHint::with_exact)
             }
         }
@@ -213,9 +213,9 @@ impl http_body::Body for LocalBody {
 }
 
 /// Content of the `http-body` kind as Apus sends and reads it.
-pub(super) struct Foreign<B>(pub(super) Pin<Box<B>>);
+pub(super) struct HttpBodyStream<B>(pub(super) Pin<Box<B>>);
 
-impl<B> BodyStream for Foreign<B>
+impl<B> BodyStream for HttpBodyStream<B>
 where
     B: http_body::Body<Error: Into<BoxError>>,
 {

@@ -1,4 +1,4 @@
-//! The heads of messages, between Apus and the `http` crate.
+//! Conversion of requests and responses between Apus and the `http` crate.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use apus_http::{
 use http::{HeaderMap, HeaderValue, Uri, header};
 
 use super::BoxError;
-use super::body::Foreign;
+use super::body::HttpBodyStream;
 
 /// Content that is asked for at once whether it is all there, so that most of it takes one write with
 /// its head, in bytes.
@@ -75,7 +75,7 @@ where
     let peer = peer.or_else(|| parts.extensions.get::<SocketAddr>().copied().map(Peer::Ip));
     let body = match body.is_end_stream() {
         true => Body::Empty,
-        false => Body::stream(Foreign(Box::pin(body))),
+        false => Body::stream(HttpBodyStream(Box::pin(body))),
     };
     Ok(Request::new(RequestParts {
         method: parts.method,
@@ -116,14 +116,14 @@ where
     for name in CONNECTION {
         made.headers_mut().remove(name);
     }
-    made.with_body(gathered(Foreign(Box::pin(body))).await)
+    made.with_body(gathered(HttpBodyStream(Box::pin(body))).await)
 }
 
 /// Fields that are about the connection, which Apus writes itself.
 const CONNECTION: [&str; 3] = ["connection", "keep-alive", "transfer-encoding"];
 
 /// Content in memory, if it is short and all there; else the stream.
-async fn gathered<B>(mut stream: Foreign<B>) -> Body
+async fn gathered<B>(mut stream: HttpBodyStream<B>) -> Body
 where
     B: http_body::Body<Error: Into<BoxError>> + 'static,
 {
@@ -139,7 +139,7 @@ where
     });
     match first.await {
         Some(Ok(Frame::Data(bytes))) if stream.remaining() == Some(0) => bytes.into(),
-        Some(first) => Body::stream(Behind {
+        Some(first) => Body::stream(PeekedBody {
             first: Some(first),
             stream,
         }),
@@ -148,12 +148,12 @@ where
 }
 
 /// A stream whose first frame was taken.
-struct Behind<B> {
+struct PeekedBody<B> {
     first: Option<Result<Frame, apus_http::BodyError>>,
-    stream: Foreign<B>,
+    stream: HttpBodyStream<B>,
 }
 
-impl<B> apus_http::BodyStream for Behind<B>
+impl<B> apus_http::BodyStream for PeekedBody<B>
 where
     B: http_body::Body<Error: Into<BoxError>>,
 {

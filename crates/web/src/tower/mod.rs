@@ -1,4 +1,4 @@
-//! Services of the tower ecosystem in an [`App`](crate::App), and an `App` as one of them.
+//! `tower` services in an [`App`](crate::App), and an `App` as a `tower` service.
 //!
 //! [`TowerMount`] puts any `tower::Service` of `http` messages, an axum `Router` for one, under a path:
 //!

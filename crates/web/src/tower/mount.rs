@@ -1,4 +1,4 @@
-//! A service of the tower ecosystem as a service of Apus.
+//! `TowerMount`: a `tower` service as a service of Apus.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -58,14 +58,14 @@ impl<S: TowerService + Send> TowerMount<S> {
 impl<S: TowerService + Send> ServiceFactory for TowerMount<S> {
     fn service(&self) -> Rc<dyn Service> {
         let service = self.service.lock().unwrap_or_else(PoisonError::into_inner);
-        Rc::new(Mounted(service.clone()))
+        Rc::new(TowerMountService(service.clone()))
     }
 }
 
 /// The service on one worker.
-struct Mounted<S>(S);
+struct TowerMountService<S>(S);
 
-impl<S: TowerService> Service for Mounted<S> {
+impl<S: TowerService> Service for TowerMountService<S> {
     fn call(&self, request: Request) -> Answer {
         let service = self.0.clone();
         Answer::later(async move {

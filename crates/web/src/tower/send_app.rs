@@ -1,4 +1,4 @@
-//! An application as a service that others may call from any thread.
+//! `SendApp`: an application on its own thread as a `tower::Service` for any thread.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -19,11 +19,11 @@ use crate::app::App;
 /// The thread ends when all clones are gone and what they asked for is answered. Upgrades are answered 501.
 #[derive(Clone, Debug)]
 pub struct SendApp {
-    calls: mpsc::UnboundedSender<Call>,
+    calls: mpsc::UnboundedSender<SendAppCall>,
 }
 
 /// What the thread is asked to do: makes the request there, where it may be one that does not move.
-struct Call {
+struct SendAppCall {
     request: Box<dyn FnOnce() -> Result<Request, StatusCode> + Send>,
     answer: oneshot::Sender<http::Response<SendBody>>,
 }
@@ -52,9 +52,9 @@ impl App {
     }
 }
 
-async fn run(app: App, mut calls: mpsc::UnboundedReceiver<Call>) {
+async fn run(app: App, mut calls: mpsc::UnboundedReceiver<SendAppCall>) {
     let service = app.service();
-    while let Some(Call { request, answer }) = calls.recv().await {
+    while let Some(SendAppCall { request, answer }) = calls.recv().await {
         let service = service.clone();
         tokio::task::spawn_local(async move {
             let mut answer = answer;
@@ -90,7 +90,7 @@ where
         let (answer, answered) = oneshot::channel();
         let request = Box::new(move || message::request_from(request));
         // If the thread is gone, so is the answer.
-        let _ = self.calls.send(Call { request, answer });
+        let _ = self.calls.send(SendAppCall { request, answer });
         Box::pin(async move {
             Ok(answered.await.unwrap_or_else(|_| {
                 tracing::error!("the handler of a request failed");
@@ -101,8 +101,8 @@ where
     }
 }
 
-impl std::fmt::Debug for Call {
+impl std::fmt::Debug for SendAppCall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Call").finish_non_exhaustive()
+        f.debug_struct("SendAppCall").finish_non_exhaustive()
     }
 }

@@ -1,8 +1,8 @@
 //! Upgrades of a mounted service (RFC 9110 section 7.8).
 //!
-//! Only hyper can make a `hyper::upgrade::OnUpgrade`, which services take a connection from. So hyper serves
-//! such a request over a connection in memory, asks it over the other end, and what becomes of both is
-//! joined with the client's connection.
+//! Services take a connection from a `hyper::upgrade::OnUpgrade`, which only hyper can make. So hyper
+//! serves such a request over an in-memory connection. A hyper client sends it over the other end, and
+//! the upgraded connection is joined with the client's connection.
 
 use std::future::poll_fn;
 use std::io;
@@ -56,18 +56,18 @@ async fn exchange<S: TowerService>(service: S, mut request: Request) -> Result<R
         let service = service.clone();
         async move {
             let response = ask(service, request).await?;
-            Ok::<_, BoxError>(response.map(Pinned::new))
+            Ok::<_, BoxError>(response.map(PinnedBody::new))
         }
     });
     tokio::task::spawn_local(async move {
         let connection = hyper::server::conn::http1::Builder::new()
-            .serve_connection(Io(theirs), serve)
+            .serve_connection(HyperIo(theirs), serve)
             .with_upgrades();
         if let Err(error) = connection.await {
             tracing::debug!(%error, "an upgrade of a mounted service failed");
         }
     });
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(Io(ours)).await?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(HyperIo(ours)).await?;
     tokio::task::spawn_local(async move {
         // What goes wrong here, the request is told.
         let _ = connection.with_upgrades().await;
@@ -94,14 +94,14 @@ async fn exchange<S: TowerService>(service: S, mut request: Request) -> Result<R
 
 /// Carries bytes both ways until both ends are done, or one is lost.
 async fn join(mut client: Box<dyn Duplex>, mut service: hyper::upgrade::Upgraded) {
-    let mut inward = Flow::default();
-    let mut outward = Flow::default();
+    let mut inward = CopyDirection::default();
+    let mut outward = CopyDirection::default();
     // A connection that is lost ends both ways.
     let _: io::Result<()> = poll_fn(|cx| {
         let to_service = inward.poll(
             cx,
             |cx, buffer| client.poll_read(cx, buffer),
-            &mut ServiceEnd(&mut service),
+            &mut ServiceWriter(&mut service),
         );
         if let Poll::Ready(Err(error)) = to_service {
             return Poll::Ready(Err(error));
@@ -109,7 +109,7 @@ async fn join(mut client: Box<dyn Duplex>, mut service: hyper::upgrade::Upgraded
         let to_client = outward.poll(
             cx,
             |cx, buffer| read(&mut service, cx, buffer),
-            &mut ClientEnd(&mut *client),
+            &mut ClientWriter(&mut *client),
         );
         match (to_service, to_client) {
             (_, Poll::Ready(Err(error))) => Poll::Ready(Err(error)),
@@ -136,15 +136,15 @@ fn read(
 }
 
 /// Where bytes go.
-trait End {
+trait TunnelWriter {
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 }
 
-struct ServiceEnd<'a>(&'a mut hyper::upgrade::Upgraded);
+struct ServiceWriter<'a>(&'a mut hyper::upgrade::Upgraded);
 
-impl End for ServiceEnd<'_> {
+impl TunnelWriter for ServiceWriter<'_> {
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         hyper::rt::Write::poll_write(Pin::new(&mut *self.0), cx, bytes)
     }
@@ -158,9 +158,9 @@ impl End for ServiceEnd<'_> {
     }
 }
 
-struct ClientEnd<'a>(&'a mut dyn Duplex);
+struct ClientWriter<'a>(&'a mut dyn Duplex);
 
-impl End for ClientEnd<'_> {
+impl TunnelWriter for ClientWriter<'_> {
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.0.poll_write(cx, bytes)
     }
@@ -175,7 +175,7 @@ impl End for ClientEnd<'_> {
 }
 
 /// One way of a joined connection.
-struct Flow {
+struct CopyDirection {
     buffer: Vec<u8>,
     /// What of the buffer was read and not written yet.
     waiting: std::ops::Range<usize>,
@@ -183,7 +183,7 @@ struct Flow {
     has_ended: bool,
 }
 
-impl Default for Flow {
+impl Default for CopyDirection {
     fn default() -> Self {
         Self {
             buffer: vec![0; 8 * 1024],
@@ -194,13 +194,13 @@ impl Default for Flow {
     }
 }
 
-impl Flow {
+impl CopyDirection {
     /// Carries what can be carried; ready once the end was passed on.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
         mut read: impl FnMut(&mut Context<'_>, &mut [u8]) -> Poll<io::Result<usize>>,
-        to: &mut dyn End,
+        to: &mut dyn TunnelWriter,
     ) -> Poll<io::Result<()>> {
         loop {
             while let Some(bytes) = self
@@ -236,15 +236,15 @@ impl Flow {
 }
 
 /// Content that does not care where it lies.
-struct Pinned<B>(Pin<Box<B>>);
+struct PinnedBody<B>(Pin<Box<B>>);
 
-impl<B> Pinned<B> {
+impl<B> PinnedBody<B> {
     fn new(body: B) -> Self {
         Self(Box::pin(body))
     }
 }
 
-impl<B: http_body::Body> http_body::Body for Pinned<B> {
+impl<B: http_body::Body> http_body::Body for PinnedBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -265,9 +265,9 @@ impl<B: http_body::Body> http_body::Body for Pinned<B> {
 }
 
 /// A connection in memory, as hyper has connections.
-struct Io(DuplexStream);
+struct HyperIo(DuplexStream);
 
-impl hyper::rt::Read for Io {
+impl hyper::rt::Read for HyperIo {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -282,7 +282,7 @@ impl hyper::rt::Read for Io {
     }
 }
 
-impl hyper::rt::Write for Io {
+impl hyper::rt::Write for HyperIo {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -1,9 +1,9 @@
-//! A whole form with files, taken in before the handler runs.
+//! `MultipartForm`: a form with files that is read before the handler runs.
 
 use apus_http::{Request, StatusCode};
 use serde::de::DeserializeOwned;
 
-use super::super::values::Fields;
+use super::super::values::FormFields;
 use super::super::{FromRequest, Rejection};
 use super::{Multipart, Upload};
 
@@ -53,7 +53,7 @@ impl<T: DeserializeOwned + 'static> FromRequest for MultipartForm<T> {
             }
         }
         files.retain(|file| !(file.file_name().is_empty() && file.is_empty()));
-        let fields = T::deserialize(Fields::from_texts(texts));
+        let fields = T::deserialize(FormFields::from_texts(texts));
         let misfit = |error| Rejection::misfit(StatusCode::UNPROCESSABLE_ENTITY, "form", error);
         Ok(Self {
             fields: fields.map_err(misfit)?,

@@ -1,4 +1,4 @@
-//! What a form with files may cost.
+//! `UploadLimits`: the limits of a form with files.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -237,7 +237,7 @@ impl Part<'_> {
     /// As [`Multipart::next`], 413 if the file is too long, and 507 or 500 if it cannot be stored.
     pub async fn store(mut self) -> Result<Upload, Rejection> {
         let limits = self.form.limits.clone();
-        let mut incoming = upload::Incoming::new();
+        let mut buffer = upload::UploadBuffer::new();
         let mut length: u64 = 0;
         while let Some(piece) = self.chunk().await? {
             length = length.saturating_add(piece.len() as u64);
@@ -247,9 +247,9 @@ impl Part<'_> {
                     limits.file
                 )));
             }
-            incoming.push(piece, &limits).await.map_err(not_stored)?;
+            buffer.push(piece, &limits).await.map_err(not_stored)?;
         }
-        let upload = incoming.finish(self.head, &limits).await;
+        let upload = buffer.finish(self.head, &limits).await;
         upload.map_err(not_stored)
     }
 }

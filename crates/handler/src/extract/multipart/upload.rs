@@ -1,4 +1,4 @@
-//! A file that was sent with a form.
+//! `Upload`: a file of a form, in memory or in a temporary file.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -22,11 +22,11 @@ pub struct Upload {
     name: String,
     file_name: String,
     content_type: Option<String>,
-    content: Content,
+    content: UploadData,
 }
 
 #[derive(Debug)]
-enum Content {
+enum UploadData {
     Memory(Bytes),
     File(FileRange),
 }
@@ -51,8 +51,8 @@ impl Upload {
     /// Its length in bytes.
     pub fn len(&self) -> u64 {
         match &self.content {
-            Content::Memory(bytes) => bytes.len() as u64,
-            Content::File(range) => range.len,
+            UploadData::Memory(bytes) => bytes.len() as u64,
+            UploadData::File(range) => range.len,
         }
     }
 
@@ -63,7 +63,7 @@ impl Upload {
 
     /// Whether it is kept in memory.
     pub fn is_in_memory(&self) -> bool {
-        matches!(self.content, Content::Memory(_))
+        matches!(self.content, UploadData::Memory(_))
     }
 
     /// All of it, read into memory.
@@ -72,8 +72,8 @@ impl Upload {
     /// The temporary file cannot be read.
     pub async fn bytes(&self) -> io::Result<Bytes> {
         match &self.content {
-            Content::Memory(bytes) => Ok(bytes.clone()),
-            Content::File(range) => {
+            UploadData::Memory(bytes) => Ok(bytes.clone()),
+            UploadData::File(range) => {
                 let range = range.clone();
                 aside(move || {
                     let length = usize::try_from(range.len).map_err(io::Error::other)?;
@@ -94,14 +94,14 @@ impl Upload {
     pub async fn save(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = path.as_ref().to_owned();
         let content = match &self.content {
-            Content::Memory(bytes) => Content::Memory(bytes.clone()),
-            Content::File(range) => Content::File(range.clone()),
+            UploadData::Memory(bytes) => UploadData::Memory(bytes.clone()),
+            UploadData::File(range) => UploadData::File(range.clone()),
         };
         aside(move || {
             let mut new = File::create_new(&path)?;
             let written = match content {
-                Content::Memory(bytes) => new.write_all(&bytes),
-                Content::File(range) => copy(&range, &mut new),
+                UploadData::Memory(bytes) => new.write_all(&bytes),
+                UploadData::File(range) => copy(&range, &mut new),
             };
             if written.is_err() {
                 let _ = std::fs::remove_file(&path);
@@ -115,8 +115,8 @@ impl Upload {
     /// into memory.
     pub fn into_body(self) -> Body {
         match self.content {
-            Content::Memory(bytes) => bytes.into(),
-            Content::File(range) => Body::File(range),
+            UploadData::Memory(bytes) => bytes.into(),
+            UploadData::File(range) => Body::File(range),
         }
     }
 }
@@ -126,7 +126,7 @@ impl Upload {
 const SMALL: usize = 4096;
 
 /// A file that is still coming.
-pub(super) struct Incoming {
+pub(super) struct UploadBuffer {
     /// What is not in the file yet.
     pieces: Vec<Bytes>,
     /// And small pieces behind that.
@@ -136,7 +136,7 @@ pub(super) struct Incoming {
     file: Option<FileRange>,
 }
 
-impl Incoming {
+impl UploadBuffer {
     pub(super) fn new() -> Self {
         Self {
             pieces: Vec::new(),
@@ -210,8 +210,8 @@ impl Incoming {
         }
         self.join_small();
         let content = match self.file {
-            Some(range) => Content::File(range),
-            None => Content::Memory(match &mut *self.pieces {
+            Some(range) => UploadData::File(range),
+            None => UploadData::Memory(match &mut *self.pieces {
                 [] => Bytes::new(),
                 [only] => std::mem::take(only),
                 several => several.concat().into(),

@@ -11,11 +11,11 @@ use apus_http::{Answer, Method, Request, Response, StatusCode};
 
 use crate::session::{CookieText, Key, Session};
 use apus_handler::middleware::{Middleware, Next};
-use apus_handler::{AtOnce, IntoResponse};
 use apus_handler::{Error, Rendering};
+use apus_handler::{IntoResponse, ResponseMarker};
 
 pub use token::CsrfToken;
-use token::{Secret, Source};
+use token::{CsrfSecret, SecretSource};
 
 /// The cookie of [`Csrf::with_cookie`].
 const COOKIE: CookieText = CookieText {
@@ -107,20 +107,20 @@ impl Csrf {
     }
 
     /// Where the token of this request is.
-    fn source(&self, request: &Request) -> Source {
+    fn source(&self, request: &Request) -> SecretSource {
         match &self.key {
             Some(key) => {
                 let is_secure = request.is_secure();
                 let shown = COOKIE.read(request, is_secure);
-                let shown = shown.and_then(|text| Secret::open(text, key));
-                Source::cookie(shown)
+                let shown = shown.and_then(|text| CsrfSecret::open(text, key));
+                SecretSource::cookie(shown)
             }
-            None => Session::of(request).map_or(Source::Missing, Source::Session),
+            None => Session::of(request).map_or(SecretSource::Missing, SecretSource::Session),
         }
     }
 
     /// Gives the browser the cookie, if a page was given a token that goes with it.
-    fn tell(&self, token: &CsrfToken, is_secure: bool, mut response: Response) -> Response {
+    fn set_cookie(&self, token: &CsrfToken, is_secure: bool, mut response: Response) -> Response {
         if let (Some(key), Some(secret)) = (&self.key, token.made()) {
             COOKIE.write(&mut response, is_secure, &secret.sealed(key));
             if !response.headers().contains("cache-control") {
@@ -139,7 +139,7 @@ impl Csrf {
         let is_secure = request.is_secure();
         let this = self.clone();
         next.call(request)
-            .map(move |response| this.tell(&token, is_secure, response))
+            .map(move |response| this.set_cookie(&token, is_secure, response))
     }
 }
 
@@ -149,7 +149,7 @@ impl Default for Csrf {
     }
 }
 
-impl Middleware<AtOnce> for Csrf {
+impl Middleware<ResponseMarker> for Csrf {
     fn call(&self, mut request: Request, next: Next) -> Answer {
         let token = CsrfToken::of(self.source(&request));
         request.extensions_mut().insert(token.clone());

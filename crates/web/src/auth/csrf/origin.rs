@@ -1,6 +1,4 @@
-//! The origin of a request by `Sec-Fetch-Site` (W3C Fetch Metadata section 2.4) or `Origin`.
-//!
-//! `Origin` is that of RFC 6454 section 7.
+//! The origin check by `Sec-Fetch-Site` (W3C Fetch Metadata section 2.4) or `Origin` (RFC 6454 section 7).
 
 use apus_http::Request;
 

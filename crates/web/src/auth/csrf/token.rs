@@ -1,4 +1,4 @@
-//! The token that tells a page of this site from others.
+//! `CsrfToken`: the token that only pages of this site have.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,9 +13,9 @@ use apus_handler::{FromRequestHead, Matched};
 
 /// What only this site and this visitor's browser know.
 #[derive(Clone, Copy)]
-pub(super) struct Secret([u8; 32]);
+pub(super) struct CsrfSecret([u8; 32]);
 
-impl Secret {
+impl CsrfSecret {
     fn random() -> Result<Self, SessionError> {
         let mut bytes = [0; 32];
         rand::fill(&mut bytes).map_err(|_| SessionError::NoRandomness)?;
@@ -78,19 +78,19 @@ fn xor(one: &[u8; 32], other: &[u8; 32]) -> [u8; 32] {
 }
 
 /// Where the secret of a request is.
-pub(super) enum Source {
+pub(super) enum SecretSource {
     Session(Session),
     Cookie {
-        shown: Option<Secret>,
+        shown: Option<CsrfSecret>,
         /// Made for this request, since it showed none.
-        made: Mutex<Option<Secret>>,
+        made: Mutex<Option<CsrfSecret>>,
     },
     /// There should be a session.
     Missing,
 }
 
-impl Source {
-    pub(super) fn cookie(shown: Option<Secret>) -> Self {
+impl SecretSource {
+    pub(super) fn cookie(shown: Option<CsrfSecret>) -> Self {
         Self::Cookie {
             shown,
             made: Mutex::default(),
@@ -100,10 +100,10 @@ impl Source {
 
 /// The token for forms and scripts of a page; an extractor behind [`super::Csrf`].
 #[derive(Clone)]
-pub struct CsrfToken(Arc<Source>);
+pub struct CsrfToken(Arc<SecretSource>);
 
 impl CsrfToken {
-    pub(super) fn of(source: Source) -> Self {
+    pub(super) fn of(source: SecretSource) -> Self {
         Self(Arc::new(source))
     }
 
@@ -136,32 +136,34 @@ impl CsrfToken {
     }
 
     /// What the cookie has to be, if the browser has none.
-    pub(super) fn made(&self) -> Option<Secret> {
+    pub(super) fn made(&self) -> Option<CsrfSecret> {
         match &*self.0 {
-            Source::Cookie { made, .. } => *made.lock().unwrap_or_else(PoisonError::into_inner),
+            SecretSource::Cookie { made, .. } => {
+                *made.lock().unwrap_or_else(PoisonError::into_inner)
+            }
             _ => None,
         }
     }
 
-    async fn secret(&self) -> Result<Option<Secret>, SessionError> {
+    async fn secret(&self) -> Result<Option<CsrfSecret>, SessionError> {
         match &*self.0 {
-            Source::Session(session) => {
+            SecretSource::Session(session) => {
                 let text = session.get::<String>(TOKEN).await?;
-                Ok(text.and_then(|text| Secret::parse(&text)))
+                Ok(text.and_then(|text| CsrfSecret::parse(&text)))
             }
-            Source::Cookie { shown, .. } => Ok(shown.or_else(|| self.made())),
-            Source::Missing => Ok(None),
+            SecretSource::Cookie { shown, .. } => Ok(shown.or_else(|| self.made())),
+            SecretSource::Missing => Ok(None),
         }
     }
 
-    fn make(&self) -> Result<Secret, SessionError> {
-        let secret = Secret::random()?;
+    fn make(&self) -> Result<CsrfSecret, SessionError> {
+        let secret = CsrfSecret::random()?;
         match &*self.0 {
-            Source::Session(session) => session.insert(TOKEN, secret.text())?,
-            Source::Cookie { made, .. } => {
+            SecretSource::Session(session) => session.insert(TOKEN, secret.text())?,
+            SecretSource::Cookie { made, .. } => {
                 *made.lock().unwrap_or_else(PoisonError::into_inner) = Some(secret);
             }
-            Source::Missing => tracing::error!(
+            SecretSource::Missing => tracing::error!(
                 "`Csrf::new()` keeps tokens in sessions, but the App has no layer `Sessions` \
                  further out"
             ),
@@ -195,11 +197,11 @@ mod tests {
 
     #[test]
     fn a_page_has_another_text_each_time_and_all_are_right() {
-        let secret = Secret::random().unwrap();
+        let secret = CsrfSecret::random().unwrap();
         let (one, other) = (secret.masked().unwrap(), secret.masked().unwrap());
         assert_ne!(one, other);
         assert!(secret.is(&one) && secret.is(&other));
-        assert!(!Secret::random().unwrap().is(&one));
+        assert!(!CsrfSecret::random().unwrap().is(&one));
         for wrong in ["", "x", &one[1..], &secret.text(), &format!("{one}AA")] {
             assert!(!secret.is(wrong), "{wrong}");
         }
@@ -208,10 +210,10 @@ mod tests {
     #[test]
     fn a_cookie_counts_only_with_our_signature() {
         let key = Key::new([1; 32]).unwrap();
-        let sealed = Secret([7; 32]).sealed(&key);
-        assert_eq!(Secret::open(&sealed, &key).unwrap().0, [7; 32]);
-        assert!(Secret::open(&sealed, &Key::new([2; 32]).unwrap()).is_none());
+        let sealed = CsrfSecret([7; 32]).sealed(&key);
+        assert_eq!(CsrfSecret::open(&sealed, &key).unwrap().0, [7; 32]);
+        assert!(CsrfSecret::open(&sealed, &Key::new([2; 32]).unwrap()).is_none());
         let unsigned = URL_SAFE_NO_PAD.encode([7; 32]);
-        assert!(Secret::open(&unsigned, &key).is_none());
+        assert!(CsrfSecret::open(&unsigned, &key).is_none());
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::{env, fs};
 
-use apus::attributes::{self, Declared, DeclaredRoute};
+use apus::attributes::{self, DeclaredRoute, RouteFunction};
 use apus::testing::TestClient;
 use apus::{
     App, IntoResponse, Json, Method, Path, Query, Request, Response, State, StatusCode, Urls,
@@ -149,8 +149,8 @@ fn routes_that_are_in_each_others_way_are_named_with_their_places() {
     let app = App::new().register(routes![inner::show, other::twin]);
     let error = app.check().unwrap_err().to_string();
     let places = [
-        <inner::show as Declared>::ROUTE.place(),
-        <other::twin as Declared>::ROUTE.place(),
+        <inner::show as RouteFunction>::ROUTE.place(),
+        <other::twin as RouteFunction>::ROUTE.place(),
     ];
     for (file, line) in places {
         assert!(error.contains(&format!("{file}:{line}:")), "{error}");

@@ -170,12 +170,12 @@ fn a_task_that_panics_is_told_at_once_and_the_server_goes_on() {
         .start()
         .unwrap();
     for parts in [
-        ["falls-later", "panic=\"later\"", "goes on without it"],
-        ["falls-first", "panic=\"at first\"", "goes on without it"],
+        ["falls-later", "panic=\"later\"", "continues without it"],
+        ["falls-first", "panic=\"at first\"", "continues without it"],
         [
             "falls-by-turns",
             "panic=\"first turn\"",
-            "the next one comes",
+            "the next run follows",
         ],
     ] {
         wait_until("the panic is logged", || has_logged(&parts));

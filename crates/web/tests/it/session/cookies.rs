@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use apus::session::{EncryptedCookie, Key, SessionPlace, Sessions, SignedCookie};
+use apus::session::{EncryptedCookie, Key, SessionBackend, Sessions, SignedCookie};
 use apus::testing::TestClient;
 
 use super::{Clock, app};
@@ -12,7 +12,7 @@ fn key(byte: u8) -> Key {
 }
 
 /// Both kinds, with these keys: the first is in use, the others are of the past.
-fn both(keys: &[u8]) -> [SessionPlace; 2] {
+fn both(keys: &[u8]) -> [SessionBackend; 2] {
     let (first, past) = keys.split_first().unwrap();
     let encrypted = EncryptedCookie::new(&key(*first));
     let signed = SignedCookie::new(&key(*first));
@@ -26,7 +26,7 @@ fn both(keys: &[u8]) -> [SessionPlace; 2] {
     ]
 }
 
-fn visitor(place: impl Into<SessionPlace>) -> TestClient {
+fn visitor(place: impl Into<SessionBackend>) -> TestClient {
     TestClient::new(app(Sessions::new(place)))
 }
 

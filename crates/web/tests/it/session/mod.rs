@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
 use apus::session::{
-    MemoryStore, Save, Session, SessionKey, SessionStore, Sessions, StoreError, StoreFuture, Stored,
+    MemoryStore, Session, SessionKey, SessionStore, SessionWrite, Sessions, StoreError,
+    StoreFuture, StoredSession,
 };
 use apus::testing::TestClient;
 use apus::{App, Next, Query, Request, Response, ServiceFactory};
@@ -37,12 +38,12 @@ impl Watched {
 }
 
 impl SessionStore for Watched {
-    fn load<'a>(&'a self, key: &'a SessionKey, now: u64) -> StoreFuture<'a, Option<Stored>> {
+    fn load<'a>(&'a self, key: &'a SessionKey, now: u64) -> StoreFuture<'a, Option<StoredSession>> {
         self.note("load");
         self.memory.load(key, now)
     }
 
-    fn save<'a>(&'a self, save: Save<'a>) -> StoreFuture<'a, bool> {
+    fn save<'a>(&'a self, save: SessionWrite<'a>) -> StoreFuture<'a, bool> {
         self.note(format!("save {} {}", save.key, save.content));
         self.memory.save(save)
     }
@@ -407,11 +408,11 @@ fn gone<'a, T: 'a>() -> StoreFuture<'a, T> {
 }
 
 impl SessionStore for Broken {
-    fn load<'a>(&'a self, _: &'a SessionKey, _: u64) -> StoreFuture<'a, Option<Stored>> {
+    fn load<'a>(&'a self, _: &'a SessionKey, _: u64) -> StoreFuture<'a, Option<StoredSession>> {
         gone()
     }
 
-    fn save<'a>(&'a self, _: Save<'a>) -> StoreFuture<'a, bool> {
+    fn save<'a>(&'a self, _: SessionWrite<'a>) -> StoreFuture<'a, bool> {
         gone()
     }
 

@@ -2,7 +2,8 @@
 
 use apus::App;
 use apus::session::{
-    MemoryStore, RedisStore, Save, Session, SessionKey, SessionStore, Sessions, SqlStore, Stored,
+    MemoryStore, RedisStore, Session, SessionKey, SessionStore, SessionWrite, Sessions, SqlStore,
+    StoredSession,
 };
 use apus::testing::TestServer;
 
@@ -20,7 +21,7 @@ async fn put(
     replaces: Option<u64>,
     (now, expires): (u64, u64),
 ) -> bool {
-    let save = Save {
+    let save = SessionWrite {
         key,
         content,
         replaces,
@@ -61,7 +62,7 @@ fn keeps_the_contract(store: &dyn SessionStore) {
             !put(store, &key, "{}", Some(1), times).await,
             "an old version"
         );
-        let Stored {
+        let StoredSession {
             content, version, ..
         } = store.load(&key, now).await.unwrap().unwrap();
         assert_eq!((&*content, version), ("{\"b\":1}", 2));

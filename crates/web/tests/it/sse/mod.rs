@@ -126,7 +126,7 @@ fn each_event_comes_when_it_is_told() {
             format!("event: tick\ndata: {n}\ndata: th\n\n")
         );
     }
-    // Told together, they come in order.
+    // EventFutureStream together, they come in order.
     for n in 0..2000 {
         teller.send(format!("{n}").into()).unwrap();
     }

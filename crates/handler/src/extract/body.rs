@@ -1,10 +1,10 @@
-//! Extractors that read the content of a request into memory.
+//! Extractors that read the body of a request into memory.
 
 use apus_http::{Body, BodyError, Frame, Request, StatusCode};
 use bytes::{Bytes, BytesMut};
 use serde::de::DeserializeOwned;
 
-use super::values::Fields;
+use super::values::FormFields;
 use super::{FromRequest, Rejection};
 use crate::respond::Json;
 
@@ -76,7 +76,7 @@ impl<T: DeserializeOwned + 'static> FromRequest for Form<T> {
             ));
         }
         let content = read(request.take_body(), body_limit).await?;
-        let read = Fields::parse(&content).and_then(|fields| T::deserialize(fields));
+        let read = FormFields::parse(&content).and_then(|fields| T::deserialize(fields));
         read.map(Self)
             .map_err(|error| Rejection::misfit(StatusCode::UNPROCESSABLE_ENTITY, "form", error))
     }

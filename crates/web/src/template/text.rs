@@ -1,4 +1,4 @@
-//! Where the text of templates is: in memory, or in a folder that is looked at again.
+//! `TemplateText`: the text of templates, in memory or in a folder.
 
 use std::borrow::Cow;
 use std::fs;
@@ -11,14 +11,14 @@ use minijinja::{Environment, ErrorKind, TemplateSource};
 use super::TemplateError;
 
 /// Where the text of templates is.
-pub(super) enum Source {
+pub(super) enum TemplateText {
     /// All of it, by name.
     Memory(Vec<(String, String)>),
     /// Read when it is asked for and when it changed.
     Folder(PathBuf),
 }
 
-impl Source {
+impl TemplateText {
     /// Templates of a folder that are read again.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Source {
     ///
     /// # Errors
     /// One has a mistake.
-    pub(super) fn give_to(
+    pub(super) fn add_to(
         &self,
         environment: &mut Environment<'static>,
     ) -> Result<(), TemplateError> {
@@ -130,7 +130,7 @@ fn version(path: &Path) -> Option<(SystemTime, u64)> {
     Some((metadata.modified().ok()?, metadata.len()))
 }
 
-impl std::fmt::Debug for Source {
+impl std::fmt::Debug for TemplateText {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Memory(templates) => {

@@ -1,4 +1,4 @@
-//! An application as a server has it: paths are valid, and errors have a body.
+//! `ServerService`: rejects invalid paths and adds a body to error responses of an application.
 
 use std::error::Error;
 use std::rc::Rc;
@@ -7,12 +7,12 @@ use apus_error_page::{Details, ErrorFormat, fill, lacks_content};
 use apus_http::path::refusal;
 use apus_http::{Answer, Request, Response, RouteInfo, Service, ServiceFactory};
 
-/// Makes the service that a server calls.
-pub(crate) struct Served<F>(pub(crate) F);
+/// Makes the service that the server calls.
+pub(crate) struct ServerServiceFactory<F>(pub(crate) F);
 
-impl<F: ServiceFactory> ServiceFactory for Served<F> {
+impl<F: ServiceFactory> ServiceFactory for ServerServiceFactory<F> {
     fn service(&self) -> Rc<dyn Service> {
-        Rc::new(ServedService(self.0.service()))
+        Rc::new(ServerService(self.0.service()))
     }
 
     fn check(&self) -> Result<(), Box<dyn Error + Send + Sync>> {
@@ -24,9 +24,9 @@ impl<F: ServiceFactory> ServiceFactory for Served<F> {
     }
 }
 
-struct ServedService(Rc<dyn Service>);
+struct ServerService(Rc<dyn Service>);
 
-impl Service for ServedService {
+impl Service for ServerService {
     fn call(&self, request: Request) -> Answer {
         let format = ErrorFormat::of(&request);
         let answer = match request.plain_path() {

@@ -1,4 +1,4 @@
-//! An application with its groups, laid out flat: all routes of a host in one router.
+//! `RouteTable`: an application and its groups, flattened to one router for each host.
 
 use std::panic::Location;
 use std::rc::Rc;
@@ -7,42 +7,42 @@ use std::sync::Arc;
 use apus_http::{RouteInfo, ServiceFactory};
 
 use super::urls::NamedRoutes;
-use super::{App, DEFAULT_BODY_LIMIT, Source, What};
-use crate::router::{Endpoint, Pattern, RouteError, Router, Why};
+use super::{App, AppItemKind, DEFAULT_BODY_LIMIT, StateSource};
+use crate::router::{Endpoint, Pattern, RouteError, RouteErrorKind, Router};
 use apus_handler::error::ErrorRules;
 use apus_handler::function::AnyHandler;
 use apus_handler::middleware::AnyMiddleware;
 use apus_http::path;
 use apus_patterns::{ServerName, ServerNames};
 
-/// A flat application.
-pub(super) struct Table {
-    /// Around everything.
+/// The routes, mounts and fallbacks of an application and its groups.
+pub(super) struct RouteTable {
+    /// The layers of the whole application.
     pub(super) layers: Vec<Arc<dyn AnyMiddleware>>,
-    /// The first is for all hosts.
-    pub(super) hosts: Vec<Host>,
+    /// The first entry is for all hosts.
+    pub(super) hosts: Vec<HostRoutes>,
     pub(super) names_of_hosts: ServerNames,
-    /// The first is the application itself.
-    pub(super) groups: Vec<Group>,
+    /// The first entry is the application itself.
+    pub(super) groups: Vec<RouteGroup>,
     pub(super) named: NamedRoutes,
     pub(super) errors: Vec<RouteError>,
-    /// Routes, and mounts with what is mounted.
+    /// Routes, and mounts with their services, in the order in which they were added.
     order: Vec<(RouteInfo, Option<Arc<dyn ServiceFactory>>)>,
 }
 
-/// What there is for a host.
+/// The routes, mounts and fallbacks of a host.
 #[derive(Default)]
-pub(super) struct Host {
+pub(super) struct HostRoutes {
     name: Option<Rc<str>>,
     pub(super) router: Router,
     /// The longest path first.
-    pub(super) mounts: Vec<Mount>,
+    pub(super) mounts: Vec<MountEntry>,
     /// The longest path first.
-    pub(super) fallbacks: Vec<Fallback>,
+    pub(super) fallbacks: Vec<FallbackEntry>,
 }
 
-/// A service under a path.
-pub(super) struct Mount {
+/// A service that is mounted under a path.
+pub(super) struct MountEntry {
     /// Without a slash at its end, in normal form.
     pub(super) path: Arc<str>,
     pub(super) service: Arc<dyn ServiceFactory>,
@@ -50,37 +50,37 @@ pub(super) struct Mount {
     at: &'static Location<'static>,
 }
 
-/// What answers under a path that nothing else does.
-pub(super) struct Fallback {
+/// The handler of requests under a path that nothing else matches.
+pub(super) struct FallbackEntry {
     pub(super) path: Box<str>,
     pub(super) handler: Arc<dyn AnyHandler>,
     pub(super) group: usize,
 }
 
-/// What holds for the routes of a group.
-pub(super) struct Group {
+/// The layers and settings of a group.
+pub(super) struct RouteGroup {
     pub(super) parent: Option<usize>,
-    /// Of this group and those around it but the outermost, outermost first.
+    /// The layers of this group and the groups around it, outermost first; without those of the application.
     pub(super) layers: Arc<[Arc<dyn AnyMiddleware>]>,
-    pub(super) states: Vec<Source>,
+    pub(super) states: Vec<StateSource>,
     pub(super) body_limit: u64,
     pub(super) errors: ErrorRules,
 }
 
-/// Where an application is laid.
-struct Spot<'a> {
+/// The host, path prefix and group that items are added to.
+struct Placement<'a> {
     host: usize,
     prefix: &'a str,
     group: usize,
 }
 
-impl Table {
+impl RouteTable {
     pub(super) fn of(app: &App) -> Self {
         let mut table = Self {
             layers: app.layers.clone(),
-            hosts: vec![Host::default()],
+            hosts: vec![HostRoutes::default()],
             names_of_hosts: ServerNames::default(),
-            groups: vec![Group {
+            groups: vec![RouteGroup {
                 parent: None,
                 layers: Arc::new([]),
                 states: app.states.clone(),
@@ -91,12 +91,12 @@ impl Table {
             errors: Vec::new(),
             order: Vec::new(),
         };
-        let spot = Spot {
+        let placement = Placement {
             host: 0,
             prefix: "",
             group: 0,
         };
-        table.lay(app, &spot);
+        table.add_items(app, &placement);
         for host in &mut table.hosts {
             let longest = |path: &str| std::cmp::Reverse(path.len());
             host.mounts.sort_by_key(|mount| longest(&mount.path));
@@ -106,7 +106,7 @@ impl Table {
         table
     }
 
-    /// All routes and mounts, and behind each mount what is known of what it answers.
+    /// All routes and mounts; the routes of a mounted service follow its mount.
     pub(super) fn list(self) -> Vec<RouteInfo> {
         let mut listed = Vec::with_capacity(self.order.len());
         for (info, mounted) in self.order {
@@ -127,23 +127,23 @@ impl Table {
         listed
     }
 
-    /// All that cannot be, also of what is mounted.
-    pub(super) fn faults(self) -> Vec<RouteError> {
+    /// All errors, also those of mounted services.
+    pub(super) fn all_errors(self) -> Vec<RouteError> {
         let mut errors = self.errors;
         for mount in self.hosts.iter().flat_map(|host| &host.mounts) {
             if let Err(error) = mount.service.check() {
-                let why = Why::Mounted(error.to_string());
+                let why = RouteErrorKind::Mounted(error.to_string());
                 errors.push(RouteError::new(&mount.path, mount.at, why));
             }
         }
         errors
     }
 
-    /// Adds what an application has.
-    fn lay(&mut self, app: &App, spot: &Spot<'_>) {
+    /// Adds the items and the fallback of an application.
+    fn add_items(&mut self, app: &App, placement: &Placement<'_>) {
         for item in &app.items {
             let added = match &item.what {
-                What::Route {
+                AppItemKind::Route {
                     method,
                     path,
                     name,
@@ -152,25 +152,31 @@ impl Table {
                     let endpoint = Endpoint {
                         method: method.clone(),
                         handler: handler.clone(),
-                        layers: self.layers_of(spot.group, handler.layers()),
-                        scope: spot.group,
+                        layers: self.layers_of(placement.group, handler.layers()),
+                        scope: placement.group,
                         name: name.clone(),
                         at: item.at,
                     };
-                    self.route(path, endpoint, spot)
+                    self.route(path, endpoint, placement)
                 }
-                What::Mount { path, service } => self.mount(path, service, spot, item.at),
-                What::Group { prefix, app } => self.nest(prefix, app, spot, item.at),
-                What::Host { name, app } => self.host(name, app, spot, item.at),
-                What::Name(name) => Err(RouteError::new(name, item.at, Why::NameOfNothing)),
+                AppItemKind::Mount { path, service } => {
+                    self.mount(path, service, placement, item.at)
+                }
+                AppItemKind::Group { prefix, app } => self.nest(prefix, app, placement, item.at),
+                AppItemKind::Host { name, app } => self.host(name, app, placement, item.at),
+                AppItemKind::Name(name) => Err(RouteError::new(
+                    name,
+                    item.at,
+                    RouteErrorKind::NameOfNothing,
+                )),
             };
             self.errors.extend(added.err());
         }
-        if let (Some(handler), Some(host)) = (&app.fallback, self.hosts.get_mut(spot.host)) {
-            host.fallbacks.push(Fallback {
-                path: spot.prefix.into(),
+        if let (Some(handler), Some(host)) = (&app.fallback, self.hosts.get_mut(placement.host)) {
+            host.fallbacks.push(FallbackEntry {
+                path: placement.prefix.into(),
                 handler: handler.clone(),
-                group: spot.group,
+                group: placement.group,
             });
         }
     }
@@ -188,12 +194,17 @@ impl Table {
         }
     }
 
-    fn route(&mut self, path: &str, endpoint: Endpoint, spot: &Spot<'_>) -> Result<(), RouteError> {
+    fn route(
+        &mut self,
+        path: &str,
+        endpoint: Endpoint,
+        placement: &Placement<'_>,
+    ) -> Result<(), RouteError> {
         let at = endpoint.at;
-        let invalid = |error| RouteError::new(path, at, Why::Pattern(error));
-        let pattern = Pattern::parse(path).and_then(|pattern| pattern.under(spot.prefix));
+        let invalid = |error| RouteError::new(path, at, RouteErrorKind::Pattern(error));
+        let pattern = Pattern::parse(path).and_then(|pattern| pattern.under(placement.prefix));
         let pattern = pattern.map_err(invalid)?;
-        let Some(host) = self.hosts.get_mut(spot.host) else {
+        let Some(host) = self.hosts.get_mut(placement.host) else {
             return Ok(());
         };
         let info = RouteInfo {
@@ -217,16 +228,20 @@ impl Table {
         &mut self,
         path: &str,
         service: &Arc<dyn ServiceFactory>,
-        spot: &Spot<'_>,
+        placement: &Placement<'_>,
         at: &'static Location<'static>,
     ) -> Result<(), RouteError> {
-        let whole =
-            join(spot.prefix, path).ok_or_else(|| RouteError::new(path, at, Why::NotNormal))?;
-        let Some(host) = self.hosts.get_mut(spot.host) else {
+        let whole = join(placement.prefix, path)
+            .ok_or_else(|| RouteError::new(path, at, RouteErrorKind::NotNormal))?;
+        let Some(host) = self.hosts.get_mut(placement.host) else {
             return Ok(());
         };
         if let Some(other) = host.mounts.iter().find(|mount| *mount.path == *whole) {
-            return Err(RouteError::new(path, at, Why::MountTwice(other.at)));
+            return Err(RouteError::new(
+                path,
+                at,
+                RouteErrorKind::MountTwice(other.at),
+            ));
         }
         let info = RouteInfo {
             method: None,
@@ -237,10 +252,10 @@ impl Table {
             at: at.to_string(),
         };
         self.order.push((info, Some(service.clone())));
-        host.mounts.push(Mount {
+        host.mounts.push(MountEntry {
             path: whole.into(),
             service: service.clone(),
-            group: spot.group,
+            group: placement.group,
             at,
         });
         Ok(())
@@ -250,18 +265,18 @@ impl Table {
         &mut self,
         prefix: &str,
         app: &App,
-        spot: &Spot<'_>,
+        placement: &Placement<'_>,
         at: &'static Location<'static>,
     ) -> Result<(), RouteError> {
-        let prefix =
-            join(spot.prefix, prefix).ok_or_else(|| RouteError::new(prefix, at, Why::NotNormal))?;
-        let group = self.group(app, spot.group);
-        let spot = Spot {
+        let prefix = join(placement.prefix, prefix)
+            .ok_or_else(|| RouteError::new(prefix, at, RouteErrorKind::NotNormal))?;
+        let group = self.group(app, placement.group);
+        let placement = Placement {
             prefix: &prefix,
             group,
-            ..*spot
+            ..*placement
         };
-        self.lay(app, &spot);
+        self.add_items(app, &placement);
         Ok(())
     }
 
@@ -269,42 +284,42 @@ impl Table {
         &mut self,
         name: &str,
         app: &App,
-        spot: &Spot<'_>,
+        placement: &Placement<'_>,
         at: &'static Location<'static>,
     ) -> Result<(), RouteError> {
-        let error = |why: String| RouteError::new(name, at, Why::Host(why));
+        let error = |why: String| RouteError::new(name, at, RouteErrorKind::Host(why));
         let host: ServerName = name
             .parse()
             .map_err(|invalid: apus_patterns::InvalidServerName| error(invalid.to_string()))?;
         let index = self.hosts.len();
-        // A host that was named before gets more.
+        // The items are added to a host of the same name.
         let index = match self.names_of_hosts.insert(&host, index) {
             Ok(()) => {
-                self.hosts.push(Host {
+                self.hosts.push(HostRoutes {
                     name: Some(name.into()),
-                    ..Host::default()
+                    ..HostRoutes::default()
                 });
                 index
             }
             Err(known) => known,
         };
-        let group = self.group(app, spot.group);
-        let spot = Spot {
+        let group = self.group(app, placement.group);
+        let placement = Placement {
             host: index,
             group,
-            ..*spot
+            ..*placement
         };
-        self.lay(app, &spot);
+        self.add_items(app, &placement);
         Ok(())
     }
 
-    /// A group inside of another.
+    /// Adds a group inside another group.
     fn group(&mut self, app: &App, parent: usize) -> usize {
         let layers = self.layers_of(parent, app.layers.clone());
         let outer = self.groups.get(parent);
         let limit = outer.map_or(DEFAULT_BODY_LIMIT, |group| group.body_limit);
         let errors = app.errors.or(outer.map(|group| &group.errors));
-        self.groups.push(Group {
+        self.groups.push(RouteGroup {
             parent: Some(parent),
             layers,
             states: app.states.clone(),
