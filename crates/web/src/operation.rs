@@ -3,11 +3,11 @@
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-/// The description of a route, which its arguments and its response add to.
+/// The description of a route, to which its arguments and its response add.
 #[derive(Debug)]
 pub struct Operation<'a> {
     fields: Map<String, Value>,
-    /// Those of the path, in its order, and then those of the query.
+    /// The parameters of the path in order, then those of the query.
     parameters: Vec<Value>,
     responses: Map<String, Value>,
     generator: &'a mut SchemaGenerator,
@@ -26,7 +26,7 @@ impl<'a> Operation<'a> {
         Self::of(fields, module, parameters, generator)
     }
 
-    /// An operation of which only the handler is known, as the compiler names it.
+    /// An operation of which only the type name of the handler is known.
     pub(crate) fn listed(
         handler: &str,
         parameters: &[String],
@@ -34,7 +34,7 @@ impl<'a> Operation<'a> {
     ) -> Self {
         let mut fields = Map::new();
         let (module, function) = handler.rsplit_once("::").unwrap_or(("", handler));
-        // A closure has no name, and is in the function that it is written in.
+        // A closure has no name of its own; the function around it has one.
         if function.starts_with('{') {
             let (module, _) = module.rsplit_once("::").unwrap_or_default();
             return Self::of(fields, module, parameters, generator);
@@ -49,7 +49,7 @@ impl<'a> Operation<'a> {
         parameters: &[String],
         generator: &'a mut SchemaGenerator,
     ) -> Self {
-        // The crate itself is no group.
+        // The root of the crate is not a group.
         if let Some((_, module)) = module.rsplit_once("::") {
             fields.insert("tags".into(), json!([module]));
         }
@@ -62,7 +62,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Takes the first paragraph of a text as the summary, the rest as the description.
+    /// Sets the first paragraph of a text as the summary, and the rest as the description.
     pub fn documentation(&mut self, text: &str) {
         let (summary, description) = text.split_once("\n\n").unwrap_or((text, ""));
         let summary = summary.replace('\n', " ");
@@ -81,8 +81,8 @@ impl<'a> Operation<'a> {
         self.generator.subschema_for::<T>().to_value()
     }
 
-    /// Says what the parameters of the path are: those of a struct by name, those of a tuple in order,
-    /// or the only one.
+    /// Sets the types of the path parameters: the fields of a struct by name, those of a tuple in order, or
+    /// the only one.
     pub fn path_parameters<T: JsonSchema>(&mut self) {
         let schema = self.resolved::<T>();
         let members = schema.get("prefixItems").and_then(Value::as_array);
@@ -99,7 +99,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Says what the parameters of the query are: the fields of a struct.
+    /// Sets the query parameters: the fields of a struct.
     pub fn query_parameters<T: JsonSchema>(&mut self) {
         let schema = self.resolved::<T>();
         let required = schema.get("required").and_then(Value::as_array);
@@ -122,13 +122,13 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Says what the content of a request is.
+    /// Sets the media type and schema of the request body.
     pub fn request_body(&mut self, media_type: &str, schema: Value) {
         let content = json!({ "required": true, "content": { media_type: { "schema": schema } } });
         self.fields.insert("requestBody".into(), content);
     }
 
-    /// Says what a response is: its status, as `200`, `4XX` or `default`, and its content, if it has any.
+    /// Adds a response: its status, as `200`, `4XX` or `default`, and the media type and schema of its body.
     pub fn response(&mut self, status: &str, description: &str, content: Option<(&str, Value)>) {
         let mut response = json!({ "description": description });
         if let (Some(response), Some((media_type, schema))) = (response.as_object_mut(), content) {
@@ -138,7 +138,7 @@ impl<'a> Operation<'a> {
         self.responses.insert(status.into(), response);
     }
 
-    /// The schema of a type itself, where others would refer to it.
+    /// The schema of a type itself, not a reference to it.
     fn resolved<T: JsonSchema>(&mut self) -> Value {
         let schema = self.schema::<T>();
         let name = schema.get("$ref").and_then(Value::as_str);
@@ -162,7 +162,7 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// The path as OpenAPI writes it, `/users/{id}` for `/users/{id:[0-9]+}` and `/files/{rest}` for
+/// The path in OpenAPI syntax, `/users/{id}` for `/users/{id:[0-9]+}` and `/files/{rest}` for
 /// `/files/{*rest}`, and the names of its parameters.
 pub(crate) fn path_of(pattern: &str) -> (String, Vec<String>) {
     let mut path = String::with_capacity(pattern.len());

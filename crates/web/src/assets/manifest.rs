@@ -10,26 +10,26 @@ use aws_lc_rs::digest::{Context, SHA256};
 
 use apus_http::path;
 
-/// The files of a folder, as they were when it was looked at.
+/// The files of a folder at the time when it was read.
 #[derive(Debug)]
 pub(super) struct Manifest {
     folder: PathBuf,
     /// By name.
     files: HashMap<String, Asset>,
-    /// Names, by hashed names.
+    /// Plain names, by hashed names.
     names: HashMap<String, String>,
 }
 
 /// A file.
 #[derive(Debug)]
 struct Asset {
-    /// Where it is found, by its hashed name.
+    /// The path of its URL, with its hashed name.
     address: String,
     /// `Last-Modified` of it.
     modified: String,
 }
 
-/// Digits of a hash in a name. The name says which file it is, the hash only which version.
+/// The number of hash digits in a name. They only have to distinguish versions of one file.
 const DIGITS: usize = 8;
 
 impl Manifest {
@@ -82,25 +82,25 @@ impl Manifest {
         })
     }
 
-    /// The address of a file by its hashed name.
+    /// The path of a file, with its hashed name.
     pub(super) fn address(&self, name: &str) -> Option<&str> {
         self.files.get(name).map(|asset| &*asset.address)
     }
 
-    /// Whether there is a file of this name now.
+    /// Whether a file of this name exists now.
     pub(super) fn is_there(&self, name: &str) -> bool {
         let is_inside = |segment: &str| !segment.is_empty() && !segment.starts_with('.');
         name.split('/').all(is_inside) && self.folder.join(name).is_file()
     }
 
-    /// All names with their addresses.
+    /// All names with their paths.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.files
             .iter()
             .map(|(name, asset)| (&**name, &*asset.address))
     }
 
-    /// What a name stands for.
+    /// The meaning of a name in a request.
     pub(super) fn find<'a>(&'a self, name: &'a str) -> AssetName<'a> {
         if let Some(plain) = self.names.get(name) {
             return AssetName::Current(plain);
@@ -113,7 +113,7 @@ impl Manifest {
         }
     }
 
-    /// Whether a file that was last changed at this time is the one whose content was hashed.
+    /// Whether a file with this modification time is the one that was hashed.
     pub(super) fn is_unchanged(&self, name: &str, modified: &str) -> bool {
         self.files
             .get(name)
@@ -121,20 +121,20 @@ impl Manifest {
     }
 }
 
-/// The address of a name: a path that HTML need not escape.
+/// The path of a name, which needs no escapes in HTML.
 pub(super) fn address(prefix: &str, name: &str) -> String {
     let encoded = path::encode(name.as_bytes());
     let encoded = encoded.replace('&', "%26").replace('\'', "%27");
     format!("{prefix}/{encoded}")
 }
 
-/// What a name stands for.
+/// The meaning of a name in a request.
 pub(super) enum AssetName<'a> {
-    /// For the file of this name, with the hash of its content.
+    /// The hashed name of this file.
     Current(&'a str),
-    /// For the file of this name, with a hash of another content.
+    /// A hashed name of another version of this file.
     Other(String),
-    /// For itself.
+    /// A plain name.
     Plain,
 }
 
@@ -163,7 +163,7 @@ fn hashed_name(name: &str, hash: &str) -> String {
     }
 }
 
-/// The other way round.
+/// `css/app.3f9a2bd0.css` as `css/app.css`.
 fn without_hash(name: &str) -> Option<String> {
     let is_hash = |part: &str| {
         part.len() == DIGITS

@@ -27,14 +27,14 @@ use self::manifest::Manifest;
 use self::service::AssetsService;
 use crate::files::Files;
 
-/// A folder of static files, as a service, and the addresses of what is in it.
+/// A service that serves a folder of static files, and the URLs of these files.
 ///
-/// `app.css` is served as `app.3f9a2bd0.css` too, where the middle part is made of its content
-/// (SHA-256): with `Cache-Control: public, max-age=31536000, immutable`, as long as the file is the one
-/// that was there at the start. Under its own name it is served to be revalidated (`no-cache`); so it
-/// is under a name with another hash, as pages ask for it that were made before an update.
+/// `app.css` is also served as `app.3f9a2bd0.css`, with a part of its SHA-256 hash and with
+/// `Cache-Control: public, max-age=31536000, immutable`, as long as the file is unchanged since the start.
+/// Under its plain name, and under a name with another hash, which old pages use, it is served with
+/// `no-cache`.
 ///
-/// What files name themselves, as `url(logo.svg)` in a style sheet, is found under its own name.
+/// References between files, as `url(logo.svg)` in a style sheet, use the plain names.
 #[derive(Clone)]
 pub struct Assets {
     shared: Arc<AssetsState>,
@@ -43,13 +43,13 @@ pub struct Assets {
 struct AssetsState {
     prefix: String,
     manifest: Manifest,
-    /// Whether files change while they are served: then addresses have no hash.
+    /// Whether files can change while they are served: then URLs have no hash.
     reloads: bool,
     hashed: Files,
     plain: Files,
 }
 
-/// Assets before they are looked at; see [`Assets::folder`].
+/// A builder of [`Assets`]; see [`Assets::folder`].
 #[derive(Clone)]
 #[must_use]
 pub struct AssetsBuilder {
@@ -60,7 +60,7 @@ pub struct AssetsBuilder {
 }
 
 impl Assets {
-    /// The files below a folder. Hidden files are none.
+    /// The files below a folder, without hidden files.
     pub fn folder(folder: impl Into<PathBuf>) -> AssetsBuilder {
         let folder = folder.into();
         AssetsBuilder {
@@ -71,8 +71,7 @@ impl Assets {
         }
     }
 
-    /// The address of a file, which is named by its path from the folder: `css/app.css`. `None` if
-    /// there is no such file.
+    /// The URL path of a file, by its path in the folder: `css/app.css`. `None` if the file does not exist.
     pub fn url(&self, name: &str) -> Option<Cow<'_, str>> {
         let shared = &*self.shared;
         let name = name.trim_start_matches('/');
@@ -83,7 +82,7 @@ impl Assets {
         shared.manifest.address(name).map(Cow::Borrowed)
     }
 
-    /// All files and their addresses, by name.
+    /// All files by name, and their URL paths.
     pub fn manifest(&self) -> impl Iterator<Item = (&str, &str)> {
         self.shared.manifest.iter()
     }
@@ -97,20 +96,20 @@ impl AssetsBuilder {
         self
     }
 
-    /// Whether this is development: [`Assets::url`] gives plain names, whose files may change at any
-    /// time. Default: in debug builds.
+    /// Whether files can change at any time (development): [`Assets::url`] then returns plain names.
+    /// Default: in debug builds.
     pub fn reload(mut self, reloads: bool) -> Self {
         self.reloads = reloads;
         self
     }
 
-    /// Changes how the files are served: their types, compression, fields.
+    /// Changes the settings of the files: types, compression, header fields.
     pub fn files(mut self, change: impl FnOnce(Files) -> Files) -> Self {
         self.files = change(self.files);
         self
     }
 
-    /// Reads all files once, to know their hashes.
+    /// Reads all files once and computes their hashes.
     ///
     /// # Errors
     /// The folder or a file in it cannot be read.

@@ -10,7 +10,7 @@ use super::{Assets, AssetsState};
 use crate::files::FilesService;
 use apus_http::path;
 
-/// Serves files under both of their names.
+/// Serves files under their plain and hashed names.
 pub(super) struct AssetsService {
     shared: Arc<AssetsState>,
     hashed: FilesService,
@@ -54,14 +54,14 @@ impl Service for AssetsService {
     }
 }
 
-/// Asks for the file of this name instead.
+/// Changes the request to the file of this name.
 fn turn(request: &mut Request, name: &str) {
     let encoded = path::encode(name.as_bytes());
-    // What was encoded is a path.
+    // An encoded path is always valid.
     let _ = request.set_path_and_query(&format!("/{encoded}"));
 }
 
-/// A file that was replaced since must not be kept under the name of what it was.
+/// Forbids caching of a changed file under the hashed name of its old version.
 fn forget_if_changed(shared: &AssetsState, name: &str, mut response: Response) -> Response {
     let modified = response.headers().get_str("last-modified");
     let is_unchanged =

@@ -8,22 +8,22 @@ use apus_handler::respond::{IntoAnswer, IntoResponse};
 /// An argument that is not the last one.
 pub fn head<T: FromRequestHead>() {}
 
-/// An argument that reads the content.
+/// An argument that reads the body.
 pub fn content<T: FromRequest>() {}
 
 /// The last argument, of either kind.
 pub fn last<T: HandlerArgument<Marker>, Marker>() {}
 
-/// What an `async` handler returns.
+/// The return type of an `async` handler.
 pub fn response<T: IntoResponse>() {}
 
-/// What a handler that is not `async` returns.
+/// The return type of a handler that is not `async`.
 pub fn answer<T: IntoAnswer<Marker>, Marker>() {}
 
-/// The first argument of what runs a WebSocket.
+/// The first argument of a `#[ws]` function.
 pub fn socket<T: SocketArgument>() {}
 
-/// What a handler can take as its last argument.
+/// A type that a handler can take as its last argument.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a handler",
     label = "a handler cannot take this",
@@ -33,7 +33,7 @@ pub fn socket<T: SocketArgument>() {}
 )]
 pub trait HandlerArgument<Marker> {}
 
-/// Marks what is taken from the head.
+/// Marks an argument that is read from the head of a request.
 #[derive(Debug)]
 pub enum HeadMarker {}
 
@@ -41,7 +41,7 @@ impl<T: FromRequestHead> HandlerArgument<HeadMarker> for T {}
 
 impl<T: FromRequest> HandlerArgument<BodyMarker> for T {}
 
-/// The socket that a `#[ws]` function runs.
+/// The first argument of a `#[ws]` function.
 #[diagnostic::on_unimplemented(
     message = "the first argument of what runs a WebSocket is the `WebSocket`, not `{Self}`",
     label = "write `socket: WebSocket` before this"

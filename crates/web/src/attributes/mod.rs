@@ -20,12 +20,11 @@
 //! # client.post("/users").json("Ada").send().assert_status(201);
 //! ```
 //!
-//! The function stays as it is. Beside it stands a type of the same name, which [`routes!`](crate::routes)
-//! takes the route from: `routes![users::show]` works wherever the function can be named.
+//! The attribute does not change the function. It adds a type of the same name, from which
+//! [`routes!`](crate::routes) takes the route: `routes![users::show]` works wherever the function is visible.
 //!
-//! [`App::collect`] adds all routes of the program, wherever they are written, in an order that does not
-//! depend on where that is. Two routes that are in each other's way are an error at start, which names the
-//! file and line of both.
+//! [`App::collect`] adds all routes of the program in an order that does not depend on their places in the
+//! source. Two conflicting routes are an error at start, which names the file and line of both.
 //!
 //! | attribute | |
 //! | --- | --- |
@@ -33,8 +32,8 @@
 //! | `#[route("/users", methods = [GET, POST])]` | for several methods |
 //! | `#[ws("/chat")]` | an `async fn` whose first argument is a [`WebSocket`](crate::WebSocket) |
 //!
-//! What cannot be a handler is told at the argument: one that is no extractor, one that reads the content and
-//! is not the last, a `Path<T>` that does not fit the path.
+//! The compiler reports an invalid handler at the argument: one that is not an extractor, one that reads the
+//! body and is not the last, or a `Path<T>` that does not match the path.
 
 pub mod check;
 
@@ -60,13 +59,13 @@ pub trait RouteFunction {
     const ROUTE: DeclaredRoute;
 }
 
-/// A route as an attribute says it.
+/// A route that an attribute declares.
 #[derive(Clone, Copy)]
 pub struct DeclaredRoute {
     declaration: RouteDeclaration,
 }
 
-/// What attributes write down.
+/// The fields of a [`DeclaredRoute`], which attributes fill in.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct RouteDeclaration {
@@ -109,7 +108,7 @@ impl DeclaredRoute {
         self.declaration.module
     }
 
-    /// Where it is written: the file as the compiler was told it, and the line.
+    /// Its place in the source: the file, as the compiler names it, and the line.
     pub fn place(&self) -> (&'static str, u32) {
         (self.declaration.file, self.declaration.line)
     }
@@ -138,8 +137,8 @@ impl App {
         routes.fold(self, |app, route| (route.declaration.add)(app))
     }
 
-    /// Adds all routes that attributes of the program declare, those of the libraries that it uses
-    /// included. Their order depends on paths, methods and places only.
+    /// Adds all routes that attributes of the program and its libraries declare, ordered by path, method
+    /// and place.
     #[must_use]
     pub fn collect(self) -> Self {
         self.register(collected())

@@ -11,15 +11,15 @@ use super::Operation;
 use apus_handler::extract::{Form, Multipart, Path, Query};
 use apus_handler::respond::{Html, Json, Redirect};
 
-/// An argument of a handler that says what it takes of a request.
+/// An argument of a handler with a description.
 pub trait DescribeArgument {
-    /// Says it.
+    /// Adds the description to the operation.
     fn describe(operation: &mut Operation<'_>);
 }
 
-/// What a handler returns, if it says what it is.
+/// A return type of a handler with a description.
 pub trait DescribeResponse {
-    /// Says it.
+    /// Adds the description to the operation.
     fn describe(operation: &mut Operation<'_>);
 }
 
@@ -74,7 +74,7 @@ impl<T: JsonSchema> DescribeResponse for Json<T> {
     }
 }
 
-/// Content of one type.
+/// Responses with one media type.
 macro_rules! content {
     ($($type:ty: $media_type:literal;)*) => {$(
         impl DescribeResponse for $type {
@@ -118,7 +118,7 @@ impl DescribeResponse for Redirect {
     }
 }
 
-/// With a status that is chosen when it is made.
+/// The status is only known at run time.
 impl<T: DescribeResponse> DescribeResponse for (StatusCode, T) {
     fn describe(operation: &mut Operation<'_>) {
         T::describe(operation);
@@ -139,6 +139,6 @@ impl<T: DescribeResponse, E> DescribeResponse for Result<T, E> {
     }
 }
 
-/// Stands for what a function returns without naming it.
+/// The placeholder for a return type that the function does not name.
 #[derive(Debug)]
 pub enum UnnamedResponse {}

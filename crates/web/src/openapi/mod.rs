@@ -28,12 +28,12 @@
 //! client.get("/openapi").send().assert_ok().assert_contains("One user.");
 //! ```
 //!
-//! What a route takes and gives is known from the types of its handler, where they implement
-//! [`JsonSchema`]; derive it beside serde's traits, whose attributes it follows. Without schemars among the
-//! dependencies of the application, `#[schemars(crate = ..)]` says where it is. `Path<T>`, `Query<T>`, `Json<T>`,
-//! `Form<T>`, texts and bytes are described, as arguments and as responses; a `Result` adds that there are
-//! errors. The comment above a handler is its summary (the first paragraph) and description, its module the group it
-//! is listed in. Routes without attributes are listed with their methods, paths and parameters. Types that do not implement [`JsonSchema`] are left out.
+//! Arguments and responses are described by the types of a handler that implement [`JsonSchema`]. Derive it
+//! beside serde's traits; it follows their attributes. If schemars is not a dependency of the application,
+//! set `#[schemars(crate = ..)]`. `Path<T>`, `Query<T>`, `Json<T>`, `Form<T>`, texts and bytes are described as
+//! arguments and responses, and a `Result` adds an error response. The doc comment of a handler is its
+//! summary (the first paragraph) and description, and its module is its group. Routes without attributes are
+//! listed with method, path and parameters. Types without [`JsonSchema`] are left out.
 
 mod describe;
 mod page;
@@ -68,7 +68,7 @@ pub struct OpenApi {
 }
 
 impl OpenApi {
-    /// A description of nothing yet, with a title and the version of what it describes.
+    /// An empty description with the title and version of an API.
     pub fn new(title: &str, version: &str) -> Self {
         let settings = SchemaSettings::draft2020_12().with(|settings| {
             settings.definitions_path = "/components/schemas".into();
@@ -88,38 +88,37 @@ impl OpenApi {
         }
     }
 
-    /// Says what it is about, in some sentences.
+    /// Sets the description of the API.
     pub fn description(mut self, text: &str) -> Self {
         self.info.insert("description".into(), text.into());
         self
     }
 
-    /// Says where the application is reached, as `https://api.example.com`; where the description is,
-    /// unless this is called.
+    /// Sets the URL of the server, as `https://api.example.com`. Default: the server of the description.
     pub fn server(mut self, url: &str) -> Self {
         self.servers.push(json!({ "url": url }));
         self
     }
 
-    /// Where [`App::openapi`] puts the page. Default: `/openapi`.
+    /// The path of the page. Default: `/openapi`.
     pub fn page_at(mut self, path: &str) -> Self {
         self.page = path.into();
         self
     }
 
-    /// Where [`App::openapi`] puts the description. Default: `/openapi.json`.
+    /// The path of the description. Default: `/openapi.json`.
     pub fn document_at(mut self, path: &str) -> Self {
         self.document = path.into();
         self
     }
 
-    /// Leaves out what [`App::openapi`] finds in the application and nothing here describes.
+    /// Leaves out routes of the application that are not described here.
     pub fn only_described(mut self) -> Self {
         self.only_described = true;
         self
     }
 
-    /// Lists a route of which no more is known than the application knows: method, path and handler.
+    /// Lists a route of which only method, path and handler are known.
     fn list(&mut self, route: &RouteInfo) {
         let (None, Some(method)) = (&route.host, &route.method) else {
             return;
@@ -179,11 +178,11 @@ impl OpenApi {
 }
 
 impl App {
-    /// Adds a description of routes, and a page to read it: `/openapi.json` and `/openapi` unless it says
-    /// otherwise. The page needs no script and nothing from elsewhere.
+    /// Adds a description of routes at `/openapi.json`, and a page that shows it at `/openapi`. The page
+    /// needs no scripts and no other resources.
     ///
-    /// The routes that this application has so far and that are not described are listed too, with what is known
-    /// of them: method, path and parameters. Those for a host, or for all methods, are not.
+    /// Routes that the application already has and that are not described are listed with method, path and
+    /// parameters, except those for a host or for all methods.
     #[must_use]
     pub fn openapi(self, mut api: OpenApi) -> Self {
         if !api.only_described {

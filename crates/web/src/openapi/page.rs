@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-/// The page for a description that is found at `address`.
+/// The page for a description at the URL `address`.
 pub(super) fn html(document: &Value, address: &str) -> String {
     let info = &document["info"];
     let mut groups: BTreeMap<&str, String> = BTreeMap::new();
@@ -43,7 +43,7 @@ pub(super) fn html(document: &Value, address: &str) -> String {
         .replace("{schemas}", &schemas)
 }
 
-/// One operation; writing into a string does not fail.
+/// Writes one operation. Writing into a string does not fail.
 fn show(page: &mut String, method: &str, path: &str, operation: &Value) {
     let method = method.to_ascii_uppercase();
     let _ = write!(
@@ -104,7 +104,7 @@ fn row(page: &mut String, label: &str, media_type: &str, schema: &Value) {
     );
 }
 
-/// A schema in a few words, as HTML.
+/// A short text for a schema, as HTML.
 fn type_of(schema: &Value) -> String {
     if let Some(name) = schema["$ref"]
         .as_str()
@@ -140,7 +140,7 @@ fn members(of: &Value) -> impl Iterator<Item = (&str, &Value)> {
         .map(|(name, value)| (&**name, value))
 }
 
-/// What a JSON pointer (RFC 6901) leads to.
+/// The value that a JSON pointer (RFC 6901) names.
 fn at<'a>(value: &'a Value, pointer: &str) -> &'a Value {
     value.pointer(pointer).unwrap_or(&Value::Null)
 }

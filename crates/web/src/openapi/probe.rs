@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 
 use super::{DescribeArgument, DescribeResponse, Operation};
 
-/// A type that is asked.
+/// A type whose description is called if it has one.
 #[derive(Debug)]
 pub struct TypeProbe<T>(PhantomData<T>);
 
@@ -15,16 +15,16 @@ impl<T> TypeProbe<T> {
     /// A probe for a type.
     #[expect(
         clippy::new_without_default,
-        reason = "only code that attributes write calls it"
+        reason = "only the code of attributes calls it"
     )]
     pub fn new() -> Self {
         Self(PhantomData)
     }
 }
 
-/// An argument that can be described.
+/// Implemented for arguments with a description.
 pub trait ProbeArgument {
-    /// Describes it.
+    /// Adds the description.
     fn argument(&self, operation: &mut Operation<'_>);
 }
 
@@ -34,9 +34,9 @@ impl<T: DescribeArgument> ProbeArgument for TypeProbe<T> {
     }
 }
 
-/// A response that can be described.
+/// Implemented for responses with a description.
 pub trait ProbeResponse {
-    /// Describes it.
+    /// Adds the description.
     fn response(&self, operation: &mut Operation<'_>);
 }
 
@@ -46,7 +46,7 @@ impl<T: DescribeResponse> ProbeResponse for TypeProbe<T> {
     }
 }
 
-/// What cannot be described.
+/// Implemented for all types; it is called for types without a description.
 pub trait ProbeFallback {
     /// Does nothing.
     fn argument(&self, operation: &mut Operation<'_>);

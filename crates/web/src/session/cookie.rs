@@ -3,24 +3,24 @@
 use apus_http::fields::cookies;
 use apus_http::{Headers, Request, Response};
 
-/// What a cookie is called and how it is written.
+/// The name and attributes of a cookie.
 #[derive(Clone, Debug)]
 pub(crate) struct CookieText {
-    /// Without a prefix.
+    /// The name without prefix.
     pub(crate) name: &'static str,
     pub(crate) is_strict: bool,
-    /// Seconds that it lives in the browser; without, until that is closed.
+    /// Its lifetime in seconds; `None` ends it when the browser closes.
     pub(crate) max_age: Option<u64>,
 }
 
 impl CookieText {
-    /// The value that a request has for it. Over TLS only the name counts that no other host can
-    /// set.
+    /// The value of the cookie in a request. Over TLS it must have the prefix `__Host-`, which other hosts
+    /// cannot set.
     pub(crate) fn read<'r>(&self, request: &'r Request, is_secure: bool) -> Option<&'r str> {
         value_of(request.headers(), prefix(is_secure), self.name)
     }
 
-    /// Gives the browser a value.
+    /// Sets the cookie in a response.
     pub(crate) fn write(&self, response: &mut Response, is_secure: bool, value: &str) {
         let max_age = match self.max_age {
             Some(seconds) => format!("; Max-Age={seconds}"),
@@ -29,7 +29,7 @@ impl CookieText {
         self.append(response, is_secure, value, &max_age);
     }
 
-    /// Has the browser forget it.
+    /// Removes the cookie from the browser.
     pub(crate) fn remove(&self, response: &mut Response, is_secure: bool) {
         self.append(response, is_secure, "", "; Max-Age=0");
     }

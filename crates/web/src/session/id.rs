@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::SessionError;
 
-/// What a visitor is known by: 256 random bits. Only its cookie holds it.
+/// The id of a session: 256 random bits, which only the cookie contains.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct SessionId([u8; 32]);
 
@@ -19,7 +19,7 @@ impl SessionId {
         Ok(Self(bytes))
     }
 
-    /// The id that a cookie holds, if it can be one.
+    /// The id in a cookie; `None` if it is not valid.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 33];
         let len = URL_SAFE_NO_PAD.decode_slice(text, &mut bytes).ok()?;
@@ -31,7 +31,7 @@ impl SessionId {
         URL_SAFE_NO_PAD.encode(self.0)
     }
 
-    /// What stores know it by.
+    /// The key of the session in stores.
     pub(super) fn key(&self) -> SessionKey {
         let mut key = [0; 32];
         key.copy_from_slice(digest::digest(&digest::SHA256, &self.0).as_ref());
@@ -39,12 +39,12 @@ impl SessionId {
     }
 }
 
-/// What a store knows a session by: the SHA-256 digest of its id.
+/// The key of a session in a store: the SHA-256 digest of its id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionKey([u8; 32]);
 
 impl SessionKey {
-    /// A key by its digest, as tests of a store need one.
+    /// A key with this digest, for tests of a store.
     pub fn from_digest(digest: [u8; 32]) -> Self {
         Self(digest)
     }

@@ -1,9 +1,9 @@
 //! Sessions: values that an application keeps for a visitor between requests.
 //!
-//! [`Sessions`] is a layer, [`Session`] what a handler takes. Where the values are kept is said by
-//! what the layer is made of: [`EncryptedCookie`] or [`SignedCookie`] (with the visitor, nothing on
-//! the server), [`MemoryStore`], `SqlStore` (feature `sql`), `RedisStore` (feature `redis`), or a
-//! [`SessionStore`] of your own.
+//! [`Sessions`] is the layer, and [`Session`] the extractor. The argument of the layer decides where values
+//! are kept: [`EncryptedCookie`] or [`SignedCookie`] (in the browser, nothing on the server),
+//! [`MemoryStore`], `SqlStore` (feature `sql`), `RedisStore` (feature `redis`), or your own
+//! [`SessionStore`].
 //!
 //! ```
 //! use apus::session::{MemoryStore, Session, Sessions};
@@ -21,28 +21,27 @@
 //! # app.check().unwrap();
 //! ```
 //!
-//! # What it costs
+//! # Costs
 //!
-//! A request without a session asks no store, and neither does one whose handler reads nothing of
-//! it. Nothing is written where nothing changed; that a session is in use is noted once in a tenth
-//! of its idle time.
+//! A request without a session does not use the store, and neither does a request whose handler does not
+//! read the session. An unchanged session is not written; the time of its last use is updated once in a
+//! tenth of its idle time.
 //!
-//! # Requests at the same time
+//! # Concurrent requests
 //!
-//! What a request changes are single values, and they are written when its response is ready. If
-//! another request of the same session was faster, the changes are made again to what it left:
-//! values that only one of them changed are all kept, and of a value that both changed the later
-//! write stays. A session that was ended meanwhile stays ended, and what others wanted to change of
-//! it is lost with it. None of this holds for sessions in a cookie, which nobody but the browser
-//! keeps: there the response that arrives last wins, with all its values.
+//! A request changes single values, which are written when its response is ready. If another request of
+//! the same session wrote first, the changes are applied to the new version: values that only one request
+//! changed are all kept, and for a value that both changed the later write wins. A session that was ended
+//! meanwhile stays ended, and the changes of other requests are lost. A session in a cookie has no versions:
+//! there the last response wins with all its values.
 //!
-//! # How it is protected
+//! # Security
 //!
-//! The cookie is `HttpOnly`, `SameSite=Lax`, and over TLS `Secure` with the name prefix `__Host-`,
-//! so that no other host can set it (RFC 6265bis section 4.1.3). It holds 256 random bits, of which
-//! stores get to see a digest only: who can read the store can take over no session. An id that the
-//! server did not give out is never taken. [`Session::renew`] changes the id, and has to be called
-//! when somebody logs in; else an attacker who planted an id of his own would be logged in, too.
+//! The cookie is `HttpOnly`, `SameSite=Lax`, and over TLS `Secure` with the name prefix `__Host-`, so that no
+//! other host can set it (RFC 6265bis section 4.1.3). It contains 256 random bits, of which the store keeps
+//! only a digest: reading the store does not reveal session ids. The server does not accept ids that it did
+//! not create. Call [`Session::renew`] on log-in to change the id; otherwise an attacker who planted an id
+//! would be logged in as well (session fixation).
 
 mod cookie;
 mod handle;
@@ -74,5 +73,5 @@ pub use store::{
 
 pub(crate) use cookie::CookieText;
 
-/// The name of the value that forged requests are told by.
+/// The name of the value with the CSRF secret.
 pub(crate) const TOKEN: &str = "~csrf";

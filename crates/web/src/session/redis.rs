@@ -11,7 +11,7 @@ use super::SessionKey;
 use super::store::{SessionStore, SessionWrite, StoreError, StoreFuture, StoredSession};
 use crate::per_worker;
 
-/// Writes a session if the version before it is the one that is stored.
+/// Writes a session if the expected version is stored.
 static SAVE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "local old = redis.call('GET', KEYS[1])
@@ -21,7 +21,7 @@ static SAVE: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// Removes a session if its version is the one that is stored.
+/// Removes a session if the expected version is stored.
 static REMOVE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "local old = redis.call('GET', KEYS[1])
@@ -30,8 +30,8 @@ static REMOVE: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// Keeps sessions in Redis 6.2 or later, or in Valkey, under keys that begin with `session:`. They
-/// expire there by themselves. Each worker has one connection, which is made anew if it breaks.
+/// Keeps sessions in Redis 6.2 or later, or in Valkey, under keys that begin with `session:`. Redis
+/// removes expired sessions. Each worker has one connection, which is reopened if it breaks.
 #[derive(Clone)]
 pub struct RedisStore {
     shared: Arc<RedisStoreState>,
@@ -44,10 +44,10 @@ struct RedisStoreState {
 
 impl RedisStore {
     /// A store at an address, as `redis://127.0.0.1/`, `rediss://user:password@host:6380/1` (TLS)
-    /// or `redis+unix:///run/redis.sock`. Nothing is connected before the first session.
+    /// or `redis+unix:///run/redis.sock`. It connects with the first session.
     ///
     /// # Errors
-    /// It is no such address.
+    /// The address is not valid.
     pub fn new(address: &str) -> Result<Self, StoreError> {
         Ok(Self {
             shared: Arc::new(RedisStoreState {
@@ -57,7 +57,7 @@ impl RedisStore {
         })
     }
 
-    /// Other words for keys to begin with, as applications need that share a database.
+    /// Another prefix of the keys, for applications that share a database.
     #[must_use]
     pub fn prefix(self, prefix: impl Into<String>) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl RedisStore {
     /// This worker's connection.
     fn connection(&self) -> Result<ConnectionManager, StoreError> {
         let made = per_worker::get_or_insert(&self.shared, || {
-            // Who waits for his page is told soon that there is no Redis.
+            // Fails early, since a client waits for the response.
             let config = ConnectionManagerConfig::new()
                 .set_number_of_retries(1)
                 .set_max_delay(Duration::from_millis(100));
@@ -85,7 +85,7 @@ impl RedisStore {
         made.map_err(StoreError::new)
     }
 
-    /// Asks, and once more if the connection broke: all that is asked for can be asked for twice.
+    /// Sends commands, and retries once if the connection broke: all of them are idempotent.
     async fn ask<T: FromRedisValue>(&self, pipeline: &Pipeline) -> Result<T, StoreError> {
         let mut connection = self.connection()?;
         let answer = pipeline.query_async(&mut connection).await;
@@ -127,7 +127,7 @@ impl SessionStore for RedisStore {
             let mut pipeline = redis::pipe();
             pipeline.get(&key).pttl(&key);
             let (text, left): (Option<String>, i64) = self.ask(&pipeline).await?;
-            // It is the version, a line feed, and the content.
+            // The format is the version, a line feed, and the values.
             let stored = text.as_deref().and_then(|text| text.split_once('\n'));
             let left = u64::try_from(left).unwrap_or(0);
             Ok(stored.and_then(|(version, content)| {

@@ -11,8 +11,8 @@ use apus_layers::auth::KeyError;
 
 /// A secret that cookies are signed or encrypted with.
 ///
-/// All processes that serve the same visitors need the same one, and who knows it can write any
-/// session: it belongs into a file or a variable that only the application can read.
+/// All processes that serve the same visitors need the same key. It can create any session, so keep it in
+/// a file or a variable that only the application can read.
 #[derive(Clone)]
 pub struct Key(Box<[u8]>);
 
@@ -31,7 +31,7 @@ impl Key {
         Ok(Self(secret.into()))
     }
 
-    /// A key that nobody knows: what it sealed is lost when the process ends.
+    /// A random key: its sessions are lost when the process ends.
     ///
     /// # Errors
     /// The system has no random bytes.
@@ -61,10 +61,10 @@ impl fmt::Debug for Key {
 
 /// Keeps sessions in a cookie that the visitor can read but not change.
 ///
-/// Nothing is kept on the server, so a session that was ended there can be brought back by who kept
-/// a copy of the cookie, until it expires. All values together must fit into 4,000 bytes or so.
+/// The server keeps nothing, so a copy of the cookie stays valid until it expires, even if the session was
+/// ended. All values together must fit into about 4,000 bytes.
 pub struct SignedCookie {
-    /// The first signs, all are accepted.
+    /// The first key signs; all are accepted.
     keys: Vec<hmac::Key>,
 }
 
@@ -76,7 +76,7 @@ impl SignedCookie {
         }
     }
 
-    /// Accepts what was signed with a key of the past.
+    /// Accepts cookies that were signed with an old key.
     #[must_use]
     pub fn accept(mut self, key: &Key) -> Self {
         self.keys.push(Self::derived(key));
@@ -113,10 +113,10 @@ impl fmt::Debug for SignedCookie {
 
 /// Keeps sessions in a cookie that the visitor can neither read nor change.
 ///
-/// As with [`SignedCookie`] nothing is kept on the server. A key should be replaced before four
-/// thousand million cookies were encrypted with it (NIST SP 800-38D section 8.3).
+/// The server keeps nothing, as with [`SignedCookie`]. Replace a key before it encrypted 2^32 cookies
+/// (NIST SP 800-38D section 8.3).
 pub struct EncryptedCookie {
-    /// The first encrypts, all are accepted.
+    /// The first key encrypts; all are accepted.
     keys: Vec<RandomizedNonceKey>,
 }
 
@@ -128,7 +128,7 @@ impl EncryptedCookie {
         }
     }
 
-    /// Accepts what was encrypted with a key of the past.
+    /// Accepts cookies that were encrypted with an old key.
     #[must_use]
     pub fn accept(mut self, key: &Key) -> Self {
         self.keys.extend(Self::derived(key));
@@ -136,7 +136,7 @@ impl EncryptedCookie {
     }
 
     fn derived(key: &Key) -> Option<RandomizedNonceKey> {
-        // It has the length that the algorithm asks for.
+        // The key has the length of the algorithm, so it does not fail.
         RandomizedNonceKey::new(&AES_256_GCM, &key.derive(b"encrypted session cookie")).ok()
     }
 
@@ -173,14 +173,14 @@ impl fmt::Debug for EncryptedCookie {
     }
 }
 
-/// One of the two.
+/// A cookie that is signed or encrypted.
 pub(super) enum Sealer {
     Encrypted(EncryptedCookie),
     Signed(SignedCookie),
 }
 
 impl Sealer {
-    /// The value of the cookie of this name; nothing if there is no randomness.
+    /// The value of the cookie of this name; `None` if the system has no random bytes.
     pub(super) fn seal(&self, name: &str, content: &str) -> Option<String> {
         match self {
             Self::Encrypted(cookie) => cookie.seal(name, content),
@@ -188,7 +188,7 @@ impl Sealer {
         }
     }
 
-    /// What was sealed for the cookie of this name.
+    /// The text of a sealed cookie of this name; `None` if it is not valid.
     pub(super) fn open(&self, name: &str, text: &str) -> Option<String> {
         let content = match self {
             Self::Encrypted(cookie) => cookie.open(name, text),

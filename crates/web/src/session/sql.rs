@@ -11,11 +11,11 @@ use super::SessionKey;
 use super::store::{SessionStore, SessionWrite, StoreError, StoreFuture, StoredSession};
 use crate::sql::{Db, System};
 
-/// How often sessions that have expired are removed, in seconds.
+/// The interval at which expired sessions are removed, in seconds.
 const SWEEP: u64 = 10 * 60;
 
-/// Keeps sessions in a table of a database, `apus_sessions`, which it makes if it is missing.
-/// Sessions that have expired are removed every ten minutes, as long as sessions are written.
+/// Keeps sessions in the table `apus_sessions` of a database, which it creates if it is missing. Expired
+/// sessions are removed every ten minutes while sessions are written.
 #[derive(Clone)]
 pub struct SqlStore {
     db: Db,
@@ -44,7 +44,7 @@ impl SqlStore {
                 .await;
             match made {
                 Ok(_) => Ok(()),
-                // Another process makes it at the same time; or somebody else has to, as we may not.
+                // Another process created it, or this account is not allowed to.
                 Err(error) => sqlx::query("SELECT id FROM apus_sessions WHERE 1 = 0")
                     .fetch_optional(&self.db.pool())
                     .await
@@ -55,7 +55,7 @@ impl SqlStore {
         self.shared.is_made.get_or_try_init(make).await.map(|_| ())
     }
 
-    /// Removes what has expired, if that was not done for a while.
+    /// Removes expired sessions if the interval is over.
     async fn sweep(&self, now: u64) -> Result<(), StoreError> {
         let swept = self.shared.swept.load(Ordering::Relaxed);
         let is_due = now >= swept.saturating_add(SWEEP);
@@ -78,7 +78,7 @@ impl SqlStore {
     }
 }
 
-/// What makes the table.
+/// The statement that creates the table.
 fn table(system: System) -> &'static str {
     match system {
         System::MySql => {
@@ -168,7 +168,7 @@ impl SessionStore for SqlStore {
     }
 }
 
-/// As databases have it.
+/// Converts to the integer type of databases.
 fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

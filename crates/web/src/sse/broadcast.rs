@@ -15,27 +15,27 @@ use futures_core::Stream;
 use super::{EncodedEvent, Event, LastEventId};
 use crate::websocket::SlowReceivers;
 
-/// Events for all who subscribed: clones are the same broadcast, and can be used on any thread.
+/// Sends events to all subscribers. Clones are the same broadcast and can be used on any thread.
 #[derive(Clone)]
 pub struct Broadcast(Arc<BroadcastState>);
 
-/// How much a broadcast keeps, and what becomes of those who were away longer.
+/// The settings of a [`Broadcast`].
 #[derive(Clone, Debug)]
 pub struct BroadcastSettings {
-    /// Events that are kept for those who come back or read slowly.
+    /// The number of events that are kept for clients that reconnect or read slowly.
     pub kept: usize,
-    /// How many of those a client gets that had none before.
+    /// The number of kept events that a new client gets.
     pub replay: usize,
-    /// What becomes of a client for which more events wait than are kept: it misses them, or its stream ends,
-    /// and it may come back.
+    /// What happens to a client that is more events behind than are kept: it misses events, or its stream
+    /// ends and it can reconnect.
     pub slow: SlowReceivers,
-    /// What a client is told that missed events which are not kept any more, before those that are; as one
-    /// by which the page loads everything anew.
+    /// The event that a client gets if it missed events that are no longer kept, for example to make the page
+    /// reload its data.
     pub missed: Option<Event>,
 }
 
 impl Default for BroadcastSettings {
-    /// 256 events, none for new clients; who is slow misses events, and is not told.
+    /// 256 events, none for new clients; slow clients miss events without notice.
     fn default() -> Self {
         Self {
             kept: 256,
@@ -47,7 +47,7 @@ impl Default for BroadcastSettings {
 }
 
 struct BroadcastState {
-    /// In the ids of its events, so that those of another process, or of one before this, are known as such.
+    /// A random part of its event ids, which identifies the ids of other processes.
     name: u64,
     kept: usize,
     replay: u64,
@@ -56,11 +56,11 @@ struct BroadcastState {
     buffer: Mutex<EventBuffer>,
 }
 
-/// The events that are kept, and who waits for the next.
+/// The events that are kept, and the wakers of the subscriptions that wait for the next one.
 #[derive(Default)]
 struct EventBuffer {
     events: VecDeque<EncodedEvent>,
-    /// The number of the event to come.
+    /// The number of the next event.
     next: u64,
     waiting: HashMap<u64, Waker>,
     subscriptions: u64,
@@ -85,7 +85,7 @@ impl Broadcast {
         }))
     }
 
-    /// Sends an event to all who subscribed. It gets an id in place of its own.
+    /// Sends an event to all subscribers, with a new id.
     pub fn publish(&self, event: impl Into<Event>) {
         let event = event.into();
         let waiting = {
@@ -104,8 +104,8 @@ impl Broadcast {
         waiting.into_values().for_each(Waker::wake);
     }
 
-    /// The events after the last one that a client had; for one that had none, those that come, and as many
-    /// before them as [`BroadcastSettings::replay`] says.
+    /// Subscribes to the events after the last one of a client. A new client gets the next events, and the
+    /// number of kept ones in [`BroadcastSettings::replay`].
     pub fn subscribe(&self, last: &LastEventId) -> Subscription {
         let mut buffer = self.0.buffer();
         buffer.subscriptions = buffer.subscriptions.saturating_add(1);
@@ -122,7 +122,7 @@ impl Broadcast {
                 let next = had.saturating_add(1);
                 (next.max(buffer.first()), next < buffer.first())
             }
-            // Of another process: what came between cannot be known.
+            // An id of another process: the missed events are unknown.
             Some(_) => (fresh, true),
         };
         Subscription {
@@ -133,7 +133,7 @@ impl Broadcast {
         }
     }
 
-    /// How many clients wait for the next event. Those that read slowly have not come so far.
+    /// The number of clients that wait for the next event, without those that are behind.
     pub fn waiting(&self) -> usize {
         self.0.buffer().waiting.len()
     }
@@ -162,7 +162,7 @@ pub struct Subscription {
     id: u64,
     /// The number of the event that is next.
     next: u64,
-    /// Whether the client is still to be told that it missed events.
+    /// Whether the client missed events and did not get [`BroadcastSettings::missed`] yet.
     has_missed: bool,
     broadcast: Arc<BroadcastState>,
 }
@@ -200,14 +200,14 @@ impl Drop for Subscription {
     }
 }
 
-/// What names an event among all.
+/// The id of an event.
 struct BroadcastEventId {
     broadcast: u64,
     number: u64,
 }
 
 impl BroadcastEventId {
-    /// The number of an event of this broadcast.
+    /// The number of an event of this broadcast; `None` for other ids.
     fn parse(id: &str, broadcast: u64) -> Option<u64> {
         let (name, number) = id.split_once('-')?;
         let is_known = u64::from_str_radix(name, 16) == Ok(broadcast);

@@ -7,24 +7,23 @@ use apus_http::EventLines;
 use bytes::Bytes;
 use serde::Serialize;
 
-/// An event, or a part of a stream that is none: a comment, a time to wait.
+/// An event, a comment or a reconnection time.
 ///
-/// Only one with [data](Event::data) is given to scripts.
+/// Scripts get only events with [data](Event::data).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Event(EventLines);
 
-/// An event as it is sent: clones share their memory.
+/// An event in its encoded form. Clones share their memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncodedEvent(Bytes);
 
 impl Event {
-    /// An event that says nothing yet.
+    /// An empty event.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds data. Its lines come to the script as they are, with `\n` between them; a second call begins a
-    /// new line.
+    /// Adds data. The script gets its lines with `\n` between them. A second call starts a new line.
     #[must_use]
     pub fn data(mut self, data: impl AsRef<str>) -> Self {
         self.0.data(data.as_ref());
@@ -34,35 +33,35 @@ impl Event {
     /// Adds data in JSON (RFC 8259), which has no line breaks.
     ///
     /// # Errors
-    /// The value has no form in JSON, as a map whose keys are not text.
+    /// The value cannot be serialized as JSON, for example a map whose keys are not text.
     pub fn json(self, value: &impl Serialize) -> Result<Self, serde_json::Error> {
         Ok(self.data(serde_json::to_string(value)?))
     }
 
-    /// The type, for which a script listens by `addEventListener`; `message` if this is not called. Line
-    /// breaks, which it cannot hold, are left out.
+    /// Sets the type, which scripts pass to `addEventListener`. Default: `message`. Line breaks are not
+    /// allowed in it and left out.
     #[must_use]
     pub fn event(mut self, name: impl AsRef<str>) -> Self {
         self.0.field("event", name.as_ref());
         self
     }
 
-    /// What the client says in `Last-Event-ID` when it comes back. Line breaks and NUL, which it cannot hold,
-    /// are left out.
+    /// Sets the id, which the client sends in `Last-Event-ID` when it reconnects. Line breaks and NUL are not
+    /// allowed in it and left out.
     #[must_use]
     pub fn id(mut self, id: impl Display) -> Self {
         self.0.field("id", id);
         self
     }
 
-    /// How long the client waits before it comes back, in whole milliseconds.
+    /// Sets how long the client waits before it reconnects, in whole milliseconds.
     #[must_use]
     pub fn retry(mut self, after: Duration) -> Self {
         self.0.field("retry", after.as_millis());
         self
     }
 
-    /// Adds a comment, which clients pass over.
+    /// Adds a comment, which clients ignore.
     #[must_use]
     pub fn comment(mut self, text: impl AsRef<str>) -> Self {
         self.0.comment(text.as_ref());
@@ -70,14 +69,14 @@ impl Event {
     }
 }
 
-/// An event of data.
+/// An event with this data.
 impl From<&str> for Event {
     fn from(data: &str) -> Self {
         Self::new().data(data)
     }
 }
 
-/// An event of data.
+/// An event with this data.
 impl From<String> for Event {
     fn from(data: String) -> Self {
         Self::new().data(data)
@@ -103,7 +102,7 @@ impl From<String> for EncodedEvent {
 }
 
 impl EncodedEvent {
-    /// What is sent.
+    /// The encoded bytes.
     pub fn as_bytes(&self) -> &Bytes {
         &self.0
     }

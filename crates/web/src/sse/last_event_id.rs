@@ -11,7 +11,7 @@ use apus_handler::{FromRequestHead, Matched};
 pub struct LastEventId(Option<Box<str>>);
 
 impl LastEventId {
-    /// That of a client that has this id; `None` for one that had no event.
+    /// The last event id of a client; `None` for a new client.
     pub fn new(id: Option<&str>) -> Self {
         Self(id.map(Box::from))
     }

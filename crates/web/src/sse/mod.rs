@@ -1,6 +1,6 @@
 //! Server-Sent Events (HTML Living Standard section 9.2).
 //!
-//! Events can be told by a future of the client's own:
+//! A future can send the events of one client:
 //!
 //! ```
 //! use std::time::Duration;
@@ -19,7 +19,7 @@
 //! # app.check().unwrap();
 //! ```
 //!
-//! Or they are the same for many clients, who may lose their connections and miss nothing:
+//! Or many clients get the same events, also after they reconnect:
 //!
 //! ```
 //! use apus::sse::{Broadcast, Event, LastEventId};
@@ -36,8 +36,8 @@
 //! prices.publish(Event::new().event("price").data("gold 71.20"));
 //! ```
 //!
-//! A stream ends when its worker stops, between two events, so that the client comes back to the process that
-//! follows.
+//! A stream ends between two events when its worker stops, so that the client reconnects to the next
+//! process.
 
 mod broadcast;
 mod event;

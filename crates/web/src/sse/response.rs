@@ -17,26 +17,27 @@ use super::run::EventFutureStream;
 use super::{EncodedEvent, Events};
 use apus_handler::respond::IntoResponse;
 
-/// A response of events, sent as they come.
+/// A response whose body is a stream of events.
 ///
-/// It is not stored by caches and not compressed, and proxies are asked not to hold it back.
+/// It is not cached and not compressed, and proxies are asked not to buffer it.
 pub struct Sse {
     events: Pin<Box<dyn Stream<Item = EncodedEvent>>>,
     heartbeat: Option<Duration>,
 }
 
-/// A client may not notice for long that its connection is lost, nor do we, while nothing is sent; and what
-/// stands between closes connections that are quiet, some after half a minute.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+/// The default interval. Without traffic neither side notices a lost connection, and some proxies close
+/// idle connections after half a minute.
+const DEFAULT_HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// A comment, and no event.
-const BEAT: Bytes = Bytes::from_static(b":\n\n");
+/// A comment, which clients ignore.
+const HEARTBEAT_COMMENT: Bytes = Bytes::from_static(b":\n\n");
 
-/// Events that are there together are sent together, up to about so many bytes.
-const TOGETHER: usize = 16 * 1024;
+/// The size up to which available events are sent in one frame, in bytes.
+const MAX_BATCH: usize = 16 * 1024;
 
 impl Sse {
-    /// The events of a stream, as of a [`Subscription`](super::Subscription). The response ends with it.
+    /// Sends the events of a stream, for example a [`Subscription`](super::Subscription). The response ends
+    /// with the stream.
     pub fn new<S>(events: S) -> Self
     where
         S: Stream<Item: Into<EncodedEvent>> + 'static,
@@ -44,8 +45,8 @@ impl Sse {
         Self::of(Box::pin(EncodedEvents(Box::pin(events))))
     }
 
-    /// The events that a future tells. It runs as the client reads; the response ends with it, and the other
-    /// way about.
+    /// Sends the events of a future, which runs while the client reads. The response ends with the future,
+    /// and the future is dropped with the response.
     pub fn run<F, R>(future: F) -> Self
     where
         F: FnOnce(Events) -> R,
@@ -57,12 +58,12 @@ impl Sse {
     fn of(events: Pin<Box<dyn Stream<Item = EncodedEvent>>>) -> Self {
         Self {
             events,
-            heartbeat: Some(HEARTBEAT),
+            heartbeat: Some(DEFAULT_HEARTBEAT),
         }
     }
 
-    /// After how long without an event a comment is sent; after 15 seconds, unless this is called. `None`
-    /// sends none.
+    /// Sets the time without an event after which a comment is sent. Default: 15 seconds. `None` sends no
+    /// comments.
     #[must_use]
     pub fn heartbeat(mut self, after: Option<Duration>) -> Self {
         self.heartbeat = after;
@@ -89,13 +90,13 @@ impl IntoResponse for Sse {
                 &header::CACHE_CONTROL,
                 &HeaderValue::from_static("no-store"),
             )
-            // What nginx, and those who learned it from nginx, take for a word.
+            // Disables buffering in nginx and other proxies.
             .with_header(
                 &HeaderName::from_static("x-accel-buffering"),
                 &HeaderValue::from_static("no"),
             )
             .with_body(body);
-        // Compression would hold back what waits for more.
+        // Compression would delay events.
         response.set_coding_chosen(true);
         response
     }
@@ -109,7 +110,7 @@ impl fmt::Debug for Sse {
     }
 }
 
-/// A stream whose events are in the form in which they are sent.
+/// A stream of encoded events.
 struct EncodedEvents<S>(Pin<Box<S>>);
 
 impl<S: Stream<Item: Into<EncodedEvent>>> Stream for EncodedEvents<S> {
@@ -121,14 +122,14 @@ impl<S: Stream<Item: Into<EncodedEvent>>> Stream for EncodedEvents<S> {
     }
 }
 
-/// The content: whole events, and beats between them.
+/// The body: complete events, and heartbeat comments between them.
 struct SseBody {
     events: Pin<Box<dyn Stream<Item = EncodedEvent>>>,
     has_ended: bool,
     heartbeat: Option<Duration>,
-    /// When something was sent last; `None` before the first poll.
+    /// The time of the last frame; `None` before the first poll.
     sent_at: Option<Instant>,
-    /// Moved only when it fires.
+    /// Reset only when it fires.
     timer: Option<Pin<Box<Sleep>>>,
     stopping: Pin<Box<dyn Future<Output = ()>>>,
 }
@@ -141,7 +142,7 @@ impl BodyStream for SseBody {
         let content = match self.gather(cx) {
             Some(content) => content,
             None if self.has_ended => return Poll::Ready(None),
-            None if self.is_quiet(cx) => BEAT,
+            None if self.needs_heartbeat(cx) => HEARTBEAT_COMMENT,
             None => return Poll::Pending,
         };
         self.sent_at = Some(Instant::now());
@@ -150,7 +151,7 @@ impl BodyStream for SseBody {
 }
 
 impl SseBody {
-    /// The events that are there.
+    /// All events that are available.
     fn gather(&mut self, cx: &mut Context<'_>) -> Option<Bytes> {
         let first = self.next(cx)?;
         let Some(second) = self.next(cx) else {
@@ -159,7 +160,7 @@ impl SseBody {
         let mut together = BytesMut::with_capacity(first.len().saturating_add(second.len()));
         together.extend_from_slice(&first);
         together.extend_from_slice(&second);
-        while together.len() < TOGETHER
+        while together.len() < MAX_BATCH
             && let Some(next) = self.next(cx)
         {
             together.extend_from_slice(&next);
@@ -181,8 +182,8 @@ impl SseBody {
         }
     }
 
-    /// Whether nothing was sent for as long as may be.
-    fn is_quiet(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Whether nothing was sent for the heartbeat interval.
+    fn needs_heartbeat(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(heartbeat) = self.heartbeat else {
             return false;
         };

@@ -10,13 +10,13 @@ use futures_core::Stream;
 
 use super::EncodedEvent;
 
-/// Where a future that was given to [`Sse::run`](super::Sse::run) tells its events.
+/// The sender of events of a future in [`Sse::run`](super::Sse::run).
 ///
-/// Once the client is gone, the future is dropped where it waits.
+/// The future is dropped when the client disconnects.
 #[derive(Debug)]
 pub struct Events(Rc<RefCell<EventSlot>>);
 
-/// The event that is next, and who waits to tell another.
+/// The next event, and the waker of a sender that waits to send another.
 #[derive(Debug, Default)]
 struct EventSlot {
     event: Option<EncodedEvent>,
