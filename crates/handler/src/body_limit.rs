@@ -10,18 +10,18 @@ use crate::error::Error;
 use crate::middleware::{Middleware, Next};
 use crate::respond::IntoResponse;
 
-/// The longest content that requests may bring, whoever reads it and however.
+/// A layer that limits the length of request bodies.
 ///
-/// The innermost one counts: a route for uploads may allow more than the application around it. It also
-/// takes the place of `App::body_limit` for extractors that keep content in memory. Content is
-/// refused when it is read: at once where its length was told, else as soon as there is too much.
+/// The innermost layer counts: a route for uploads can allow more than the application around it. It also
+/// replaces `App::body_limit` for extractors that keep the body in memory. A body is rejected when it is
+/// read: at once if its length is known, else as soon as it is too long.
 #[derive(Clone, Copy, Debug)]
 pub struct BodyLimit {
     bytes: u64,
 }
 
 impl BodyLimit {
-    /// At most this number of bytes.
+    /// A limit in bytes.
     pub fn new(bytes: u64) -> Self {
         Self { bytes }
     }
@@ -32,7 +32,7 @@ impl BodyLimit {
         Some(limit.in_memory.load(Ordering::Relaxed))
     }
 
-    /// Lets a request bring so much, but extractors keep no more of it than before.
+    /// Changes the limit of a request, but not the limit of extractors that keep the body in memory.
     pub fn replace_bytes(request: &Request, bytes: u64) {
         if let Some(limit) = request.extensions().get::<Arc<BodyLimitState>>() {
             limit.bytes.store(bytes, Ordering::Relaxed);
@@ -40,11 +40,11 @@ impl BodyLimit {
     }
 }
 
-/// What the layers around a request and its content share. One thread has it at a time.
+/// The state that the layers of a request share with its body. It is used by one thread at a time.
 #[derive(Debug)]
 struct BodyLimitState {
     bytes: AtomicU64,
-    /// What extractors may keep.
+    /// The limit of extractors that keep the body in memory.
     in_memory: AtomicU64,
     is_exceeded: AtomicBool,
 }
@@ -72,7 +72,7 @@ impl Middleware<()> for BodyLimit {
         request.extensions_mut().insert(limit.clone());
         let rendering = next.rendering(&request);
         next.call(request).map(move |response| {
-            // Whatever a handler made of the error that it got.
+            // The handler may have turned the error into another one.
             if !limit.is_exceeded.load(Ordering::Relaxed) || !response.status().is_server_error() {
                 return response;
             }
@@ -84,7 +84,7 @@ impl Middleware<()> for BodyLimit {
     }
 }
 
-/// Content that ends with an error when there is too much of it.
+/// A body that ends with an error when it is too long.
 struct LimitedBody {
     inner: Body,
     read: u64,
@@ -92,7 +92,7 @@ struct LimitedBody {
 }
 
 impl LimitedBody {
-    /// Whether so much more is too much.
+    /// Whether this number of further bytes exceeds the limit.
     fn exceeds(&self, more: u64) -> bool {
         let exceeds = self.read.saturating_add(more) > self.limit.bytes.load(Ordering::Relaxed);
         if exceeds {
@@ -104,7 +104,7 @@ impl LimitedBody {
 
 impl BodyStream for LimitedBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-        // Content whose length is known is not asked for in vain.
+        // A body that is known to be too long is not requested from the client.
         if self.exceeds(self.inner.len().unwrap_or(0)) {
             return Poll::Ready(Some(Err(BodyError::TooLarge)));
         }

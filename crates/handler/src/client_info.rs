@@ -10,19 +10,19 @@ use crate::extract::FromRequestHead;
 use crate::matched::Matched;
 use crate::middleware::{Middleware, Next};
 
-/// What is known of the client itself, which may be several proxies away.
+/// The address and scheme of the client, which may be behind several proxies.
 ///
-/// An extractor. Without [`TrustedProxies`] it is the other end of the connection.
+/// An extractor. Without [`TrustedProxies`] it is the peer of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientInfo {
-    /// Its address; `None` behind a Unix socket whose other side told none.
+    /// The address; `None` behind a Unix socket whose peer sent none.
     pub ip: Option<IpAddr>,
-    /// Whether it uses TLS, to us or to the proxy that it reached.
+    /// Whether the client uses TLS, to this server or to its proxy.
     pub is_secure: bool,
 }
 
 impl ClientInfo {
-    /// Of the client that sent a request.
+    /// The client of a request.
     pub fn of(request: &Request) -> Self {
         Self {
             ip: request.client().ip,
@@ -39,7 +39,7 @@ impl FromRequestHead for ClientInfo {
     }
 }
 
-/// As a layer it is to be the first, since others go by what it establishes.
+/// As a layer it must be the first, since others use its result.
 impl Middleware<()> for TrustedProxies {
     fn call(&self, mut request: Request, next: Next) -> Answer {
         self.establish(&mut request);

@@ -7,14 +7,14 @@ use crate::middleware::{Middleware, Next};
 use apus_compress::Compression;
 use apus_compress::{EncodingNegotiation, vary};
 
-/// Compresses answers that are worth it in the coding that the client likes best.
+/// Compresses responses with the coding that the client prefers, if that makes them smaller.
 impl Middleware<()> for Compression {
     fn call(&self, request: Request, next: Next) -> Answer {
         let negotiation = EncodingNegotiation::of(&request, *self);
         next.call(request).map(move |mut response| {
             let is_not_modified = response.status() == StatusCode::NOT_MODIFIED;
             if is_not_modified && !response.is_coding_chosen() {
-                // As the response would have, had it content (RFC 9110 section 15.4.5).
+                // A 304 has the fields of the compressed response (RFC 9110 section 15.4.5).
                 let headers = response.headers_mut();
                 let is_told = match Vary::of(headers) {
                     Vary::Any => true,

@@ -12,8 +12,8 @@ use apus_error_page::{self, Details};
 
 /// An error that a handler or a layer returns.
 ///
-/// Any [`std::error::Error`] becomes one by `?`: it is logged, and the client gets a 500 and is not told
-/// what it was. What the client has to know has a status and a detail of its own:
+/// `?` converts any [`std::error::Error`] to a 500: the error is logged, and the client does not see it. An
+/// error for the client has a status and a detail:
 ///
 /// ```
 /// use apus::{Error, Json, OrNotFound, Path, StatusCode};
@@ -30,7 +30,7 @@ use apus_error_page::{self, Details};
 /// }
 /// ```
 ///
-/// An application with an error type of its own says by [`HttpError`](crate::HttpError) which status each has.
+/// An application with its own error type sets the status by [`HttpError`](crate::HttpError).
 pub struct Error(Box<ErrorParts>);
 
 struct ErrorParts {
@@ -61,27 +61,27 @@ impl Error {
     }
 
     by_name! {
-        /// 400: the request cannot be understood. Text for the client, as for those that follow.
+        /// 400: the request is not valid. The text is for the client, also in the following functions.
         bad_request: BAD_REQUEST;
-        /// 401: who asks has to say who they are.
+        /// 401: the client has to authenticate.
         unauthorized: UNAUTHORIZED;
-        /// 403: who asks may not.
+        /// 403: the client is not allowed to do this.
         forbidden: FORBIDDEN;
-        /// 404: there is no such thing.
+        /// 404: the resource does not exist.
         not_found: NOT_FOUND;
-        /// 409: it does not fit what is there.
+        /// 409: the request conflicts with the state of the resource.
         conflict: CONFLICT;
-        /// 410: it was there, and will not come back.
+        /// 410: the resource was removed for good.
         gone: GONE;
-        /// 422: it can be read, and is wrong.
+        /// 422: the body has valid syntax and invalid values.
         unprocessable: UNPROCESSABLE_ENTITY;
-        /// 429: too much was asked.
+        /// 429: the client sent too many requests.
         too_many_requests: TOO_MANY_REQUESTS;
-        /// 503: not now. [`Error::header`] adds a `Retry-After`.
+        /// 503: the server cannot respond now. [`Error::header`] adds a `Retry-After`.
         unavailable: SERVICE_UNAVAILABLE;
     }
 
-    /// An error of which the client gets to know the status only.
+    /// An error of which the client sees only the status.
     pub fn of(status: StatusCode) -> Self {
         Self(Box::new(ErrorParts {
             status,
@@ -115,8 +115,8 @@ impl Error {
         self
     }
 
-    /// This error with a further member of its problem details (RFC 9457 section 3.2), as a list of the
-    /// fields of a form that do not fit. What cannot be JSON is left out, and logged.
+    /// This error with a further member of its problem details (RFC 9457 section 3.2), for example a list of
+    /// invalid fields. A value that cannot be serialized is left out, and logged.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl serde::Serialize) -> Self {
         match serde_json::to_value(value) {
@@ -140,24 +140,24 @@ impl Error {
         self.0.status
     }
 
-    /// What the client is told.
+    /// The detail for the client.
     pub fn detail(&self) -> Option<&str> {
         self.0.detail.as_deref()
     }
 
-    /// What it came from, which the client is not told.
+    /// The cause, which the client does not see.
     pub fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source.as_deref()
     }
 
-    /// This error with what it came from, which the client is not told.
+    /// This error with a cause, which the client does not see.
     pub fn caused_by(mut self, source: impl std::error::Error + 'static) -> Self {
         self.0.source = Some(Box::new(source));
         self
     }
 
     fn log(&self) {
-        // What the client did wrong, and was told, is no failure.
+        // Errors of the client are not failures of the handler.
         if self.0.status.is_client_error() && self.0.detail.is_some() {
             return;
         }
@@ -175,14 +175,14 @@ impl Error {
         }
     }
 
-    /// The response in a form; in any case with content, if the form is the application's choice.
+    /// The response in a format. It always has a body if the application chose the format.
     fn render(mut self, format: ErrorFormat, is_chosen: bool) -> Response {
         let mut response = Response::new(self.0.status);
         let said = self.0.detail.is_some()
             || self.0.kind.is_some()
             || self.0.title.is_some()
             || !self.0.members.is_empty();
-        // What says nothing of its own gets the page of the site.
+        // A response without a detail gets the error page of the site.
         if said || is_chosen {
             let details = Details {
                 kind: self.0.kind.as_deref(),
@@ -219,7 +219,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// A response that carries the error, for [`Rendering`] to make its content.
+/// A response with the error in its extensions, from which [`Rendering`] makes the body.
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let mut response = Response::new(self.0.status);
@@ -228,18 +228,18 @@ impl IntoResponse for Error {
     }
 }
 
-/// Says 404 where there is nothing.
+/// Converts `None` to a 404.
 pub trait OrNotFound<T> {
-    /// What is there, or an error with status 404.
+    /// The value, or an error with status 404.
     ///
     /// # Errors
-    /// There is nothing.
+    /// It is `None`.
     fn or_404(self) -> Result<T, Error>;
 
-    /// What is there, or an error with status 404 and this detail.
+    /// The value, or an error with status 404 and this detail.
     ///
     /// # Errors
-    /// There is nothing.
+    /// It is `None`.
     fn or_not_found(self, detail: impl fmt::Display) -> Result<T, Error>;
 }
 
@@ -256,7 +256,7 @@ impl<T> OrNotFound<T> for Option<T> {
 /// A function that makes the response to an error, or leaves it to the default.
 pub type OnError = dyn Fn(&Error, ErrorFormat) -> Option<Response> + Send + Sync;
 
-/// What an application, or a group of it, says of the responses to errors.
+/// The settings of an application or a group for responses to errors.
 #[derive(Clone, Default)]
 pub struct ErrorRules {
     /// The function of the application.
@@ -269,7 +269,7 @@ pub struct ErrorRules {
 }
 
 impl ErrorRules {
-    /// These, and where they say nothing, those of what is around.
+    /// These settings; settings that are not set are taken from the outer group.
     pub fn or(&self, outer: Option<&Self>) -> Self {
         Self {
             on_error: (self.on_error.clone()).or_else(|| outer?.on_error.clone()),
@@ -287,7 +287,7 @@ impl fmt::Debug for ErrorRules {
     }
 }
 
-/// How the errors of a request are answered.
+/// The format of the responses to errors of a request.
 #[derive(Clone)]
 pub struct Rendering {
     format: ErrorFormat,
@@ -308,7 +308,7 @@ impl Rendering {
         }
     }
 
-    /// In a form that was found before.
+    /// For a format that is already known.
     pub fn in_format(format: ErrorFormat) -> Self {
         Self {
             format,
@@ -318,7 +318,7 @@ impl Rendering {
         }
     }
 
-    /// The response, or that of the error which it carries.
+    /// The response, or the response to the error in its extensions.
     pub fn apply(&self, mut response: Response) -> Response {
         if self.is_deferred {
             return response;

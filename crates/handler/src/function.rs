@@ -12,11 +12,10 @@ use crate::matched::Matched;
 use crate::middleware::{self, AnyMiddleware, Middleware};
 use crate::respond::{IntoAnswer, IntoResponse};
 
-/// A function that answers requests: `async` or not, of up to eight extractors, of which the last
-/// may read the content.
+/// A function that responds to requests: `async` or not, with up to eight extractors, of which the last may
+/// read the body.
 ///
-/// One that is not `async` and takes nothing that reads the content answers at once, without a
-/// future.
+/// A function that is not `async` and does not read the body needs no future.
 #[diagnostic::on_unimplemented(
     message = "this function is not a handler",
     label = "not a handler",
@@ -26,24 +25,24 @@ use crate::respond::{IntoAnswer, IntoResponse};
             implements `HttpError`"
 )]
 pub trait Handler<Marker>: Send + Sync + 'static {
-    /// Answers a request that the route of this handler matched.
+    /// Responds to a request that matched the route of this handler.
     fn call(&self, request: Request, matched: &Matched<'_>) -> Answer;
 
-    /// What stands around this handler alone, see [`HandlerExt::with`].
+    /// The layers of this handler alone, see [`HandlerExt::with`].
     #[doc(hidden)]
     fn layers(&self) -> Layers {
         Layers::default()
     }
 }
 
-/// What stands around a handler.
+/// The layers of a handler.
 #[doc(hidden)]
 #[derive(Clone, Default)]
 pub struct Layers(pub Vec<Arc<dyn AnyMiddleware>>);
 
-/// What can be done to any handler.
+/// Methods of all handlers.
 pub trait HandlerExt<Marker>: Handler<Marker> + Sized {
-    /// Puts a function around this handler alone, inside of those of its groups; the first one is
+    /// Adds a layer around this handler alone, inside the layers of its groups. The first layer is the
     /// outermost.
     ///
     /// ```
@@ -65,7 +64,7 @@ pub trait HandlerExt<Marker>: Handler<Marker> + Sized {
 
 impl<H: Handler<Marker>, Marker> HandlerExt<Marker> for H {}
 
-/// A handler and what stands around it.
+/// A handler with layers of its own.
 #[derive(Clone)]
 pub struct LayeredHandler<H> {
     handler: H,
@@ -73,7 +72,7 @@ pub struct LayeredHandler<H> {
 }
 
 impl<H> LayeredHandler<H> {
-    /// Puts another function around the handler, inside of those before.
+    /// Adds another layer, inside the layers that were added before.
     #[must_use]
     pub fn with<M: 'static>(mut self, middleware: impl Middleware<M>) -> Self {
         let layer = Arc::new(middleware::Unmarked::new(middleware));
@@ -169,23 +168,23 @@ handlers! {
     (A B C D E F G) H;
 }
 
-/// A handler whose type is forgotten.
+/// A handler as a trait object.
 pub trait AnyHandler: Send + Sync {
     /// As [`Handler::call`].
     fn call(&self, request: Request, matched: &Matched<'_>) -> Answer;
 
-    /// The layers around this handler alone.
+    /// The layers of this handler alone.
     fn layers(&self) -> Vec<Arc<dyn AnyMiddleware>>;
 
-    /// As the compiler names it.
+    /// The type name of the handler.
     fn name(&self) -> &'static str;
 }
 
-/// Gives a handler a type without its marker.
+/// A handler without the marker in its type.
 pub struct ErasedHandler<H, Marker>(H, PhantomData<fn() -> Marker>);
 
 impl<H, Marker> ErasedHandler<H, Marker> {
-    /// This handler.
+    /// Wraps a handler.
     pub fn new(handler: H) -> Self {
         Self(handler, PhantomData)
     }

@@ -5,7 +5,7 @@ use apus_http::{Response, StatusCode};
 use crate::error::Error;
 use crate::respond::IntoResponse;
 
-/// An error type that says with which status each of its errors is answered. Handlers return it as it is:
+/// An error type with a status for each error. Handlers can return it:
 ///
 /// ```
 /// use std::fmt;
@@ -51,19 +51,19 @@ use crate::respond::IntoResponse;
 /// client.get("/products/2").send().assert_status(500);
 /// ```
 ///
-/// Where a function returns [`apus::Result`](crate::Result), a `?` makes any error a 500, as it knows no more of
-/// it than that; `.map_err(HttpError::into_error)?` keeps the status.
+/// In a function that returns [`apus::Result`](crate::Result), `?` converts any error to a 500;
+/// `.map_err(HttpError::into_error)?` keeps the status.
 pub trait HttpError: std::error::Error + Sized + 'static {
     /// The status that the client gets.
     fn status(&self) -> StatusCode;
 
-    /// What the client is told: the text of the error if the client is to blame for it, and else nothing, so that
-    /// it is for the log alone.
+    /// The detail for the client. Default: the message of the error for 4xx, and nothing for 5xx, where the
+    /// message is only logged.
     fn detail(&self) -> Option<String> {
         self.status().is_client_error().then(|| self.to_string())
     }
 
-    /// An [`Error`] with this status and detail, and this as its source.
+    /// An [`Error`] with this status and detail, and this error as its source.
     fn into_error(self) -> Error {
         let error = match self.detail() {
             Some(detail) => Error::new(self.status(), detail),

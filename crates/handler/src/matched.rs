@@ -8,7 +8,7 @@ use apus_http::Request;
 use crate::error::{ErrorRules, Rendering};
 use crate::state::States;
 
-/// What the handlers of a group share.
+/// The settings and the state of a group.
 #[derive(Debug, Default)]
 pub struct RouteScope {
     /// The values of the state.
@@ -19,7 +19,7 @@ pub struct RouteScope {
     pub errors: ErrorRules,
 }
 
-/// What is known of a request besides itself: the route it met, and the state of the application.
+/// The route that a request matched, and the state of the application.
 pub struct Matched<'a> {
     /// The names of the path parameters.
     pub names: &'a [Box<str>],
@@ -47,7 +47,7 @@ impl Matched<'_> {
         self.scope.states.get::<T>()
     }
 
-    /// What an extractor may keep of the content, in bytes.
+    /// The most bytes of a body that an extractor keeps in memory.
     pub fn body_limit(&self) -> u64 {
         self.scope.body_limit
     }

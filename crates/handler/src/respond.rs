@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Rendering};
 
-/// What can be a response.
+/// A type that can be converted to a response.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a response",
     label = "this is what the handler returns",
@@ -23,10 +23,10 @@ use crate::error::{Error, Rendering};
             of its own implements `HttpError`"
 )]
 pub trait IntoResponse {
-    /// The response.
+    /// Converts it to a response.
     fn into_response(self) -> Response;
 
-    /// The response with a field set. One that is not valid makes it a 500, and is logged.
+    /// The response with a header field. An invalid field makes it a 500, and is logged.
     ///
     /// ```
     /// use apus::{IntoResponse, Json, Response};
@@ -43,7 +43,7 @@ pub trait IntoResponse {
     }
 }
 
-/// What can be an answer: a response at once, or a future of one.
+/// A type that can be converted to an [`Answer`]: a response, or a future of one.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a response nor a future of one",
     label = "this is what the handler returns",
@@ -52,10 +52,10 @@ pub trait IntoResponse {
             of its own implements `HttpError`"
 )]
 pub trait IntoAnswer<Marker> {
-    /// The answer; errors are answered as `rendering` has it.
+    /// Converts it to an answer; `rendering` makes the responses to errors.
     fn into_answer(self, rendering: Rendering) -> Answer;
 
-    /// The response, waited for.
+    /// Converts it to a future of the response.
     fn into_future(self) -> impl Future<Output = Response>;
 }
 
@@ -173,7 +173,7 @@ fn typed(content_type: &'static str, body: Body) -> Response {
         .with_body(body)
 }
 
-/// With another status.
+/// Sets the status.
 impl<T: IntoResponse> IntoResponse for (StatusCode, T) {
     fn into_response(self) -> Response {
         let mut response = self.1.into_response();
@@ -182,7 +182,7 @@ impl<T: IntoResponse> IntoResponse for (StatusCode, T) {
     }
 }
 
-/// With fields set. One that is not valid makes it a 500.
+/// Sets header fields. An invalid field makes it a 500.
 impl<T, N, V, const COUNT: usize> IntoResponse for ([(N, V); COUNT], T)
 where
     T: IntoResponse,
@@ -201,7 +201,7 @@ where
     }
 }
 
-/// With another status and fields set.
+/// Sets the status and header fields.
 impl<T, N, V, const COUNT: usize> IntoResponse for (StatusCode, [(N, V); COUNT], T)
 where
     T: IntoResponse,
@@ -222,7 +222,7 @@ impl<T: IntoResponse, E: IntoResponse> IntoResponse for Result<T, E> {
     }
 }
 
-/// 404 if there is nothing.
+/// `None` is a 404.
 impl<T: IntoResponse> IntoResponse for Option<T> {
     fn into_response(self) -> Response {
         match self {
@@ -242,7 +242,7 @@ impl<T: Into<Body>> IntoResponse for Html<T> {
     }
 }
 
-/// JSON (RFC 8259): a response, and an extractor of the content of a request.
+/// JSON (RFC 8259): a response, and an extractor of a request body.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Json<T>(pub T);
 
@@ -263,7 +263,7 @@ pub struct Redirect {
 }
 
 impl Redirect {
-    /// 303: the answer to this request is a GET away, as after a form.
+    /// 303: the client sends a GET request to the location, for example after a form.
     pub fn to(location: impl Into<String>) -> Self {
         Self {
             status: StatusCode::SEE_OTHER,
@@ -271,7 +271,7 @@ impl Redirect {
         }
     }
 
-    /// 307: for now elsewhere; the method stays.
+    /// 307: a temporary redirect with the same method.
     pub fn temporary(location: impl Into<String>) -> Self {
         Self {
             status: StatusCode::TEMPORARY_REDIRECT,
@@ -279,7 +279,7 @@ impl Redirect {
         }
     }
 
-    /// 308: for good elsewhere; the method stays.
+    /// 308: a permanent redirect with the same method.
     pub fn permanent(location: impl Into<String>) -> Self {
         Self {
             status: StatusCode::PERMANENT_REDIRECT,
@@ -294,7 +294,7 @@ impl IntoResponse for Redirect {
     }
 }
 
-/// Content that comes from a [`Stream`] of bytes, sent as it comes.
+/// A response whose body is a [`Stream`] of bytes.
 #[derive(Debug)]
 pub struct Streaming<S>(pub S);
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// How the values of a type come to a worker.
+/// The function that makes the state of one type for a worker.
 #[derive(Clone)]
 pub struct StateSource {
     id: TypeId,
@@ -13,12 +13,12 @@ pub struct StateSource {
 }
 
 impl StateSource {
-    /// A value that all workers have a clone of.
+    /// A value that is cloned for each worker.
     pub fn shared<T: Clone + Send + Sync + 'static>(value: T) -> Self {
         Self::made(move || value.clone())
     }
 
-    /// A value that each worker makes for itself.
+    /// A value that each worker makes itself.
     pub fn made<T: 'static>(make: impl Fn() -> T + Send + Sync + 'static) -> Self {
         Self {
             id: TypeId::of::<T>(),
@@ -32,7 +32,7 @@ impl StateSource {
 pub struct States(Vec<(TypeId, Rc<dyn Any>)>);
 
 impl States {
-    /// These, and over them what the sources make.
+    /// These values, replaced and extended by those of the sources.
     pub fn with(&self, sources: &[StateSource]) -> Self {
         let mut states = self.0.clone();
         for source in sources {
@@ -42,13 +42,13 @@ impl States {
         Self(states)
     }
 
-    /// These and another value, whose type they do not have yet.
+    /// These values and one of a new type.
     pub fn and<T: 'static>(mut self, value: Rc<T>) -> Self {
         self.0.push((TypeId::of::<T>(), value));
         self
     }
 
-    /// The value of this type, to be kept.
+    /// A shared reference to the value of this type.
     pub fn get_rc<T: 'static>(&self) -> Option<Rc<T>> {
         let wanted = TypeId::of::<T>();
         let (_, value) = self.0.iter().find(|(id, _)| *id == wanted)?;

@@ -13,11 +13,11 @@ use apus_handler::IntoResponse;
 use apus_handler::{Error, Rendering};
 use apus_handler::{Middleware, Next};
 
-/// Turns a panic further in into a 500.
+/// A layer that turns a panic of the layers and the handler inside it into a 500.
 ///
-/// Without it, a panic costs one request too: the engine answers 500, and connection and worker go on.
-/// But it passes by all layers on its way there, so that this answer lacks the fields that they set.
-/// With it, they see a response, which [`CatchPanic::answer`] can make.
+/// Without it, the engine responds 500 as well, and the connection and the worker continue. But that response
+/// does not pass through the layers, so it lacks the header fields that they set. With it, they get a
+/// response, which [`CatchPanic::answer`] can make.
 #[derive(Clone, Default)]
 pub struct CatchPanic {
     answer: Option<Arc<PanicResponse>>,
@@ -26,13 +26,13 @@ pub struct CatchPanic {
 type PanicResponse = dyn Fn(&str) -> Response + Send + Sync;
 
 impl CatchPanic {
-    /// Answers as an error with status 500 is, which hooks for errors see.
+    /// Responds with an error of status 500, in the format of the application.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Answers with what a function makes of the message that the code panicked with. It is meant for
-    /// the log, and for development; it is nothing to be shown to clients.
+    /// Sets the function that makes the response from the message of the panic. The message is meant for the
+    /// log; do not send it to clients.
     #[must_use]
     pub fn answer(mut self, make: impl Fn(&str) -> Response + Send + Sync + 'static) -> Self {
         self.answer = Some(Arc::new(make));
@@ -55,7 +55,7 @@ impl CatchPanic {
     }
 }
 
-/// The text that code panicked with.
+/// The message of a panic.
 pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&'static str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

@@ -10,19 +10,19 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use apus_handler::{Middleware, Next};
 
-/// The longest content that is hashed unless told otherwise, in bytes.
+/// The default of [`Etag::max_bytes`].
 const MAX_BYTES: usize = 1024 * 1024;
 
-/// How much of the hash makes the tag: enough that nobody finds two contents with the same.
+/// The bytes of the hash in a tag: enough to prevent collisions.
 const TAG_BYTES: usize = 16;
 
-/// Gives answers an entity tag, and clients that have them already a 304 without content.
+/// A layer that adds entity tags to responses, and responds 304 to clients that have the response.
 ///
-/// Answers to GET and HEAD with status 200 are tagged by their content, if it is in memory and not
-/// longer than [`Etag::max_bytes`]. An answer that has a tag keeps it; conditions are evaluated for it
-/// as well. The answer is made in any case: what this saves is the way to the client.
+/// It tags responses to GET and HEAD with status 200 by a hash of their body, if that is in memory and not
+/// longer than [`Etag::max_bytes`]. A response with a tag keeps it, and conditions are evaluated for it as
+/// well. The handler runs in any case; this saves only the transfer.
 ///
-/// Put `Compression` further out; it weakens the tags of what it compresses.
+/// Put `Compression` further out; it weakens the tags of compressed responses.
 #[derive(Clone, Copy, Debug)]
 pub struct Etag {
     is_weak: bool,
@@ -36,7 +36,7 @@ impl Default for Etag {
 }
 
 impl Etag {
-    /// Strong tags: the same tag, the same bytes.
+    /// Adds strong tags: equal tags mean equal bytes.
     pub fn new() -> Self {
         Self {
             is_weak: false,
@@ -44,21 +44,21 @@ impl Etag {
         }
     }
 
-    /// Weak tags, for applications behind something that changes bytes on the way.
+    /// Adds weak tags, for applications behind a proxy that changes bodies.
     #[must_use]
     pub fn weak(mut self) -> Self {
         self.is_weak = true;
         self
     }
 
-    /// The longest content that is tagged, in bytes; 1 MiB unless set.
+    /// The longest body that is tagged, in bytes. Default: 1 MiB.
     #[must_use]
     pub fn max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;
         self
     }
 
-    /// Tags a response that has no tag and can have one.
+    /// Adds a tag if the response has none and its body allows it.
     fn tag(self, response: &mut Response) {
         let Some(content) = response.body().in_memory() else {
             return;
@@ -129,8 +129,8 @@ impl ConditionalRequest {
         })
     }
 
-    /// Whether the client has a version of the same meaning only, as what was compressed further out:
-    /// it is to find it by the tag in the answer (RFC 9111 section 4.3.4).
+    /// Whether the client has a weak tag of this version, for example of its compressed form. The response
+    /// then has the weak tag too (RFC 9111 section 4.3.4).
     fn has_weakened(&self, own: &EntityTag<'_>) -> bool {
         let mut lines = self.headers.get_all("if-none-match");
         !own.weak
@@ -140,7 +140,7 @@ impl ConditionalRequest {
             })
     }
 
-    /// The response, or what the conditions want in its place.
+    /// The response, or the 304 or 412 that the conditions require.
     fn decide(&self, mut response: Response) -> Response {
         let headers = response.headers();
         let validators = Validators {
@@ -159,10 +159,10 @@ impl ConditionalRequest {
         response.take_body();
         let headers = response.headers_mut();
         if is_weakened && let Some(tag) = headers.get("etag").map(|tag| [b"W/", tag].concat()) {
-            // What was a field value stays one.
+            // With this prefix it is still a valid field value.
             let _ = headers.try_insert("etag", tag);
         }
-        // They are about content that is not sent (RFC 9110 section 15.4.5).
+        // Fields of the body that is not sent (RFC 9110 section 15.4.5).
         for name in [
             "content-type",
             "content-length",

@@ -8,14 +8,14 @@ use apus_http::{Answer, Completion, Method, Outcome, Request, StatusCode};
 use crate::RequestId;
 use apus_handler::{Middleware, Next};
 
-/// Where the lines go, for filters.
+/// The target of the events, for filters.
 const TARGET: &str = "apus::request";
 
-/// Writes a line for each request when it is over: method, path, status, bytes of content, duration,
-/// the client's address, and the request's id if [`crate::RequestIds`] is a layer further out.
+/// A layer that logs a line for each request at its end: method, path, status, bytes of the body, duration,
+/// the client's address, and the request id if [`crate::RequestIds`] is a layer further out.
 ///
-/// Lines are events of `tracing` at the level `INFO` with the target `apus::request`. The query is left
-/// out, since secrets come in queries. A request that ends without an answer gets its line too.
+/// Lines are events of `tracing` at the level `INFO` with the target `apus::request`. They do not contain the
+/// query, which can contain secrets. A request that ends without a response gets a line too.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Logged(());
 
@@ -48,7 +48,7 @@ impl Middleware<()> for Logged {
     }
 }
 
-/// What is known of a request; it is written when it is dropped, however it ended.
+/// The line of a request, which is logged when this is dropped.
 struct RequestLogLine {
     method: Method,
     path: String,
@@ -59,7 +59,7 @@ struct RequestLogLine {
     end: Option<ResponseEnd>,
 }
 
-/// How the response left.
+/// The end of the response.
 struct ResponseEnd {
     status: StatusCode,
     bytes: u64,
@@ -100,7 +100,7 @@ impl Drop for RequestLogLine {
             },
         });
         let status = match (end.outcome, self.status) {
-            // Nobody got a status.
+            // No status was sent.
             ("not sent", None) => 0,
             _ => end.status.as_u16(),
         };

@@ -20,7 +20,7 @@ const BOUNDS: [f64; 14] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
-/// Counts requests, as a layer, and tells what it counted, as a handler.
+/// A layer that counts requests, with a handler that returns the metrics.
 ///
 /// ```
 /// use apus::{App, layers::Metrics};
@@ -37,24 +37,24 @@ const BOUNDS: [f64; 14] = [
 /// | --- | --- | --- |
 /// | `http_requests_total` | `method`, `route`, `status` | counter |
 /// | `http_request_duration_seconds` | `method`, `route`, `status` | histogram, until the last byte |
-/// | `http_response_bytes_total` | `method`, `route`, `status` | counter of content |
+/// | `http_response_bytes_total` | `method`, `route`, `status` | counter of body bytes |
 /// | `http_requests_in_flight` | | gauge |
 ///
-/// A route is the pattern that it was added with (`/users/{id}`), a status its class (`2xx`), and
-/// methods that are not registered count as `OTHER`: whatever clients send, there are no more series
-/// than routes allow for. What met no route has an empty one; a request whose client left before the
-/// answer has the status `none`. Workers count apart and are added up when somebody reads.
+/// `route` is the pattern of a route (`/users/{id}`), `status` a class (`2xx`), and methods that are not
+/// registered are `OTHER`: the number of series depends only on the routes, not on what clients send. A
+/// request without a route has an empty `route`; one whose client disconnected before the response has the
+/// status `none`. Each worker counts for itself, and a read adds the workers up.
 #[derive(Clone)]
 pub struct Metrics(Arc<MetricsRegistry>);
 
 struct MetricsRegistry {
-    /// Unlike that of other metrics.
+    /// Identifies these metrics among others.
     id: u64,
-    /// What each worker counts; one that has ended stays counted.
+    /// The metrics of each worker, also of workers that have ended.
     workers: Mutex<Vec<Arc<WorkerMetrics>>>,
 }
 
-/// What one worker counts. It alone writes.
+/// The metrics of one worker, which only that worker writes.
 #[derive(Default)]
 struct WorkerMetrics {
     in_flight: AtomicI64,
@@ -73,11 +73,11 @@ struct Series {
     count: AtomicU64,
     bytes: AtomicU64,
     nanoseconds: AtomicU64,
-    /// How many took no longer than a bound, and longer than the one before it.
+    /// The number of durations between a bound and the one before it.
     buckets: [AtomicU64; BOUNDS.len()],
 }
 
-/// What a worker finds its series by.
+/// The metrics of this thread, with an index of its series.
 struct LocalMetrics {
     worker: Arc<WorkerMetrics>,
     series: RefCell<HashMap<Labels, Arc<Series>>>,
@@ -110,7 +110,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Nothing counted yet. Clones count together.
+    /// Empty metrics. Clones share them.
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Self(Arc::new(MetricsRegistry {
@@ -119,12 +119,12 @@ impl Metrics {
         }))
     }
 
-    /// A handler that tells what was counted.
+    /// A handler that returns the metrics.
     pub fn handler(&self) -> MetricsHandler {
         MetricsHandler(self.clone())
     }
 
-    /// What was counted, in the text format.
+    /// The metrics in the text format.
     pub fn render(&self) -> String {
         let workers = lock(&self.0.workers).clone();
         let mut sums: BTreeMap<Labels, SeriesSum> = BTreeMap::new();
@@ -141,7 +141,7 @@ impl Metrics {
         text
     }
 
-    /// What this worker counts.
+    /// The metrics of this worker.
     fn local(&self) -> Rc<LocalMetrics> {
         LOCAL_METRICS.with_borrow_mut(|locals| {
             let local = locals.entry(self.0.id).or_insert_with(|| {
@@ -187,7 +187,7 @@ impl Middleware<()> for Metrics {
     }
 }
 
-/// Answers with what was counted.
+/// The handler that returns the metrics.
 #[derive(Clone, Debug)]
 pub struct MetricsHandler(Metrics);
 
@@ -207,7 +207,7 @@ impl Handler<()> for MetricsHandler {
     }
 }
 
-/// A request that is under way; it is counted when this is dropped.
+/// A request in progress, which is counted when this is dropped.
 struct RequestInFlight {
     local: Rc<LocalMetrics>,
     method: &'static str,
@@ -264,7 +264,7 @@ impl Series {
     }
 }
 
-/// The same series of all workers.
+/// The sum of a series over all workers.
 #[derive(Default)]
 struct SeriesSum {
     count: u64,
@@ -336,7 +336,7 @@ fn write(text: &mut String, sums: &BTreeMap<Labels, SeriesSum>, in_flight: i64) 
     writeln!(text, "http_requests_in_flight {in_flight}")
 }
 
-/// The name of a method, if it is one of a known few.
+/// The name of a registered method, else `OTHER`.
 fn method(method: &Method) -> &'static str {
     const KNOWN: [&str; 9] = [
         "GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "CONNECT", "TRACE",
@@ -355,7 +355,7 @@ fn class(status: StatusCode) -> &'static str {
     }
 }
 
-/// Adds to what no other thread writes.
+/// Adds to a counter that no other thread writes.
 fn raise(counter: &AtomicU64, by: u64) {
     let raised = counter.load(Ordering::Relaxed).wrapping_add(by);
     counter.store(raised, Ordering::Relaxed);

@@ -23,18 +23,17 @@ use apus_handler::{Middleware, Next};
 
 use crate::client_network::client_network;
 
-/// How many clients are known at a time unless told otherwise.
+/// The default of [`RateLimit::remembered_clients`].
 const CLIENTS: usize = 100_000;
 
-/// Answers 429 to a client that sends more requests than it may.
+/// A layer that responds 429 to clients that send too many requests.
 ///
-/// Clients are told apart by their address, an IPv6 network of 64 bits being one client, unless
-/// [`RateLimit::by_header`] or [`RateLimit::by`] says otherwise. All workers count together. The rate is
-/// kept evenly (GCRA): a client that used up its burst may send one request each time a share of the
-/// period is over, and never all at once at the turn of a minute.
+/// Clients are identified by their address (an IPv6 /64 network is one client), unless
+/// [`RateLimit::by_header`] or [`RateLimit::by`] is set. All workers count together. The quota refills evenly
+/// (GCRA): a client without quota may send one request after each share of the period.
 ///
-/// Answers tell in `RateLimit` how many requests are left (`r`) and in how many seconds there will be
-/// the full burst again (`t`), and a 429 in `Retry-After` when the next one may be.
+/// `RateLimit` in responses has the number of requests that are left (`r`) and the seconds until the full
+/// burst is available (`t`). A 429 has the time of the next request in `Retry-After`.
 ///
 /// Behind a proxy, put [`apus_handler::TrustedProxies`] further out. Clients without an address, on a Unix
 /// socket, are not limited.
@@ -46,14 +45,14 @@ pub struct RateLimit {
     state: Arc<RateLimitState>,
 }
 
-/// What clients are told.
+/// The quota and its name.
 #[derive(Clone, Debug)]
 struct QuotaPolicy {
     name: Arc<str>,
     quota: Quota,
 }
 
-/// By what clients are told apart.
+/// The identity of clients.
 #[derive(Clone)]
 enum ClientKey {
     Address,
@@ -63,15 +62,15 @@ enum ClientKey {
 
 type Function = dyn Fn(&Request) -> Option<String> + Send + Sync;
 
-/// What all workers count with.
+/// The counters, which all workers share.
 struct RateLimitState {
     limiter: RateLimiter<u128, ClientStates, MonotonicClock, StateInformationMiddleware>,
     hashers: [RandomState; 2],
 }
 
 impl RateLimit {
-    /// So many requests in so long, all of which may come at once. Both are at least one: a request,
-    /// and a nanosecond for each.
+    /// A number of requests in a period, all of which may come at once. The minimum is one request, and one
+    /// nanosecond for each.
     pub fn new(requests: u32, period: Duration) -> Self {
         let requests = NonZeroU32::new(requests).unwrap_or(NonZeroU32::MIN);
         let each = period
@@ -92,22 +91,22 @@ impl RateLimit {
         }
     }
 
-    /// So many requests a second.
+    /// Requests per second.
     pub fn per_second(requests: u32) -> Self {
         Self::new(requests, Duration::from_secs(1))
     }
 
-    /// So many requests a minute.
+    /// Requests per minute.
     pub fn per_minute(requests: u32) -> Self {
         Self::new(requests, Duration::from_secs(60))
     }
 
-    /// So many requests an hour.
+    /// Requests per hour.
     pub fn per_hour(requests: u32) -> Self {
         Self::new(requests, Duration::from_secs(3600))
     }
 
-    /// How many requests may come at once, if other than all of the period's.
+    /// The number of requests that may come at once. Default: those of the whole period.
     #[must_use]
     pub fn burst(mut self, requests: u32) -> Self {
         let requests = NonZeroU32::new(requests).unwrap_or(NonZeroU32::MIN);
@@ -116,8 +115,8 @@ impl RateLimit {
         self
     }
 
-    /// How many clients are remembered at a time, 100,000 unless set: about 150 bytes each. Beyond it,
-    /// those that come least are forgotten, and start anew.
+    /// The number of clients that are remembered, with about 150 bytes each. Default: 100,000. Above it, the
+    /// least frequent clients are forgotten and start with a full quota.
     #[must_use]
     pub fn remembered_clients(mut self, count: usize) -> Self {
         self.clients = count.max(1);
@@ -125,8 +124,8 @@ impl RateLimit {
         self
     }
 
-    /// The name of this limit in the fields, where several apply to a request; `default` unless set.
-    /// Letters, digits, `-` and `_`.
+    /// The name of this limit in the header fields, for requests with several limits: letters, digits, `-`
+    /// and `_`. Default: `default`.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         let is_plain = |byte: char| byte.is_ascii_alphanumeric() || matches!(byte, '-' | '_');
@@ -135,22 +134,22 @@ impl RateLimit {
         self
     }
 
-    /// Tells clients apart by a field, as one with an API key. Those without it are told apart by
-    /// address. The field must have been checked further out: who can choose it freely is not limited.
+    /// Identifies clients by a header field, for example an API key, and clients without it by address. A
+    /// layer further out must check the field: a client that can choose it freely is not limited.
     #[must_use]
     pub fn by_header(mut self, name: HeaderName) -> Self {
         self.by = ClientKey::Header(name);
         self
     }
 
-    /// Tells clients apart by what a function makes of a request. `None` is not limited.
+    /// Identifies clients by the result of a function. `None` is not limited.
     #[must_use]
     pub fn by(mut self, key: impl Fn(&Request) -> Option<String> + Send + Sync + 'static) -> Self {
         self.by = ClientKey::Function(Arc::new(key));
         self
     }
 
-    /// What stands for the client.
+    /// The key of the client.
     fn key(&self, request: &Request) -> Option<u128> {
         let text = match &self.by {
             ClientKey::Address => None,
@@ -168,7 +167,7 @@ impl RateLimit {
         let error = Error::new(StatusCode::TOO_MANY_REQUESTS, detail)
             .header(header::RETRY_AFTER, seconds(wait).max(1).into());
         let mut response = rendering.apply(error.into_response());
-        self.policy.tell(response.headers_mut(), 0);
+        self.policy.write_headers(response.headers_mut(), 0);
         response
     }
 }
@@ -183,7 +182,7 @@ impl Middleware<()> for RateLimit {
             Ok(state) => {
                 let (policy, left) = (self.policy.clone(), state.remaining_burst_capacity());
                 next.call(request).map(move |mut response| {
-                    policy.tell(response.headers_mut(), left);
+                    policy.write_headers(response.headers_mut(), left);
                     response
                 })
             }
@@ -204,15 +203,15 @@ impl fmt::Debug for RateLimit {
 }
 
 impl QuotaPolicy {
-    /// Tells what is left of the quota.
-    fn tell(&self, headers: &mut Headers, left: u32) {
+    /// Writes the header fields with the rest of the quota.
+    fn write_headers(&self, headers: &mut Headers, left: u32) {
         let (name, burst) = (&self.name, self.quota.burst_size().get());
         let each = self.quota.replenish_interval();
         let until_full = each.saturating_mul(burst.saturating_sub(left));
         let window = each.saturating_mul(burst);
         let state = format!("\"{name}\";r={left};t={}", seconds(until_full));
         let policy = format!("\"{name}\";q={burst};w={}", seconds(window));
-        // Letters, digits and what stands above are field values.
+        // These characters are always valid in field values.
         let _ = headers.try_append("ratelimit", state);
         let _ = headers.try_append("ratelimit-policy", policy);
     }
@@ -227,8 +226,7 @@ impl RateLimitState {
         })
     }
 
-    /// 128 bits for a key of any length, so that long ones cost no memory. Nobody outside can tell
-    /// which keys meet.
+    /// A keyed hash of 128 bits, so that long keys need no memory and clients cannot cause collisions.
     fn hash(&self, key: impl std::hash::Hash) -> u128 {
         let [high, low] = &self.hashers;
         u128::from(high.hash_one(&key)) << 64 | u128::from(low.hash_one(&key))

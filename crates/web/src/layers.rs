@@ -23,8 +23,8 @@
 //! # app.check().unwrap();
 //! ```
 //!
-//! What a layer refuses is answered as an [`crate::Error`] of a handler would be: as text, a page or
-//! problem details, by what the client accepts. A layer costs nothing where it has nothing to do, and no future where the answer is there at once.
+//! A layer rejects a request like a handler that returns an [`crate::Error`]: with text, a page or problem
+//! details, by what the client accepts. A layer makes no future if the response is ready at once.
 
 pub use apus_handler::{BodyLimit, ClientInfo, ForwardedField, TrustedProxies};
 #[cfg(feature = "rate-limit")]

@@ -16,11 +16,10 @@
 //! # app.check().unwrap();
 //! ```
 //!
-//! A socket lives on the worker of its connection. What comes is read as fast as the handler takes it,
-//! and [`Sender::send`] waits for a client that reads slowly. Pings go out and are answered beside the
-//! handler; when it ends, the connection is closed. When the server stops, it is closed with 1001, and
-//! a page can open another. [`Rooms`] reach the sockets of all workers; with the feature `redis`, by
-//! `Rooms::through_redis`, those of other machines.
+//! A socket stays on the worker of its connection. Messages are read as fast as the handler takes them, and
+//! [`Sender::send`] waits for a slow client. Pings are sent and answered without the handler. The connection
+//! is closed when the handler ends, and with 1001 when the server stops. [`Rooms`] reach the sockets of all
+//! workers, and with the feature `redis`, by `Rooms::through_redis`, those of other machines.
 
 pub use apus_websocket::codec::{
     ByteString, Close, CloseCode, Closed, Compression, InvalidHandshake, Message, Prepared,

@@ -27,7 +27,7 @@ use crate::matched::Matched;
 use crate::respond::IntoResponse;
 use values::{FormFields, PathParameters};
 
-/// What can be taken out of the head of a request.
+/// An extractor that reads the head of a request.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be extracted from the head of a request",
     label = "a handler cannot take this here",
@@ -36,17 +36,17 @@ use values::{FormFields, PathParameters};
             `Bytes` or `Request`"
 )]
 pub trait FromRequestHead: Sized {
-    /// The response if it cannot.
+    /// The response on failure.
     type Rejection: IntoResponse;
 
-    /// Takes it out.
+    /// Extracts the value.
     ///
     /// # Errors
-    /// The request has no such thing.
+    /// The request does not have it.
     fn from_head(request: &Request, matched: &Matched<'_>) -> Result<Self, Self::Rejection>;
 }
 
-/// What can be made of a whole request, content included; the last argument of a handler.
+/// An extractor that reads a whole request with its body; the last argument of a handler.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be extracted from a request",
     label = "a handler cannot take this",
@@ -55,17 +55,17 @@ pub trait FromRequestHead: Sized {
             `Bytes` or `Request`"
 )]
 pub trait FromRequest: Sized {
-    /// The response if it cannot.
+    /// The response on failure.
     type Rejection: IntoResponse;
 
-    /// Makes it; content that is kept in memory must not be longer than `body_limit` bytes.
+    /// Extracts the value. It keeps at most `body_limit` bytes of the body in memory.
     fn from_request(
         request: Request,
         body_limit: u64,
     ) -> impl Future<Output = Result<Self, Self::Rejection>> + 'static;
 }
 
-/// A request that does not hold what a handler takes.
+/// The error of an extractor.
 #[derive(Clone, Debug)]
 pub struct Rejection {
     status: StatusCode,
@@ -73,7 +73,7 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    /// A rejection; the client gets to see the reason.
+    /// A rejection. The client sees the reason.
     pub fn new(status: StatusCode, reason: impl fmt::Display) -> Self {
         Self {
             status,
@@ -81,7 +81,7 @@ impl Rejection {
         }
     }
 
-    /// What `part` of the request holds is not what the handler takes.
+    /// A `part` of the request has another type than the handler takes.
     fn misfit(status: StatusCode, part: &str, error: impl fmt::Display) -> Self {
         Self::new(status, format_args!("the {part} does not fit: {error}"))
     }
@@ -114,7 +114,7 @@ impl<T: DeserializeOwned> FromRequestHead for Path<T> {
     }
 }
 
-/// The query as a struct or a map. What comes several times can be a `Vec`.
+/// The query as a struct or a map. A repeated parameter can be a `Vec`.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<T>(pub T);
 
@@ -129,7 +129,7 @@ impl<T: DeserializeOwned> FromRequestHead for Query<T> {
     }
 }
 
-/// A value of the state of the application.
+/// An extractor of a value of the application's state.
 #[derive(Clone, Copy, Debug)]
 pub struct State<T>(pub T);
 
@@ -150,7 +150,7 @@ impl<T: Clone + 'static> FromRequestHead for State<T> {
     }
 }
 
-/// A value that middleware put into the extensions of the request.
+/// An extractor of a value that a layer added to the extensions of the request.
 #[derive(Clone, Copy, Debug)]
 pub struct Extension<T>(pub T);
 
@@ -171,7 +171,7 @@ impl<T: Clone + Send + Sync + 'static> FromRequestHead for Extension<T> {
     }
 }
 
-/// What is always there.
+/// Extractors that cannot fail.
 macro_rules! always {
     ($($type:ty: $from:expr;)*) => {$(
         impl FromRequestHead for $type {
@@ -200,7 +200,7 @@ impl IntoResponse for std::convert::Infallible {
     }
 }
 
-/// `None` if it cannot be extracted.
+/// `None` if the extraction fails.
 impl<T: FromRequestHead> FromRequestHead for Option<T> {
     type Rejection = std::convert::Infallible;
 

@@ -213,7 +213,7 @@ impl Session {
     }
 }
 
-/// With the layer missing, 500, and the log says so.
+/// Without the layer it is a 500, and an error is logged.
 impl FromRequestHead for Session {
     type Rejection = StatusCode;
 

@@ -1,9 +1,9 @@
 //! `context!`: the values that a template can use.
 
-/// What a template is told, by name: `context! { user, title => "Users" }`. Each value is anything that
-/// can be serialised by serde; a name without a value is that of a variable.
+/// The values that a template can use, by name: `context! { user, title => "Users" }`. A value is anything
+/// that implements `Serialize`. A name without a value stands for the variable of that name.
 ///
-/// A struct that can be serialised is a context too.
+/// A struct that implements `Serialize` is a context too.
 #[macro_export]
 macro_rules! context {
     ($($name:ident $(=> $value:expr)?),* $(,)?) => {
@@ -25,7 +25,7 @@ macro_rules! __value {
     };
 }
 
-/// What the macro calls.
+/// The functions that the macro calls.
 pub mod __private {
     use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ pub mod __private {
         Value::from(BTreeMap::from(values))
     }
 
-    /// A value of anything that can be serialised.
+    /// Serializes a value.
     pub fn value(value: &(impl Serialize + ?Sized)) -> Value {
         Value::from(Serde(value))
     }

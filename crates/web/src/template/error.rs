@@ -7,13 +7,13 @@ use std::path::Path;
 
 use minijinja::HtmlEscape;
 
-/// What is wrong with a template, or with reading it.
+/// An error in a template, or on reading it.
 #[derive(Debug)]
 pub struct TemplateError {
     error: minijinja::Error,
 }
 
-/// Lines that are shown before and behind that of a mistake.
+/// The number of lines that are shown before and after the line of an error.
 const AROUND: usize = 4;
 
 impl TemplateError {
@@ -28,12 +28,12 @@ impl TemplateError {
         self.error.name()
     }
 
-    /// The line of the mistake, from 1.
+    /// The line of the error, from 1.
     pub fn line(&self) -> Option<usize> {
         self.error.line()
     }
 
-    /// What is wrong, without where.
+    /// The message without the place.
     fn message(&self) -> String {
         let kind = self.error.kind();
         match self.error.detail() {
@@ -48,7 +48,7 @@ impl TemplateError {
 
     /// A page for developers.
     pub(super) fn html(&self) -> String {
-        // Slashes need no escape, and are read better without.
+        // Slashes need no escape.
         let escape = |text: &str| HtmlEscape(text).to_string().replace("&#x2f;", "/");
         let mut excerpt = String::new();
         if let (Some(source), Some(line)) = (self.error.template_source(), self.line()) {

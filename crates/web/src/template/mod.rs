@@ -19,16 +19,15 @@
 //! # Ok::<(), apus::template::TemplateError>(())
 //! ```
 //!
-//! What is written into `.html`, `.htm`, `.xhtml`, `.xml` and `.svg` is escaped for HTML, what is written
-//! into `.json`, `.js` and `.yaml` for JSON; `.j2`, `.jinja` and `.jinja2` behind them make no
-//! difference. A name that the context does not have is an error where it is written, and false where
-//! it is asked for.
+//! Values in `.html`, `.htm`, `.xhtml`, `.xml` and `.svg` templates are escaped for HTML, values in `.json`,
+//! `.js` and `.yaml` templates for JSON; a further extension `.j2`, `.jinja` or `.jinja2` is ignored. Printing
+//! an undefined name is an error; in a condition it is false.
 //!
 //! Templates have the functions of minijinja and these:
 //!
-//! - `asset("app.css")`: the address of a file among [`TemplatesBuilder::assets`], by its hashed name.
-//! - `url("user", id=1)`: the path of a route that [`App::name`](crate::App::name) named, as [`Urls`](crate::Urls)
-//!   makes it: what it has no parameter for becomes a query.
+//! - `asset("app.css")`: the URL of a file of [`TemplatesBuilder::assets`], with its hashed name.
+//! - `url("user", id=1)`: the URL of a route with a name ([`App::name`](crate::App::name)), like
+//!   [`Urls::path`](crate::Urls::path).
 
 mod context;
 mod error;
@@ -57,10 +56,10 @@ pub use self::context::__private;
 pub use crate::context;
 pub use minijinja::Value;
 
-/// Templates that were found and understood: a state of an application
-/// ([`App::state`](crate::App::state)), of which handlers take a [`Renderer`].
+/// Loaded templates: a state of an application ([`App::state`](crate::App::state)). Handlers take a
+/// [`Renderer`] of them.
 ///
-/// They are compiled once by each worker, so that workers share nothing when they render.
+/// Each worker compiles them once, so that workers share nothing when they render.
 #[derive(Clone)]
 pub struct Templates {
     shared: Arc<TemplatesState>,
@@ -72,10 +71,10 @@ struct TemplatesState {
     change: Vec<EnvironmentChange>,
 }
 
-/// What is added to an environment.
+/// A function that adds to an environment.
 type EnvironmentChange = Box<dyn Fn(&mut Environment<'static>) + Send + Sync>;
 
-/// Templates before they are read; see [`Templates::folder`] and [`Templates::embedded`].
+/// A builder of [`Templates`]; see [`Templates::folder`] and [`Templates::embedded`].
 #[must_use]
 pub struct TemplatesBuilder {
     from: TemplateOrigin,
@@ -89,16 +88,15 @@ enum TemplateOrigin {
 }
 
 impl Templates {
-    /// The files below a folder, each by its path from there: `users/show.html`. Hidden files are none.
+    /// The files below a folder, by their paths in it: `users/show.html`; without hidden files.
     ///
-    /// A debug build looks at each render whether a file changed; a release reads them all at the
+    /// A debug build checks on each render whether a file changed. A release build reads all files at the
     /// start. See [`TemplatesBuilder::reload`].
     pub fn folder(path: impl Into<PathBuf>) -> TemplatesBuilder {
         TemplatesBuilder::new(TemplateOrigin::Folder(path.into()))
     }
 
-    /// Templates that are part of the program, by name; `apus::embedded!("templates")` makes them of a
-    /// folder.
+    /// Templates in the program, by name. `apus::embedded!("templates")` embeds a folder.
     pub fn embedded<N, T>(templates: impl IntoIterator<Item = (N, T)>) -> TemplatesBuilder
     where
         N: Into<Cow<'static, str>>,
@@ -112,7 +110,7 @@ impl Templates {
         ))
     }
 
-    /// The environment of a thread, before any template was compiled unless they are all at hand.
+    /// The environment of a thread. Templates in memory are compiled, files are not yet.
     fn environment(&self) -> Result<Environment<'static>, TemplateError> {
         let mut environment = Environment::new();
         environment.set_debug(true);
@@ -136,15 +134,14 @@ impl TemplatesBuilder {
         }
     }
 
-    /// Whether this is development: templates of a folder are read again when they changed, and what
-    /// goes wrong in one is shown to the client, with its file and line. Otherwise the client gets
-    /// 500, and the log the rest. Default: in debug builds.
+    /// Whether changed templates of a folder are read again and errors are shown to the client with file and
+    /// line (development). Otherwise the client gets a 500, and the log the error. Default: in debug builds.
     pub fn reload(mut self, reloads: bool) -> Self {
         self.reloads = reloads;
         self
     }
 
-    /// Gives templates the function `asset(name)`, which gives the address of a file.
+    /// Adds the template function `asset(name)`, which returns the URL of a file.
     #[cfg(feature = "files")]
     pub fn assets(self, assets: &Assets) -> Self {
         let assets = assets.clone();
@@ -152,7 +149,7 @@ impl TemplatesBuilder {
             let assets = assets.clone();
             environment.add_function("asset", move |state: &State, name: &str| {
                 match assets.url(name) {
-                    // It holds nothing that HTML would have escaped.
+                    // The URL needs no escapes in HTML.
                     Some(address) if *state.auto_escape() == AutoEscape::Html => {
                         Ok(Value::from_safe_string(address.into_owned()))
                     }
@@ -175,10 +172,10 @@ impl TemplatesBuilder {
         self
     }
 
-    /// Finds the templates, and compiles them all unless they are read again when they change.
+    /// Loads the templates. It compiles them all, unless they are read again on changes.
     ///
     /// # Errors
-    /// The folder cannot be read, or a template has a mistake: it is named with its line.
+    /// The folder cannot be read, or a template has an error.
     pub fn load(self) -> Result<Templates, TemplateError> {
         let source = match self.from {
             TemplateOrigin::Folder(path) if self.reloads => TemplateText::watched(path)?,
@@ -197,7 +194,7 @@ impl TemplatesBuilder {
     }
 }
 
-/// As minijinja has it, and for more kinds of XML.
+/// The escaping of minijinja, and for more XML extensions.
 fn auto_escape(name: &str) -> AutoEscape {
     let stem = [".j2", ".jinja", ".jinja2"]
         .iter()

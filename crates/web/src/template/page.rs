@@ -5,7 +5,7 @@ use apus_http::{HeaderValue, Response, StatusCode, header};
 use super::TemplateError;
 use apus_handler::respond::IntoResponse;
 
-/// A response made of a template, or what went wrong.
+/// The response of a template, or the error.
 #[derive(Debug)]
 #[must_use]
 pub struct Page {
@@ -31,16 +31,16 @@ impl Page {
         }
     }
 
-    /// The same page with another status; what went wrong stays 500.
+    /// The same page with another status; an error stays 500.
     pub fn status(mut self, status: StatusCode) -> Self {
         self.status = status;
         self
     }
 
-    /// The text, for tests and for those who send it elsewhere.
+    /// The rendered text.
     ///
     /// # Errors
-    /// Something in the template went wrong.
+    /// The template has an error.
     pub fn into_text(self) -> Result<String, TemplateError> {
         self.made.map(|(text, _)| text)
     }

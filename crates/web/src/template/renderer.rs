@@ -15,26 +15,25 @@ use apus_handler::{FromRequestHead, Matched};
 use apus_media_type as media_type;
 
 thread_local! {
-    /// The environments of this thread, while the templates that they are of are there.
+    /// The environments of this thread, as long as their templates exist.
     static COMPILED: RefCell<Vec<(Weak<TemplatesState>, Rc<Environment<'static>>)>> =
         const { RefCell::new(Vec::new()) };
 }
 
-/// Makes pages of the [`Templates`] of an application: an argument of handlers.
+/// An extractor that renders the [`Templates`] of an application.
 #[derive(Clone)]
 pub struct Renderer {
     environment: Rc<Environment<'static>>,
     reloads: bool,
-    /// Those of the request, if there is one.
+    /// The URLs of the request, if there is one.
     urls: Option<Urls>,
 }
 
 impl Templates {
-    /// What renders on this thread, for code that is no handler.
+    /// A renderer for this thread, outside handlers.
     ///
     /// # Errors
-    /// A template has a mistake, which [`TemplatesBuilder::load`](super::TemplatesBuilder::load) would
-    /// have told.
+    /// A template has an error that [`TemplatesBuilder::load`](super::TemplatesBuilder::load) did not check.
     pub fn renderer(&self) -> Result<Renderer, TemplateError> {
         let reloads = self.shared.reloads;
         let known = COMPILED.with_borrow(|compiled| {
@@ -63,8 +62,8 @@ impl Templates {
 }
 
 impl Renderer {
-    /// A page: the response made of a template and what it is told. Its type is that of the
-    /// template's name. A mistake in a template is 500, or in development a page that shows it.
+    /// Renders a page. Its media type is that of the template's extension. An error in a template is a 500,
+    /// in development a page that shows it.
     pub fn page(&self, name: &str, context: impl Serialize) -> Page {
         match self.text(name, context) {
             Ok(text) => Page::of(text, content_type(name)),
@@ -72,10 +71,10 @@ impl Renderer {
         }
     }
 
-    /// The text made of a template and what it is told, as for a mail.
+    /// Renders a text, for example of a mail.
     ///
     /// # Errors
-    /// There is no such template, or something in it went wrong.
+    /// The template does not exist or has an error.
     pub fn text(&self, name: &str, context: impl Serialize) -> Result<String, TemplateError> {
         let template = self.environment.get_template(name)?;
         let made = urls::with(self.urls.as_ref(), || template.render(Serde(context)));
@@ -83,7 +82,7 @@ impl Renderer {
     }
 }
 
-/// The media type that a template's name tells, with its charset.
+/// The media type for the extension of a template, with its charset.
 fn content_type(name: &str) -> String {
     let stem = [".j2", ".jinja", ".jinja2"]
         .iter()

@@ -10,16 +10,16 @@ use minijinja::{Environment, ErrorKind, TemplateSource};
 
 use super::TemplateError;
 
-/// Where the text of templates is.
+/// The text of templates.
 pub(super) enum TemplateText {
-    /// All of it, by name.
+    /// All templates, by name.
     Memory(Vec<(String, String)>),
-    /// Read when it is asked for and when it changed.
+    /// A folder, whose files are read on use and after changes.
     Folder(PathBuf),
 }
 
 impl TemplateText {
-    /// Templates of a folder that are read again.
+    /// Templates of a folder that are read again after changes.
     ///
     /// # Errors
     /// It is not a folder.
@@ -60,7 +60,7 @@ impl TemplateText {
         Ok(Self::Memory(templates))
     }
 
-    /// Templates that are part of the program.
+    /// Templates in the program.
     ///
     /// # Errors
     /// One is not UTF-8.
@@ -77,10 +77,10 @@ impl TemplateText {
         Ok(Self::Memory(templates.collect::<Result<_, _>>()?))
     }
 
-    /// Puts the templates into an environment.
+    /// Adds the templates to an environment.
     ///
     /// # Errors
-    /// One has a mistake.
+    /// A template has an error.
     pub(super) fn add_to(
         &self,
         environment: &mut Environment<'static>,
@@ -101,7 +101,7 @@ impl TemplateText {
     }
 }
 
-/// Reads a template, and says how to tell that it changed.
+/// Reads a template, with a check for later changes.
 fn load(folder: &Path, name: &str) -> Result<Option<TemplateSource>, minijinja::Error> {
     let is_inside = |segment: &str| !segment.starts_with('.') && !segment.contains('\\');
     if !name.split('/').all(is_inside) {
@@ -124,7 +124,7 @@ fn load(folder: &Path, name: &str) -> Result<Option<TemplateSource>, minijinja::
     }
 }
 
-/// What changes with a file.
+/// The modification time and length, which identify a version of a file.
 fn version(path: &Path) -> Option<(SystemTime, u64)> {
     let metadata = fs::metadata(path).ok()?;
     Some((metadata.modified().ok()?, metadata.len()))

@@ -8,11 +8,11 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value};
 use crate::app::Urls;
 
 thread_local! {
-    /// Those of the request that a page is made for, as long as it is being made.
+    /// The URLs of the request for which a page is rendered, during the rendering.
     static CURRENT: RefCell<Option<Urls>> = const { RefCell::new(None) };
 }
 
-/// Gives templates the function.
+/// Adds the function to templates.
 pub(super) fn add_to(environment: &mut Environment<'static>) {
     environment.add_function("url", |state: &State, name: &str, values: Kwargs| {
         let path = path(name, &values)?;
@@ -24,7 +24,7 @@ pub(super) fn add_to(environment: &mut Environment<'static>) {
     });
 }
 
-/// Runs `make` with these addresses.
+/// Runs `make` with these URLs.
 pub(super) fn with<T>(urls: Option<&Urls>, make: impl FnOnce() -> T) -> T {
     let outer = CURRENT.replace(urls.cloned());
     let made = make();
@@ -37,7 +37,7 @@ fn path(name: &str, values: &Kwargs) -> Result<String, Error> {
     for name in values.args() {
         texts.push((name, values.get::<Value>(name)?));
     }
-    // They come in no order.
+    // The arguments have no order.
     texts.sort_by_key(|(name, _)| *name);
     let refuse = |why: String| Error::new(ErrorKind::InvalidOperation, why);
     CURRENT.with_borrow(|urls| match urls {

@@ -34,8 +34,8 @@ pub(super) struct TestClientState {
     runtime: Runtime,
 }
 
-/// For how long an answer, or a piece of one, is waited for.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The time limit for a response, or a piece of its body.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 macro_rules! by_method {
     ($($(#[$doc:meta])* $name:ident: $method:ident;)*) => {$(
@@ -47,8 +47,8 @@ macro_rules! by_method {
 }
 
 impl TestClient {
-    /// A client of an application, in process. It is answered as over a socket: errors that say
-    /// nothing get their page.
+    /// A client of an application, in process. Its responses are the same as over a socket: errors without
+    /// a body get an error page.
     #[track_caller]
     pub fn new(app: App) -> Self {
         if let Err(error) = app.check() {
@@ -94,19 +94,19 @@ impl TestClient {
     }
 
     by_method! {
-        /// A GET, of a path and perhaps a query: `/users?page=2`.
+        /// A GET request for a path, with or without a query: `/users?page=2`.
         get: GET;
-        /// A POST.
+        /// A POST request.
         post: POST;
-        /// A PUT.
+        /// A PUT request.
         put: PUT;
-        /// A PATCH.
+        /// A PATCH request.
         patch: PATCH;
-        /// A DELETE.
+        /// A DELETE request.
         delete: DELETE;
-        /// A HEAD.
+        /// A HEAD request.
         head: HEAD;
-        /// An OPTIONS.
+        /// An OPTIONS request.
         options: OPTIONS;
     }
 
@@ -115,7 +115,7 @@ impl TestClient {
         TestRequest::new(self.clone(), method, target)
     }
 
-    /// This client with a field in each request: `client.header("accept", "application/json")`.
+    /// This client with a header field in each request: `client.header("accept", "application/json")`.
     #[must_use]
     #[track_caller]
     pub fn header(mut self, name: &str, value: &str) -> Self {
@@ -135,19 +135,19 @@ impl TestClient {
         self.shared.cookies.borrow_mut().set(name, value);
     }
 
-    /// Forgets all cookies, as a new visitor has none.
+    /// Removes all cookies.
     pub fn clear_cookies(&self) {
         *self.shared.cookies.borrow_mut() = CookieJar::default();
     }
 
-    /// Runs a future as a worker does, and with it what the application started.
+    /// Runs a future like a worker, together with the tasks that the application started.
     ///
     /// # Panics
     /// It takes longer than 30 seconds.
     #[track_caller]
     pub fn run<T>(&self, future: impl Future<Output = T>) -> T {
         let TestClientState { tasks, runtime, .. } = &*self.shared;
-        let limited = async { tokio::time::timeout(PATIENCE, future).await };
+        let limited = async { tokio::time::timeout(TIMEOUT, future).await };
         match tasks.block_on(runtime, limited) {
             Ok(done) => done,
             Err(_) => fail("nothing came within 30 seconds"),
@@ -155,7 +155,7 @@ impl TestClient {
     }
 }
 
-/// An application as [`App::serve`] has it.
+/// The service of an application, as [`App::serve`] runs it.
 pub(super) fn server_service_of(app: App) -> ServerServiceFactory<App> {
     ServerServiceFactory(app)
 }

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-/// What a client was told to keep.
+/// The cookies that responses set.
 #[derive(Debug, Default)]
 pub(super) struct CookieJar(Vec<ClientCookie>);
 
@@ -38,7 +38,7 @@ impl CookieJar {
             .retain(|cookie| cookie.name != name || cookie.path != path);
     }
 
-    /// Keeps, or forgets, what a `Set-Cookie` line of the answer to a request of `path` says.
+    /// Sets or removes the cookie of a `Set-Cookie` line in a response for `path`.
     pub(super) fn take(&mut self, line: &str, path: &str) {
         let mut parts = line.split(';').map(str::trim);
         let Some((name, value)) = parts.next().and_then(|pair| pair.split_once('=')) else {
@@ -70,7 +70,7 @@ impl CookieJar {
         }
     }
 
-    /// The `Cookie` field of a request of `path`.
+    /// The `Cookie` field of a request for `path`.
     pub(super) fn field(&self, path: &str) -> Option<String> {
         let pairs: Vec<String> = self
             .0
@@ -82,7 +82,7 @@ impl CookieJar {
     }
 }
 
-/// RFC 6265 section 5.1.4.
+/// Whether a path matches the path of a cookie (RFC 6265 section 5.1.4).
 fn is_below(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || folder.ends_with('/'))

@@ -28,13 +28,12 @@
 //! server.client().get("/").send().assert_ok().assert_contains("127.0.0.1:");
 //! ```
 //!
-//! Cookies that an answer sets are sent with the requests that follow. Content is read as it comes
-//! ([`TestResponse::chunk`]), so that streams and events can be tested, and
-//! [`TestRequest::websocket`] opens a WebSocket connection.
+//! A client sends the cookies of its responses with later requests. [`TestResponse::chunk`] reads a body
+//! piece by piece, so that streams and events can be tested, and [`TestRequest::websocket`] opens a
+//! WebSocket connection.
 //!
-//! What these types are told to do and cannot, and what they are told to assert and is not so, is a
-//! panic, which is how a test fails; so is an answer that does not come within 30 seconds. They block, and
-//! so have no place in an `async` test.
+//! All errors and failed assertions are panics, which fail the test; so is a response that does not arrive
+//! within 30 seconds. The types block, so they cannot be used in an `async` test.
 
 mod client;
 mod cookies;

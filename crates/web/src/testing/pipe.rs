@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 /// One end of a connection in memory.
 pub(super) struct MemoryConnection(DuplexStream);
 
-/// What is written and not read, in bytes, before a writer has to wait.
+/// The size of the buffer between writer and reader, in bytes.
 const BUFFER: usize = 64 * 1024;
 
 /// Both ends of a connection.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::transport::{IncomingResponse, OutgoingRequest};
 use super::{TestClient, TestResponse, TestSocket, fail};
 
-/// A request to be; [`TestRequest::send`] sends it.
+/// A builder of a request; [`TestRequest::send`] sends it.
 #[derive(Debug)]
 #[must_use = "it is sent by `send`"]
 pub struct TestRequest {
@@ -30,7 +30,7 @@ impl TestRequest {
         }
     }
 
-    /// Sets a field.
+    /// Sets a header field.
     #[track_caller]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         if let Err(error) = self.headers.try_insert(name, value) {
@@ -52,13 +52,13 @@ impl TestRequest {
         self
     }
 
-    /// The content: bytes, a text, or a stream.
+    /// Sets the body: bytes, a text, or a stream.
     pub fn body(mut self, body: impl Into<Body>) -> Self {
         self.body = body.into();
         self
     }
 
-    /// JSON as the content.
+    /// Sets a JSON body.
     #[track_caller]
     pub fn json(self, value: &(impl Serialize + ?Sized)) -> Self {
         match serde_json::to_vec(value) {
@@ -67,7 +67,7 @@ impl TestRequest {
         }
     }
 
-    /// The fields of a form as the content.
+    /// Sets the fields of a form as the body.
     #[track_caller]
     pub fn form<N: AsRef<str>, V: AsRef<str>>(
         self,
@@ -84,8 +84,8 @@ impl TestRequest {
             .body(encoded)
     }
 
-    /// The token of a form on a page, which this client is shown first, so that
-    /// [`Csrf`](crate::auth::Csrf) lets it pass: `client.post("/notes").token_of("/notes").form(fields)`.
+    /// Requests a page first and sends the CSRF token of its form, which [`Csrf`](crate::auth::Csrf)
+    /// requires: `client.post("/notes").token_of("/notes").form(fields)`.
     ///
     /// # Panics
     /// The page has no field named `csrf_token`.
@@ -118,10 +118,10 @@ impl TestRequest {
         self.header("authorization", &format!("Basic {credentials}"))
     }
 
-    /// Sends it and waits for the head of the answer. Redirects are not followed.
+    /// Sends the request and waits for the head of the response. Redirects are not followed.
     ///
     /// # Panics
-    /// There is no answer.
+    /// There is no response.
     #[track_caller]
     pub fn send(self) -> TestResponse {
         let asked = format!("{} {}", self.method, self.target);
@@ -133,7 +133,7 @@ impl TestRequest {
     /// Opens a WebSocket connection (RFC 6455).
     ///
     /// # Panics
-    /// The answer is not 101.
+    /// The response is not 101.
     #[track_caller]
     pub fn websocket(self) -> TestSocket {
         let asked = format!("{} {}", self.method, self.target);
@@ -164,7 +164,7 @@ impl TestRequest {
                 Some(own) => format!("{own}; {cookies}"),
                 None => cookies,
             };
-            // Cookies came as field values.
+            // Cookies of responses are valid field values.
             let _ = self.headers.try_insert("cookie", both);
         }
         let asked = format!("{} {}", self.method, self.target);

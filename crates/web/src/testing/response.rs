@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use super::transport::{IncomingResponse, bytes_of};
 use super::{TestClient, fail};
 
-/// An answer whose head is here. Its content is read as it is asked for.
+/// A response whose head was received. Its body is read on demand.
 pub struct TestResponse {
     client: TestClient,
     /// Method and target.
@@ -16,12 +16,12 @@ pub struct TestResponse {
     status: StatusCode,
     headers: Headers,
     body: Body,
-    /// What was read by [`TestResponse::bytes`].
+    /// The body, once [`TestResponse::bytes`] read it.
     content: Option<Bytes>,
     trailers: Option<Headers>,
 }
 
-/// Content that a failed assertion shows, in bytes.
+/// The most bytes of a body that a failed assertion shows.
 const SHOWN: usize = 2000;
 
 impl TestResponse {
@@ -52,10 +52,10 @@ impl TestResponse {
         self.headers.get_str(name)
     }
 
-    /// Where the answer sends the client.
+    /// The target of a redirect.
     ///
     /// # Panics
-    /// It does not.
+    /// There is no `Location`.
     #[track_caller]
     pub fn location(&mut self) -> &str {
         if self.header("location").is_none() {
@@ -64,10 +64,10 @@ impl TestResponse {
         self.header("location").unwrap_or_default()
     }
 
-    /// The next piece of the content, when it comes; `None` at the end.
+    /// Waits for the next piece of the body; `None` at the end.
     ///
     /// # Panics
-    /// The content breaks off, or nothing comes.
+    /// The body is incomplete, or nothing arrives.
     #[track_caller]
     pub fn chunk(&mut self) -> Option<Bytes> {
         loop {
@@ -82,10 +82,10 @@ impl TestResponse {
         }
     }
 
-    /// All of the content that was not taken by [`TestResponse::chunk`].
+    /// The rest of the body, after the pieces of [`TestResponse::chunk`].
     ///
     /// # Panics
-    /// The content breaks off.
+    /// The body is incomplete.
     #[track_caller]
     pub fn bytes(&mut self) -> Bytes {
         if let Some(content) = &self.content {
@@ -100,7 +100,7 @@ impl TestResponse {
         content
     }
 
-    /// The content as text.
+    /// The body as text.
     ///
     /// # Panics
     /// It is not UTF-8.
@@ -112,10 +112,10 @@ impl TestResponse {
         }
     }
 
-    /// The content as JSON.
+    /// The body as JSON.
     ///
     /// # Panics
-    /// It is not, or not of this type.
+    /// The body is not JSON of this type.
     #[track_caller]
     pub fn json<T: DeserializeOwned>(&mut self) -> T {
         match serde_json::from_slice(&self.bytes()) {
@@ -124,7 +124,7 @@ impl TestResponse {
         }
     }
 
-    /// The trailer section (RFC 9110 section 6.5), once the content was read.
+    /// The trailer section (RFC 9110 section 6.5), once the body was read.
     pub fn trailers(&self) -> Option<&Headers> {
         self.trailers.as_ref()
     }
@@ -144,7 +144,7 @@ impl TestResponse {
         self.assert_status(200)
     }
 
-    /// Fails unless the client is sent to this address.
+    /// Fails unless the response is a redirect to this URL.
     #[track_caller]
     pub fn assert_redirect(&mut self, location: &str) -> &mut Self {
         if !self.status.is_redirection() || self.header("location") != Some(location) {
@@ -173,7 +173,7 @@ impl TestResponse {
         self
     }
 
-    /// Fails if there is such a field.
+    /// Fails if the field exists.
     #[track_caller]
     pub fn assert_no_header(&mut self, name: &str) -> &mut Self {
         if self.headers.contains(name) {
@@ -182,7 +182,7 @@ impl TestResponse {
         self
     }
 
-    /// Fails unless the content is this text.
+    /// Fails unless the body is this text.
     #[track_caller]
     pub fn assert_text(&mut self, text: &str) -> &mut Self {
         if self.bytes() != text.as_bytes() {
@@ -191,7 +191,7 @@ impl TestResponse {
         self
     }
 
-    /// Fails unless this text is in the content.
+    /// Fails unless the body contains this text.
     #[track_caller]
     pub fn assert_contains(&mut self, text: &str) -> &mut Self {
         if !self.text().contains(text) {
@@ -200,7 +200,7 @@ impl TestResponse {
         self
     }
 
-    /// Fails unless the content is this JSON, however it is written.
+    /// Fails unless the body is this JSON, regardless of its formatting.
     #[track_caller]
     pub fn assert_json(&mut self, value: impl Serialize) -> &mut Self {
         let expected = match serde_json::to_value(value) {
@@ -214,7 +214,7 @@ impl TestResponse {
         self
     }
 
-    /// What came, for people.
+    /// The response as text, for messages.
     #[track_caller]
     pub(super) fn describe(&mut self) -> String {
         let mut text = format!("{}\n  is answered {}\n", self.asked, self.status);

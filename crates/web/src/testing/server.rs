@@ -12,30 +12,30 @@ use super::client::server_service_of;
 use super::{TestClient, fail};
 use crate::app::App;
 
-/// An application that is served on a free port of the loopback interface until this is dropped.
+/// Serves an application on a free port of the loopback interface until it is dropped.
 pub struct TestServer {
-    /// `None` once it was stopped.
+    /// `None` after the stop.
     engine: Option<Engine>,
     address: SocketAddr,
 }
 
-/// For how long requests may go on when a server stops.
+/// How long a stop waits for open requests.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl TestServer {
     /// Serves an application with one worker.
     ///
     /// # Panics
-    /// A route is not possible.
+    /// A route is invalid.
     #[track_caller]
     pub fn start(app: App) -> Self {
         Self::with_workers(app, 1)
     }
 
-    /// Serves an application with so many workers, at least one: for what they share.
+    /// Serves an application with this number of workers, at least one.
     ///
     /// # Panics
-    /// A route is not possible.
+    /// A route is invalid.
     #[track_caller]
     pub fn with_workers(app: App, workers: usize) -> Self {
         if let Err(error) = app.check() {
@@ -75,17 +75,17 @@ impl TestServer {
         }
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The address of a path, for other clients: `http://127.0.0.1:41233/users`.
+    /// The URL of a path, for other clients: `http://127.0.0.1:41233/users`.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// A client of it, over HTTP/1.1, with cookies of its own.
+    /// A client of the server over HTTP/1.1, with its own cookies.
     #[track_caller]
     pub fn client(&self) -> TestClient {
         TestClient::over(self.address)
@@ -97,7 +97,7 @@ impl Drop for TestServer {
         let Some(engine) = self.engine.take() else {
             return;
         };
-        // On a thread of its own: whoever drops this may be in a runtime.
+        // On a new thread, since this thread may have a runtime.
         let stopping = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -106,7 +106,7 @@ impl Drop for TestServer {
                 runtime.block_on(engine.stop(STOP_TIMEOUT));
             }
         });
-        // If it failed, the process ends anyway.
+        // A panic there must not become a second panic here.
         let _ = stopping.join();
     }
 }

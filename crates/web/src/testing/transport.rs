@@ -20,7 +20,7 @@ use http::Extensions;
 
 use super::pipe;
 
-/// How requests get to the application.
+/// The way of requests to the application.
 pub(super) enum TestTransport {
     InProcess {
         service: Rc<dyn Service>,
@@ -29,7 +29,7 @@ pub(super) enum TestTransport {
     Socket(SocketAddr),
 }
 
-/// A request.
+/// A request to be sent.
 pub(super) struct OutgoingRequest {
     pub(super) method: Method,
     pub(super) target: String,
@@ -37,12 +37,12 @@ pub(super) struct OutgoingRequest {
     pub(super) body: Body,
 }
 
-/// The head of an answer, and what follows.
+/// The head of a response, and its body.
 pub(super) struct IncomingResponse {
     pub(super) status: StatusCode,
     pub(super) headers: Headers,
     pub(super) body: Body,
-    /// The connection, if the answer hands it over.
+    /// The connection, if the response switched protocols.
     pub(super) tunnel: Option<Box<dyn Duplex>>,
 }
 
@@ -54,10 +54,10 @@ impl TestTransport {
         }
     }
 
-    /// Sends a request and waits for the head of its answer.
+    /// Sends a request and waits for the head of the response.
     ///
     /// # Errors
-    /// There is none, or the request cannot be.
+    /// The request is not valid, or there is no response.
     pub(super) async fn exchange(
         &self,
         request: OutgoingRequest,
@@ -81,7 +81,7 @@ async fn call(
         .map_err(|_| "this is no request target".to_owned())?;
     let is_head = outgoing.method == Method::HEAD;
     if !outgoing.headers.contains("host") {
-        // A name without any other meaning is valid.
+        // This value is always valid.
         let _ = outgoing.headers.try_insert("host", "localhost");
     }
     match outgoing.body.len() {
@@ -131,7 +131,7 @@ async fn call(
     })
 }
 
-/// Content whose end those who wait for it are told of.
+/// A body that calls the observers of the response at its end.
 fn observed_body(body: Body, response: &mut Response, started: Instant) -> Body {
     if !response.is_observed() {
         return body;

@@ -14,19 +14,19 @@ use crate::app::App;
 
 /// An application as a `tower::Service` of `http` messages, on one thread.
 ///
-/// It and its futures are not `Send`. Handlers that start tasks of their own need a
-/// [`LocalSet`](tokio::task::LocalSet) around the future, as on a worker of Apus. It cannot hand a
-/// connection over: upgrades are answered 501.
+/// The service and its futures are not `Send`. If handlers spawn tasks, the future needs a
+/// [`LocalSet`](tokio::task::LocalSet) around it, as on a worker of Apus. It cannot upgrade connections: it
+/// responds 501.
 #[derive(Clone)]
 pub struct TowerApp {
     service: Rc<dyn Service>,
 }
 
-/// A response that is waited for.
+/// The future of a response.
 type ResponseFuture<B> = Pin<Box<dyn Future<Output = Result<http::Response<B>, Infallible>>>>;
 
 impl App {
-    /// This application as a `tower::Service` for the thread that calls.
+    /// This application as a `tower::Service` for the current thread.
     pub fn into_tower(self) -> TowerApp {
         TowerApp {
             service: self.service(),
@@ -50,7 +50,7 @@ where
         let service = self.service.clone();
         Box::pin(async move {
             let response = match message::request_from(request) {
-                Ok(request) => answer(&*service, request).await,
+                Ok(request) => respond(&*service, request).await,
                 Err(status) => Response::new(status),
             };
             Ok(message::response_to(response, LocalBody::new))
@@ -58,8 +58,8 @@ where
     }
 }
 
-/// One call, for which the routes are laid out: for `ServiceExt::oneshot`. What is called again and again
-/// is [`App::into_tower`].
+/// A service for one call, as by `ServiceExt::oneshot`, which builds the router for each call. Use
+/// [`App::into_tower`] for several calls.
 impl<B> tower_service::Service<http::Request<B>> for App
 where
     B: http_body::Body<Error: Into<BoxError>> + 'static,
@@ -77,11 +77,11 @@ where
     }
 }
 
-/// The answer of a service, which cannot take the connection over here.
-pub(super) async fn answer(service: &dyn Service, request: Request) -> Response {
+/// The response of a service, which cannot upgrade the connection here.
+pub(super) async fn respond(service: &dyn Service, request: Request) -> Response {
     let mut response = service.call(request).wait().await;
     if response.take_tunnel().is_some() {
-        tracing::warn!("a connection cannot be handed over by a service of tower");
+        tracing::warn!("a tower service cannot upgrade a connection");
         return Response::new(apus_http::StatusCode::NOT_IMPLEMENTED);
     }
     response

@@ -14,14 +14,14 @@ use tokio::task::JoinHandle;
 use super::BoxError;
 use super::message;
 
-/// Frames that wait for whoever reads them.
-const WAITING: usize = 1;
+/// The number of frames that wait for the reader.
+const QUEUED_FRAMES: usize = 1;
 
-/// What is read of a file at once, in bytes.
+/// The bytes of a file that are read at a time.
 const PIECE: u64 = 64 * 1024;
 
-/// Content that may change threads: what services of tower get as the content of a request, and what
-/// [`SendApp`](super::SendApp) answers with.
+/// A body that is `Send`: the request body of `tower` services, and the response body of
+/// [`SendApp`](super::SendApp).
 #[derive(Debug)]
 pub struct SendBody(SendBodyKind);
 
@@ -35,12 +35,12 @@ enum SendBodyKind {
 }
 
 impl SendBody {
-    /// No content.
+    /// An empty body.
     pub(super) fn empty() -> Self {
         Self(SendBodyKind::Whole(Bytes::new()))
     }
 
-    /// The content of a message. What does not lie in memory is read on this thread, by a task of it.
+    /// The body of a message. A body that is not in memory is read by a task on this thread.
     pub(super) fn of(body: Body) -> Self {
         match body {
             Body::Empty => Self::empty(),
@@ -48,7 +48,7 @@ impl SendBody {
             Body::Sealed(sealed) => Self(SendBodyKind::Whole(sealed.into_bytes())),
             body => {
                 let remaining = body.len();
-                let (sender, frames) = mpsc::channel(WAITING);
+                let (sender, frames) = mpsc::channel(QUEUED_FRAMES);
                 tokio::task::spawn_local(pump(LocalBody::new(body), sender));
                 Self(SendBodyKind::Pieces { frames, remaining })
             }
@@ -56,12 +56,12 @@ impl SendBody {
     }
 }
 
-/// Reads content as fast as it is taken, and until nobody takes it.
+/// Reads a body as fast as the receiver takes its frames, until the receiver is gone.
 async fn pump(
     mut body: LocalBody,
     sender: mpsc::Sender<Result<http_body::Frame<Bytes>, BodyError>>,
 ) {
-    while let Ok(place) = sender.reserve().await {
+    while let Ok(permit) = sender.reserve().await {
         let next = std::future::poll_fn(|cx| {
             let body = Pin::new(&mut body);
             http_body::Body::poll_frame(body, cx)
@@ -71,7 +71,7 @@ async fn pump(
             () = sender.closed() => return,
         };
         match frame {
-            Some(frame) => place.send(frame),
+            Some(frame) => permit.send(frame),
             None => return,
         }
     }
@@ -116,11 +116,11 @@ impl http_body::Body for SendBody {
     }
 }
 
-/// Content that stays on its thread: what [`TowerApp`](super::TowerApp) answers with.
+/// A body that is not `Send`: the response body of [`TowerApp`](super::TowerApp).
 #[derive(Debug)]
 pub struct LocalBody {
     body: Body,
-    /// What is left of a file that is being sent, and the piece of it that is being read.
+    /// The rest of a file that is being sent, and the task that reads its next piece.
     file: Option<FileRange>,
     reading: Option<JoinHandle<io::Result<Bytes>>>,
 }
@@ -134,7 +134,7 @@ impl LocalBody {
         }
     }
 
-    /// The next piece of the file, read on a thread that may block.
+    /// The next piece of the file, read on a blocking thread.
     fn poll_file(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         if self.reading.is_none() {
             let Some(range) = self.file.as_mut().filter(|range| range.len > 0) else {
@@ -212,7 +212,7 @@ impl http_body::Body for LocalBody {
     }
 }
 
-/// Content of the `http-body` kind as Apus sends and reads it.
+/// A body of the `http-body` crate as a stream of Apus.
 pub(super) struct HttpBodyStream<B>(pub(super) Pin<Box<B>>);
 
 impl<B> BodyStream for HttpBodyStream<B>
@@ -234,7 +234,7 @@ where
 
 fn frame_of<D: Buf>(frame: http_body::Frame<D>) -> Result<Frame, BodyError> {
     match frame.into_data() {
-        // Of `Bytes`, this is no copy.
+        // This does not copy if the data is `Bytes`.
         Ok(mut data) => Ok(Frame::Data(data.copy_to_bytes(data.remaining()))),
         Err(frame) => {
             let mut trailers = Headers::new();

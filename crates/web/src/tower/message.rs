@@ -13,17 +13,17 @@ use http::{HeaderMap, HeaderValue, Uri, header};
 use super::BoxError;
 use super::body::HttpBodyStream;
 
-/// Content that is asked for at once whether it is all there, so that most of it takes one write with
-/// its head, in bytes.
+/// The longest body, in bytes, that is polled once before the response is sent. If it is complete, head and
+/// body are sent in one write.
 const SMALL: u64 = 64 * 1024;
 
-/// A request as services of tower take it. Peer and what layers attached are among its extensions.
+/// The `http` request of a request. Its extensions include the peer and the extensions of layers.
 ///
 /// # Errors
-/// Its target is none that the `http` crate knows.
+/// The `http` crate does not accept the target.
 pub(super) fn request_to<B>(
     request: Request,
-    content: impl FnOnce(Body) -> B,
+    convert_body: impl FnOnce(Body) -> B,
 ) -> Result<http::Request<B>, http::Error> {
     let authority = request.authority().map(str::to_owned);
     let client = request.client().peer();
@@ -41,7 +41,7 @@ pub(super) fn request_to<B>(
         .method(method)
         .uri(target.path_and_query().parse::<Uri>()?)
         .version(version)
-        .body(content(body))?;
+        .body(convert_body(body))?;
     *made.headers_mut() = headers.to_header_map();
     if let (false, Some(authority)) = (made.headers().contains_key(header::HOST), authority)
         && let Ok(authority) = authority.parse()
@@ -49,7 +49,7 @@ pub(super) fn request_to<B>(
         made.headers_mut().insert(header::HOST, authority);
     }
     if accepts_trailers {
-        // Services of gRPC refuse requests without it.
+        // gRPC services reject requests without it.
         made.headers_mut()
             .insert(header::TE, HeaderValue::from_static("trailers"));
     }
@@ -58,10 +58,10 @@ pub(super) fn request_to<B>(
     Ok(made)
 }
 
-/// A request that a server of the tower ecosystem got.
+/// The request of an `http` request.
 ///
 /// # Errors
-/// Its target is none that Apus knows.
+/// The target is not valid.
 pub(super) fn request_from<B>(request: http::Request<B>) -> Result<Request, StatusCode>
 where
     B: http_body::Body<Error: Into<BoxError>> + 'static,
@@ -93,19 +93,19 @@ where
     }))
 }
 
-/// A response as services of tower give it.
+/// The `http` response of a response.
 pub(super) fn response_to<B>(
     mut response: Response,
-    content: impl FnOnce(Body) -> B,
+    convert_body: impl FnOnce(Body) -> B,
 ) -> http::Response<B> {
-    let body = content(response.take_body());
+    let body = convert_body(response.take_body());
     let mut made = http::Response::new(body);
     *made.status_mut() = response.status();
     *made.headers_mut() = response.headers().to_header_map();
     made
 }
 
-/// A response that a service of tower gave.
+/// The response of an `http` response.
 pub(super) async fn response_from<B>(response: http::Response<B>) -> Response
 where
     B: http_body::Body<Error: Into<BoxError>> + 'static,
@@ -116,13 +116,13 @@ where
     for name in CONNECTION {
         made.headers_mut().remove(name);
     }
-    made.with_body(gathered(HttpBodyStream(Box::pin(body))).await)
+    made.with_body(body_in_memory(HttpBodyStream(Box::pin(body))).await)
 }
 
-/// Fields that are about the connection, which Apus writes itself.
+/// Fields of the connection, which Apus writes itself.
 const CONNECTION: [&str; 3] = ["connection", "keep-alive", "transfer-encoding"];
 
-/// Content in memory, if it is short and all there; else the stream.
+/// The body in memory if it is short and complete, else the stream.
 async fn gathered<B>(mut stream: HttpBodyStream<B>) -> Body
 where
     B: http_body::Body<Error: Into<BoxError>> + 'static,

@@ -1,6 +1,6 @@
 //! `tower` services in an [`App`](crate::App), and an `App` as a `tower` service.
 //!
-//! [`TowerMount`] puts any `tower::Service` of `http` messages, an axum `Router` for one, under a path:
+//! [`TowerMount`] mounts a `tower::Service` of `http` messages, for example an axum `Router`, under a path:
 //!
 //! ```
 //! use apus::App;
@@ -13,19 +13,19 @@
 //! TestClient::new(app).get("/axum/hello").send().assert_ok().assert_text("from axum");
 //! ```
 //!
-//! It sees paths without that front part, as a nested `Router` does. Content is streamed both ways, held
-//! back by whoever reads it more slowly. Each worker has a clone of its own, whose futures need not be
-//! `Send`; what is mounted elsewhere costs other routes nothing. An upgrade, as to a WebSocket of axum, goes
-//! through a connection in memory, since only hyper can make what axum takes it from.
+//! The service gets paths without that prefix, as a nested `Router` does. Bodies are streamed in both
+//! directions with back-pressure. Each worker has its own clone, whose futures need not be `Send`; other
+//! routes are not affected. An upgrade, as to a WebSocket of axum, goes through an in-memory connection, since
+//! axum takes it from a type that only hyper can make.
 //!
-//! Where others serve, there are two ways for an `App` to be a service:
+//! An `App` can be a service of another server in two ways:
 //!
-//! - [`TowerApp`] answers on the thread that calls it, as a worker does. It is not `Send`, nor are its futures:
-//!   it suits tests by `ServiceExt::oneshot`, and servers that stay on one thread, as hyper's
-//!   `serve_connection` in a `LocalSet`. [`App`](crate::App) is such a service itself, for one call.
-//! - [`SendApp`] hands requests to a thread of its own, and is `Clone + Send + Sync`: it can be a fallback or
-//!   a nested service of an axum `Router`, or be given to `axum::serve`. That costs two changes of threads
-//!   for each request.
+//! - [`TowerApp`] runs on the thread of its caller, like a worker. The service and its futures are not `Send`:
+//!   use it in tests by `ServiceExt::oneshot`, and in servers on one thread, as hyper's `serve_connection` in
+//!   a `LocalSet`. [`App`](crate::App) is such a service itself, for one call.
+//! - [`SendApp`] sends requests to its own thread, and is `Clone + Send + Sync`: it can be a fallback or a
+//!   nested service of an axum `Router`, or an argument of `axum::serve`. Each request changes the thread
+//!   twice.
 
 mod app;
 mod body;
@@ -39,5 +39,5 @@ pub use self::body::{LocalBody, SendBody};
 pub use self::mount::{TowerMount, TowerService};
 pub use self::send_app::SendApp;
 
-/// What the errors of services and contents are made into.
+/// The error type of services and bodies.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -11,14 +11,14 @@ use super::{BoxError, message, upgrade};
 
 /// A `tower::Service` under a path: `app.mount("/axum", TowerMount::new(router))`.
 ///
-/// Its requests are `http::Request<SendBody>`. Among their extensions are what layers of the application
-/// attached, and the client's [`Peer`](crate::Peer).
+/// Its requests are `http::Request<SendBody>`. Their extensions include those of the application's layers,
+/// and the [`Peer`](crate::Peer) of the client.
 pub struct TowerMount<S> {
     /// Cloned once for each worker.
     service: Mutex<S>,
 }
 
-/// What can be mounted: a service of `http` messages.
+/// A service of `http` messages that can be mounted.
 pub trait TowerService:
     tower_service::Service<
         http::Request<SendBody>,
@@ -28,7 +28,7 @@ pub trait TowerService:
     > + Clone
     + 'static
 {
-    /// The content of its responses.
+    /// The body of its responses.
     type Content: http_body::Body<Data: Send, Error: Into<BoxError>> + 'static;
 }
 
@@ -47,7 +47,7 @@ where
 }
 
 impl<S: TowerService + Send> TowerMount<S> {
-    /// A service to be mounted. Each worker clones it once, and each request that clone.
+    /// Mounts a service. Each worker clones it once, and each request clones that clone.
     pub fn new(service: S) -> Self {
         Self {
             service: Mutex::new(service),
@@ -69,8 +69,8 @@ impl<S: TowerService> Service for TowerMountService<S> {
     fn call(&self, request: Request) -> Answer {
         let service = self.0.clone();
         Answer::later(async move {
-            if upgrade::is_asked_for(&request) {
-                return upgrade::answer(service, request).await;
+            if upgrade::is_upgrade(&request) {
+                return upgrade::respond(service, request).await;
             }
             let Ok(request) = message::request_to(request, SendBody::of) else {
                 return Response::new(StatusCode::BAD_REQUEST);
@@ -86,7 +86,7 @@ impl<S: TowerService> Service for TowerMountService<S> {
 /// Calls a service once it is ready.
 ///
 /// # Errors
-/// Those of the service.
+/// The errors of the service.
 pub(super) async fn ask<S: TowerService>(
     mut service: S,
     request: http::Request<SendBody>,
@@ -97,7 +97,7 @@ pub(super) async fn ask<S: TowerService>(
     service.call(request).await.map_err(Into::into)
 }
 
-/// The client is not told what went wrong, the log is.
+/// A 500 without details; the log has the error.
 pub(super) fn failed(error: BoxError) -> Response {
     tracing::error!(%error, "a mounted service failed");
     Response::new(StatusCode::INTERNAL_SERVER_ERROR)

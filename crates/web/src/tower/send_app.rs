@@ -14,25 +14,25 @@ use super::body::SendBody;
 use super::{BoxError, app, message};
 use crate::app::App;
 
-/// An application on a thread of its own, as a `tower::Service` that is `Clone + Send + Sync`.
+/// An application on its own thread, as a `tower::Service` that is `Clone + Send + Sync`.
 ///
-/// The thread ends when all clones are gone and what they asked for is answered. Upgrades are answered 501.
+/// The thread ends when all clones are dropped and all requests are complete. It responds 501 to upgrades.
 #[derive(Clone, Debug)]
 pub struct SendApp {
     calls: mpsc::UnboundedSender<SendAppCall>,
 }
 
-/// What the thread is asked to do: makes the request there, where it may be one that does not move.
+/// A request for the thread, which is made there because it is not `Send`, and the sender of its response.
 struct SendAppCall {
     request: Box<dyn FnOnce() -> Result<Request, StatusCode> + Send>,
-    answer: oneshot::Sender<http::Response<SendBody>>,
+    response: oneshot::Sender<http::Response<SendBody>>,
 }
 
 impl App {
-    /// This application as a `tower::Service` for any thread, which starts one for it.
+    /// Starts a thread for this application, and returns a `tower::Service` for any thread.
     ///
     /// # Errors
-    /// A route is not possible, or the thread cannot be started.
+    /// A route is invalid, or the thread cannot be started.
     pub fn into_send_tower(self) -> io::Result<SendApp> {
         self.check()
             .map_err(|errors| io::Error::new(io::ErrorKind::InvalidInput, errors))?;
@@ -45,7 +45,7 @@ impl App {
             .spawn(move || {
                 let tasks = LocalSet::new();
                 tasks.block_on(&runtime, run(self, received));
-                // What is still being answered.
+                // Completes open requests.
                 runtime.block_on(tasks);
             })?;
         Ok(SendApp { calls })
@@ -54,22 +54,26 @@ impl App {
 
 async fn run(app: App, mut calls: mpsc::UnboundedReceiver<SendAppCall>) {
     let service = app.service();
-    while let Some(SendAppCall { request, answer }) = calls.recv().await {
+    while let Some(SendAppCall {
+        request,
+        response: sender,
+    }) = calls.recv().await
+    {
         let service = service.clone();
         tokio::task::spawn_local(async move {
-            let mut answer = answer;
+            let mut sender = sender;
             let response = async {
                 match request() {
-                    Ok(request) => app::answer(&*service, request).await,
+                    Ok(request) => app::respond(&*service, request).await,
                     Err(status) => Response::new(status),
                 }
             };
             let response = tokio::select! {
                 response = response => response,
-                () = answer.closed() => return,
+                () = sender.closed() => return,
             };
-            // Whoever asked may have gone.
-            let _ = answer.send(message::response_to(response, SendBody::of));
+            // The caller may be gone.
+            let _ = sender.send(message::response_to(response, SendBody::of));
         });
     }
 }
@@ -87,12 +91,12 @@ where
     }
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
-        let (answer, answered) = oneshot::channel();
+        let (response, received) = oneshot::channel();
         let request = Box::new(move || message::request_from(request));
-        // If the thread is gone, so is the answer.
-        let _ = self.calls.send(SendAppCall { request, answer });
+        // If the thread is gone, the receiver gets an error.
+        let _ = self.calls.send(SendAppCall { request, response });
         Box::pin(async move {
-            Ok(answered.await.unwrap_or_else(|_| {
+            Ok(received.await.unwrap_or_else(|_| {
                 tracing::error!("the handler of a request failed");
                 let failed = Response::new(StatusCode::INTERNAL_SERVER_ERROR);
                 message::response_to(failed, |_| SendBody::empty())

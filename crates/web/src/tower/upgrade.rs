@@ -18,16 +18,16 @@ use super::body::SendBody;
 use super::mount::{TowerService, ask, failed};
 use super::{BoxError, message};
 
-/// What is written and not read, in bytes, before a writer has to wait.
+/// The size of the buffer of the in-memory connection, in bytes.
 const BUFFER: usize = 64 * 1024;
 
 /// Whether a request asks for another protocol.
-pub(super) fn is_asked_for(request: &Request) -> bool {
+pub(super) fn is_upgrade(request: &Request) -> bool {
     request.upgrade().is_some()
 }
 
-/// Answers a request that asks for another protocol.
-pub(super) async fn answer<S: TowerService>(service: S, request: Request) -> Response {
+/// Responds to a request that asks for another protocol.
+pub(super) async fn respond<S: TowerService>(service: S, request: Request) -> Response {
     match exchange(service, request).await {
         Ok(response) => response,
         Err(error) => failed(error),
@@ -35,7 +35,7 @@ pub(super) async fn answer<S: TowerService>(service: S, request: Request) -> Res
 }
 
 async fn exchange<S: TowerService>(service: S, mut request: Request) -> Result<Response, BoxError> {
-    // Over HTTP/2 there is neither, but the same is asked for (RFC 8441 section 5).
+    // HTTP/2 has neither field, but extended CONNECT asks for the same (RFC 8441 section 5).
     let is_http1 = request.version() == Version::HTTP_11;
     let offered = request.upgrade().unwrap_or_default().to_owned();
     request.headers_mut().try_insert("connection", "upgrade")?;
@@ -46,7 +46,7 @@ async fn exchange<S: TowerService>(service: S, mut request: Request) -> Result<R
     }
     let mut request = message::request_to(request, |_| SendBody::empty())?;
     *request.version_mut() = Version::HTTP_11;
-    // These do not go over a connection.
+    // Extensions are not sent over a connection.
     let extensions = std::mem::take(request.extensions_mut());
 
     let (ours, theirs) = tokio::io::duplex(BUFFER);
@@ -69,7 +69,7 @@ async fn exchange<S: TowerService>(service: S, mut request: Request) -> Result<R
     });
     let (mut sender, connection) = hyper::client::conn::http1::handshake(HyperIo(ours)).await?;
     tokio::task::spawn_local(async move {
-        // What goes wrong here, the request is told.
+        // The request gets the error of the connection.
         let _ = connection.with_upgrades().await;
     });
     let mut response = sender.send_request(request).await?;
@@ -84,7 +84,7 @@ async fn exchange<S: TowerService>(service: S, mut request: Request) -> Result<R
             Box::pin(async move {
                 match upgraded.await {
                     Ok(upgraded) => join(client, upgraded).await,
-                    Err(error) => tracing::debug!(%error, "an upgrade was not carried out"),
+                    Err(error) => tracing::debug!(%error, "an upgrade failed"),
                 }
             })
         }));
@@ -92,11 +92,11 @@ async fn exchange<S: TowerService>(service: S, mut request: Request) -> Result<R
     Ok(response)
 }
 
-/// Carries bytes both ways until both ends are done, or one is lost.
+/// Copies bytes in both directions until both ends are closed or a connection is lost.
 async fn join(mut client: Box<dyn Duplex>, mut service: hyper::upgrade::Upgraded) {
     let mut inward = CopyDirection::default();
     let mut outward = CopyDirection::default();
-    // A connection that is lost ends both ways.
+    // A lost connection ends both directions.
     let _: io::Result<()> = poll_fn(|cx| {
         let to_service = inward.poll(
             cx,
@@ -113,7 +113,7 @@ async fn join(mut client: Box<dyn Duplex>, mut service: hyper::upgrade::Upgraded
         );
         match (to_service, to_client) {
             (_, Poll::Ready(Err(error))) => Poll::Ready(Err(error)),
-            // What the service has to say is said.
+            // The service sent all its data.
             (_, Poll::Ready(Ok(()))) => Poll::Ready(Ok(())),
             _ => Poll::Pending,
         }
@@ -135,7 +135,7 @@ fn read(
     Poll::Ready(Ok(buffer.filled().len()))
 }
 
-/// Where bytes go.
+/// The writing side of a connection.
 trait TunnelWriter {
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
@@ -174,10 +174,10 @@ impl TunnelWriter for ClientWriter<'_> {
     }
 }
 
-/// One way of a joined connection.
+/// One direction of a joined connection.
 struct CopyDirection {
     buffer: Vec<u8>,
-    /// What of the buffer was read and not written yet.
+    /// The range of the buffer that was read and not written yet.
     waiting: std::ops::Range<usize>,
     is_unflushed: bool,
     has_ended: bool,
@@ -195,7 +195,7 @@ impl Default for CopyDirection {
 }
 
 impl CopyDirection {
-    /// Carries what can be carried; ready once the end was passed on.
+    /// Copies bytes until nothing is ready. It is ready once the end was written.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -235,7 +235,7 @@ impl CopyDirection {
     }
 }
 
-/// Content that does not care where it lies.
+/// A body that is `Unpin`.
 struct PinnedBody<B>(Pin<Box<B>>);
 
 impl<B> PinnedBody<B> {
@@ -264,7 +264,7 @@ impl<B: http_body::Body> http_body::Body for PinnedBody<B> {
     }
 }
 
-/// A connection in memory, as hyper has connections.
+/// An in-memory connection with the traits of hyper.
 struct HyperIo(DuplexStream);
 
 impl hyper::rt::Read for HyperIo {
@@ -273,7 +273,7 @@ impl hyper::rt::Read for HyperIo {
         cx: &mut Context<'_>,
         mut cursor: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        // No more than there is room for, and what is there is put behind.
+        // Reads at most the free space of the cursor, then appends the bytes.
         let mut bytes = vec![0; cursor.remaining().min(8 * 1024)];
         let mut buffer = ReadBuf::new(&mut bytes);
         ready!(Pin::new(&mut self.0).poll_read(cx, &mut buffer))?;

@@ -7,7 +7,7 @@ use super::super::values::FormFields;
 use super::super::{FromRequest, Rejection};
 use super::{Multipart, Upload};
 
-/// A form with files: its fields as a struct or a map, as [`crate::Form`] has them, and its files.
+/// A form with files: its fields as a struct or a map, like [`crate::Form`], and its files.
 ///
 /// ```
 /// use apus::extract::MultipartForm;
@@ -29,13 +29,12 @@ use super::{Multipart, Upload};
 /// # app.check().unwrap();
 /// ```
 ///
-/// What it takes is bounded by [`super::UploadLimits`]; fields together by the application's limit of
-/// content.
+/// [`super::UploadLimits`] limit the form, and the body limit of the application limits its fields together.
 #[derive(Debug)]
 pub struct MultipartForm<T> {
-    /// What has no file name.
+    /// The parts without a file name.
     pub fields: T,
-    /// The files, without those that a browser sends where none was chosen.
+    /// The files, without the empty ones that browsers send for inputs without a file.
     pub files: Uploads,
 }
 
@@ -67,20 +66,20 @@ impl<T: DeserializeOwned + 'static> FromRequest for MultipartForm<T> {
 pub struct Uploads(Vec<Upload>);
 
 impl Uploads {
-    /// The first of a field.
+    /// The first file of a field.
     pub fn get(&self, name: &str) -> Option<&Upload> {
         self.iter().find(|file| file.name() == name)
     }
 
-    /// All of a field, as of one that takes several.
+    /// All files of a field.
     pub fn get_all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Upload> {
         self.iter().filter(move |file| file.name() == name)
     }
 
-    /// Takes the first of a field out.
+    /// Removes and returns the first file of a field.
     pub fn take(&mut self, name: &str) -> Option<Upload> {
-        let place = self.iter().position(|file| file.name() == name)?;
-        Some(self.0.remove(place))
+        let index = self.iter().position(|file| file.name() == name)?;
+        Some(self.0.remove(index))
     }
 
     /// All files.
@@ -88,12 +87,12 @@ impl Uploads {
         self.0.iter()
     }
 
-    /// How many there are.
+    /// The number of files.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no files.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -8,7 +8,7 @@ use apus_http::{Answer, Request};
 use crate::body_limit::BodyLimit;
 use crate::middleware::{Middleware, Next};
 
-/// What [`super::Multipart`] takes. A layer, for the routes that take uploads:
+/// The limits of [`super::Multipart`]. A layer, for routes with uploads:
 ///
 /// ```
 /// use apus::extract::{Multipart, UploadLimits};
@@ -26,7 +26,7 @@ use crate::middleware::{Middleware, Next};
 /// # app.check().unwrap();
 /// ```
 ///
-/// Within such a layer, the total takes the place of [`BodyLimit`]s further out.
+/// The total replaces the [`BodyLimit`]s further out.
 #[derive(Clone, Debug)]
 pub struct UploadLimits {
     pub(super) total: u64,
@@ -43,8 +43,8 @@ impl Default for UploadLimits {
 }
 
 impl UploadLimits {
-    /// 32 MiB in all, for one file or several, in up to 100 parts, of which files past 64 KiB each are
-    /// written to the system's folder for temporary files.
+    /// 32 MiB in total, without a limit for one file, in up to 100 parts. Files longer than 64 KiB are written
+    /// to the temporary folder of the system.
     pub fn new() -> Self {
         Self {
             total: 32 * 1024 * 1024,
@@ -55,7 +55,7 @@ impl UploadLimits {
         }
     }
 
-    /// The longest content in all, in bytes.
+    /// The longest form, in bytes.
     #[must_use]
     pub fn total(mut self, bytes: u64) -> Self {
         self.total = bytes;
@@ -69,22 +69,22 @@ impl UploadLimits {
         self
     }
 
-    /// How many parts there may be, files and other fields.
+    /// The most parts: files and fields.
     #[must_use]
     pub fn parts(mut self, count: usize) -> Self {
         self.parts = count;
         self
     }
 
-    /// How long a file may be that is kept in memory, in bytes.
+    /// The longest file that is kept in memory, in bytes.
     #[must_use]
     pub fn in_memory(mut self, bytes: usize) -> Self {
         self.in_memory = bytes;
         self
     }
 
-    /// The folder for longer files. They have no name there, and are gone when they are dropped or this
-    /// process ends, however it does. Best one on the file system that they are saved to.
+    /// The folder for longer files. They have no name in it and are removed when they are dropped or the
+    /// process ends in any way. Use one on the file system that they are saved to.
     #[must_use]
     pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());

@@ -17,35 +17,35 @@ pub use self::upload::Upload;
 use super::{FromRequest, Rejection};
 use crate::multipart::{FormTypeError, MultipartEvent, MultipartParser, PartHead};
 
-/// The parts of a form, one after the other as they come; see [`MultipartForm`] for all at once.
+/// The parts of a form, one after the other; see [`MultipartForm`] for all at once.
 ///
-/// What it takes is bounded by [`UploadLimits`], and what its parts keep in memory together by the
-/// application's limit of content.
+/// [`UploadLimits`] limit the form, and the body limit of the application limits what its parts keep in
+/// memory together.
 pub struct Multipart {
     body: Body,
     parser: MultipartParser,
     limits: Arc<UploadLimits>,
-    /// Bytes that came.
+    /// The bytes that were received.
     total: u64,
     parts: usize,
-    /// Bytes that may still be kept in memory.
+    /// The bytes that parts may still keep in memory.
     in_memory: u64,
     is_in_part: bool,
 }
 
 impl Multipart {
-    /// These limits in place of those of a layer. To be set before the first part is read.
+    /// Replaces the limits of a layer. Call it before the first part is read.
     #[must_use]
     pub fn limits(mut self, limits: UploadLimits) -> Self {
         self.limits = Arc::new(limits);
         self
     }
 
-    /// The next part; what was not read of the one before is skipped. `None` after the last.
+    /// The next part; `None` after the last. Unread data of the previous part is skipped.
     ///
     /// # Errors
-    /// 400 if the content is not a form or breaks off, 408 if it comes too slowly, and 413 if there is
-    /// too much of it.
+    /// 400 if the body is not a form or is incomplete, 408 if it arrives too slowly, and 413 if it is too
+    /// long.
     pub async fn next(&mut self) -> Result<Option<Part<'_>>, Rejection> {
         loop {
             match self.event().await? {
@@ -175,12 +175,12 @@ impl Part<'_> {
         self.head.file_name.as_deref()
     }
 
-    /// What the client says that it is.
+    /// The media type, as the client sent it.
     pub fn content_type(&self) -> Option<&str> {
         self.head.content_type.as_deref()
     }
 
-    /// The next piece of its content, as it comes; `None` after the last.
+    /// Waits for the next piece of data; `None` after the last.
     ///
     /// # Errors
     /// As [`Multipart::next`].
@@ -197,11 +197,11 @@ impl Part<'_> {
         }
     }
 
-    /// All of it, in memory.
+    /// All data, in memory.
     ///
     /// # Errors
-    /// As [`Multipart::next`], and 413 if the parts that were read into memory are longer than the
-    /// application allows for content.
+    /// As [`Multipart::next`], and 413 if the parts in memory are longer than the body limit of the
+    /// application.
     pub async fn bytes(mut self) -> Result<Bytes, Rejection> {
         let mut first = Bytes::new();
         let mut content = BytesMut::new();
@@ -222,16 +222,16 @@ impl Part<'_> {
         })
     }
 
-    /// All of it, as text.
+    /// All data as text.
     ///
     /// # Errors
-    /// As [`Part::bytes`], and 400 if it is not UTF-8.
+    /// As [`Part::bytes`], and 400 if the data is not UTF-8.
     pub async fn text(self) -> Result<String, Rejection> {
         String::from_utf8(self.bytes().await?.into())
             .map_err(|_| Rejection::new(StatusCode::BAD_REQUEST, "a field is not UTF-8"))
     }
 
-    /// All of it, in memory or in a temporary file.
+    /// All data, in memory or in a temporary file.
     ///
     /// # Errors
     /// As [`Multipart::next`], 413 if the file is too long, and 507 or 500 if it cannot be stored.

@@ -12,11 +12,11 @@ use bytes::{Bytes, BytesMut};
 use super::UploadLimits;
 use crate::multipart::PartHead;
 
-/// What is written at a time, in bytes.
+/// The bytes that are written at a time.
 const BATCH: usize = 256 * 1024;
 
-/// A file that was sent with a form: in memory while it is short, else in a temporary file that is gone
-/// when this is dropped.
+/// A file of a form: in memory if it is short, else in a temporary file that is removed when this is
+/// dropped.
 #[derive(Debug)]
 pub struct Upload {
     name: String,
@@ -37,18 +37,17 @@ impl Upload {
         &self.name
     }
 
-    /// The name that the file had where it came from, without folders. It is the client's word: show it,
-    /// but think of another name to store it by.
+    /// The name of the file, as the client sent it, without folders. Do not store the file under this name.
     pub fn file_name(&self) -> &str {
         &self.file_name
     }
 
-    /// What the client says that the file is.
+    /// The media type, as the client sent it.
     pub fn content_type(&self) -> Option<&str> {
         self.content_type.as_deref()
     }
 
-    /// Its length in bytes.
+    /// The length in bytes.
     pub fn len(&self) -> u64 {
         match &self.content {
             UploadData::Memory(bytes) => bytes.len() as u64,
@@ -56,7 +55,7 @@ impl Upload {
         }
     }
 
-    /// Whether there is nothing in it.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -66,7 +65,7 @@ impl Upload {
         matches!(self.content, UploadData::Memory(_))
     }
 
-    /// All of it, read into memory.
+    /// Reads all of the file into memory.
     ///
     /// # Errors
     /// The temporary file cannot be read.
@@ -75,7 +74,7 @@ impl Upload {
             UploadData::Memory(bytes) => Ok(bytes.clone()),
             UploadData::File(range) => {
                 let range = range.clone();
-                aside(move || {
+                run_blocking(move || {
                     let length = usize::try_from(range.len).map_err(io::Error::other)?;
                     let mut bytes = BytesMut::zeroed(length);
                     range.file.read_exact_at(&mut bytes, range.offset)?;
@@ -89,15 +88,14 @@ impl Upload {
     /// Stores it as a new file.
     ///
     /// # Errors
-    /// There is a file of this name already, or it cannot be written; what was written of it then is
-    /// removed.
+    /// The file already exists, or it cannot be written. An incomplete file is removed.
     pub async fn save(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = path.as_ref().to_owned();
         let content = match &self.content {
             UploadData::Memory(bytes) => UploadData::Memory(bytes.clone()),
             UploadData::File(range) => UploadData::File(range.clone()),
         };
-        aside(move || {
+        run_blocking(move || {
             let mut new = File::create_new(&path)?;
             let written = match content {
                 UploadData::Memory(bytes) => new.write_all(&bytes),
@@ -111,8 +109,7 @@ impl Upload {
         .await
     }
 
-    /// The content of a response, or of a request to somebody else, which is sent without reading it
-    /// into memory.
+    /// A body for a response or a client request, which is sent without reading the file into memory.
     pub fn into_body(self) -> Body {
         match self.content {
             UploadData::Memory(bytes) => bytes.into(),
@@ -121,18 +118,17 @@ impl Upload {
     }
 }
 
-/// Pieces that are not longer are gathered in a buffer of their own: a few bytes would keep all of the
-/// buffer alive that they were read into.
+/// The longest piece that is copied to a buffer. A small slice would keep the whole read buffer alive.
 const SMALL: usize = 4096;
 
-/// A file that is still coming.
+/// A file that is being received.
 pub(super) struct UploadBuffer {
-    /// What is not in the file yet.
+    /// The pieces that are not written yet.
     pieces: Vec<Bytes>,
-    /// And small pieces behind that.
+    /// Small pieces behind them.
     small: BytesMut,
-    /// Its length.
-    gathered: usize,
+    /// The bytes that are not written yet.
+    unwritten: usize,
     file: Option<FileRange>,
 }
 
@@ -141,14 +137,14 @@ impl UploadBuffer {
         Self {
             pieces: Vec::new(),
             small: BytesMut::new(),
-            gathered: 0,
+            unwritten: 0,
             file: None,
         }
     }
 
-    /// Takes a piece; writes what is too much to be kept.
+    /// Adds a piece, and writes to the file if too much is in memory.
     pub(super) async fn push(&mut self, piece: Bytes, limits: &UploadLimits) -> io::Result<()> {
-        self.gathered = self.gathered.saturating_add(piece.len());
+        self.unwritten = self.unwritten.saturating_add(piece.len());
         if piece.len() <= SMALL {
             self.small.extend_from_slice(&piece);
         } else {
@@ -159,7 +155,7 @@ impl UploadBuffer {
             None => limits.in_memory,
             Some(_) => BATCH,
         };
-        match self.gathered > keep {
+        match self.unwritten > keep {
             true => self.write(limits).await,
             false => Ok(()),
         }
@@ -171,15 +167,15 @@ impl UploadBuffer {
         }
     }
 
-    /// Writes all that was gathered.
+    /// Writes all pieces to the file.
     async fn write(&mut self, limits: &UploadLimits) -> io::Result<()> {
         self.join_small();
-        let known = self.file.take();
+        let file = self.file.take();
         let folder = limits.folder.clone();
         let pieces = std::mem::take(&mut self.pieces);
-        self.gathered = 0;
-        let written = aside(move || {
-            let mut range = match known {
+        self.unwritten = 0;
+        let written = run_blocking(move || {
+            let mut range = match file {
                 Some(range) => range,
                 None => FileRange {
                     file: Arc::new(match folder {
@@ -205,7 +201,7 @@ impl UploadBuffer {
         head: PartHead,
         limits: &UploadLimits,
     ) -> io::Result<Upload> {
-        if self.file.is_some() && self.gathered > 0 {
+        if self.file.is_some() && self.unwritten > 0 {
             self.write(limits).await?;
         }
         self.join_small();
@@ -242,8 +238,8 @@ fn copy(range: &FileRange, to: &mut File) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs what blocks on a thread of its own kind.
-async fn aside<T: Send + 'static>(
+/// Runs blocking work on a blocking thread.
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     tokio::task::spawn_blocking(work)

@@ -24,14 +24,13 @@ const COOKIE: CookieText = CookieText {
     max_age: None,
 };
 
-/// A layer that refuses what a browser sends on behalf of another site: 403.
+/// A layer that rejects requests that another site makes a browser send: 403.
 ///
-/// It looks at requests that may change something, so not at GET, HEAD, OPTIONS and TRACE: first at
-/// what the browser says of where they come from (`Sec-Fetch-Site`, else `Origin`), then for a token
-/// that only a page of this site can have, in the field `X-CSRF-Token`, or in `csrf_token` of a form.
-/// In a form with files (`multipart/form-data`) it has to come before them. Handlers put it into
-/// pages by [`CsrfToken`]; it is another text each time, so that compression cannot give it away
-/// (BREACH).
+/// It checks all requests except GET, HEAD, OPTIONS and TRACE: first their origin (`Sec-Fetch-Site`, else
+/// `Origin`), then a token that only pages of this site have, in the field `X-CSRF-Token` or in
+/// `csrf_token` of a form. In a form with files (`multipart/form-data`) the token must come before the files.
+/// Handlers add it to pages by [`CsrfToken`]. Its text changes each time, so that compression does not
+/// reveal it (BREACH).
 ///
 /// ```
 /// use apus::auth::{Csrf, CsrfToken};
@@ -52,7 +51,7 @@ const COOKIE: CookieText = CookieText {
 /// ```
 #[derive(Clone)]
 pub struct Csrf {
-    /// Where there is none, tokens are of the session.
+    /// The key of the cookie; `None` keeps tokens in the session.
     key: Option<Arc<Key>>,
     trusted: Arc<[Box<str>]>,
     is_exempt: Option<Arc<IsExempt>>,
@@ -62,8 +61,8 @@ pub struct Csrf {
 type IsExempt = dyn Fn(&Request) -> bool + Send + Sync;
 
 impl Csrf {
-    /// With tokens that are kept in the session; [`crate::session::Sessions`] has to be further out.
-    /// A visitor who is shown a form has a session from then on.
+    /// Keeps tokens in the session; the layer [`crate::session::Sessions`] must be further out. A page with a
+    /// form starts a session.
     pub fn new() -> Self {
         Self {
             key: None,
@@ -73,8 +72,8 @@ impl Csrf {
         }
     }
 
-    /// With tokens of a signed cookie (double submit): nothing is kept on the server, and a visitor
-    /// needs no session.
+    /// Keeps tokens in a signed cookie (double submit): the server keeps nothing, and visitors need no
+    /// session.
     pub fn with_cookie(key: Key) -> Self {
         Self {
             key: Some(Arc::new(key)),
@@ -82,8 +81,7 @@ impl Csrf {
         }
     }
 
-    /// Takes requests that come from pages of another origin, as `https://admin.example`. They need
-    /// the token all the same.
+    /// Accepts requests from pages of another origin, as `https://admin.example`. They need the token too.
     #[must_use]
     pub fn trust_origin(mut self, origin: &str) -> Self {
         let trusted = self.trusted.iter().cloned().chain([origin.into()]);
@@ -91,22 +89,22 @@ impl Csrf {
         self
     }
 
-    /// Takes requests of which this function says so without a look: those that no browser sends,
-    /// as of machines that bring a bearer token.
+    /// Accepts requests for which this function returns true without checks: those that no browser sends,
+    /// for example with a bearer token.
     #[must_use]
     pub fn exempt(mut self, is_exempt: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Self {
         self.is_exempt = Some(Arc::new(is_exempt));
         self
     }
 
-    /// How many bytes of a form are read to find the token: 64 KiB unless set.
+    /// The most bytes of a form that are read to find the token. Default: 64 KiB.
     #[must_use]
     pub fn form_limit(mut self, bytes: usize) -> Self {
         self.form_limit = bytes;
         self
     }
 
-    /// Where the token of this request is.
+    /// The source of the secret for this request.
     fn source(&self, request: &Request) -> SecretSource {
         match &self.key {
             Some(key) => {
@@ -119,7 +117,7 @@ impl Csrf {
         }
     }
 
-    /// Gives the browser the cookie, if a page was given a token that goes with it.
+    /// Sets the cookie if a page got a token of a new secret.
     fn set_cookie(&self, token: &CsrfToken, is_secure: bool, mut response: Response) -> Response {
         if let (Some(key), Some(secret)) = (&self.key, token.made()) {
             COOKIE.write(&mut response, is_secure, &secret.sealed(key));
@@ -187,7 +185,10 @@ impl Middleware<ResponseMarker> for Csrf {
 }
 
 fn refusal(rendering: &Rendering, reason: &str) -> Response {
-    tracing::debug!(reason, "a request is refused that may be forged");
+    tracing::debug!(
+        reason,
+        "a request without valid CSRF token or origin was rejected"
+    );
     rendering.apply(Error::new(StatusCode::FORBIDDEN, reason).into_response())
 }
 

@@ -4,8 +4,8 @@ use apus_http::Request;
 
 use apus_http::origin::is_same_origin;
 
-/// Whether a request can come from a page of this site, or of one of the trusted origins. Who is no
-/// browser says nothing, and may have to show a token all the same.
+/// Checks that a request comes from a page of this site or of a trusted origin. Clients that are not
+/// browsers send neither field; they pass this check and need a token.
 pub(super) fn check(request: &Request, trusted: &[Box<str>]) -> Result<(), &'static str> {
     let headers = request.headers();
     let origin = headers.get_str("origin");

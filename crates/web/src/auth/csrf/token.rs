@@ -11,7 +11,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use crate::session::{Key, Session, SessionError, TOKEN};
 use apus_handler::{FromRequestHead, Matched};
 
-/// What only this site and this visitor's browser know.
+/// The secret that only this site and the browser of the visitor know.
 #[derive(Clone, Copy)]
 pub(super) struct CsrfSecret([u8; 32]);
 
@@ -31,7 +31,7 @@ impl CsrfSecret {
         URL_SAFE_NO_PAD.encode(self.0)
     }
 
-    /// As a cookie has it: with a signature, so that nobody else's cookie is taken for one.
+    /// The cookie value: with a signature, so that only cookies of this site are accepted.
     pub(super) fn sealed(&self, key: &Key) -> String {
         let tag = hmac::sign(&signing(key), &self.0);
         URL_SAFE_NO_PAD.encode([&self.0, tag.as_ref()].concat())
@@ -44,13 +44,13 @@ impl CsrfSecret {
         Some(Self(*secret))
     }
 
-    /// As a page has it: random bytes, and the secret under them.
+    /// The token in a page: random bytes, and the secret XOR these bytes.
     fn masked(&self) -> Result<String, SessionError> {
         let mask = Self::random()?.0;
         Ok(URL_SAFE_NO_PAD.encode([mask, xor(&mask, &self.0)].concat()))
     }
 
-    /// Whether it is what a page had.
+    /// Whether a text is a token of this secret.
     fn is(&self, text: &str) -> bool {
         let Ok(bytes) = URL_SAFE_NO_PAD.decode(text) else {
             return false;
@@ -77,15 +77,15 @@ fn xor(one: &[u8; 32], other: &[u8; 32]) -> [u8; 32] {
     result
 }
 
-/// Where the secret of a request is.
+/// The place of the secret of a request.
 pub(super) enum SecretSource {
     Session(Session),
     Cookie {
         shown: Option<CsrfSecret>,
-        /// Made for this request, since it showed none.
+        /// The secret that was made because the request had none.
         made: Mutex<Option<CsrfSecret>>,
     },
-    /// There should be a session.
+    /// The layer of sessions is missing.
     Missing,
 }
 
@@ -98,7 +98,7 @@ impl SecretSource {
     }
 }
 
-/// The token for forms and scripts of a page; an extractor behind [`super::Csrf`].
+/// An extractor behind [`super::Csrf`]: the token for forms and scripts of a page.
 #[derive(Clone)]
 pub struct CsrfToken(Arc<SecretSource>);
 
@@ -129,13 +129,13 @@ impl CsrfToken {
         ))
     }
 
-    /// Whether a request brought this visitor's token.
+    /// Whether a text is the token of this visitor.
     pub(super) async fn is(&self, given: &str) -> Result<bool, SessionError> {
         let secret = self.secret().await?;
         Ok(secret.is_some_and(|secret| secret.is(given)))
     }
 
-    /// What the cookie has to be, if the browser has none.
+    /// The new secret, if the browser has no cookie.
     pub(super) fn made(&self) -> Option<CsrfSecret> {
         match &*self.0 {
             SecretSource::Cookie { made, .. } => {
@@ -172,7 +172,7 @@ impl CsrfToken {
     }
 }
 
-/// With the layer missing, 500, and the log says so.
+/// Without the layer it is a 500, and an error is logged.
 impl FromRequestHead for CsrfToken {
     type Rejection = StatusCode;
 
