@@ -75,7 +75,7 @@ impl<H> LayeredHandler<H> {
     /// Adds another layer, inside the layers that were added before.
     #[must_use]
     pub fn with<M: 'static>(mut self, middleware: impl Middleware<M>) -> Self {
-        let layer = Arc::new(middleware::Unmarked::new(middleware));
+        let layer = Arc::new(middleware::ErasedMiddleware::new(middleware));
         self.layers.0.push(layer);
         self
     }

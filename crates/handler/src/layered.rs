@@ -8,7 +8,7 @@ use std::sync::Arc;
 use apus_http::{Answer, Request, RouteInfo, Service, ServiceFactory};
 
 use crate::error::ErrorRules;
-use crate::middleware::{AnyMiddleware, Chain, Middleware, Next, Position, Unmarked};
+use crate::middleware::{AnyMiddleware, Chain, ErasedMiddleware, Middleware, Next, Position};
 
 /// A service with layers around it: files, a proxy, PHP, a cache, a site.
 ///
@@ -37,7 +37,8 @@ impl Layered {
     /// Adds a layer inside of those that were added before.
     #[must_use]
     pub fn layer<Marker: 'static>(mut self, middleware: impl Middleware<Marker>) -> Self {
-        self.layers.push(Arc::new(Unmarked::new(middleware)));
+        self.layers
+            .push(Arc::new(ErasedMiddleware::new(middleware)));
         self
     }
 }

@@ -91,23 +91,23 @@ where
     }
 }
 
-/// Middleware whose type is forgotten.
+/// Middleware as a trait object.
 pub trait AnyMiddleware: Send + Sync {
     /// As [`Middleware::call`].
     fn call(&self, request: Request, next: Next) -> Answer;
 }
 
-/// Gives middleware a type without its marker.
-pub struct Unmarked<M, Marker>(M, PhantomData<fn() -> Marker>);
+/// Middleware without the marker in its type.
+pub struct ErasedMiddleware<M, Marker>(M, PhantomData<fn() -> Marker>);
 
-impl<M, Marker> Unmarked<M, Marker> {
-    /// This middleware.
+impl<M, Marker> ErasedMiddleware<M, Marker> {
+    /// Wraps middleware.
     pub fn new(middleware: M) -> Self {
         Self(middleware, PhantomData)
     }
 }
 
-impl<M: Middleware<Marker>, Marker> AnyMiddleware for Unmarked<M, Marker> {
+impl<M: Middleware<Marker>, Marker> AnyMiddleware for ErasedMiddleware<M, Marker> {
     fn call(&self, request: Request, next: Next) -> Answer {
         self.0.call(request, next)
     }

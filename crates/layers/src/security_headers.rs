@@ -28,13 +28,13 @@ const NONCE: &str = "{nonce}";
 /// | `Strict-Transport-Security` | none; see [`SecurityHeaders::hsts`] |
 #[derive(Clone, Debug)]
 pub struct SecurityHeaders {
-    policy: Policy,
+    policy: ContentSecurityPolicy,
     hsts: Option<Hsts>,
     others: Arc<Vec<(HeaderName, HeaderValue)>>,
 }
 
 #[derive(Clone, Debug)]
-enum Policy {
+enum ContentSecurityPolicy {
     None,
     Fixed(HeaderName, HeaderValue),
     /// With [`NONCE`] in it.
@@ -60,7 +60,7 @@ impl SecurityHeaders {
             ),
         ];
         Self {
-            policy: Policy::None,
+            policy: ContentSecurityPolicy::None,
             hsts: None,
             others: Arc::new(
                 others
@@ -87,12 +87,14 @@ impl SecurityHeaders {
 
     fn policy(mut self, name: HeaderName, policy: &str) -> Self {
         self.policy = match HeaderValue::from_str(policy) {
-            Ok(_) if policy.contains(NONCE) => Policy::WithNonce(name, policy.into()),
-            Ok(value) => Policy::Fixed(name, value),
+            Ok(_) if policy.contains(NONCE) => {
+                ContentSecurityPolicy::WithNonce(name, policy.into())
+            }
+            Ok(value) => ContentSecurityPolicy::Fixed(name, value),
             Err(_) => {
                 tracing::error!(policy, "this content security policy cannot be a field");
                 // Nothing loads, so that it is seen.
-                Policy::Fixed(name, HeaderValue::from_static("default-src 'none'"))
+                ContentSecurityPolicy::Fixed(name, HeaderValue::from_static("default-src 'none'"))
             }
         };
         self
@@ -137,8 +139,10 @@ impl SecurityHeaders {
     #[must_use]
     pub fn without(mut self, name: &HeaderName) -> Self {
         match &self.policy {
-            Policy::Fixed(known, _) | Policy::WithNonce(known, _) if known == name => {
-                self.policy = Policy::None;
+            ContentSecurityPolicy::Fixed(known, _) | ContentSecurityPolicy::WithNonce(known, _)
+                if known == name =>
+            {
+                self.policy = ContentSecurityPolicy::None;
             }
             _ => Arc::make_mut(&mut self.others).retain(|(known, _)| known != name),
         }
@@ -185,9 +189,9 @@ impl FromRequestHead for CspNonce {
 impl Middleware<()> for SecurityHeaders {
     fn call(&self, mut request: Request, next: Next) -> Answer {
         let policy = match &self.policy {
-            Policy::None => None,
-            Policy::Fixed(name, value) => Some((name.clone(), value.clone())),
-            Policy::WithNonce(name, policy) => {
+            ContentSecurityPolicy::None => None,
+            ContentSecurityPolicy::Fixed(name, value) => Some((name.clone(), value.clone())),
+            ContentSecurityPolicy::WithNonce(name, policy) => {
                 let Some(nonce) = CspNonce::new() else {
                     tracing::error!("the system gives no random numbers");
                     return Answer::Now(StatusCode::INTERNAL_SERVER_ERROR.into());

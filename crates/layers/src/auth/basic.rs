@@ -51,7 +51,7 @@ pub struct Credentials {
 }
 
 /// What a check of [`BasicAuth`] ends with: a `bool`, or an [`Error`] that the client gets.
-pub trait CheckResult {
+pub trait CredentialsCheck {
     /// Whether who asks may come in.
     ///
     /// # Errors
@@ -59,13 +59,13 @@ pub trait CheckResult {
     fn into_result(self) -> Result<bool, Error>;
 }
 
-impl CheckResult for bool {
+impl CredentialsCheck for bool {
     fn into_result(self) -> Result<bool, Error> {
         Ok(self)
     }
 }
 
-impl CheckResult for Result<bool, Error> {
+impl CredentialsCheck for Result<bool, Error> {
     fn into_result(self) -> Result<bool, Error> {
         self
     }
@@ -89,7 +89,7 @@ impl BasicAuth {
     where
         F: Fn(Credentials) -> R + Send + Sync + 'static,
         R: Future + 'static,
-        R::Output: CheckResult,
+        R::Output: CredentialsCheck,
     {
         Self {
             challenge: challenge(realm),

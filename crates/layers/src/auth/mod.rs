@@ -14,7 +14,7 @@ use std::fmt;
 use apus_http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use aws_lc_rs::{constant_time, digest};
 
-pub use basic::{BasicAuth, BasicUser, CheckResult, Credentials};
+pub use basic::{BasicAuth, BasicUser, Credentials, CredentialsCheck};
 pub use bearer::BearerAuth;
 #[cfg(feature = "jwt")]
 pub use jsonwebtoken;

@@ -51,9 +51,9 @@ pub const OF_ONE_CLIENT: usize = 4;
 pub const WAITING: usize = 64;
 
 /// What all workers share.
-static QUEUE: LazyLock<Queue> = LazyLock::new(|| {
+static QUEUE: LazyLock<PasswordQueue> = LazyLock::new(|| {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    Queue::new((cores / 2).max(1))
+    PasswordQueue::new((cores / 2).max(1))
 });
 
 /// What to store in place of a password: `$argon2id$...`, about 100 characters. The client is the one
@@ -63,7 +63,7 @@ static QUEUE: LazyLock<Queue> = LazyLock::new(|| {
 /// 429 or 503 if too many wait; 500 if the system has no random bytes or no thread.
 pub async fn hash(client: Option<IpAddr>, password: impl Into<String>) -> Result<String, Error> {
     let password = password.into();
-    QUEUE.run(client, move || made_of(&password)).await
+    QUEUE.run(client, move || hash_with_argon2(&password)).await
 }
 
 /// Whether a password is the one that was stored: by [`hash`], by `htpasswd -B` (bcrypt), or by `crypt(3)` with
@@ -82,7 +82,7 @@ pub async fn verify(
     let password = password.into();
     let compare = move || {
         let Some(stored) = stored else {
-            made_of(&password)?;
+            hash_with_argon2(&password)?;
             return Ok(false);
         };
         matches(password.as_bytes(), &stored)
@@ -107,11 +107,11 @@ fn matches(password: &[u8], stored: &str) -> Result<bool, String> {
     }
 }
 
-/// How a hash was made.
+/// The algorithm of a hash.
 enum Scheme {
     Argon2,
     Bcrypt,
-    /// SHA-256 and SHA-512 in many rounds, as `crypt(3)` has them.
+    /// SHA-crypt with SHA-256 or SHA-512, as in `crypt(3)`.
     ShaCrypt,
 }
 
@@ -126,7 +126,7 @@ impl Scheme {
     }
 }
 
-/// Whether [`verify`] can compare a password with this; what is wrong, if not.
+/// Checks that [`verify`] supports a hash.
 pub(super) fn check_stored(stored: &str) -> Result<(), &'static str> {
     let is_valid = match Scheme::of(stored) {
         Some(Scheme::Argon2) => PasswordHash::new(stored).is_ok(),
@@ -144,71 +144,71 @@ pub(super) fn check_stored(stored: &str) -> Result<(), &'static str> {
     }
 }
 
-fn made_of(password: &str) -> Result<String, String> {
-    let made: Result<PasswordHash, HashError> =
+fn hash_with_argon2(password: &str) -> Result<String, String> {
+    let hashed: Result<PasswordHash, HashError> =
         Argon2::default().hash_password(password.as_bytes());
-    match made {
+    match hashed {
         Ok(hash) => Ok(hash.to_string()),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// Passwords that are worked on, and those that wait.
-struct Queue {
+/// The queue of passwords that are hashed or wait.
+struct PasswordQueue {
     threads: Semaphore,
-    /// How many may be in it.
+    /// The most passwords in the queue.
     most: usize,
-    entered: Mutex<Entered>,
+    counts: Mutex<QueueCounts>,
 }
 
-/// How many are in the queue.
+/// The number of passwords in the queue.
 #[derive(Default)]
-struct Entered {
+struct QueueCounts {
     all: usize,
-    /// Of each client that has any.
+    /// The number for each client that has any.
     by_client: HashMap<u128, usize>,
 }
 
 /// A place in the queue, until it is dropped.
-struct Ticket<'a> {
-    queue: &'a Queue,
+struct QueueTicket<'a> {
+    queue: &'a PasswordQueue,
     client: Option<u128>,
 }
 
-/// Why a password is not taken in.
+/// Why the queue rejects a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Refused {
-    /// The client has enough in the queue.
+enum QueueError {
+    /// The client has too many passwords in the queue.
     Client,
     /// The queue is full.
     Full,
 }
 
-impl Queue {
+impl PasswordQueue {
     fn new(threads: usize) -> Self {
         Self {
             threads: Semaphore::new(threads),
             most: threads.saturating_mul(WAITING.saturating_add(1)),
-            entered: Mutex::default(),
+            counts: Mutex::default(),
         }
     }
 
-    fn enter(&self, client: Option<IpAddr>) -> Result<Ticket<'_>, Refused> {
+    fn enter(&self, client: Option<IpAddr>) -> Result<QueueTicket<'_>, QueueError> {
         let client = client.map(client_network);
-        let mut entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_client = client.and_then(|client| entered.by_client.get(&client));
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_client = client.and_then(|client| counts.by_client.get(&client));
         if of_client.is_some_and(|count| *count >= OF_ONE_CLIENT) {
-            return Err(Refused::Client);
+            return Err(QueueError::Client);
         }
-        if entered.all >= self.most {
-            return Err(Refused::Full);
+        if counts.all >= self.most {
+            return Err(QueueError::Full);
         }
-        entered.all = entered.all.saturating_add(1);
+        counts.all = counts.all.saturating_add(1);
         if let Some(client) = client {
-            let count = entered.by_client.entry(client).or_default();
+            let count = counts.by_client.entry(client).or_default();
             *count = count.saturating_add(1);
         }
-        Ok(Ticket {
+        Ok(QueueTicket {
             queue: self,
             client,
         })
@@ -219,12 +219,12 @@ impl Queue {
         client: Option<IpAddr>,
         work: impl FnOnce() -> Result<T, String> + Send + 'static,
     ) -> Result<T, Error> {
-        let ticket = self.enter(client).map_err(Refused::error)?;
-        // It is never closed.
+        let ticket = self.enter(client).map_err(QueueError::error)?;
+        // The semaphore is never closed.
         let permit = self.threads.acquire().await;
         let done = tokio::task::spawn_blocking(move || {
             let done = work();
-            // Whoever waited for it may be gone meanwhile; the work was done all the same.
+            // Released after the work, also if the request was dropped meanwhile.
             drop((ticket, permit));
             done
         });
@@ -233,23 +233,23 @@ impl Queue {
     }
 }
 
-impl Drop for Ticket<'_> {
+impl Drop for QueueTicket<'_> {
     fn drop(&mut self) {
-        let mut entered = (self.queue.entered.lock()).unwrap_or_else(PoisonError::into_inner);
-        entered.all = entered.all.saturating_sub(1);
+        let mut counts = (self.queue.counts.lock()).unwrap_or_else(PoisonError::into_inner);
+        counts.all = counts.all.saturating_sub(1);
         if let Some(client) = self.client
-            && let Some(count) = entered.by_client.get_mut(&client)
+            && let Some(count) = counts.by_client.get_mut(&client)
         {
             *count = count.saturating_sub(1);
             if *count == 0 {
-                entered.by_client.remove(&client);
+                counts.by_client.remove(&client);
             }
         }
     }
 }
 
-impl Refused {
-    /// What the client is told.
+impl QueueError {
+    /// The error for the client.
     fn error(self) -> Error {
         let error = match self {
             Self::Client => {
@@ -261,7 +261,7 @@ impl Refused {
     }
 }
 
-/// A password that could not be made into what is stored, or not be compared with it.
+/// An error on hashing or verifying a password.
 #[derive(Clone, Debug)]
 struct PasswordError(String);
 
@@ -283,13 +283,13 @@ mod tests {
 
     #[test]
     fn one_client_has_a_few_places_and_the_others_have_theirs() {
-        let queue = Queue::new(1);
+        let queue = PasswordQueue::new(1);
         let mut tickets: Vec<_> = (0..OF_ONE_CLIENT)
             .map(|_| queue.enter(ip("2001:db8::1")).unwrap())
             .collect();
         // Another address of the same network is the same client.
         for same in ["2001:db8::1", "2001:db8::ffff:2"] {
-            assert_eq!(queue.enter(ip(same)).err(), Some(Refused::Client));
+            assert_eq!(queue.enter(ip(same)).err(), Some(QueueError::Client));
         }
         for other in ["2001:db8:0:1::1", "192.0.2.1"] {
             assert!(queue.enter(ip(other)).is_ok());
@@ -297,20 +297,20 @@ mod tests {
         tickets.pop();
         assert!(queue.enter(ip("2001:db8::1")).is_ok());
         drop(tickets);
-        let entered = queue.entered.lock().unwrap();
-        assert_eq!((entered.all, entered.by_client.len()), (0, 0));
+        let counts = queue.counts.lock().unwrap();
+        assert_eq!((counts.all, counts.by_client.len()), (0, 0));
     }
 
     #[test]
     fn the_queue_ends_somewhere_whoever_is_in_it() {
-        let queue = Queue::new(2);
+        let queue = PasswordQueue::new(2);
         let mut tickets = Vec::new();
         for at in 0..2 * (WAITING + 1) {
             let client = std::net::Ipv4Addr::from_bits(at as u32).into();
             tickets.push(queue.enter((at % 2 == 0).then_some(client)).unwrap());
         }
         for client in [None, ip("192.0.2.1")] {
-            assert_eq!(queue.enter(client).err(), Some(Refused::Full));
+            assert_eq!(queue.enter(client).err(), Some(QueueError::Full));
         }
         tickets.pop();
         assert!(queue.enter(None).is_ok());
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn work_that_nobody_waits_for_any_more_keeps_its_place_until_it_is_done() {
-        static QUEUE: LazyLock<Queue> = LazyLock::new(|| Queue::new(1));
+        static QUEUE: LazyLock<PasswordQueue> = LazyLock::new(|| PasswordQueue::new(1));
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .unwrap();
@@ -336,10 +336,10 @@ mod tests {
             }
             drop(work);
             assert_eq!(QUEUE.threads.available_permits(), 0);
-            assert_eq!(QUEUE.entered.lock().unwrap().all, 1);
+            assert_eq!(QUEUE.counts.lock().unwrap().all, 1);
             go_on.send(()).unwrap();
             drop(QUEUE.threads.acquire().await);
-            assert_eq!(QUEUE.entered.lock().unwrap().all, 0);
+            assert_eq!(QUEUE.counts.lock().unwrap().all, 0);
         });
     }
 }

@@ -236,7 +236,7 @@ impl App {
     #[must_use]
     pub fn layer<M: 'static>(mut self, middleware: impl Middleware<M>) -> Self {
         self.layers
-            .push(Arc::new(middleware::Unmarked::new(middleware)));
+            .push(Arc::new(middleware::ErasedMiddleware::new(middleware)));
         self
     }
 

@@ -8,7 +8,7 @@ use apus_http::{RouteInfo, ServiceFactory};
 
 use super::urls::NamedRoutes;
 use super::{App, AppItemKind, DEFAULT_BODY_LIMIT, StateSource};
-use crate::router::{Endpoint, Pattern, RouteError, RouteErrorKind, Router};
+use crate::router::{Endpoint, RouteError, RouteErrorKind, RoutePattern, Router};
 use apus_handler::error::ErrorRules;
 use apus_handler::function::AnyHandler;
 use apus_handler::middleware::AnyMiddleware;
@@ -202,7 +202,7 @@ impl RouteTable {
     ) -> Result<(), RouteError> {
         let at = endpoint.at;
         let invalid = |error| RouteError::new(path, at, RouteErrorKind::Pattern(error));
-        let pattern = Pattern::parse(path).and_then(|pattern| pattern.under(placement.prefix));
+        let pattern = RoutePattern::parse(path).and_then(|pattern| pattern.under(placement.prefix));
         let pattern = pattern.map_err(invalid)?;
         let Some(host) = self.hosts.get_mut(placement.host) else {
             return Ok(());

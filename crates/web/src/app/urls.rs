@@ -7,19 +7,19 @@ use std::rc::Rc;
 
 use apus_http::Request;
 
-use crate::router::{PathValueError, Pattern, RouteError, RouteErrorKind};
+use crate::router::{PathValueError, RouteError, RouteErrorKind, RoutePattern};
 use apus_handler::{FromRequestHead, Matched};
 use apus_http::mounted_at;
 
 /// The routes with names.
 #[derive(Default)]
-pub(crate) struct NamedRoutes(HashMap<Box<str>, (Pattern, &'static Location<'static>)>);
+pub(crate) struct NamedRoutes(HashMap<Box<str>, (RoutePattern, &'static Location<'static>)>);
 
 impl NamedRoutes {
     pub(super) fn add(
         &mut self,
         name: Box<str>,
-        pattern: Pattern,
+        pattern: RoutePattern,
         at: &'static Location<'static>,
     ) -> Result<(), RouteError> {
         if let Some((_, other)) = self.0.get(&name) {

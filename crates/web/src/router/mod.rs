@@ -17,7 +17,7 @@ use apus_handler::middleware::AnyMiddleware;
 
 pub(crate) use error::RouteErrorKind;
 pub use error::{RouteError, RouteErrors};
-pub(crate) use pattern::{PathValueError, Pattern, Ranges};
+pub(crate) use pattern::{PathValueError, Ranges, RoutePattern};
 
 /// The routes of a host.
 #[derive(Clone, Default)]
@@ -35,7 +35,7 @@ pub(crate) struct Router {
 /// A path and its handlers.
 #[derive(Clone)]
 pub(crate) struct Route {
-    pub(crate) pattern: Pattern,
+    pub(crate) pattern: RoutePattern,
     pub(crate) methods: Vec<Endpoint>,
 }
 
@@ -68,7 +68,11 @@ impl Router {
     }
 
     /// Adds an endpoint.
-    pub(crate) fn add(&mut self, pattern: Pattern, endpoint: Endpoint) -> Result<(), RouteError> {
+    pub(crate) fn add(
+        &mut self,
+        pattern: RoutePattern,
+        endpoint: Endpoint,
+    ) -> Result<(), RouteError> {
         let text = pattern.shape();
         let shape = match self.by_shape.get(&text) {
             Some(shape) => *shape,

@@ -1,4 +1,4 @@
-//! `Pattern`: the path of a route, as `/users/{id}`, `/users/{id:[0-9]+}` or `/files/{*rest}`.
+//! `RoutePattern`: the path of a route, as `/users/{id}`, `/users/{id:[0-9]+}` or `/files/{*rest}`.
 
 use std::fmt::{self, Display, Write};
 use std::ops::Range;
@@ -13,7 +13,7 @@ pub(crate) type Ranges = SmallVec<[Range<usize>; 4]>;
 
 /// The parsed path of a route.
 #[derive(Clone, Debug)]
-pub(crate) struct Pattern {
+pub(crate) struct RoutePattern {
     /// As it was written.
     text: Box<str>,
     parts: Vec<PatternPart>,
@@ -44,7 +44,7 @@ pub(crate) enum RoutePatternError {
     Constraint(String, String),
 }
 
-impl Pattern {
+impl RoutePattern {
     /// Parses a path; `{{` and `}}` stand for braces.
     pub(crate) fn parse(text: &str) -> Result<Self, RoutePatternError> {
         if !text.starts_with('/') {
@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     fn values(text: &str, path: &str) -> Option<Vec<String>> {
-        let pattern = Pattern::parse(text).unwrap();
+        let pattern = RoutePattern::parse(text).unwrap();
         let ranges = pattern.find(path)?;
         Some(
             ranges
@@ -342,7 +342,11 @@ mod tests {
             values("/{date:(\\d{4})-(\\d{2})}/{b}", "/2026-11/x").unwrap(),
             ["2026-11", "x"]
         );
-        assert!(Pattern::parse(pattern).unwrap().permits("/users/7/old"));
+        assert!(
+            RoutePattern::parse(pattern)
+                .unwrap()
+                .permits("/users/7/old")
+        );
     }
 
     #[test]
@@ -354,9 +358,9 @@ mod tests {
             ("/{a}/{a}", RoutePatternError::NameTwice("a".into())),
             ("/{*a}/b", RoutePatternError::RestNotLast("a".into())),
         ] {
-            assert_eq!(Pattern::parse(text).unwrap_err(), why, "{text}");
+            assert_eq!(RoutePattern::parse(text).unwrap_err(), why, "{text}");
         }
-        let error = Pattern::parse("/{a:[}").unwrap_err();
+        let error = RoutePattern::parse("/{a:[}").unwrap_err();
         assert!(matches!(error, RoutePatternError::Constraint(name, _) if name == "a"));
     }
 
@@ -367,7 +371,7 @@ mod tests {
                 .iter()
                 .map(|(name, value)| (*name, (*value).to_owned()))
                 .collect();
-            Pattern::parse(text).unwrap().fill(&mut values)
+            RoutePattern::parse(text).unwrap().fill(&mut values)
         };
         assert_eq!(fill("/u/{id}", &[("id", "a b?")]).unwrap(), "/u/a%20b%3F");
         assert_eq!(fill("/f/{*rest}", &[("rest", "a/b")]).unwrap(), "/f/a/b");
@@ -383,7 +387,7 @@ mod tests {
 
     #[test]
     fn shapes_forget_names_and_constraints() {
-        let shape = |text: &str| Pattern::parse(text).unwrap().shape();
+        let shape = |text: &str| RoutePattern::parse(text).unwrap().shape();
         assert_eq!(shape("/a/{b:[0-9]+}/{*c}"), "/a/{0}/{*1}");
         assert_eq!(shape("/a/{x}/{*y}"), shape("/a/{b:[0-9]+}/{*c}"));
     }

@@ -19,7 +19,7 @@ pub(super) struct ServerControl {
     pub(super) engine: Engine,
     pub(super) service: Arc<dyn ServiceFactory>,
     pub(super) stop_timeout: Duration,
-    pub(super) signals: Option<StopSignals>,
+    pub(super) signals: Option<TerminationSignals>,
     pub(super) socket: Option<ControlSocket>,
     pub(super) started: Started,
     pub(super) stop: watch::Sender<bool>,
@@ -38,7 +38,7 @@ impl ServerControl {
         loop {
             tokio::select! {
                 _ = stop_requested.wait_for(|is_requested| *is_requested) => break,
-                () = StopSignals::wait(&mut self.signals) => break,
+                () = TerminationSignals::wait(&mut self.signals) => break,
                 exchange = next_exchange(&mut self.socket) => match exchange.request() {
                     Request::Stop => {
                         waiting.push(exchange);
@@ -73,7 +73,7 @@ impl ServerControl {
         loop {
             tokio::select! {
                 _ = &mut ended => return,
-                () = StopSignals::wait(&mut self.signals) => return,
+                () = TerminationSignals::wait(&mut self.signals) => return,
                 mut exchange = next_exchange(&mut self.socket) => match exchange.request() {
                     Request::Stop => waiting.push(exchange),
                     _ => exchange.answer(&failed("the application is stopping")).await,
@@ -130,12 +130,12 @@ async fn next_exchange(socket: &mut Option<ControlSocket>) -> Exchange {
 }
 
 /// SIGTERM and SIGINT.
-pub(super) struct StopSignals {
+pub(super) struct TerminationSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl StopSignals {
+impl TerminationSignals {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,

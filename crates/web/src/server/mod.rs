@@ -22,7 +22,7 @@ use tokio::task::LocalSet;
 
 use crate::server_service::ServerServiceFactory;
 
-use control::{ServerControl, StopSignals};
+use control::{ServerControl, TerminationSignals};
 pub use running::{Running, StopHandle, Stopping};
 use task::Task;
 
@@ -229,7 +229,7 @@ impl Server {
             .build()?;
         let (signals, socket) = {
             let _entered = runtime.enter();
-            let signals = by_signals.then(StopSignals::new).transpose()?;
+            let signals = by_signals.then(TerminationSignals::new).transpose()?;
             // Bound before the engine starts: processes can share addresses, but not this socket.
             let socket = self.control_socket.as_deref().map(ControlSocket::bind);
             (

@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 
-use super::transport::{IncomingResponse, OutgoingRequest};
+use super::transport::{IncomingTestResponse, OutgoingTestRequest};
 use super::{TestClient, TestResponse, TestSocket, fail};
 
 /// A builder of a request; [`TestRequest::send`] sends it.
@@ -155,7 +155,7 @@ impl TestRequest {
     }
 
     #[track_caller]
-    fn exchange(mut self) -> IncomingResponse {
+    fn exchange(mut self) -> IncomingTestResponse {
         let shared = self.client.shared.clone();
         let path = self.target.split('?').next().unwrap_or("/").to_owned();
         if let Some(cookies) = shared.cookies.borrow().field(&path) {
@@ -168,7 +168,7 @@ impl TestRequest {
             let _ = self.headers.try_insert("cookie", both);
         }
         let asked = format!("{} {}", self.method, self.target);
-        let exchange = shared.transport.exchange(OutgoingRequest {
+        let exchange = shared.transport.exchange(OutgoingTestRequest {
             method: self.method,
             target: self.target,
             headers: self.headers,

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::transport::{IncomingResponse, bytes_of};
+use super::transport::{IncomingTestResponse, bytes_of};
 use super::{TestClient, fail};
 
 /// A response whose head was received. Its body is read on demand.
@@ -25,7 +25,7 @@ pub struct TestResponse {
 const SHOWN: usize = 2000;
 
 impl TestResponse {
-    pub(super) fn new(client: TestClient, asked: String, incoming: IncomingResponse) -> Self {
+    pub(super) fn new(client: TestClient, asked: String, incoming: IncomingTestResponse) -> Self {
         Self {
             client,
             asked,

@@ -30,7 +30,7 @@ pub(super) enum TestTransport {
 }
 
 /// A request to be sent.
-pub(super) struct OutgoingRequest {
+pub(super) struct OutgoingTestRequest {
     pub(super) method: Method,
     pub(super) target: String,
     pub(super) headers: Headers,
@@ -38,7 +38,7 @@ pub(super) struct OutgoingRequest {
 }
 
 /// The head of a response, and its body.
-pub(super) struct IncomingResponse {
+pub(super) struct IncomingTestResponse {
     pub(super) status: StatusCode,
     pub(super) headers: Headers,
     pub(super) body: Body,
@@ -60,8 +60,8 @@ impl TestTransport {
     /// The request is not valid, or there is no response.
     pub(super) async fn exchange(
         &self,
-        request: OutgoingRequest,
-    ) -> Result<IncomingResponse, String> {
+        request: OutgoingTestRequest,
+    ) -> Result<IncomingTestResponse, String> {
         match self {
             Self::InProcess { service, requests } => {
                 requests.set(requests.get().saturating_add(1));
@@ -74,9 +74,9 @@ impl TestTransport {
 
 async fn call(
     service: &dyn Service,
-    mut outgoing: OutgoingRequest,
+    mut outgoing: OutgoingTestRequest,
     number: u64,
-) -> Result<IncomingResponse, String> {
+) -> Result<IncomingTestResponse, String> {
     let target = Target::parse(&outgoing.method, &outgoing.target)
         .map_err(|_| "this is no request target".to_owned())?;
     let is_head = outgoing.method == Method::HEAD;
@@ -123,7 +123,7 @@ async fn call(
         false => response.take_body(),
     };
     let headers = response.headers().clone();
-    Ok(IncomingResponse {
+    Ok(IncomingTestResponse {
         status: response.status(),
         headers,
         body: observed_body(body, &mut response, started),
@@ -196,8 +196,8 @@ impl Drop for ObservedBody {
 
 async fn send(
     address: SocketAddr,
-    mut outgoing: OutgoingRequest,
-) -> Result<IncomingResponse, String> {
+    mut outgoing: OutgoingTestRequest,
+) -> Result<IncomingTestResponse, String> {
     let origin = Origin {
         address: Address::Ip(address),
         tls: None,
@@ -236,7 +236,7 @@ async fn send(
         })
         .await
         .map_err(|failure| failure.to_string())?;
-    Ok(IncomingResponse {
+    Ok(IncomingTestResponse {
         status: response.status,
         headers: response.headers,
         body: response.body,
