@@ -1,4 +1,4 @@
-//! An application that moves from axum to Apus piece by piece: what is written is mounted as it is.
+//! An application that moves from axum to Apus step by step: the axum router is mounted unchanged.
 //!
 //! `cargo run -p apus-example-axum-mount`, then `curl 127.0.0.1:8080/api/hello/you` and `curl 127.0.0.1:8080/hello/you`.
 
@@ -7,7 +7,7 @@ use apus::{App, Path};
 use axum::Router;
 use axum::routing::get;
 
-/// What there was before.
+/// The old application, in axum.
 fn router() -> Router {
     Router::new().route(
         "/hello/{name}",
@@ -19,7 +19,7 @@ fn router() -> Router {
     )
 }
 
-/// What is new, with the old below `/api`.
+/// The new application, with the old one under `/api`.
 fn app() -> App {
     App::new()
         .get("/hello/{name}", async |Path(name): Path<String>| {

@@ -1,23 +1,23 @@
-//! What was said last, in each room.
+//! `History`: the last lines of each room.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Line, What};
 
-/// Lines that are kept of a room.
+/// The number of lines that are kept of a room.
 const LINES: usize = 50;
-/// Rooms that are remembered. Of those past it, the one that was quiet longest is forgotten.
+/// The number of rooms that are kept. Above it, the room with the oldest last line is forgotten.
 const ROOMS: usize = 1000;
 
-/// What was said last, in each room: clones are the same.
+/// The last lines of each room. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct History(Arc<Mutex<Rooms>>);
 
 #[derive(Default)]
 struct Rooms {
     rooms: HashMap<String, Room>,
-    /// Counts the lines of all rooms.
+    /// The number of lines in all rooms.
     number: u64,
 }
 

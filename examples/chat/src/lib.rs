@@ -1,4 +1,4 @@
-//! Chat rooms: a page, a WebSocket for each visitor, and what was said last for those who come in.
+//! Chat rooms: a page, a WebSocket for each visitor, and the last lines of a room for new visitors.
 
 mod history;
 
@@ -10,24 +10,24 @@ use serde::{Deserialize, Serialize};
 
 use history::History;
 
-/// What all visitors share.
+/// The state that all visitors share.
 #[derive(Clone, Default)]
 struct Chat {
     rooms: Rooms,
     history: History,
 }
 
-/// Who comes in.
+/// The parameters of a visitor.
 #[derive(Deserialize)]
 struct Visitor {
     name: String,
 }
 
-/// What visitors are told.
+/// A message to visitors.
 #[derive(Clone, Debug, Serialize)]
 struct Line {
-    /// Counts the lines of a room. One that was said while somebody came in may reach him twice: in what was
-    /// said before, and as it is said.
+    /// The number of the line in its room. A visitor who joins may get a line twice: in the last lines, and
+    /// when it is published.
     number: u64,
     name: String,
     #[serde(flatten)]
@@ -42,9 +42,9 @@ enum What {
     Left,
 }
 
-/// Characters of the name of a visitor or a room.
+/// The most characters of the name of a visitor or a room.
 const LONGEST_NAME: usize = 32;
-/// Bytes of what is said at once.
+/// The most bytes of a message.
 const LONGEST_TEXT: usize = 4000;
 
 /// The application.
@@ -82,9 +82,9 @@ async fn enter(
 }
 
 impl Chat {
-    /// A visit: from coming in until the connection ends.
+    /// Runs a visit, until the connection ends.
     async fn visit(&self, room: &str, name: String, mut receiver: Receiver, sender: Sender) {
-        // First in, then the lines before: nothing is missed between.
+        // Joins before it reads the last lines, so that no line is missed.
         self.rooms.join(room, &sender);
         for line in self.history.of(room) {
             if sender.send(json(&line)).await.is_err() {

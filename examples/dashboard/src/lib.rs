@@ -1,4 +1,4 @@
-//! A dashboard: what a machine does, live in every page that is open, by server-sent events.
+//! A dashboard: the load of a machine, live in every open page by server-sent events.
 
 use std::fs;
 
@@ -6,24 +6,24 @@ use apus::sse::{Broadcast, BroadcastSettings, Event, LastEventId};
 use apus::{App, Html, Sse, State};
 use serde::Serialize;
 
-/// What is measured.
+/// The measured values.
 #[derive(Debug, Serialize)]
 struct Figures {
-    /// Processes that run or want to, on average over the last minute.
+    /// The load average of the last minute.
     load: f64,
-    /// Memory that is used, in bytes.
+    /// Used memory, in bytes.
     memory: u64,
-    /// All memory there is, in bytes.
+    /// Total memory, in bytes.
     memory_total: u64,
-    /// Pages that are open.
+    /// The number of open pages.
     pages: usize,
 }
 
-/// The last minute.
+/// The number of values in a minute.
 const KEPT: usize = 60;
 
-/// Figures for all pages. A page that opens gets those of the last minute first, one that comes back those that
-/// it missed.
+/// The broadcast of values to all pages. A new page gets those of the last minute first, a page that
+/// reconnects those that it missed.
 pub fn figures() -> Broadcast {
     Broadcast::new(BroadcastSettings {
         kept: KEPT,
@@ -44,7 +44,7 @@ async fn follow(State(figures): State<Broadcast>, last: LastEventId) -> Sse {
     Sse::new(figures.subscribe(&last))
 }
 
-/// Measures once, and tells all pages.
+/// Measures once, and sends the values to all pages.
 pub fn measure(figures: &Broadcast) {
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kilobytes = |name: &str| -> u64 {

@@ -1,4 +1,4 @@
-//! Serves the dashboard, with figures of every second.
+//! Serves the dashboard, with new values each second.
 //!
 //! ```sh
 //! cargo run -p apus-example-dashboard -- 127.0.0.1:8080

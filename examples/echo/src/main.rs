@@ -1,4 +1,4 @@
-//! Sends every message back: what `conformance/autobahn` asks.
+//! Echoes WebSocket messages, for `conformance/autobahn`.
 //!
 //! ```sh
 //! cargo run -p apus-example-echo -- 127.0.0.1:8080
@@ -7,7 +7,7 @@
 use apus::websocket::{Compression, WebSocket, WebSocketSettings, WebSocketUpgrade};
 use apus::{App, Response};
 
-/// Compresses all that may be, and keeps contexts where the client lets it.
+/// Compresses all messages, with context takeover if the client allows it.
 const COMPRESSION: Compression = Compression {
     level: 3,
     min_length: 0,

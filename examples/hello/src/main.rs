@@ -1,4 +1,4 @@
-//! Greets whoever asks: `cargo run -p apus-example-hello`, then open <http://127.0.0.1:8080/>.
+//! Responds with a greeting: `cargo run -p apus-example-hello`, then open <http://127.0.0.1:8080/>.
 
 use apus::assets::Assets;
 use apus::template::{Page, Renderer, Templates, context};

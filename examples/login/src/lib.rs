@@ -19,13 +19,13 @@ use serde::Deserialize;
 
 use users::{User, Users};
 
-/// The value of a session that says who is logged in.
+/// The name of the session value with the logged-in user.
 const USER: &str = "user";
 
-/// The application, on a database that is brought to what it needs.
+/// The application with a database, whose migrations it runs.
 ///
 /// # Errors
-/// The database cannot be reached or brought there, or a template is not valid.
+/// The database cannot be reached or migrated, or a template is not valid.
 pub fn app(db: Db) -> std::result::Result<App, Box<dyn Error>> {
     db.migrate(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations"))?;
     let templates = Templates::embedded([
@@ -34,7 +34,7 @@ pub fn app(db: Db) -> std::result::Result<App, Box<dyn Error>> {
         ("enter.html", include_str!("../templates/enter.html")),
         ("note.html", include_str!("../templates/note.html")),
     ]);
-    // Of one address; passwords cost time, and guessing them is to be no use.
+    // Limits the guesses of one address.
     let guesses = RateLimit::per_minute(20);
     Ok(App::new()
         .layer(Sessions::new(SqlStore::new(db.clone())).persistent())
@@ -52,7 +52,7 @@ pub fn app(db: Db) -> std::result::Result<App, Box<dyn Error>> {
         }))
 }
 
-/// Lets through who is logged in, and sends everybody else to where he can.
+/// Redirects visitors who are not logged in to the log-in page.
 async fn members_only(mut request: Request, next: Next) -> Result<Response> {
     let user: Option<User> = match Session::of(&request) {
         Some(session) => session.get(USER).await?,
@@ -68,7 +68,7 @@ async fn members_only(mut request: Request, next: Next) -> Result<Response> {
 async fn home(renderer: Renderer, session: Session, token: CsrfToken) -> Result<Page> {
     let user: Option<User> = session.get(USER).await?;
     let notice: Option<String> = session.take_flash("notice").await?;
-    // Who is not logged in is shown no form and needs no session.
+    // Visitors without log-in see no form and need no session.
     let token = match &user {
         Some(_) => token.token().await?,
         None => String::new(),
@@ -76,7 +76,7 @@ async fn home(renderer: Renderer, session: Session, token: CsrfToken) -> Result<
     Ok(renderer.page("home.html", context! { user, notice, token }))
 }
 
-/// What the forms for log-in and registration send.
+/// The fields of the forms for log-in and registration.
 #[derive(Deserialize)]
 struct Entry {
     name: String,
@@ -136,7 +136,7 @@ async fn log_in(
     if let (true, Some(user)) = (is_right, user) {
         return welcome(&session, &user);
     }
-    // Which of the two was wrong is nobody's business.
+    // The message does not reveal whether the name exists.
     let wrong = "There is nobody of this name and password.";
     let page = enter(&renderer, &token, "Log in", wrong).await?;
     Ok(page
@@ -144,7 +144,7 @@ async fn log_in(
         .into_response())
 }
 
-/// From here on the session is a member's.
+/// Logs a user in.
 fn welcome(session: &Session, user: &User) -> Result<Response> {
     session.renew();
     session.insert(USER, user)?;

@@ -4,14 +4,14 @@ use apus::sql::Db;
 use apus::sql::sqlx;
 use serde::{Deserialize, Serialize};
 
-/// Somebody who registered.
+/// A registered user.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct User {
     pub(crate) id: i64,
     pub(crate) name: String,
 }
 
-/// All who did.
+/// All registered users.
 #[derive(Clone)]
 pub(crate) struct Users(Db);
 
@@ -20,7 +20,7 @@ impl Users {
         Self(db)
     }
 
-    /// A new one; nothing if the name is taken.
+    /// Adds a user; `None` if the name is taken.
     pub(crate) async fn add(&self, name: &str, password: &str) -> sqlx::Result<Option<User>> {
         let insert = "INSERT INTO users (name, password, note) VALUES (?, ?, '') RETURNING id";
         let added = sqlx::query_scalar(self.0.sql(insert))
@@ -38,7 +38,7 @@ impl Users {
         }
     }
 
-    /// The one of this name, with what is stored of the password.
+    /// The user with this name, and the hash of the password.
     pub(crate) async fn by_name(&self, name: &str) -> sqlx::Result<Option<(User, String)>> {
         let select = "SELECT id, name, password FROM users WHERE name = ?";
         let row: Option<(i64, String, String)> = sqlx::query_as(self.0.sql(select))

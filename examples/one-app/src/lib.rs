@@ -11,21 +11,21 @@ use apus::proxy::{InvalidOrigin, Proxy, RedirectRule};
 use apus::{App, Files, Json, Path};
 use serde_json::{Value, json};
 
-/// What the application is made of besides its handlers.
+/// The services of the application besides its handlers.
 #[derive(Clone, Debug)]
 pub struct Parts {
     /// The folder of files and of PHP programs.
     pub site: PathBuf,
     /// The application behind the proxy, as `http://127.0.0.1:9000`.
     pub origin: String,
-    /// The socket of PHP-FPM or `php-cgi`; without it no program is run.
+    /// The socket of PHP-FPM or `php-cgi`; without it PHP is disabled.
     pub php: Option<PathBuf>,
 }
 
 /// The application.
 ///
 /// # Errors
-/// The address of the application behind the proxy is none.
+/// The address of the application behind the proxy is not valid.
 pub fn app(parts: &Parts) -> Result<App, InvalidOrigin> {
     let mut files = Files::new(&parts.site).index(["index.html", "index.php"]);
     if let Some(socket) = &parts.php {
@@ -35,14 +35,14 @@ pub fn app(parts: &Parts) -> Result<App, InvalidOrigin> {
         .layer(RequestIds::new())
         .layer(Logged::new())
         .get("/hello/{name}", hello)
-        // A route that moved in from the old application already.
+        // A route that already moved from the old application.
         .get("/old/status", async || Json(json!({ "moved": true })))
         .mount("/old", old(&parts.origin)?)
         .mount("/", files))
 }
 
-/// The old application. It knows nothing of the path that it is mounted at: where it sends clients to a path
-/// of its own, they are sent below that one.
+/// The old application. It does not know the path that it is mounted at: redirects to its own paths are
+/// rewritten to paths below that one.
 fn old(origin: &str) -> Result<Proxy, InvalidOrigin> {
     let behind = RedirectRule {
         from: "/".into(),

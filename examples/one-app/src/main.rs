@@ -1,4 +1,4 @@
-//! Serves `./site` of this example with what `ORIGIN` and `PHP` name beside it.
+//! Serves `./site` of this example, and the services in `ORIGIN` and `PHP`.
 
 #![forbid(unsafe_code)]
 

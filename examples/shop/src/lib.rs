@@ -11,16 +11,16 @@ use apus::layers::{Logged, RequestIds};
 use apus::sql::{Db, DbError};
 use apus::{App, ErrorFormat};
 
-/// The application, on a database that is brought to what it needs.
+/// The application with a database, whose migrations it runs.
 ///
 /// # Errors
-/// The database cannot be reached or brought there.
+/// The database cannot be reached or migrated.
 pub fn app(db: Db) -> Result<App, DbError> {
     db.migrate(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations"))?;
     Ok(App::new()
         .layer(RequestIds::new())
         .layer(Logged::new())
-        // Who asks this is a program, whatever it says.
+        // Clients of the API are programs, whatever they accept.
         .error_format(ErrorFormat::Json)
         .body_limit(64 * 1024)
         .state(db)

@@ -1,4 +1,4 @@
-//! Serves the shop: in `./shop.db`, or in the database that `DATABASE` names.
+//! Serves the shop, with the database `./shop.db` or the one in `DATABASE`.
 
 #![forbid(unsafe_code)]
 

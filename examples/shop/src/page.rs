@@ -1,7 +1,7 @@
-//! Lists in pages: each says where the next one is.
+//! Lists in pages with a link to the next page.
 //!
-//! A page begins behind the last id of the one before, so that nothing is shown twice or left out while
-//! things are added, and the last page costs no more than the first.
+//! A page begins after the last id of the page before, so that no entry is repeated or left out while
+//! entries are added, and the last page is as fast as the first.
 
 use apus::Result;
 use apus::sql::sqlx;
@@ -12,7 +12,7 @@ use crate::problem::Checks;
 const DEFAULT_LIMIT: i64 = 20;
 const MAX_LIMIT: i64 = 100;
 
-/// Which page is asked for.
+/// The parameters of a page.
 #[derive(Clone, Copy, Deserialize)]
 pub(crate) struct PageQuery {
     #[serde(default)]
@@ -25,17 +25,17 @@ fn default_limit() -> i64 {
     DEFAULT_LIMIT
 }
 
-/// A page as it is sent.
+/// A page in a response.
 #[derive(Serialize)]
 pub(crate) struct Page<T> {
     items: Vec<T>,
-    /// The address of the next page, if there is one.
+    /// The URL of the next page, if there is one.
     next: Option<String>,
 }
 
 impl PageQuery {
-    /// The page of a list at `path`, of what `read` finds when it is given an id and a number: so many
-    /// with ids behind that one, in order.
+    /// The page of a list at `path`. `read` gets an id and a number, and returns this number of entries after
+    /// the id, in order.
     pub(crate) async fn of<T>(
         self,
         path: &str,
@@ -50,7 +50,7 @@ impl PageQuery {
                 "it is from 1 to 100",
             )
             .finish()?;
-        // One more tells whether there is a next page.
+        // One more entry shows whether there is a next page.
         let mut items = read(after, limit + 1).await?;
         let has_more = usize::try_from(limit).is_ok_and(|limit| items.len() > limit);
         let next = if has_more {

@@ -1,9 +1,9 @@
-//! What is wrong with a request, as problem details (RFC 9457).
+//! Errors of requests as problem details (RFC 9457).
 
 use apus::{Error, Path, Result, StatusCode};
 use serde::Serialize;
 
-/// The kinds of problems that are this API's own, which `type` is the address of.
+/// The problem types of this API.
 const KINDS: [(&str, &str); 3] = [
     (
         "invalid",
@@ -18,26 +18,26 @@ const KINDS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Explains a kind of problems to people.
+/// The page that explains a problem type.
 pub(crate) async fn explain(Path(kind): Path<String>) -> Option<&'static str> {
     let known = KINDS.iter().find(|(name, _)| *name == kind);
     known.map(|(_, text)| *text)
 }
 
-/// Gathers all that is wrong with the values of a request, so that the client is told at once.
+/// Collects all invalid values of a request for one response.
 #[derive(Default)]
 pub(crate) struct Checks(Vec<Fault>);
 
-/// A value that is not possible.
+/// An invalid value.
 #[derive(Serialize)]
 struct Fault {
-    /// Where it is in the content.
+    /// The JSON pointer of the value.
     pointer: String,
     detail: &'static str,
 }
 
 impl Checks {
-    /// Notes `detail` of the value at `pointer` unless it is good.
+    /// Adds `detail` for the value at `pointer` unless it is valid.
     pub(crate) fn need(
         mut self,
         is_good: bool,
@@ -53,7 +53,7 @@ impl Checks {
         self
     }
 
-    /// Ends it: 422 with all that was noted.
+    /// 422 with all details, if there are any.
     pub(crate) fn finish(self) -> Result<()> {
         match self.0.is_empty() {
             true => Ok(()),
@@ -61,7 +61,7 @@ impl Checks {
         }
     }
 
-    /// What the client is told.
+    /// The response.
     pub(crate) fn into_error(self) -> Error {
         Error::of(StatusCode::UNPROCESSABLE_ENTITY)
             .kind("/problems/invalid")

@@ -1,4 +1,4 @@
-//! What there is to ask, and how it is answered.
+//! The routes and their handlers.
 
 use apus::sql::Db;
 use apus::{Error, IntoResponse, Json, OrNotFound, Path, Query, Result, State, StatusCode};
@@ -102,7 +102,7 @@ pub(crate) async fn add_product(
     Ok(created(format!("/products/{}", product.id), product))
 }
 
-/// What came in of a product.
+/// A delivery of a product.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Delivery {
@@ -155,7 +155,7 @@ pub(crate) async fn order(State(db): State<Db>, Path(id): Path<i64>) -> Result<J
     found(Order::find(&db, id).await?, "order", id)
 }
 
-/// Why an order was not placed, for its client.
+/// The response to an order that failed.
 fn not_placed(error: PlaceError, new: &NewOrder) -> Error {
     let invalid = |pointer: String, detail| {
         let checks = Checks::default().need(false, pointer, detail);
@@ -178,18 +178,18 @@ fn not_placed(error: PlaceError, new: &NewOrder) -> Error {
     }
 }
 
-/// What was looked for, or 404 that says what is not there.
+/// The value, or a 404 that names what does not exist.
 fn found<T>(value: Option<T>, what: &str, id: i64) -> Result<Json<T>> {
     let missing = format_args!("there is no {what} {id}");
     value.map(Json).or_not_found(missing)
 }
 
-/// 201 with what was made, and where it is.
+/// 201 with the new entry and its `Location`.
 fn created<T: Serialize>(address: String, made: T) -> impl IntoResponse + use<T> {
     (StatusCode::CREATED, [("location", address)], Json(made))
 }
 
-/// Whether it looks like an email address; whether it is one, only a letter to it can tell.
+/// Whether a text looks like an email address.
 fn is_email(text: &str) -> bool {
     let is_shown = |c: char| !c.is_whitespace() && !c.is_control();
     let parts = text.split_once('@');

@@ -1,4 +1,4 @@
-//! An example: files are taken from a form, kept in a folder, and given back.
+//! An example that receives files from a form, stores them in a folder, and serves them.
 
 #![forbid(unsafe_code)]
 
@@ -14,9 +14,9 @@ use apus::{
 
 pub use store::{Store, Stored};
 
-/// The application, with what it takes at once bounded by `limits`.
+/// The application, with `limits` for each form.
 pub fn app(store: Store, limits: UploadLimits) -> App {
-    // What others sent is never shown as a page of this site: it is saved, whatever it claims to be.
+    // Uploaded files are downloads of any type, never pages of this site.
     let downloads = App::new().after(as_download).mount(
         "/",
         Files::new(store.folder())
@@ -33,17 +33,17 @@ pub fn app(store: Store, limits: UploadLimits) -> App {
         .mount("/files", downloads)
 }
 
-/// The page for people.
+/// The HTML page.
 async fn page(State(store): State<Store>) -> Result<Html<String>> {
     Ok(Html(page::of(&store.list().await?)))
 }
 
-/// The list for programs.
+/// The list as JSON.
 async fn list(State(store): State<Store>) -> Result<Json<Vec<Stored>>> {
     Ok(Json(store.list().await?))
 }
 
-/// Keeps all files of a form. Either all of them are there afterwards, or none.
+/// Stores all files of a form, or none.
 async fn upload(
     State(store): State<Store>,
     headers: HeaderMap,
@@ -55,11 +55,11 @@ async fn upload(
             continue;
         };
         let name = store::clean(name).map(str::to_owned);
-        // It goes to disk while it comes, without a name: what is not whole in the end is gone.
+        // Written to disk without a name while it is received: an incomplete file disappears.
         let file = part.store().await?;
         match name {
             Some(name) => new.push((name, file)),
-            // A form in which no file was chosen has one without name and content.
+            // Browsers send an empty file without a name if none was chosen.
             None if file.is_empty() && file.file_name().is_empty() => {}
             None => {
                 return Err(Error::unprocessable(format_args!(
@@ -82,7 +82,7 @@ async fn upload(
     })
 }
 
-/// Refuses forms that a page of another site has a browser send.
+/// Rejects forms that pages of other sites send.
 async fn from_this_site(request: Request, next: Next) -> Result<Response> {
     match request.headers().get_str("sec-fetch-site") {
         None | Some("same-origin" | "none") => Ok(next.run(request).await),

@@ -1,4 +1,4 @@
-//! The page for people: a form, and what is there.
+//! The HTML page: a form, and the list of files.
 
 use std::fmt::Write;
 
@@ -31,7 +31,7 @@ pub(crate) fn of(files: &[Stored]) -> String {
     }
     page.push_str("<table>\n");
     for file in files {
-        // A name holds nothing that HTML or a path would have escaped but spaces: `store::clean`.
+        // `store::clean` leaves only spaces to be escaped in names.
         let address = file.name.replace(' ', "%20");
         // Writing to a String does not fail.
         let _ = writeln!(

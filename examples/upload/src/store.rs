@@ -1,4 +1,4 @@
-//! The folder that files are kept in.
+//! The folder with the stored files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,31 +9,30 @@ use apus::extract::Upload;
 use apus::tokio::fs;
 use serde::Serialize;
 
-/// How long a name may be, in bytes; file systems take 255.
+/// The longest name, in bytes; file systems allow 255.
 const MAX_NAME: usize = 100;
 
-/// The folder that files are kept in. Clones are of the same folder.
+/// The folder with the stored files. Clones share the folder.
 #[derive(Clone, Debug)]
 pub struct Store {
     folder: Arc<Path>,
     count: Arc<AtomicU64>,
 }
 
-/// A file that is there.
+/// A stored file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Stored {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its length.
+    /// The length in bytes.
     pub bytes: u64,
 }
 
 impl Store {
-    /// The folder, which is made if it is not there. What a process that was killed left unfinished in
-    /// it is removed.
+    /// Opens the folder, or creates it. Removes unfinished files of a killed process.
     ///
     /// # Errors
-    /// It cannot be made or read.
+    /// The folder cannot be created or read.
     pub fn open(folder: impl Into<PathBuf>) -> io::Result<Self> {
         let folder = folder.into();
         std::fs::create_dir_all(&folder)?;
@@ -49,12 +48,12 @@ impl Store {
         })
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What is there, by name.
+    /// The files, by name.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -65,7 +64,7 @@ impl Store {
             let Ok(name) = entry.file_name().into_string() else {
                 continue;
             };
-            // Somebody can have removed it meanwhile.
+            // The file may have been removed meanwhile.
             if let Ok(metadata) = entry.metadata().await
                 && metadata.is_file()
                 && clean(&name).is_some()
@@ -80,11 +79,11 @@ impl Store {
         Ok(files)
     }
 
-    /// Keeps files under their names, or with a number behind where a name is taken. They are seen once
-    /// they are whole; if one of them cannot be kept, none is.
+    /// Stores files under their names, with a number appended if a name is taken. They appear once they are
+    /// complete. If one of them cannot be stored, none is.
     ///
     /// # Errors
-    /// There is no room, or the folder cannot be written.
+    /// The disk is full, or the folder cannot be written.
     pub async fn keep(&self, files: Vec<(String, Upload)>) -> io::Result<Vec<Stored>> {
         let mut stored = Vec::new();
         for (name, file) in files {
@@ -105,7 +104,7 @@ impl Store {
     }
 
     async fn keep_one(&self, name: &str, file: &Upload) -> io::Result<String> {
-        // Names with a dot in front are neither listed nor served.
+        // Names that start with a dot are neither listed nor served.
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let hidden = self
             .folder
@@ -117,8 +116,8 @@ impl Store {
         removed.map(|()| named)
     }
 
-    /// Gives a file the first of its names that is free, which no two can find at once: a link is made
-    /// only where there is nothing.
+    /// Links a file to the first free name. Two files cannot get the same name: a link is created only if
+    /// the name does not exist.
     async fn name(&self, hidden: &Path, name: &str) -> io::Result<String> {
         let (stem, extension) = match name.rsplit_once('.') {
             Some((stem, extension)) => (stem, format!(".{extension}")),
@@ -138,8 +137,8 @@ impl Store {
     }
 }
 
-/// A name as it may stand in the folder: letters, digits, spaces, dots, dashes and underscores, not hidden
-/// and not too long.
+/// A valid name in the folder: letters, digits, spaces, dots, dashes and underscores, not hidden and not too
+/// long.
 pub(crate) fn clean(name: &str) -> Option<&str> {
     let name = name.trim();
     let is_good = !name.is_empty()

@@ -59,7 +59,7 @@ impl<T: DeserializeOwned + 'static> FromRequest for Json<T> {
     }
 }
 
-/// The content of an HTML form (`application/x-www-form-urlencoded`), as [`super::Query`] reads it.
+/// The fields of an HTML form (`application/x-www-form-urlencoded`), as [`super::Query`] reads it.
 #[derive(Clone, Copy, Debug)]
 pub struct Form<T>(pub T);
 
@@ -96,7 +96,7 @@ async fn read(body: Body, limit: u64) -> Result<Bytes, Rejection> {
     let mut first = Bytes::new();
     while let Some(frame) = body.frame().await {
         match frame {
-            // Most content comes in one piece, which then is not copied.
+            // Most bodies come in one piece, which is not copied.
             Ok(Frame::Data(bytes)) if first.is_empty() && content.is_empty() => first = bytes,
             Ok(Frame::Data(bytes)) => {
                 content.extend_from_slice(&std::mem::take(&mut first));

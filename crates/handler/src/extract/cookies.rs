@@ -10,10 +10,10 @@ use cookie::{Cookie, SameSite};
 use super::{FromRequestHead, Matched};
 use crate::respond::IntoResponse;
 
-/// The longest cookie that browsers keep, in bytes.
+/// The longest cookie that browsers accept, in bytes.
 const MAX_LEN: usize = 4096;
 
-/// The cookies of a request, and those that the response is to set.
+/// An extractor of the cookies of a request, which also sets cookies of the response.
 ///
 /// ```
 /// use apus::extract::Cookies;
@@ -32,11 +32,11 @@ const MAX_LEN: usize = 4096;
 /// # app.check().unwrap();
 /// ```
 ///
-/// A cookie that is added is for the whole site (`Path=/`), kept from scripts (`HttpOnly`), not sent
-/// with requests that other sites make (`SameSite=Lax`), and sent over TLS only if it was set there
-/// (`Secure`), unless it says otherwise itself. Values are percent-encoded, so that they can be any text.
+/// By default, a new cookie is valid for the whole site (`Path=/`), not visible to scripts (`HttpOnly`), not
+/// sent with requests from other sites (`SameSite=Lax`), and `Secure` if it is set over TLS. Values are
+/// percent-encoded, so they can be any text.
 ///
-/// Who it comes from can change a cookie. What must not be changed belongs into a session.
+/// Clients can change their cookies. Keep values that they must not change in a session.
 #[derive(Clone, Debug, Default)]
 pub struct Cookies {
     /// Each name once.
@@ -46,15 +46,15 @@ pub struct Cookies {
 }
 
 impl Cookies {
-    /// Those of a request. What is no cookie is left out; of several with one name the first counts,
-    /// which is the one for the most specific path.
+    /// The cookies of a request, without invalid ones. Of several cookies with one name the first counts,
+    /// which has the most specific path.
     pub fn of(request: &Request) -> Self {
         let mut cookies = Self {
             received: Vec::new(),
             changes: Vec::new(),
             is_secure: request.is_secure(),
         };
-        // A head holds thousands of cookies, each of which is compared with all others by its hash.
+        // A head can contain thousands of cookies, so duplicates are found by a hash.
         let mut names = HashSet::new();
         for pair in fields::cookies(request.headers()) {
             if let Some(read) = parse(pair)
@@ -66,7 +66,7 @@ impl Cookies {
         cookies
     }
 
-    /// The value of a cookie, as the client will have it after this response.
+    /// The value of a cookie, including the changes of this response.
     pub fn get(&self, name: &str) -> Option<&str> {
         let changed = self.changes.iter().rev().find(|known| known.name() == name);
         match changed {
@@ -80,13 +80,13 @@ impl Cookies {
         }
     }
 
-    /// Names and values that the request brought.
+    /// The names and values of the request.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let received = self.received.iter();
         received.map(|cookie| (cookie.name(), cookie.value()))
     }
 
-    /// Has the response set a cookie: a name and a value, or one with attributes from
+    /// Sets a cookie in the response: a name and a value, or a cookie with attributes from
     /// [`Cookie::build`].
     pub fn add(&mut self, cookie: impl Into<Cookie<'static>>) {
         let mut cookie = cookie.into();
@@ -114,8 +114,8 @@ impl Cookies {
         self.changes.push(cookie);
     }
 
-    /// Has the response remove a cookie: a name, or a cookie with the path and domain that it was set
-    /// with.
+    /// Removes a cookie in the response: a name, or a cookie with the path and domain with which it was
+    /// set.
     pub fn remove(&mut self, cookie: impl Into<Cookie<'static>>) {
         let mut cookie = cookie.into();
         cookie.set_value("");
@@ -123,7 +123,7 @@ impl Cookies {
         self.add(cookie);
     }
 
-    /// Sets what was added and removed.
+    /// Writes the changes to a response.
     pub fn apply(&self, response: &mut Response) {
         for cookie in &self.changes {
             let attributes = [cookie.path(), cookie.domain()];
@@ -146,7 +146,7 @@ impl Cookies {
     }
 }
 
-/// A cookie as it stands in the field. Quotes around a value are not part of it.
+/// A cookie in the field. Quotes around a value are removed.
 fn parse(pair: CookiePair<'_>) -> Option<Cookie<'static>> {
     let name = std::str::from_utf8(pair.name?).ok()?;
     let value = std::str::from_utf8(pair.value).ok()?.trim();

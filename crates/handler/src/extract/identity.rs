@@ -7,10 +7,10 @@ use apus_http::{ClientCertificate, Request, StatusCode};
 
 use super::{FromRequestHead, Matched, Rejection};
 
-/// The certificate that the client showed, whose chain was verified; 403 without one.
+/// An extractor of the verified client certificate; 403 without one.
 ///
-/// `Option<Identity>` is for where it may be left out. Which authorities are asked for is a matter of
-/// the listener's TLS.
+/// With `Option<Identity>` the certificate is optional. The TLS settings of the listener name the accepted
+/// authorities.
 #[derive(Clone, Debug)]
 pub struct Identity(Arc<ClientCertificate>);
 

@@ -9,7 +9,7 @@ use serde::de::{self, Deserializer, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 use smallvec::{SmallVec, smallvec};
 
-/// The texts that one name has, at least one.
+/// The values of one name, at least one.
 #[derive(Clone, Debug)]
 pub(super) struct FieldValues<'a>(SmallVec<[Cow<'a, str>; 1]>);
 
@@ -218,19 +218,19 @@ impl<'de> Deserializer<'de> for PathParameters<'de> {
     }
 }
 
-/// The fields of a query or a form, each with all its texts, in order.
+/// The fields of a query or a form, each with all its values, in order.
 #[derive(Default)]
 pub(super) struct FormFields<'a> {
     fields: Vec<(Cow<'a, str>, FieldValues<'a>)>,
-    /// Where the field of each name is: a client chooses how many there are, and how alike.
+    /// The index of each name. Clients choose the names, so a search must not be linear.
     positions: HashMap<Cow<'a, str>, usize>,
 }
 
-/// Fields beyond this many are an attack on whoever takes them for a map or a list.
+/// The most fields. More are an attack on maps and lists.
 const MAX_FIELDS: usize = 1024;
 
 impl<'a> FormFields<'a> {
-    /// Of names and values that were read already, in order.
+    /// The fields of parsed names and values, in order.
     pub(super) fn from_texts(
         texts: impl IntoIterator<Item = (Cow<'a, str>, Cow<'a, str>)>,
     ) -> Self {
@@ -252,7 +252,7 @@ impl<'a> FormFields<'a> {
         }
     }
 
-    /// Reads `name=value&...` (WHATWG URL, application/x-www-form-urlencoded).
+    /// Parses `name=value&...` (WHATWG URL, application/x-www-form-urlencoded).
     pub(super) fn parse(encoded: &'a [u8]) -> Result<Self, Error> {
         let mut fields = Self::default();
         for (count, field) in encoded

@@ -12,7 +12,7 @@ fn enter(server: &TestServer, room: &str, name: &str) -> TestSocket {
         .websocket()
 }
 
-/// The next line, but for its number.
+/// The next line without its number.
 fn line(socket: &mut TestSocket) -> Value {
     let mut line: Value = serde_json::from_str(&socket.text()).unwrap();
     assert!(
@@ -53,7 +53,7 @@ fn everybody_in_a_room_hears_what_is_said_there_and_before() {
     }
     bob.close();
     assert_eq!(line(&mut ada), json!({ "name": "Bob", "what": "left" }));
-    // What was said in the lobby stayed there.
+    // Other rooms did not get the lines of the lobby.
     eve.send("And here?");
     assert_eq!(line(&mut eve), said("Eve", "And here?"));
 }

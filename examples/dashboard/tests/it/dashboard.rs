@@ -4,7 +4,7 @@ use apus::testing::{TestResponse, TestServer};
 use apus_example_dashboard::{app, figures, measure};
 use serde_json::Value;
 
-/// Id and content of the events that are to come.
+/// The ids and data of the next events.
 fn events(response: &mut TestResponse, count: usize) -> Vec<(String, Value)> {
     let mut read = String::new();
     while read.matches("\n\n").count() < count {

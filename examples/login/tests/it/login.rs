@@ -85,7 +85,7 @@ fn who_guesses_passwords_has_to_wait() {
         assert!([422, 429].contains(&status), "{:?}", reply.text());
         status == 429
     });
-    // While it lasts, some more become free again.
+    // The quota refills during the test.
     assert!(refused.is_some_and(|at| at >= 20), "{refused:?}");
 }
 

@@ -1,4 +1,4 @@
-//! Each part answers for its paths, and none for those of another.
+//! Each part serves its own paths only.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ fn site() -> PathBuf {
     concat!(env!("CARGO_MANIFEST_DIR"), "/site").into()
 }
 
-/// The application that is proxied, which tells what it was asked.
+/// The application behind the proxy, which responds with the request.
 fn origin() -> TestServer {
     TestServer::start(
         App::new()
@@ -24,7 +24,7 @@ fn origin() -> TestServer {
     )
 }
 
-/// An address at which nobody listens.
+/// An address without a listener.
 fn nobody() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     listener.local_addr().unwrap()
@@ -102,7 +102,7 @@ fn what_is_mounted_is_below_its_path_also_where_it_sends_clients() {
         .assert_ok()
         .assert_text("content");
     client.get("/old").send().assert_redirect("/old/");
-    // A route goes before what is mounted.
+    // A route has priority over a mount.
     client
         .get("/old/status")
         .send()

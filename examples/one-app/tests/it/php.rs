@@ -1,4 +1,4 @@
-//! `php-cgi` on a socket, no longer than a test.
+//! PHP programs by `php-cgi`, which runs as long as the test.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
@@ -15,8 +15,8 @@ pub(crate) struct PhpCgi {
 impl PhpCgi {
     pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // A FastCGI server is given its listening socket as standard input: who connects before it runs
-        // waits for it.
+        // A FastCGI server gets its listening socket as standard input. Clients that connect before it runs
+        // wait for it.
         let listener = UnixListener::bind(folder.path().join("php.sock")).unwrap();
         let child = Command::new("php-cgi")
             .env_remove("PHP_FCGI_CHILDREN")

@@ -1,6 +1,4 @@
-//! What the shop is about, and how it is found and kept: all SQL is here.
-//!
-//! The statements are understood by SQLite, PostgreSQL and MariaDB alike.
+//! The data of the shop, and all its SQL, which is valid for SQLite, PostgreSQL and MariaDB.
 
 mod order;
 mod product;

@@ -10,68 +10,68 @@ use serde::{Deserialize, Serialize};
 
 use super::User;
 
-/// What a user ordered.
+/// An order of a user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Order {
-    /// Its number.
+    /// The id.
     pub id: i64,
-    /// Whose it is.
+    /// The user.
     pub user: i64,
-    /// What it costs in all.
+    /// The total price.
     pub total_cents: i64,
-    /// When it was placed, in seconds since 1970.
+    /// The time of the order, in seconds since 1970.
     pub placed_at: i64,
-    /// What it is of. Lists of orders leave it out.
+    /// The ordered products. Lists of orders do not contain them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<Line>,
 }
 
-/// A product that was ordered.
+/// An ordered product.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Line {
-    /// Its number.
+    /// The id.
     pub product: i64,
-    /// How many.
+    /// The quantity.
     pub quantity: i64,
-    /// What one cost then.
+    /// The price of one at the time of the order.
     pub price_cents: i64,
 }
 
-/// An order to be.
+/// A new order.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewOrder {
-    /// Whose it is.
+    /// The user.
     pub user: i64,
-    /// What it is of.
+    /// The products to order.
     pub lines: Vec<NewLine>,
 }
 
-/// A product to be ordered.
+/// A product in a new order.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewLine {
-    /// Its number.
+    /// The id.
     pub product: i64,
-    /// How many.
+    /// The quantity.
     pub quantity: i64,
 }
 
-/// Why nothing was ordered.
+/// Why an order failed.
 #[derive(Debug)]
 pub enum PlaceError {
-    /// There is no such user.
+    /// The user does not exist.
     NoUser,
-    /// There is no such product.
+    /// The product does not exist.
     NoProduct(i64),
-    /// There is less of a product.
+    /// The stock of a product is too small.
     OutOfStock {
-        /// Of which.
+        /// The product.
         product: i64,
-        /// How many there are.
+        /// The quantity in stock.
         left: i64,
     },
-    /// The database does not answer.
+    /// The database failed.
     Db(sqlx::Error),
 }
 
@@ -82,12 +82,12 @@ impl From<sqlx::Error> for PlaceError {
 }
 
 impl Order {
-    /// Places an order, and takes what it is of from the stock: all of it, or nothing.
+    /// Places an order and takes all its products from the stock, or nothing.
     ///
     /// # Errors
-    /// Something of it is not there, or the database does not answer.
+    /// A product is not in stock, or the database failed.
     pub async fn place(db: &Db, new: &NewOrder) -> Result<Self, PlaceError> {
-        // All orders take products in the same order, so that no two wait for each other.
+        // All orders take products in the same order, so that two orders cannot deadlock.
         let mut wanted = BTreeMap::new();
         for line in &new.lines {
             *wanted.entry(line.product).or_insert(0) += line.quantity;
@@ -114,8 +114,8 @@ impl Order {
         user: i64,
         wanted: BTreeMap<i64, i64>,
     ) -> Result<Self, PlaceError> {
-        // The first statement writes, so that SQLite waits for its turn with it; a transaction that
-        // read first could find that what it read is of the past.
+        // The first statement writes, so that SQLite waits for the write lock with it. A transaction that
+        // reads first could fail because its data is outdated.
         let mut lines = Vec::with_capacity(wanted.len());
         for (product, quantity) in wanted {
             lines.push(take(db, connection, product, quantity).await?);
@@ -151,10 +151,10 @@ impl Order {
         Ok(order)
     }
 
-    /// The order of this number.
+    /// The order with this id.
     ///
     /// # Errors
-    /// The database does not answer.
+    /// The database failed.
     pub async fn find(db: &Db, id: i64) -> sqlx::Result<Option<Self>> {
         let found: Option<Self> = sqlx::query_as(
             db.sql("SELECT id, user_id, total_cents, placed_at FROM orders WHERE id = ?"),
@@ -175,10 +175,10 @@ impl Order {
         Ok(Some(order))
     }
 
-    /// So many orders of a user behind this number, in order, without their lines.
+    /// A number of orders of a user after this id, in order, without their products.
     ///
     /// # Errors
-    /// The database does not answer.
+    /// The database failed.
     pub async fn list(db: &Db, user: i64, after: i64, limit: i64) -> sqlx::Result<Vec<Self>> {
         sqlx::query_as(db.sql(
             "SELECT id, user_id, total_cents, placed_at FROM orders WHERE user_id = ? AND id > ? \
@@ -192,8 +192,8 @@ impl Order {
     }
 }
 
-/// Takes so many of a product from the stock, if there are as many: one statement, so that nobody can
-/// come between the look and the taking.
+/// Takes a quantity of a product from the stock, if it has enough. It is one statement, so that no other
+/// order can interfere.
 async fn take(
     db: &Db,
     connection: &mut AnyConnection,

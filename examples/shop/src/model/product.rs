@@ -1,24 +1,24 @@
-//! Products, and how many of each there are.
+//! Products and their stock.
 
 use apus::sql::Db;
 use apus::sql::sqlx::any::AnyRow;
 use apus::sql::sqlx::{self, FromRow, Row};
 use serde::{Deserialize, Serialize};
 
-/// Something to order.
+/// A product.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Product {
-    /// Its number.
+    /// The id.
     pub id: i64,
-    /// What it is called.
+    /// The name.
     pub name: String,
-    /// What one costs now.
+    /// The price of one.
     pub price_cents: i64,
-    /// How many there are; never below zero.
+    /// The quantity in stock, never below zero.
     pub stock: i64,
 }
 
-/// A product to be.
+/// A new product.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewProduct {
@@ -32,10 +32,10 @@ pub struct NewProduct {
 }
 
 impl Product {
-    /// The product of this number.
+    /// The product with this id.
     ///
     /// # Errors
-    /// The database does not answer.
+    /// The database failed.
     pub async fn find(db: &Db, id: i64) -> sqlx::Result<Option<Self>> {
         sqlx::query_as(db.sql("SELECT id, name, price_cents, stock FROM products WHERE id = ?"))
             .bind(id)
@@ -43,10 +43,10 @@ impl Product {
             .await
     }
 
-    /// So many products behind this number, in order.
+    /// A number of products after this id, in order.
     ///
     /// # Errors
-    /// The database does not answer.
+    /// The database failed.
     pub async fn list(db: &Db, after: i64, limit: i64) -> sqlx::Result<Vec<Self>> {
         sqlx::query_as(db.sql(
             "SELECT id, name, price_cents, stock FROM products WHERE id > ? ORDER BY id LIMIT ?",
@@ -60,7 +60,7 @@ impl Product {
     /// Adds a product.
     ///
     /// # Errors
-    /// The database does not answer.
+    /// The database failed.
     pub async fn add(db: &Db, new: NewProduct) -> sqlx::Result<Self> {
         let id = sqlx::query_scalar(
             db.sql("INSERT INTO products (name, price_cents, stock) VALUES (?, ?, ?) RETURNING id"),
@@ -78,11 +78,11 @@ impl Product {
         })
     }
 
-    /// Adds to what there is of a product, which orders may take from at the same time. Gives `None` if
-    /// there is no such product.
+    /// Adds to the stock of a product, also while orders take from it. Returns `None` if the product does not
+    /// exist.
     ///
     /// # Errors
-    /// The database does not answer.
+    /// The database failed.
     pub async fn deliver(db: &Db, id: i64, quantity: i64) -> sqlx::Result<Option<Self>> {
         sqlx::query(db.sql("UPDATE products SET stock = stock + ? WHERE id = ?"))
             .bind(quantity)

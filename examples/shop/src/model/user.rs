@@ -5,18 +5,18 @@ use apus::sql::sqlx::any::AnyRow;
 use apus::sql::sqlx::{self, FromRow, Row};
 use serde::{Deserialize, Serialize};
 
-/// Somebody who orders.
+/// A customer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct User {
-    /// Its number.
+    /// The id.
     pub id: i64,
-    /// What it is called.
+    /// The name.
     pub name: String,
-    /// Where it is written to; nobody else has it.
+    /// The email address, which is unique.
     pub email: String,
 }
 
-/// A user to be.
+/// A new user.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewUser {
@@ -27,10 +27,10 @@ pub struct NewUser {
 }
 
 impl User {
-    /// The user of this number.
+    /// The user with this id.
     ///
     /// # Errors
-    /// The database does not answer.
+    /// The database failed.
     pub async fn find(db: &Db, id: i64) -> sqlx::Result<Option<Self>> {
         sqlx::query_as(db.sql("SELECT id, name, email FROM users WHERE id = ?"))
             .bind(id)
@@ -38,10 +38,10 @@ impl User {
             .await
     }
 
-    /// So many users behind this number, in order.
+    /// A number of users after this id, in order.
     ///
     /// # Errors
-    /// The database does not answer.
+    /// The database failed.
     pub async fn list(db: &Db, after: i64, limit: i64) -> sqlx::Result<Vec<Self>> {
         sqlx::query_as(db.sql("SELECT id, name, email FROM users WHERE id > ? ORDER BY id LIMIT ?"))
             .bind(after)
@@ -53,7 +53,7 @@ impl User {
     /// Adds a user; `None` if another one has the email address.
     ///
     /// # Errors
-    /// The database does not answer.
+    /// The database failed.
     pub async fn add(db: &Db, new: NewUser) -> sqlx::Result<Option<Self>> {
         // The databases do not agree whether `A@b.c` and `a@b.c` are the same.
         let email = new.email.to_lowercase();

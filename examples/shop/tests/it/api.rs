@@ -1,4 +1,4 @@
-//! What there is to ask, what is refused, and how lists go on.
+//! The routes of the API, its errors, and the pages of lists.
 
 use apus_example_shop::model::{Product, User};
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ fn what_is_added_is_found_again() {
             .send()
             .assert_ok()
             .assert_json(json!({ "id": 1, "name": "Swift", "price_cents": 1999, "stock": 8 }));
-        // As an application has it, without the way by HTTP.
+        // A direct call, without HTTP.
         let found = block_on(async {
             let user = User::find(&shop.db, 1).await.unwrap().unwrap();
             (user.name, Product::find(&shop.db, 9).await.unwrap())

@@ -1,4 +1,4 @@
-//! The shop on SQLite, PostgreSQL and MariaDB, as they really are.
+//! Tests of the shop on SQLite, PostgreSQL and MariaDB.
 
 #[cfg(test)]
 mod api;

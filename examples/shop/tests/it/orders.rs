@@ -1,4 +1,4 @@
-//! Orders: placed whole or not at all, and never of what is not there.
+//! Orders: complete or not at all, and never beyond the stock.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ fn user(shop: &Shop) -> i64 {
     )
 }
 
-/// An order of so many of each product.
+/// An order with this quantity of each product.
 fn order(user: i64, lines: &[(i64, i64)]) -> Value {
     let lines: Vec<_> = lines
         .iter()
@@ -89,8 +89,7 @@ fn nothing_is_sold_twice_however_many_order_at_once() {
     for shop in Shop::on_each() {
         let user = user(&shop);
         let [one, other] = ["One", "Other"].map(|name| shop.add_product(name, 100, STOCK));
-        // Half of them name the products the other way round, which must not make them wait for each
-        // other for ever.
+        // Half of the orders name the products in reverse, which must not cause a deadlock.
         let tallies: Vec<BTreeMap<u16, i64>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..CLIENTS)
                 .map(|number| {

@@ -1,5 +1,4 @@
-//! A shop on a database that nothing is in yet; PostgreSQL and MariaDB are of Debian's packages, and run
-//! no longer than the tests.
+//! A shop with an empty database, on the PostgreSQL and MariaDB of Debian's packages.
 
 use std::future::Future;
 use std::io::{BufRead, BufReader, Read};
@@ -14,16 +13,16 @@ use apus::testing::{TestClient, TestServer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A shop that is served by two workers.
+/// A shop with two workers.
 pub(crate) struct Shop {
     pub(crate) db: Db,
     pub(crate) server: TestServer,
-    /// Where the database is, if it is a file.
+    /// The folder of the database, if it is a file.
     _folder: Option<TempDir>,
 }
 
 impl Shop {
-    /// One on each database.
+    /// A shop for each database.
     pub(crate) fn on_each() -> [Self; 3] {
         [System::Sqlite, System::Postgres, System::MySql].map(Self::on)
     }
@@ -47,7 +46,7 @@ impl Shop {
         self.server.client()
     }
 
-    /// Adds something and gives its number.
+    /// Adds an entry and returns its id.
     pub(crate) fn add(&self, path: &str, value: Value) -> i64 {
         let mut reply = self.client().post(path).json(&value).send();
         reply.assert_status(201);
@@ -73,7 +72,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
         .block_on(future)
 }
 
-/// A database of a server, by its address.
+/// The address of a new database on a server.
 fn fresh(system: System) -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     static POSTGRES: OnceLock<Server> = OnceLock::new();
@@ -106,7 +105,7 @@ fn fresh(system: System) -> String {
     address(&name)
 }
 
-/// A server that ends with this process, which holds its standard input.
+/// A database server that ends with this process, because its standard input closes.
 struct Server {
     folder: PathBuf,
     _child: Child,
@@ -114,7 +113,7 @@ struct Server {
 
 impl Server {
     fn start(kind: &str) -> Self {
-        // The script removes it, since what all tests share is never dropped.
+        // The script removes the folder, since a static is never dropped.
         let folder = tempfile::Builder::new().prefix("apus-shop-").tempdir();
         let folder = folder.unwrap().keep();
         let script = concat!(

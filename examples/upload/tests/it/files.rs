@@ -1,4 +1,4 @@
-//! What is sent, kept, and given back.
+//! Uploading, storing and downloading files.
 
 use std::fs;
 use std::path::Path;
@@ -157,7 +157,7 @@ fn too_much_is_refused_and_nothing_of_it_stays() {
     send(&client, &[("good.txt", b"good"), ("large.bin", &large)]).assert_status(413);
     let full = vec![b'x'; 300_000];
     let four: Vec<(&str, &[u8])> = vec![("a", &full); 4];
-    // Told by its length before any of it is read, so on a connection of its own.
+    // Rejected by its length before the body is read, so on its own connection.
     send(&served.server.client(), &four).assert_status(413);
     assert!(served.files().is_empty());
     assert_eq!(names(served.folder.path()), ["files"]);
@@ -187,7 +187,7 @@ fn a_form_without_files_is_told_so() {
     let served = served();
     let client = served.server.client();
     send(&client, &[]).assert_status(422);
-    // As a browser sends it where no file was chosen.
+    // A browser sends this if no file was chosen.
     send(&client, &[("", b"")]).assert_status(422);
     client
         .post("/files")
