@@ -45,12 +45,12 @@ Exit status:
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 /// What to do.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Serve a folder, or what a configuration says
     ///
     /// Runs in the foreground until SIGINT or SIGTERM, which let open requests end; a second one
@@ -63,7 +63,7 @@ Examples:
   apus serve public --tls              also https://localhost:8443/ with a local certificate
   apus serve /etc/apus/apus.toml --workers 2
   apus serve site/apus.toml --tls      local certificates for sites that name none")]
-    Serve(Serve),
+    Serve(ServeArguments),
     /// Report every mistake of a configuration, with its place
     ///
     /// Reads the configuration and the files it names, as a start would, and starts nothing.
@@ -86,16 +86,16 @@ Examples:
     ///
     /// Returns when the new one serves. If it has mistakes, they are reported, and the old one
     /// goes on serving. Open connections live on either way.
-    Reload(Running),
+    Reload(RunningServer),
     /// Have the running server answer what it was asked, and end
-    Stop(Running),
+    Stop(RunningServer),
     /// Show what the running server does
     #[command(after_long_help = "\
 Examples:
   apus status
   apus status --socket /run/shop/control.sock     an application in Rust, with its routes
   apus status site.toml --metrics > /var/lib/prometheus/node-exporter/apus.prom")]
-    Status(Status),
+    Status(StatusArguments),
     /// Have the running server ask an origin or not
     ///
     /// Goes before what the configuration says of the node, until it is told something else or ends.
@@ -105,10 +105,10 @@ Examples:
   apus upstream drain app 10.0.0.1:9501           no new clients, for a node with `sticky`
   apus upstream down example.com/app 10.0.0.1:9501
   apus upstream up app 10.0.0.1:9501 --config site.toml")]
-    Upstream(Upstream),
+    Upstream(UpstreamArguments),
     /// Fill the cache of the running server, and take answers out of it
     #[command(subcommand)]
-    Cache(Cache),
+    Cache(CacheCommand),
     /// Show which site, location and file a request meets, and why
     ///
     /// Puts the request through the services that the configuration makes, without a connection
@@ -117,7 +117,7 @@ Examples:
 Examples:
   apus explain GET https://example.com/docs
   apus explain GET http://localhost/a.css --header 'Accept-Encoding: br' --config site.toml")]
-    Explain(Explain),
+    Explain(ExplainArguments),
     /// Make a project with the framework
     ///
     /// Makes the folder NAME in the current one: an application with pages, a JSON handler and tests,
@@ -160,7 +160,7 @@ Examples:
 
 /// Arguments of `apus serve`.
 #[derive(Debug, Args)]
-pub(crate) struct Serve {
+pub(crate) struct ServeArguments {
     /// A folder, or a configuration [default: ./apus.toml, else the current folder]
     #[arg(value_name = "DIR|FILE", value_hint = ValueHint::AnyPath)]
     pub(crate) source: Option<PathBuf>,
@@ -193,7 +193,7 @@ pub(crate) struct Serve {
 
 /// Arguments of the commands for a server that runs.
 #[derive(Debug, Args)]
-pub(crate) struct Running {
+pub(crate) struct RunningServer {
     /// What `apus serve` was given [default: ./apus.toml, else the current folder]
     #[arg(value_name = "DIR|FILE", value_hint = ValueHint::AnyPath)]
     pub(crate) source: Option<PathBuf>,
@@ -207,9 +207,9 @@ pub(crate) struct Running {
 
 /// Arguments of `apus status`.
 #[derive(Debug, Args)]
-pub(crate) struct Status {
+pub(crate) struct StatusArguments {
     #[command(flatten)]
-    pub(crate) running: Running,
+    pub(crate) running: RunningServer,
     /// Answer with every figure as a metric, in the text format of Prometheus
     #[arg(long, conflicts_with = "json")]
     pub(crate) metrics: bool,
@@ -217,9 +217,9 @@ pub(crate) struct Status {
 
 /// Arguments of `apus upstream`.
 #[derive(Debug, Args)]
-pub(crate) struct Upstream {
+pub(crate) struct UpstreamArguments {
     /// What becomes of the node
-    pub(crate) change: Change,
+    pub(crate) change: NodeState,
     /// The name of its group, with that of the site and a slash before it where several have one
     pub(crate) group: String,
     /// The name of the node: its address, if it has no other
@@ -234,7 +234,7 @@ pub(crate) struct Upstream {
 
 /// What becomes of a node.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Change {
+pub(crate) enum NodeState {
     /// It gets requests
     Up,
     /// It gets only requests of clients that a sticky cookie keeps with it
@@ -245,7 +245,7 @@ pub(crate) enum Change {
 
 /// Work on the cache.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Cache {
+pub(crate) enum CacheCommand {
     /// Take answers out of the cache
     ///
     /// Returns when they will not come back after a crash, either. What is being fetched meanwhile is
@@ -256,7 +256,7 @@ Examples:
   apus cache purge --prefix https://example.com/img/ --soft
   apus cache purge --tag product-7 --site example.com
   apus cache purge --all --config site.toml")]
-    Purge(Purge),
+    Purge(PurgeArguments),
     /// Fetch what a list or a sitemap names, so that it is in the cache
     ///
     /// Everything is fetched from the running server on this machine, whatever the names of the URLs
@@ -265,12 +265,12 @@ Examples:
 Examples:
   apus cache warm urls.txt                            a URL in each line, or a sitemap
   apus cache warm https://example.com/sitemap.xml     the server's own, or one that names others")]
-    Warm(Warm),
+    Warm(WarmArguments),
 }
 
 /// Arguments of `apus cache warm`.
 #[derive(Debug, Args)]
-pub(crate) struct Warm {
+pub(crate) struct WarmArguments {
     /// A file, or the URL of a sitemap
     #[arg(value_name = "FILE|URL", value_hint = ValueHint::AnyPath)]
     pub(crate) list: String,
@@ -284,9 +284,9 @@ pub(crate) struct Warm {
 
 /// Arguments of `apus cache purge`.
 #[derive(Debug, Args)]
-pub(crate) struct Purge {
+pub(crate) struct PurgeArguments {
     #[command(flatten)]
-    pub(crate) what: Purged,
+    pub(crate) what: PurgeTarget,
     /// Only of the site with this name
     #[arg(long, value_name = "NAME")]
     pub(crate) site: Option<String>,
@@ -304,7 +304,7 @@ pub(crate) struct Purge {
 /// Which answers are taken out.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-pub(crate) struct Purged {
+pub(crate) struct PurgeTarget {
     #[arg(long, value_hint = ValueHint::Url, help = "Those for this URL, in all forms")]
     pub(crate) url: Option<String>,
     #[arg(
@@ -324,7 +324,7 @@ pub(crate) struct Purged {
 
 /// Arguments of `apus explain`.
 #[derive(Debug, Args)]
-pub(crate) struct Explain {
+pub(crate) struct ExplainArguments {
     /// The method, such as GET
     pub(crate) method: String,
     #[arg(value_hint = ValueHint::Url, help = "The whole URL, such as https://example.com/a?b")]

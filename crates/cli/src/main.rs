@@ -1,4 +1,4 @@
-//! The `apus` command: reads its arguments, has `apus-server` do the work, and tells what came of it.
+//! The `apus` command: parses its arguments, calls `apus-server`, and prints the result.
 
 #![forbid(unsafe_code)]
 
@@ -7,23 +7,23 @@ mod manual;
 mod metrics;
 mod new;
 mod output;
-mod tally;
+mod warm_progress;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use apus_server::{
-    ControlError, Question, ServeError, ServeOptions, Source, ask, ask_server_of, check, control,
-    explain, serve, warm,
+    ConfigSource, ControlError, ExplainRequest, ServeError, ServeOptions, ask, ask_server_of,
+    check, control, explain, serve, warm,
 };
 use clap::{CommandFactory, Parser};
 
 use arguments::{
-    Arguments, Cache, Change, Command, Explain, Purge, Purged, Running, Serve, Status, Upstream,
-    Warm,
+    Arguments, CacheCommand, CliCommand, ExplainArguments, NodeState, PurgeArguments, PurgeTarget,
+    RunningServer, ServeArguments, StatusArguments, UpstreamArguments, WarmArguments,
 };
 use output::{print, print_error, print_json};
-use tally::Tally;
+use warm_progress::WarmProgress;
 
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
@@ -33,12 +33,11 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The work failed; why has been told.
-struct Failed;
-
-/// Why a command did nothing.
-enum Refused {
-    /// It failed.
+/// Why a command failed.
+enum CommandError {
+    /// The command failed and printed the reason.
+    Reported,
+    /// The command failed.
     Failed(String),
     /// An argument is wrong.
     Misused(String),
@@ -48,57 +47,57 @@ fn main() -> ExitCode {
     // `--help` ends with 0 and a misuse with 2.
     let arguments = Arguments::parse();
     match run(arguments.command) {
-        Ok(Ok(())) => ExitCode::SUCCESS,
-        Ok(Err(Failed)) => ExitCode::from(1),
-        Err(Refused::Failed(message)) => {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(CommandError::Reported) => ExitCode::from(1),
+        Err(CommandError::Failed(message)) => {
             print_error(&message);
             ExitCode::from(1)
         }
-        Err(Refused::Misused(message)) => {
+        Err(CommandError::Misused(message)) => {
             print_error(&message);
             ExitCode::from(2)
         }
     }
 }
 
-fn run(command: Command) -> Result<Result<(), Failed>, Refused> {
+fn run(command: CliCommand) -> Result<(), CommandError> {
     match command {
-        Command::New { name, path } => {
+        CliCommand::New { name, path } => {
             print(new::create(&name, path.as_deref())?.as_bytes());
-            Ok(Ok(()))
+            Ok(())
         }
-        Command::Serve(arguments) => run_serve(arguments),
-        Command::Check { file, tls, json } => run_check(file, tls, json),
-        Command::Reload(running) => run_ask(&running, &control::Request::Reload),
-        Command::Stop(running) => run_ask(&running, &control::Request::Stop),
-        Command::Status(Status { running, metrics }) => match metrics {
+        CliCommand::Serve(arguments) => run_serve(arguments),
+        CliCommand::Check { file, tls, json } => run_check(file, tls, json),
+        CliCommand::Reload(running) => run_ask(&running, &control::Request::Reload),
+        CliCommand::Stop(running) => run_ask(&running, &control::Request::Stop),
+        CliCommand::Status(StatusArguments { running, metrics }) => match metrics {
             true => run_metrics(&running),
             false => run_ask(&running, &control::Request::Status),
         },
-        Command::Upstream(arguments) => run_upstream(arguments),
-        Command::Cache(Cache::Purge(arguments)) => run_purge(arguments),
-        Command::Cache(Cache::Warm(arguments)) => run_warm(arguments),
-        Command::Explain(arguments) => run_explain(arguments),
-        Command::Completions { shell } => {
+        CliCommand::Upstream(arguments) => run_upstream(arguments),
+        CliCommand::Cache(CacheCommand::Purge(arguments)) => run_purge(arguments),
+        CliCommand::Cache(CacheCommand::Warm(arguments)) => run_warm(arguments),
+        CliCommand::Explain(arguments) => run_explain(arguments),
+        CliCommand::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "apus", &mut script);
             print(&script);
-            Ok(Ok(()))
+            Ok(())
         }
-        Command::Man { command } => run_man(command.as_deref()),
+        CliCommand::Man { command } => run_man(command.as_deref()),
     }
 }
 
-fn find(source: Option<&Path>) -> Result<Source, Refused> {
-    Source::find(source).map_err(|error| Refused::Misused(error.to_string()))
+fn find(source: Option<&Path>) -> Result<ConfigSource, CommandError> {
+    ConfigSource::find(source).map_err(|error| CommandError::Misused(error.to_string()))
 }
 
-fn run_serve(arguments: Serve) -> Result<Result<(), Failed>, Refused> {
+fn run_serve(arguments: ServeArguments) -> Result<(), CommandError> {
     let source = find(arguments.source.as_deref())?;
-    if let Source::File(path) = &source
+    if let ConfigSource::File(path) = &source
         && arguments.listen.is_some()
     {
-        return Err(Refused::Misused(format!(
+        return Err(CommandError::Misused(format!(
             "--listen is for a folder, and {} is a configuration; say it there, with `listen` and \
              `listen_tls`",
             path.display()
@@ -112,15 +111,15 @@ fn run_serve(arguments: Serve) -> Result<Result<(), Failed>, Refused> {
         open: arguments.open,
         user: arguments.user,
     };
-    serve(options).map(Ok).map_err(|error| match error {
+    serve(options).map_err(|error| match error {
         ServeError::Load(error) => {
-            Refused::Failed(error.render(output::has_colours(std::io::stderr())))
+            CommandError::Failed(error.render(output::has_colours(std::io::stderr())))
         }
-        other => Refused::Failed(other.to_string()),
+        other => CommandError::Failed(other.to_string()),
     })
 }
 
-fn run_check(file: Option<PathBuf>, tls: bool, json: bool) -> Result<Result<(), Failed>, Refused> {
+fn run_check(file: Option<PathBuf>, tls: bool, json: bool) -> Result<(), CommandError> {
     let file = file.unwrap_or_else(|| apus_server::DEFAULT_FILE.into());
     let (diagnostics, is_good) = match check(&file, tls) {
         Ok(warnings) => (warnings, true),
@@ -136,11 +135,14 @@ fn run_check(file: Option<PathBuf>, tls: bool, json: bool) -> Result<Result<(), 
             print(format!("{}: good\n", file.display()).as_bytes());
         }
     }
-    Ok(if is_good { Ok(()) } else { Err(Failed) })
+    match is_good {
+        true => Ok(()),
+        false => Err(CommandError::Reported),
+    }
 }
 
-fn run_upstream(arguments: Upstream) -> Result<Result<(), Failed>, Refused> {
-    let running = Running {
+fn run_upstream(arguments: UpstreamArguments) -> Result<(), CommandError> {
+    let running = RunningServer {
         source: arguments.config,
         socket: None,
         json: arguments.json,
@@ -149,27 +151,27 @@ fn run_upstream(arguments: Upstream) -> Result<Result<(), Failed>, Refused> {
         group: arguments.group,
         node: arguments.node,
         change: match arguments.change {
-            Change::Up => control::NodeChange::Up,
-            Change::Drain => control::NodeChange::Drain,
-            Change::Down => control::NodeChange::Down,
+            NodeState::Up => control::NodeChange::Up,
+            NodeState::Drain => control::NodeChange::Drain,
+            NodeState::Down => control::NodeChange::Down,
         },
     };
     run_ask(&running, &request)
 }
 
-fn run_purge(arguments: Purge) -> Result<Result<(), Failed>, Refused> {
-    let running = Running {
+fn run_purge(arguments: PurgeArguments) -> Result<(), CommandError> {
+    let running = RunningServer {
         source: arguments.config,
         socket: None,
         json: arguments.json,
     };
     let what = match arguments.what {
-        Purged { url: Some(url), .. } => control::PurgeWhat::Url(url),
-        Purged {
+        PurgeTarget { url: Some(url), .. } => control::PurgeWhat::Url(url),
+        PurgeTarget {
             prefix: Some(url), ..
         } => control::PurgeWhat::Prefix(url),
-        Purged { tag: Some(tag), .. } => control::PurgeWhat::Tag(tag),
-        Purged { .. } => control::PurgeWhat::All,
+        PurgeTarget { tag: Some(tag), .. } => control::PurgeWhat::Tag(tag),
+        PurgeTarget { .. } => control::PurgeWhat::All,
     };
     let request = control::Request::CachePurge {
         site: arguments.site,
@@ -179,33 +181,33 @@ fn run_purge(arguments: Purge) -> Result<Result<(), Failed>, Refused> {
     run_ask(&running, &request)
 }
 
-fn run_warm(arguments: Warm) -> Result<Result<(), Failed>, Refused> {
+fn run_warm(arguments: WarmArguments) -> Result<(), CommandError> {
     let source = find(arguments.config.as_deref())?;
-    let mut tally = Tally::default();
+    let mut progress = WarmProgress::default();
     warm(source, &arguments.list, &mut |url, warmed, count| {
-        tally.add(url, warmed, count);
+        progress.add(url, warmed, count);
     })
-    .map_err(|error| Refused::Failed(error.to_string()))?;
+    .map_err(|error| CommandError::Failed(error.to_string()))?;
     if arguments.json {
-        print_json(&tally.to_json());
+        print_json(&progress.to_json());
     } else {
-        print(tally.summary().as_bytes());
+        print(progress.summary().as_bytes());
     }
-    Ok(match tally.has_failures() {
-        true => Err(Failed),
+    match progress.has_failures() {
+        true => Err(CommandError::Reported),
         false => Ok(()),
-    })
+    }
 }
 
-fn run_ask(running: &Running, request: &control::Request) -> Result<Result<(), Failed>, Refused> {
-    match reach(running, request)? {
+fn run_ask(running: &RunningServer, request: &control::Request) -> Result<(), CommandError> {
+    match send(running, request)? {
         control::Response::Done(value) => {
             if running.json {
                 print_json(&value);
             } else {
-                print(output::answer(request, &value).as_bytes());
+                print(output::response(request, &value).as_bytes());
             }
-            Ok(Ok(()))
+            Ok(())
         }
         control::Response::Failed { message, details } => {
             if running.json {
@@ -213,61 +215,64 @@ fn run_ask(running: &Running, request: &control::Request) -> Result<Result<(), F
             } else {
                 print_error(&message);
             }
-            Ok(Err(Failed))
+            Err(CommandError::Reported)
         }
     }
 }
 
-/// Asks the server that is meant, and waits for its answer.
-fn reach(running: &Running, request: &control::Request) -> Result<control::Response, Refused> {
+/// Sends a request to the running server and waits for the response.
+fn send(
+    running: &RunningServer,
+    request: &control::Request,
+) -> Result<control::Response, CommandError> {
     if let Some(socket) = &running.socket {
-        return ask(socket, request).map_err(|error| Refused::Failed(error.to_string()));
+        return ask(socket, request).map_err(|error| CommandError::Failed(error.to_string()));
     }
     let source = find(running.source.as_deref())?;
     ask_server_of(&source, request).map_err(|error| {
         let ControlError::NotRunning(_) = error else {
-            return Refused::Failed(error.to_string());
+            return CommandError::Failed(error.to_string());
         };
         let advice = match &source {
-            Source::File(path) => check(path, true).err().map(|mistakes| {
+            ConfigSource::File(path) => check(path, true).err().map(|mistakes| {
                 let mistakes = mistakes.render(output::has_colours(std::io::stderr()));
                 format!(
                     "the configuration, which may name another socket, has mistakes:\n{mistakes}"
                 )
             }),
-            Source::Folder(_) => None,
+            ConfigSource::Folder(_) => None,
         };
         let advice = advice.unwrap_or_else(|| "start it with `apus serve`".to_owned());
-        Refused::Failed(format!("{error}; {advice}"))
+        CommandError::Failed(format!("{error}; {advice}"))
     })
 }
 
-fn run_metrics(running: &Running) -> Result<Result<(), Failed>, Refused> {
-    match reach(running, &control::Request::Status)? {
+fn run_metrics(running: &RunningServer) -> Result<(), CommandError> {
+    match send(running, &control::Request::Status)? {
         control::Response::Done(status) => {
             print(metrics::exposition(&status).as_bytes());
-            Ok(Ok(()))
+            Ok(())
         }
         control::Response::Failed { message, .. } => {
             print_error(&message);
-            Ok(Err(Failed))
+            Err(CommandError::Reported)
         }
     }
 }
 
-fn run_explain(arguments: Explain) -> Result<Result<(), Failed>, Refused> {
+fn run_explain(arguments: ExplainArguments) -> Result<(), CommandError> {
     let source = find(arguments.config.as_deref())?;
-    let question = Question {
+    let request = ExplainRequest {
         method: arguments.method,
         url: arguments.url,
         headers: arguments.headers,
     };
-    let explanation = explain(source, &question).map_err(|error| {
+    let explanation = explain(source, &request).map_err(|error| {
         let message = error.to_string();
         if error.is_misuse() {
-            Refused::Misused(message)
+            CommandError::Misused(message)
         } else {
-            Refused::Failed(message)
+            CommandError::Failed(message)
         }
     })?;
     if arguments.json {
@@ -275,11 +280,11 @@ fn run_explain(arguments: Explain) -> Result<Result<(), Failed>, Refused> {
     } else {
         print(output::explanation(&explanation).as_bytes());
     }
-    Ok(Ok(()))
+    Ok(())
 }
 
-fn run_man(command: Option<&str>) -> Result<Result<(), Failed>, Refused> {
+fn run_man(command: Option<&str>) -> Result<(), CommandError> {
     let page = manual::page(command)?;
     print(&page);
-    Ok(Ok(()))
+    Ok(())
 }

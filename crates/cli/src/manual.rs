@@ -3,11 +3,11 @@
 use clap::CommandFactory;
 use clap_mangen::Man;
 
-use crate::Refused;
+use crate::CommandError;
 use crate::arguments::Arguments;
 
 /// The page of `apus`, or of one of its commands as `serve` or `cache-purge`, in the language of `man`.
-pub(crate) fn page(command: Option<&str>) -> Result<Vec<u8>, Refused> {
+pub(crate) fn page(command: Option<&str>) -> Result<Vec<u8>, CommandError> {
     let mut all = Arguments::command();
     // Fills in the names that the pages of the commands go by.
     all.build();
@@ -20,7 +20,7 @@ pub(crate) fn page(command: Option<&str>) -> Result<Vec<u8>, Refused> {
     };
     let page = found.cloned().ok_or_else(|| {
         let names: Vec<_> = all.get_subcommands().map(|one| one.get_name()).collect();
-        Refused::Misused(format!(
+        CommandError::Misused(format!(
             "there is no such command; expected one of {}",
             names.join(", ")
         ))
@@ -39,7 +39,7 @@ pub(crate) fn page(command: Option<&str>) -> Result<Vec<u8>, Refused> {
             true => page.render_subcommands_section(&mut out),
             false => Ok(()),
         });
-    rendered.map_err(|error| Refused::Failed(error.to_string()))?;
+    rendered.map_err(|error| CommandError::Failed(error.to_string()))?;
     if let Some(trailer) = trailer {
         out.extend_from_slice(sections(&trailer).as_bytes());
     }

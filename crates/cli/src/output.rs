@@ -35,7 +35,7 @@ pub(crate) fn has_colours(output: impl IsTerminal) -> bool {
 }
 
 /// What a running server answered.
-pub(crate) fn answer(request: &control::Request, value: &Value) -> String {
+pub(crate) fn response(request: &control::Request, value: &Value) -> String {
     match request {
         control::Request::Reload => {
             let warnings = value

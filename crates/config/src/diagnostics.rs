@@ -7,7 +7,7 @@ use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use serde_json::json;
 
-use super::source::{Place, Source, Sources};
+use super::source::{SourceFile, SourceFiles, SourceSpan};
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,19 +23,23 @@ pub enum Severity {
 pub(super) struct Finding {
     severity: Severity,
     title: String,
-    place: Option<Place>,
+    span: Option<SourceSpan>,
     label: String,
-    related: Option<(Place, String)>,
+    related: Option<(SourceSpan, String)>,
     help: Option<String>,
 }
 
 impl Finding {
     /// A mistake at `place`. `title` says what is wrong, `label` what was expected there.
-    pub(super) fn error(place: &Place, title: impl Into<String>, label: impl Into<String>) -> Self {
+    pub(super) fn error(
+        span: &SourceSpan,
+        title: impl Into<String>,
+        label: impl Into<String>,
+    ) -> Self {
         Self {
             severity: Severity::Error,
             title: title.into(),
-            place: Some(place.clone()),
+            span: Some(span.clone()),
             label: label.into(),
             related: None,
             help: None,
@@ -44,13 +48,13 @@ impl Finding {
 
     /// As [`Finding::error`], for what works all the same.
     pub(super) fn warning(
-        place: &Place,
+        span: &SourceSpan,
         title: impl Into<String>,
         label: impl Into<String>,
     ) -> Self {
         Self {
             severity: Severity::Warning,
-            ..Self::error(place, title, label)
+            ..Self::error(span, title, label)
         }
     }
 
@@ -59,7 +63,7 @@ impl Finding {
         Self {
             severity: Severity::Error,
             title: title.into(),
-            place: None,
+            span: None,
             label: String::new(),
             related: None,
             help: None,
@@ -79,8 +83,8 @@ impl Finding {
 
     /// Adds the other place that the mistake is about.
     #[must_use]
-    pub(super) fn related(mut self, place: &Place, label: impl Into<String>) -> Self {
-        self.related = Some((place.clone(), label.into()));
+    pub(super) fn related(mut self, span: &SourceSpan, label: impl Into<String>) -> Self {
+        self.related = Some((span.clone(), label.into()));
         self
     }
 }
@@ -91,7 +95,7 @@ impl Finding {
 /// itself. [`Diagnostics::to_json`] is the same for programs.
 #[derive(Clone, Default)]
 pub struct Diagnostics {
-    pub(super) sources: Sources,
+    pub(super) sources: SourceFiles,
     pub(super) findings: Vec<Finding>,
 }
 
@@ -100,11 +104,11 @@ impl Diagnostics {
     /// inherit.
     pub(super) fn in_order(mut self) -> Self {
         self.findings.sort_by_key(|finding| {
-            let place = finding.place.as_ref();
-            place.map(|place| (place.file, place.span.start, place.span.end))
+            let span = finding.span.as_ref();
+            span.map(|span| (span.file, span.bytes.start, span.bytes.end))
         });
         self.findings
-            .dedup_by(|one, two| one.place == two.place && one.title == two.title);
+            .dedup_by(|one, two| one.span == two.span && one.title == two.title);
         self
     }
 
@@ -137,11 +141,11 @@ impl Diagnostics {
         self.findings
             .iter()
             .map(|finding| {
-                let place = finding.place.as_ref();
-                let source = place.and_then(|place| self.sources.get(place));
+                let span = finding.span.as_ref();
+                let source = span.and_then(|span| self.sources.get(span));
                 let at = source
-                    .zip(place)
-                    .map(|(source, place)| Line::of(source, place.span.start));
+                    .zip(span)
+                    .map(|(source, span)| SourceLine::of(source, span.bytes.start));
                 json!({
                     "severity": match finding.severity {
                         Severity::Error => "error",
@@ -187,13 +191,13 @@ impl Diagnostics {
         };
         let mut group = Group::with_title(level.primary_title(&finding.title));
         let main = finding
-            .place
+            .span
             .as_ref()
-            .map(|place| (place, &finding.label, AnnotationKind::Primary));
+            .map(|span| (span, &finding.label, AnnotationKind::Primary));
         let other = finding
             .related
             .as_ref()
-            .map(|(place, label)| (place, label, AnnotationKind::Context));
+            .map(|(span, label)| (span, label, AnnotationKind::Context));
         match (main, other) {
             (Some(main), Some(other)) if main.0.file == other.0.file => {
                 group = self.annotate(group, &[main, other]);
@@ -214,16 +218,16 @@ impl Diagnostics {
     fn annotate<'a>(
         &'a self,
         group: Group<'a>,
-        annotations: &[(&Place, &'a String, AnnotationKind)],
+        annotations: &[(&SourceSpan, &'a String, AnnotationKind)],
     ) -> Group<'a> {
         let first = annotations.first();
-        let Some(source) = first.and_then(|(place, ..)| self.sources.get(place)) else {
+        let Some(source) = first.and_then(|(span, ..)| self.sources.get(span)) else {
             return group;
         };
         let end = source.text.len();
-        let annotations = annotations.iter().map(|(place, label, kind)| {
-            let start = floor(&source.text, place.span.start.min(end));
-            let span = start..ceil(&source.text, place.span.end.clamp(start, end));
+        let annotations = annotations.iter().map(|(span, label, kind)| {
+            let start = floor(&source.text, span.bytes.start.min(end));
+            let span = start..ceil(&source.text, span.bytes.end.clamp(start, end));
             let annotation = kind.span(span);
             if label.is_empty() {
                 annotation
@@ -279,14 +283,14 @@ impl fmt::Debug for Diagnostics {
 impl std::error::Error for Diagnostics {}
 
 /// A line of a file, and a column in it.
-struct Line<'a> {
+struct SourceLine<'a> {
     number: usize,
     column: usize,
     text: &'a str,
 }
 
-impl<'a> Line<'a> {
-    fn of(source: &'a Source, at: usize) -> Self {
+impl<'a> SourceLine<'a> {
+    fn of(source: &'a SourceFile, at: usize) -> Self {
         let at = floor(&source.text, at.min(source.text.len()));
         let (before, after) = source.text.split_at(at);
         let start = before.rfind('\n').map_or(0, |newline| newline + 1);

@@ -2,7 +2,7 @@
 
 /// A reference that cannot be filled in.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unfilled {
+pub(super) enum ExpandError {
     /// The variable is not set, and the reference has no default.
     NotSet(String),
     /// The reference is not closed, or what stands in it is no variable name.
@@ -13,7 +13,7 @@ pub(super) enum Unfilled {
 pub(super) fn expand(
     text: &str,
     variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<String, Unfilled> {
+) -> Result<String, ExpandError> {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("${") {
@@ -25,7 +25,7 @@ pub(super) fn expand(
             continue;
         }
         filled.push_str(before);
-        let not_a_reference = || Unfilled::NotAReference(reference.to_owned());
+        let not_a_reference = || ExpandError::NotAReference(reference.to_owned());
         let (inner, after) = reference
             .get(2..)
             .and_then(|inner| inner.split_once('}'))
@@ -42,7 +42,7 @@ pub(super) fn expand(
             (None, Some(default)) => filled.push_str(default),
             (None, None) => match variable(name) {
                 Some(empty) => filled.push_str(&empty),
-                None => return Err(Unfilled::NotSet(name.to_owned())),
+                None => return Err(ExpandError::NotSet(name.to_owned())),
             },
         }
         rest = after;
@@ -63,7 +63,7 @@ fn is_name(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn fill(text: &str) -> Result<String, Unfilled> {
+    fn fill(text: &str) -> Result<String, ExpandError> {
         expand(text, &|name| match name {
             "HOST" => Some("example.com".into()),
             "EMPTY" => Some(String::new()),
@@ -88,11 +88,11 @@ mod tests {
 
     #[test]
     fn refuses_what_it_cannot_fill_in() {
-        assert_eq!(fill("a${NONE}"), Err(Unfilled::NotSet("NONE".into())));
+        assert_eq!(fill("a${NONE}"), Err(ExpandError::NotSet("NONE".into())));
         for text in ["${", "${HOST", "${}", "${1A}", "${a b}"] {
             assert_eq!(
                 fill(text),
-                Err(Unfilled::NotAReference(text.into())),
+                Err(ExpandError::NotAReference(text.into())),
                 "{text:?}"
             );
         }

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, Error};
 
 use super::diagnostics::Finding;
-use super::keys::{Reader, Table, TableNode, shown};
+use super::keys::{ConfigReader, ConfigTable, TableNode, shown};
 use super::raw::File;
-use super::source::{At, Place, Source};
+use super::source::{Setting, SourceFile, SourceSpan};
 use super::value::Text;
 
 /// Reads a configuration file and what it includes into one.
-pub(super) fn load(path: &Path, reader: &mut Reader<'_>) -> Option<File> {
+pub(super) fn load(path: &Path, reader: &mut ConfigReader<'_>) -> Option<File> {
     let source = match read_source(path, reader) {
         Ok(source) => source,
         Err(why) => {
@@ -23,7 +23,7 @@ pub(super) fn load(path: &Path, reader: &mut Reader<'_>) -> Option<File> {
         }
     };
     let mut files: Vec<_> = reader.files.canonicalize(path).into_iter().collect();
-    Loader {
+    IncludeLoader {
         reader,
         files: &mut files,
     }
@@ -31,15 +31,15 @@ pub(super) fn load(path: &Path, reader: &mut Reader<'_>) -> Option<File> {
 }
 
 /// Reads a configuration from memory, with what it includes.
-pub(super) fn parse(source: Source, reader: &mut Reader<'_>) -> Option<File> {
-    Loader {
+pub(super) fn parse(source: SourceFile, reader: &mut ConfigReader<'_>) -> Option<File> {
+    IncludeLoader {
         reader,
         files: &mut Vec::new(),
     }
     .source(source, None)
 }
 
-fn read_source(path: &Path, reader: &Reader<'_>) -> Result<Source, String> {
+fn read_source(path: &Path, reader: &ConfigReader<'_>) -> Result<SourceFile, String> {
     let text = String::from_utf8(reader.files.read(path)?).map_err(|error| {
         format!(
             "byte {} is not UTF-8, which TOML is written in",
@@ -52,21 +52,21 @@ fn read_source(path: &Path, reader: &Reader<'_>) -> Result<Source, String> {
         .ok()
         .and_then(|path| path.parent().map(Path::to_path_buf))
         .unwrap_or_default();
-    Ok(Source {
+    Ok(SourceFile {
         name: path.display().to_string(),
         folder,
         text,
     })
 }
 
-struct Loader<'a, 'r> {
-    reader: &'a mut Reader<'r>,
+struct IncludeLoader<'a, 'r> {
+    reader: &'a mut ConfigReader<'r>,
     /// The files that have been read or are being read.
     files: &'a mut Vec<PathBuf>,
 }
 
-impl Loader<'_, '_> {
-    fn source(&mut self, source: Source, included: Option<&Place>) -> Option<File> {
+impl IncludeLoader<'_, '_> {
+    fn source(&mut self, source: SourceFile, included: Option<&SourceSpan>) -> Option<File> {
         let text = source.text.clone();
         let file = self.reader.sources.add(source);
         let (document, errors) = DeTable::parse_recoverable(&text);
@@ -79,13 +79,13 @@ impl Loader<'_, '_> {
         }
         let node = TableNode {
             table: document.get_ref(),
-            place: Place { file, span: 0..0 },
+            span: SourceSpan { file, bytes: 0..0 },
         };
         let mut read = File::read_table(&node, self.reader)?;
         if let (Some(global), Some(included)) = (&read.global, included) {
             self.reader.report(
                 Finding::error(
-                    &global.place,
+                    &global.span,
                     "`[global]` stands in an included file",
                     "only the first file may hold it",
                 )
@@ -102,7 +102,7 @@ impl Loader<'_, '_> {
         Some(read)
     }
 
-    fn include(&mut self, path: &Path, pattern: &At<Text>) -> Option<File> {
+    fn include(&mut self, path: &Path, pattern: &Setting<Text>) -> Option<File> {
         let read =
             self.reader.files.canonicalize(path).and_then(|canonical| {
                 read_source(path, self.reader).map(|source| (canonical, source))
@@ -111,7 +111,7 @@ impl Loader<'_, '_> {
             Ok(read) => read,
             Err(why) => {
                 self.reader.report(Finding::error(
-                    &pattern.place,
+                    &pattern.span,
                     format!("cannot read {}: {why}", path.display()),
                     "included here",
                 ));
@@ -121,7 +121,7 @@ impl Loader<'_, '_> {
         if self.files.contains(&canonical) {
             self.reader.report(
                 Finding::error(
-                    &pattern.place,
+                    &pattern.span,
                     format!("{} is included twice, or by itself", path.display()),
                     "this file has been read already",
                 )
@@ -130,12 +130,12 @@ impl Loader<'_, '_> {
             return None;
         }
         self.files.push(canonical);
-        self.source(source, Some(&pattern.place))
+        self.source(source, Some(&pattern.span))
     }
 
     /// The files that a pattern of `include` means, in order.
-    fn matches(&mut self, pattern: &At<Text>) -> Vec<PathBuf> {
-        let path = self.reader.sources.resolve(&pattern.place, &pattern.0);
+    fn matches(&mut self, pattern: &Setting<Text>) -> Vec<PathBuf> {
+        let path = self.reader.sources.resolve(&pattern.span, &pattern.0);
         if !pattern.0.contains(['*', '?', '[']) {
             return vec![path];
         }
@@ -147,7 +147,7 @@ impl Loader<'_, '_> {
             Ok(paths) => paths,
             Err(why) => {
                 self.reader.report(Finding::error(
-                    &pattern.place,
+                    &pattern.span,
                     format!("`{}` is not a pattern of paths: {why}", shown(&pattern.0)),
                     "expected a path, which may hold *, ? and [...]",
                 ));
@@ -158,9 +158,9 @@ impl Loader<'_, '_> {
 }
 
 fn syntax_error(error: &Error, file: usize) -> Finding {
-    let span = error.span().unwrap_or(0..0);
+    let bytes = error.span().unwrap_or(0..0);
     let mut message = error.message().lines();
     let title = message.next().unwrap_or("this is not TOML").to_owned();
     let rest: Vec<_> = message.collect();
-    Finding::error(&Place { file, span }, title, rest.join(", "))
+    Finding::error(&SourceSpan { file, bytes }, title, rest.join(", "))
 }

@@ -1,8 +1,8 @@
 //! The mechanism behind every key: one definition makes the parser, the reference and the schema.
 //!
 //! [`keys!`] defines a table as a struct whose fields are its keys: name, doc comment, type, default.
-//! A type is a [`Value`], which knows how it is read and how it is described. Nothing stops at the
-//! first mistake: a value that cannot be read is reported to the [`Reader`] and left out.
+//! A type is a [`KeyType`], which knows how it is read and how it is described. Nothing stops at the
+//! first mistake: a value that cannot be read is reported to the [`ConfigReader`] and left out.
 
 use serde_json::json;
 use toml::Spanned;
@@ -10,24 +10,24 @@ use toml::de::{DeTable, DeValue};
 
 use super::LocalCertificates;
 use super::diagnostics::{Finding, nearest};
-use super::environment::{self, Unfilled};
+use super::environment::{self, ExpandError};
 use super::files::ConfigFiles;
-use super::source::{At, Place, Sources};
+use super::source::{Setting, SourceFiles, SourceSpan};
 
 /// What reading needs and what it finds.
-pub(super) struct Reader<'a> {
-    pub(super) sources: Sources,
+pub(super) struct ConfigReader<'a> {
+    pub(super) sources: SourceFiles,
     pub(super) findings: Vec<Finding>,
     pub(super) variable: &'a dyn Fn(&str) -> Option<String>,
     pub(super) local_certificates: Option<LocalCertificates<'a>>,
     pub(super) files: &'a ConfigFiles,
     /// The tables that have a key of this name, as they are written.
     pub(super) tables_with: fn(&str) -> Vec<String>,
-    wrong: Vec<(Place, String)>,
-    left_out: Vec<Place>,
+    wrong: Vec<(SourceSpan, String)>,
+    left_out: Vec<SourceSpan>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ConfigReader<'a> {
     pub(super) fn new(
         variable: &'a dyn Fn(&str) -> Option<String>,
         local_certificates: Option<LocalCertificates<'a>>,
@@ -35,7 +35,7 @@ impl<'a> Reader<'a> {
         tables_with: fn(&str) -> Vec<String>,
     ) -> Self {
         Self {
-            sources: Sources::default(),
+            sources: SourceFiles::default(),
             findings: Vec::new(),
             variable,
             local_certificates,
@@ -48,19 +48,19 @@ impl<'a> Reader<'a> {
 
     /// Whether the table at `place` has one of these keys with a value that could not be read. That
     /// was reported, so their absence is no second mistake.
-    pub(super) fn has_wrong(&self, place: &Place, keys: &[&str]) -> bool {
+    pub(super) fn has_wrong(&self, span: &SourceSpan, keys: &[&str]) -> bool {
         self.wrong
             .iter()
-            .any(|(table, key)| table == place && keys.contains(&key.as_str()))
+            .any(|(table, key)| table == span && keys.contains(&key.as_str()))
     }
 
     /// Notes that a table of the list at `list` had a mistake and was left out.
-    pub(super) fn leave_out(&mut self, list: &Place) {
+    pub(super) fn leave_out(&mut self, list: &SourceSpan) {
         self.left_out.push(list.clone());
     }
 
     /// Whether the list at `list` lacks a table that had a mistake.
-    pub(super) fn has_left_out(&self, list: &Place) -> bool {
+    pub(super) fn has_left_out(&self, list: &SourceSpan) -> bool {
         self.left_out.contains(list)
     }
 
@@ -70,7 +70,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Notes that a value of the wrong type stands at `node`.
-    pub(super) fn wrong_type(&mut self, node: &Node<'_>, expected: &str) {
+    pub(super) fn wrong_type(&mut self, node: &ValueNode<'_>, expected: &str) {
         let found = match node.value {
             DeValue::String(_) => "a string",
             DeValue::Integer(_) | DeValue::Float(_) => "a number",
@@ -80,7 +80,7 @@ impl<'a> Reader<'a> {
             DeValue::Table(_) => "a table",
         };
         self.report(Finding::error(
-            &node.place,
+            &node.span,
             format!("expected {expected}, found {found}"),
             format!("expected {expected}"),
         ));
@@ -88,40 +88,40 @@ impl<'a> Reader<'a> {
 }
 
 /// A value of the file, and where it stands.
-pub(super) struct Node<'a> {
+pub(super) struct ValueNode<'a> {
     pub(super) value: &'a DeValue<'a>,
-    pub(super) place: Place,
+    pub(super) span: SourceSpan,
 }
 
-impl<'a> Node<'a> {
+impl<'a> ValueNode<'a> {
     pub(super) fn new(value: &'a Spanned<DeValue<'a>>, file: usize) -> Self {
         Self {
             value: value.get_ref(),
-            place: Place {
+            span: SourceSpan {
                 file,
-                span: value.span(),
+                bytes: value.span(),
             },
         }
     }
 
     /// The string that stands here, with the environment filled in.
-    pub(super) fn text(&self, reader: &mut Reader<'_>, expected: &str) -> Option<String> {
+    pub(super) fn text(&self, reader: &mut ConfigReader<'_>, expected: &str) -> Option<String> {
         let DeValue::String(text) = self.value else {
             reader.wrong_type(self, expected);
             return None;
         };
-        expand(text, &self.place, reader)
+        expand(text, &self.span, reader)
     }
 }
 
 /// `text` with the environment filled in.
-fn expand(text: &str, place: &Place, reader: &mut Reader<'_>) -> Option<String> {
+fn expand(text: &str, span: &SourceSpan, reader: &mut ConfigReader<'_>) -> Option<String> {
     match environment::expand(text, reader.variable) {
         Ok(text) => Some(text),
-        Err(Unfilled::NotSet(name)) => {
+        Err(ExpandError::NotSet(name)) => {
             reader.report(
                 Finding::error(
-                    place,
+                    span,
                     format!("the environment variable {name} is not set"),
                     "read here",
                 )
@@ -129,10 +129,10 @@ fn expand(text: &str, place: &Place, reader: &mut Reader<'_>) -> Option<String> 
             );
             None
         }
-        Err(Unfilled::NotAReference(text)) => {
+        Err(ExpandError::NotAReference(text)) => {
             reader.report(
                 Finding::error(
-                    place,
+                    span,
                     format!("`{}` names no environment variable", shown(&text)),
                     "expected ${NAME} or ${NAME:-default}",
                 )
@@ -146,40 +146,40 @@ fn expand(text: &str, place: &Place, reader: &mut Reader<'_>) -> Option<String> 
 /// A table of the file, and where it stands.
 pub(super) struct TableNode<'a> {
     pub(super) table: &'a DeTable<'a>,
-    pub(super) place: Place,
+    pub(super) span: SourceSpan,
 }
 
 impl TableNode<'_> {
     /// Reads one key. `Err` if it is there but wrong, which has been reported then.
-    pub(super) fn key<T: Value>(
+    pub(super) fn key<T: KeyType>(
         &self,
         name: &str,
-        reader: &mut Reader<'_>,
-    ) -> Result<Option<At<T>>, Wrong> {
+        reader: &mut ConfigReader<'_>,
+    ) -> Result<Option<Setting<T>>, InvalidValue> {
         let Some(value) = self.table.get(name) else {
             return Ok(None);
         };
-        let node = Node::new(value, self.place.file);
-        let read = At::read(&node, reader);
+        let node = ValueNode::new(value, self.span.file);
+        let read = Setting::read(&node, reader);
         if read.is_none() {
-            reader.wrong.push((self.place.clone(), name.to_owned()));
+            reader.wrong.push((self.span.clone(), name.to_owned()));
         }
-        read.map(Some).ok_or(Wrong)
+        read.map(Some).ok_or(InvalidValue)
     }
 
     /// Reports keys that do not exist.
-    pub(super) fn refuse_others(&self, known: &[&'static str], reader: &mut Reader<'_>) {
+    pub(super) fn refuse_others(&self, known: &[&'static str], reader: &mut ConfigReader<'_>) {
         for (key, _) in self.table {
             let name: &str = key.get_ref();
             if known.contains(&name) {
                 continue;
             }
-            let place = Place {
-                file: self.place.file,
-                span: key.span(),
+            let span = SourceSpan {
+                file: self.span.file,
+                bytes: key.span(),
             };
             let finding = Finding::error(
-                &place,
+                &span,
                 format!("unknown key `{}`", shown(name)),
                 "no such key in this table",
             );
@@ -194,9 +194,9 @@ impl TableNode<'_> {
     }
 
     /// Reports that a key is missing that must be there.
-    pub(super) fn missing(&self, name: &str, reader: &mut Reader<'_>) {
+    pub(super) fn missing(&self, name: &str, reader: &mut ConfigReader<'_>) {
         reader.report(Finding::error(
-            &self.place,
+            &self.span,
             format!("the key `{name}` is missing"),
             format!("expected `{name}` in this table"),
         ));
@@ -204,34 +204,34 @@ impl TableNode<'_> {
 }
 
 /// A value stands there, but not one that can be read; the mistake has been reported.
-pub(super) struct Wrong;
+pub(super) struct InvalidValue;
 
-impl<T: Value> At<T> {
-    pub(super) fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+impl<T: KeyType> Setting<T> {
+    pub(super) fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         Some(Self {
             value: T::read(node, reader)?,
-            place: node.place.clone(),
+            span: node.span.clone(),
             given: true,
         })
     }
 }
 
 /// How a value is described to people and programs.
-pub(super) struct Kind {
+pub(super) struct TypeDescription {
     /// What to write, as in "a number of seconds".
-    pub(super) words: String,
+    pub(super) expected: String,
     /// Its JSON schema.
     pub(super) schema: serde_json::Value,
     /// The table that it is, or may be.
-    pub(super) table: Option<Box<Description>>,
+    pub(super) table: Option<Box<TableDescription>>,
     /// Whether it is a list of such tables.
     pub(super) repeated: bool,
 }
 
-impl Kind {
-    pub(super) fn new(words: impl Into<String>, schema: serde_json::Value) -> Self {
+impl TypeDescription {
+    pub(super) fn new(expected: impl Into<String>, schema: serde_json::Value) -> Self {
         Self {
-            words: words.into(),
+            expected: expected.into(),
             schema,
             table: None,
             repeated: false,
@@ -240,12 +240,12 @@ impl Kind {
 }
 
 /// A type of value that a key can have.
-pub(super) trait Value: Sized {
+pub(super) trait KeyType: Sized {
     /// Reads it. `None` after the mistake has been reported.
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self>;
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self>;
 
     /// What it is.
-    fn kind() -> Kind;
+    fn type_description() -> TypeDescription;
 
     /// The value as it would be written, to show defaults.
     fn shown(&self) -> serde_json::Value {
@@ -254,9 +254,9 @@ pub(super) trait Value: Sized {
 }
 
 /// A type of value that is written as a string.
-pub(super) trait Word: Sized {
+pub(super) trait StringType: Sized {
     /// What to write, as in "a file name".
-    const WORDS: &'static str;
+    const EXPECTED: &'static str;
 
     /// Parses it.
     ///
@@ -270,24 +270,28 @@ pub(super) trait Word: Sized {
     }
 
     /// The value as it would be written.
-    fn word(&self) -> Option<&str> {
+    fn as_written(&self) -> Option<&str> {
         None
     }
 }
 
 /// Reports that `text` is no `T`, and why.
-pub(super) fn parse_word<T: Word>(text: &str, place: &Place, reader: &mut Reader<'_>) -> Option<T> {
+pub(super) fn parse_string<T: StringType>(
+    text: &str,
+    span: &SourceSpan,
+    reader: &mut ConfigReader<'_>,
+) -> Option<T> {
     let why = match T::parse(text) {
         Ok(value) => return Some(value),
         Err(why) => why,
     };
     let shown = shown(text);
     let title = if why.is_empty() {
-        format!("`{shown}` is not {}", T::WORDS)
+        format!("`{shown}` is not {}", T::EXPECTED)
     } else {
         format!("`{shown}`: {why}")
     };
-    let finding = Finding::error(place, title, format!("expected {}", expected::<T>()));
+    let finding = Finding::error(span, title, format!("expected {}", expected::<T>()));
     reader.report(match nearest(text, T::choices().iter().copied()) {
         Some(near) => finding.help(format!("did you mean \"{near}\"?")),
         None => finding,
@@ -314,9 +318,9 @@ pub(super) fn shown(text: &str) -> String {
 }
 
 /// What to write for a `T`.
-fn expected<T: Word>() -> String {
+fn expected<T: StringType>() -> String {
     match T::choices() {
-        [] => T::WORDS.to_owned(),
+        [] => T::EXPECTED.to_owned(),
         choices => choices
             .iter()
             .map(|word| format!("\"{word}\""))
@@ -325,71 +329,72 @@ fn expected<T: Word>() -> String {
     }
 }
 
-impl<T: Word> Value for T {
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+impl<T: StringType> KeyType for T {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         let text = node.text(reader, &expected::<T>())?;
-        parse_word(&text, &node.place, reader)
+        parse_string(&text, &node.span, reader)
     }
 
-    fn kind() -> Kind {
+    fn type_description() -> TypeDescription {
         let schema = match T::choices() {
             [] => json!({"type": "string"}),
             choices => json!({"enum": choices}),
         };
-        Kind::new(expected::<T>(), schema)
+        TypeDescription::new(expected::<T>(), schema)
     }
 
     fn shown(&self) -> serde_json::Value {
-        self.word().map_or(serde_json::Value::Null, Into::into)
+        self.as_written()
+            .map_or(serde_json::Value::Null, Into::into)
     }
 }
 
 /// What a table is, for the reference and the schema.
-pub(super) struct Description {
+pub(super) struct TableDescription {
     /// The name of its type, which tells whether two tables have the same keys.
     pub(super) name: &'static str,
     /// Its doc comment.
     pub(super) doc: &'static str,
     /// Its keys, in the order of their definition.
-    pub(super) keys: Vec<Key>,
+    pub(super) keys: Vec<KeyDescription>,
 }
 
 /// One key of a table.
-pub(super) struct Key {
+pub(super) struct KeyDescription {
     pub(super) name: &'static str,
     pub(super) doc: &'static str,
     /// The type of table that it comes from, if that is part of several.
     pub(super) part: Option<&'static str>,
     pub(super) required: bool,
     pub(super) default: Option<serde_json::Value>,
-    pub(super) kind: Kind,
+    pub(super) kind: TypeDescription,
 }
 
 /// A table with keys that are fixed.
-pub(super) trait Table: Sized {
+pub(super) trait ConfigTable: Sized {
     /// Its keys.
     fn names() -> Vec<&'static str>;
 
     /// What it is.
-    fn description() -> Description;
+    fn description() -> TableDescription;
 
     /// Reads its keys and leaves all others alone.
-    fn read_keys(node: &TableNode<'_>, reader: &mut Reader<'_>) -> Option<Self>;
+    fn read_keys(node: &TableNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self>;
 
     /// Reads it and reports keys that do not exist.
-    fn read_table(node: &TableNode<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read_table(node: &TableNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         let table = Self::read_keys(node, reader);
         node.refuse_others(&Self::names(), reader);
         table
     }
 
     /// What stands for a table that is not there; `None` if that has to be.
-    fn absent(place: &Place, reader: &mut Reader<'_>) -> Option<Self> {
+    fn absent(span: &SourceSpan, reader: &mut ConfigReader<'_>) -> Option<Self> {
         let table = DeTable::new();
         Self::read_table(
             &TableNode {
                 table: &table,
-                place: place.clone(),
+                span: span.clone(),
             },
             reader,
         )
@@ -407,9 +412,9 @@ pub(super) fn key_name(field: &'static str) -> &'static str {
 /// keys! {
 ///     /// What the table is for.
 ///     pub(super) struct Name {
-///         /// What the key does.                      name: Type          Option<At<Type>>
-///         key: Type = default,                        with a default:     At<Type>
-///         key [required]: Type,                       must be there:      At<Type>
+///         /// What the key does.                      name: Type          Option<Setting<Type>>
+///         key: Type = default,                        with a default:     Setting<Type>
+///         key [required]: Type,                       must be there:      Setting<Type>
 ///         ..field: Table,                             all keys of another table
 ///     }
 /// }
@@ -438,34 +443,34 @@ macro_rules! keys {
             )?
         }
 
-        impl $crate::keys::Table for $Name {
+        impl $crate::keys::ConfigTable for $Name {
             fn names() -> Vec<&'static str> {
                 #[allow(unused_mut, reason = "a table may have no keys of another table")]
                 let mut names = vec![$($crate::keys::key_name(stringify!($key))),*];
-                $( names.extend(<$Part as $crate::keys::Table>::names()); )?
+                $( names.extend(<$Part as $crate::keys::ConfigTable>::names()); )?
                 names
             }
 
-            fn description() -> $crate::keys::Description {
+            fn description() -> $crate::keys::TableDescription {
                 #[allow(unused_mut, reason = "a table may have no keys of another table")]
                 let mut keys = vec![$(
-                    $crate::keys::Key {
+                    $crate::keys::KeyDescription {
                         name: $crate::keys::key_name(stringify!($key)),
                         doc: concat!($($doc, "\n"),*),
                         part: None,
                         required: keys!(@is_required $($required)?),
                         default: keys!(@shown $Type $(= $default)?),
-                        kind: <$Type as $crate::keys::Value>::kind(),
+                        kind: <$Type as $crate::keys::KeyType>::type_description(),
                     }
                 ),*];
                 $(
-                    let part = <$Part as $crate::keys::Table>::description();
-                    keys.extend(part.keys.into_iter().map(|key| $crate::keys::Key {
+                    let part = <$Part as $crate::keys::ConfigTable>::description();
+                    keys.extend(part.keys.into_iter().map(|key| $crate::keys::KeyDescription {
                         part: Some(part.name),
                         ..key
                     }));
                 )?
-                $crate::keys::Description {
+                $crate::keys::TableDescription {
                     name: stringify!($Name),
                     doc: concat!($($table_doc, "\n"),*),
                     keys,
@@ -474,7 +479,7 @@ macro_rules! keys {
 
             fn read_keys(
                 node: &$crate::keys::TableNode<'_>,
-                reader: &mut $crate::keys::Reader<'_>,
+                reader: &mut $crate::keys::ConfigReader<'_>,
             ) -> Option<Self> {
                 $(
                     let $key = node.key::<$Type>(
@@ -482,7 +487,7 @@ macro_rules! keys {
                         reader,
                     );
                 )*
-                $( let $part = <$Part as $crate::keys::Table>::read_keys(node, reader); )?
+                $( let $part = <$Part as $crate::keys::ConfigTable>::read_keys(node, reader); )?
                 $(
                     let $key = keys!(
                         @finish node reader $key $([$required])? $Type $(= $default)?
@@ -495,25 +500,25 @@ macro_rules! keys {
             }
         }
 
-        impl $crate::keys::Value for $Name {
+        impl $crate::keys::KeyType for $Name {
             fn read(
-                node: &$crate::keys::Node<'_>,
-                reader: &mut $crate::keys::Reader<'_>,
+                node: &$crate::keys::ValueNode<'_>,
+                reader: &mut $crate::keys::ConfigReader<'_>,
             ) -> Option<Self> {
                 let toml::de::DeValue::Table(table) = node.value else {
                     reader.wrong_type(node, "a table");
                     return None;
                 };
-                <Self as $crate::keys::Table>::read_table(
-                    &$crate::keys::TableNode { table, place: node.place.clone() },
+                <Self as $crate::keys::ConfigTable>::read_table(
+                    &$crate::keys::TableNode { table, span: node.span.clone() },
                     reader,
                 )
             }
 
-            fn kind() -> $crate::keys::Kind {
-                let description = <Self as $crate::keys::Table>::description();
-                $crate::keys::Kind {
-                    words: "a table".to_owned(),
+            fn type_description() -> $crate::keys::TypeDescription {
+                let description = <Self as $crate::keys::ConfigTable>::description();
+                $crate::keys::TypeDescription {
+                    expected: "a table".to_owned(),
                     schema: $crate::table_schema::of_table(&description),
                     table: Some(Box::new(description)),
                     repeated: false,
@@ -522,15 +527,15 @@ macro_rules! keys {
         }
     };
 
-    (@field [required] $Type:ty) => { $crate::source::At<$Type> };
-    (@field $Type:ty = $default:expr) => { $crate::source::At<$Type> };
-    (@field $Type:ty) => { Option<$crate::source::At<$Type>> };
+    (@field [required] $Type:ty) => { $crate::source::Setting<$Type> };
+    (@field $Type:ty = $default:expr) => { $crate::source::Setting<$Type> };
+    (@field $Type:ty) => { Option<$crate::source::Setting<$Type>> };
 
     (@is_required required) => { true };
     (@is_required) => { false };
 
     (@shown $Type:ty = $default:expr) => {
-        Some($crate::keys::Value::shown(&{ let value: $Type = $default; value }))
+        Some($crate::keys::KeyType::shown(&{ let value: $Type = $default; value }))
     };
     (@shown $Type:ty) => { None };
 
@@ -541,9 +546,9 @@ macro_rules! keys {
         $key.ok().flatten()
     }};
     (@finish $node:ident $reader:ident $key:ident $Type:ty = $default:expr) => {
-        $key.ok().flatten().unwrap_or_else(|| $crate::source::At {
+        $key.ok().flatten().unwrap_or_else(|| $crate::source::Setting {
             value: $default,
-            place: $node.place.clone(),
+            span: $node.span.clone(),
             given: false,
         })
     };
@@ -557,7 +562,7 @@ macro_rules! keys {
 macro_rules! choices {
     (
         $(#[doc = $doc:literal])*
-        $vis:vis $Name:ident: $words:literal {
+        $vis:vis $Name:ident: $expected:literal {
             $( $(#[doc = $variant_doc:literal])* $Variant:ident = $word:literal, )*
         }
     ) => {
@@ -567,8 +572,8 @@ macro_rules! choices {
             $( $(#[doc = $variant_doc])* $Variant, )*
         }
 
-        impl $crate::keys::Word for $Name {
-            const WORDS: &'static str = $words;
+        impl $crate::keys::StringType for $Name {
+            const EXPECTED: &'static str = $expected;
 
             fn parse(text: &str) -> Result<Self, String> {
                 match text {
@@ -581,7 +586,7 @@ macro_rules! choices {
                 &[$($word),*]
             }
 
-            fn word(&self) -> Option<&str> {
+            fn as_written(&self) -> Option<&str> {
                 Some(match self { $( Self::$Variant => $word, )* })
             }
         }

@@ -1,4 +1,4 @@
-//! A resolved configuration: every value is valid, and every file was read.
+//! The plan of a configuration: its valid values, in the types of the services that they configure.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -14,285 +14,250 @@ use apus_patterns::Glob;
 use apus_php::handler::PhpSettings;
 use apus_php::plan::PoolPlan;
 use apus_proxy::ProxySettings;
-use apus_sites::{Accel, FieldChange, Hsts, Pattern, Return, Rewrite, ServerName};
+use apus_sites::{
+    ForceHttps, HstsPolicy, LocationPattern, LocationSettings, ReturnHandler, ServerName,
+};
 use apus_upstream::plan::GroupPlan;
 use http::HeaderValue;
 
 use super::diagnostics::Diagnostics;
 pub use super::raw::LogLevel;
-use super::source::Place;
+use super::source::SourceSpan;
 use apus_access_log::Format;
 
-/// What a configuration says.
+/// A valid configuration.
 #[derive(Clone, Debug)]
-pub struct Plan {
-    /// What goes for the whole server.
-    pub global: Global,
+pub struct ServerPlan {
+    /// The settings of the whole server.
+    pub global: GlobalPlan,
     /// The sites, in the order of the file.
-    pub sites: Vec<Site>,
+    pub sites: Vec<SitePlan>,
     /// The groups of origins of all sites.
-    pub upstreams: Vec<Upstream>,
-    /// What works, but not as somebody may think, or not for long.
+    pub upstreams: Vec<UpstreamPlan>,
+    /// Warnings about the configuration.
     pub warnings: Diagnostics,
 }
 
-/// What goes for the whole server.
+/// The settings of the whole server.
 #[derive(Clone, Debug)]
-pub struct Global {
+pub struct GlobalPlan {
     /// Worker threads.
     pub workers: NonZeroUsize,
-    /// What one client may cost.
+    /// The limits for clients.
     pub limits: Limits,
-    /// Whether HTTP/2 is spoken in clear text with clients that begin with it unasked.
+    /// Whether HTTP/2 with prior knowledge is accepted in clear text.
     pub h2c: bool,
-    /// The user that the server becomes which is started as root; `None`: the default.
+    /// The user that a server started as root switches to; `None`: the default.
     pub account: Option<Account>,
-    /// Where the control socket is, if not in the place for it.
+    /// The path of the control socket; `None`: the default.
     pub control_socket: Option<PathBuf>,
-    /// Where stored answers are kept.
-    pub cache: CacheStore,
+    /// The store of cached responses.
+    pub cache: CacheStorePlan,
     /// Bytes of memory for small static files, per worker, of all sites together.
     pub static_cache_bytes: u64,
-    /// Bytes of memory that responses may take beyond their own pieces.
+    /// Bytes of memory that responses may take beyond the chunk that each of them is sending.
     pub response_memory_bytes: u64,
-    /// Whether responses tell the name of the server.
+    /// Whether responses have the field `Server`.
     pub server_header: bool,
-    /// What a TLS client meets that asks for a name which no site has.
+    /// The result of a TLS handshake for a name that no site has.
     pub unknown_name: UnknownName,
-    /// What the server tells about its own work.
+    /// The level of the application log.
     pub log_level: LogLevel,
-    /// The proxies in front whose word about clients is taken.
+    /// The proxies whose fields about clients are trusted.
     pub trusted_proxies: TrustedProxies,
 }
 
-/// Where stored answers are kept.
+/// The store of cached responses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CacheStore {
-    /// In memory.
+pub struct CacheStorePlan {
+    /// The store in memory.
     pub settings: Settings,
-    /// On disk; `None`: not there.
+    /// The store on disk, if there is one.
     pub disk: Option<DiskSettings>,
 }
 
 /// A site.
 #[derive(Clone, Debug)]
-pub struct Site {
-    /// What logs call it.
+pub struct SitePlan {
+    /// Its name in logs.
     pub name: String,
     /// Its host names.
     pub server_names: Vec<ServerName>,
-    /// Whether it answers for hosts that no other site has.
+    /// Whether it serves hosts that no other site has.
     pub is_fallback: bool,
-    /// Where it listens.
-    pub listeners: Vec<Listener>,
-    /// TLS; there if one of the listeners has it.
+    /// The addresses that it listens on.
+    pub listeners: Vec<ListenerPlan>,
+    /// TLS; set if one of the listeners has it.
     pub tls: Option<TlsSite>,
-    /// Whether requests in clear text are redirected to `https`.
-    pub force_https: bool,
+    /// The redirect of requests in clear text to `https`.
+    pub force_https: Option<ForceHttps>,
     /// Strict Transport Security.
-    pub hsts: Option<Hsts>,
-    /// Where its requests are logged.
-    pub access_log: Option<AccessLog>,
-    /// What is compressed.
+    pub hsts: Option<HstsPolicy>,
+    /// Its access log.
+    pub access_log: Option<AccessLogPlan>,
+    /// The settings of compression.
     pub compression: Compression,
-    /// Whether compressed files beside a file are sent in its place.
+    /// Whether a precompressed file is sent in place of the file beside it.
     pub precompressed: bool,
-    /// What it does with requests that no location is for.
-    pub content: Content,
+    /// The handler of requests that match no location, if the site has one.
+    pub handler: Option<HandlerPlan>,
+    /// The settings for the whole site.
+    pub settings: LocationSettings,
     /// Its locations.
-    pub locations: Vec<Location>,
+    pub locations: Vec<LocationPlan>,
 }
 
-/// Where a site listens.
+/// A location.
 #[derive(Clone, Debug)]
-pub struct Listener {
+pub struct LocationPlan {
+    /// The paths that it matches.
+    pub pattern: LocationPattern,
+    /// Whether it only serves internal redirects.
+    pub internal: bool,
+    /// Its handler.
+    pub handler: HandlerPlan,
+    /// The settings of the location, which refine those of the site.
+    pub settings: LocationSettings,
+}
+
+/// An address that a site listens on.
+#[derive(Clone, Debug)]
+pub struct ListenerPlan {
     /// The address.
     pub address: ListenAddress,
     /// Whether connections start with a TLS handshake.
     pub tls: bool,
-    /// Whose connections start with a PROXY protocol head.
+    /// The networks whose connections start with a PROXY protocol header.
     pub proxy_protocol_from: Vec<Network>,
-    /// Where the configuration says so.
-    pub(super) place: Place,
+    /// The address in the configuration.
+    pub(super) span: SourceSpan,
 }
 
 /// An access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AccessLog {
+pub struct AccessLogPlan {
     /// The file.
     pub path: PathBuf,
-    /// What a line looks like.
+    /// The format of a line.
     pub format: Format,
 }
 
 /// A group of origins.
 #[derive(Clone, Debug)]
-pub struct Upstream {
-    /// The group, but for the TLS of its nodes. Its name is the site's, a slash, and its own; where a
-    /// URL stands for the group, that.
+pub struct UpstreamPlan {
+    /// The group, without the TLS of its nodes. Its name is `site/group`, or the URL of a single origin.
     pub group: GroupPlan,
     /// The TLS of each node; `None` is clear text.
     pub tls: Vec<Option<client::TlsSettings>>,
 }
 
-impl Upstream {
-    /// Whether its nodes speak TLS: all do, or none.
+impl UpstreamPlan {
+    /// Whether its nodes use TLS: all of them do, or none.
     pub fn is_tls(&self) -> bool {
         self.tls.iter().any(Option::is_some)
     }
 }
 
-impl Plan {
-    /// Has the files of all folders that programs of PHP are in know of them, whichever site or location
-    /// it is that runs them.
-    pub(super) fn mark_programs(&mut self) {
-        let folders: Vec<PathBuf> = (self.sites.iter().flat_map(Site::contents))
-            .filter_map(|content| match &content.handler {
-                Some(Handler::Php(php)) => Some(php.files.as_ref()?.root.folder().to_owned()),
+impl ServerPlan {
+    /// Sets [`FilesPlan::has_scripts`] of all folders that contain PHP scripts of any site or location.
+    pub(super) fn mark_scripts(&mut self) {
+        let folders: Vec<PathBuf> = (self.sites.iter().flat_map(SitePlan::handlers))
+            .filter_map(|handler| match handler {
+                HandlerPlan::Php(php) => Some(php.files.as_ref()?.root.folder().to_owned()),
                 _ => None,
             })
             .collect();
         for site in &mut self.sites {
             let locations = site.locations.iter_mut();
-            let contents = locations.map(|location| &mut location.content);
-            for content in contents.chain([&mut site.content]) {
-                if let Some(Handler::Files(files)) = &mut content.handler {
+            let handlers = locations.map(|location| &mut location.handler);
+            for handler in handlers.chain(&mut site.handler) {
+                if let HandlerPlan::Files(files) = handler {
                     let own = files.root.folder();
-                    files.has_programs = (folders.iter())
+                    files.has_scripts = (folders.iter())
                         .any(|folder| own.starts_with(folder) || folder.starts_with(own));
                 }
             }
         }
     }
 
-    /// The pools of PHP that stays in memory.
+    /// The pools of resident PHP workers.
     pub fn pools(&self) -> impl Iterator<Item = &PoolPlan> {
-        self.sites.iter().flat_map(|site| {
-            site.contents()
-                .filter_map(|content| match &content.handler {
-                    Some(Handler::Php(php)) => php.workers.as_ref(),
-                    _ => None,
-                })
+        let handlers = self.sites.iter().flat_map(SitePlan::handlers);
+        handlers.filter_map(|handler| match handler {
+            HandlerPlan::Php(php) => php.workers.as_ref(),
+            _ => None,
         })
     }
 
-    /// How answers are cached, with the name of the site, for each place where they are.
+    /// The settings of each handler with a cache, with the name of its site.
     pub fn caches(&self) -> impl Iterator<Item = (&str, &CacheSettings)> {
         self.sites.iter().flat_map(|site| {
-            site.contents()
-                .filter_map(|content| match &content.handler {
-                    Some(Handler::Proxy(proxy)) => Some((&*site.name, proxy.cache.as_ref()?)),
-                    Some(Handler::Php(php)) => Some((&*site.name, php.cache.as_ref()?)),
-                    _ => None,
-                })
+            site.handlers().filter_map(|handler| match handler {
+                HandlerPlan::Proxy(proxy) => Some((&*site.name, proxy.cache.as_ref()?)),
+                HandlerPlan::Php(php) => Some((&*site.name, php.cache.as_ref()?)),
+                _ => None,
+            })
         })
     }
 }
 
-impl Site {
-    /// What it does with requests, itself and in its locations.
-    fn contents(&self) -> impl Iterator<Item = &Content> {
-        let locations = self.locations.iter().map(|location| &location.content);
-        [&self.content].into_iter().chain(locations)
+impl SitePlan {
+    /// The handlers of the site and of its locations.
+    pub fn handlers(&self) -> impl Iterator<Item = &HandlerPlan> {
+        let locations = self.locations.iter().map(|location| &location.handler);
+        self.handler.iter().chain(locations)
     }
 }
 
-/// A location.
+/// The handler of a site or of a location.
 #[derive(Clone, Debug)]
-pub struct Location {
-    /// Which paths it is for.
-    pub pattern: Pattern,
-    /// Whether it is for requests alone that the site sends there itself.
-    pub internal: bool,
-    /// What it does with requests.
-    pub content: Content,
+pub enum HandlerPlan {
+    /// Static files.
+    Files(FilesPlan),
+    /// A status, a redirect or a text.
+    Return(ReturnHandler),
+    /// A reverse proxy.
+    Proxy(Box<ProxyPlan>),
+    /// PHP, and the static files beside its scripts.
+    Php(Box<PhpPlan>),
 }
 
-/// What a site or a location does with requests.
+/// The handler for PHP.
 #[derive(Clone, Debug)]
-pub struct Content {
-    /// What answers; `None` in a site that leaves all to its locations.
-    pub handler: Option<Handler>,
-    /// Changes of fields of responses.
-    pub response_fields: Vec<FieldChange>,
-    /// Changes of fields of requests.
-    pub request_fields: Vec<FieldChange>,
-    /// Pages in place of error responses: the first and the last status, and a path of the site.
-    pub error_pages: Vec<ErrorPage>,
-    /// The largest content of a request in bytes; 0 is no limit.
-    pub max_body_bytes: u64,
-    /// Rules that give requests another path.
-    pub rewrites: Vec<Rewrite>,
-}
-
-/// A page in place of error responses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ErrorPage {
-    /// The first status that it is for.
-    pub first: u16,
-    /// The last status that it is for.
-    pub last: u16,
-    /// A path of the site.
-    pub path: String,
-}
-
-/// What answers requests.
-#[derive(Clone, Debug)]
-pub enum Handler {
-    /// Files.
-    Files(Files),
-    /// A fixed answer.
-    Return(Return),
-    /// Origins.
-    Proxy(Box<Proxy>),
-    /// PHP, and the files beside its programs.
-    Php(Box<Php>),
-}
-
-/// How PHP is asked.
-#[derive(Clone, Debug)]
-pub struct Php {
-    /// The files beside its programs; `None` where these are not on this machine.
-    pub files: Option<Files>,
+pub struct PhpPlan {
+    /// The static files beside its scripts; `None` where these are on another machine.
+    pub files: Option<FilesPlan>,
     /// The name of the group of FastCGI servers.
     pub upstream: String,
-    /// Which programs are run, and what they are told.
+    /// Which scripts are run, and with which parameters.
     pub settings: PhpSettings,
-    /// Workers that have the application in memory.
+    /// The pool of resident workers.
     pub workers: Option<PoolPlan>,
-    /// Whether error responses of programs get the error pages of the site.
-    pub intercept_errors: bool,
-    /// What programs may have the site answer in their place.
-    pub accel: Option<Accel>,
-    /// How their answers are cached; `None`: not at all.
+    /// The cache of their responses.
     pub cache: Option<CacheSettings>,
 }
 
-/// How origins are asked.
+/// The handler for origins.
 #[derive(Clone, Debug)]
-pub struct Proxy {
-    /// The name of their group.
+pub struct ProxyPlan {
+    /// The name of the group of origins.
     pub upstream: String,
-    /// What is done with requests and answers on their way.
+    /// The changes of requests and responses.
     pub settings: ProxySettings,
-    /// Whether error responses of origins get the error pages of the site.
-    pub intercept_errors: bool,
-    /// What origins may have the site answer in their place.
-    pub accel: Option<Accel>,
-    /// How their answers are cached; `None`: not at all.
+    /// The cache of their responses.
     pub cache: Option<CacheSettings>,
 }
 
-/// How files are served.
+/// The handler for static files. It is not [`apus_files::Files`], which owns memory of the process.
 #[derive(Clone, Debug)]
-pub struct Files {
+pub struct FilesPlan {
     /// The folder.
-    pub root: Root,
-    /// Files that stand for a folder.
+    pub root: FilesRoot,
+    /// The index files of a folder.
     pub index: Vec<String>,
     /// Paths to try in turn.
     pub try_files: Option<TryFiles>,
-    /// The page that answers for paths without a file, in a single-page application.
+    /// The page for paths without a file, in a single-page application.
     pub spa: Option<String>,
     /// Whether folders are listed.
     pub listing: bool,
@@ -306,24 +271,25 @@ pub struct Files {
     pub charset: Option<String>,
     /// `Cache-Control` by pattern.
     pub cache_control: Vec<(Glob, HeaderValue)>,
-    /// Paths at which there is nothing for anybody.
+    /// Paths that are never served.
     pub protected: Vec<Glob>,
-    /// Whether programs of PHP are in the folder, or it is in theirs, so that what is left of them and
-    /// what they include is nobody's business.
-    pub has_programs: bool,
+    /// Whether the folder contains PHP scripts or lies in a folder that does, so that backups and
+    /// included files are not served.
+    pub has_scripts: bool,
 }
 
-/// The folder that files are in.
+/// The folder of static files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Root {
-    /// The path of a request is added to it.
+pub enum FilesRoot {
+    /// The whole path of a request is appended to it.
     Root(PathBuf),
-    /// What follows the location's path in that of a request is added to it.
+    /// The path of a request is appended to it, without the path of the location.
     Alias(PathBuf),
 }
 
-impl Root {
-    fn folder(&self) -> &Path {
+impl FilesRoot {
+    /// The folder, of either kind.
+    pub fn folder(&self) -> &Path {
         match self {
             Self::Root(folder) | Self::Alias(folder) => folder,
         }

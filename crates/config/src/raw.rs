@@ -12,16 +12,17 @@ use serde_json::json;
 use toml::de::DeValue;
 
 use super::diagnostics::Finding;
-use super::keys::{Kind, Node, Reader, Value, choices, keys, shown};
-use super::source::{At, Place};
-use super::value::{
-    FilePath, Int, Kilobytes, List, Map, Megabytes, Seconds, Several, Switch, Text,
+use super::keys::{ConfigReader, KeyType, TypeDescription, ValueNode, choices, keys, shown};
+use super::source::{Setting, SourceSpan};
+use super::string_type::origin::UpstreamName;
+use super::string_type::php::PhpAddress;
+use super::string_type::{
+    self, ConditionText, FieldName, FieldValue, FileMode, HeaderText, IdentityFieldName,
+    ListenSpec, LocationPath, MediaType, NetworkText, PathPattern, RegexText, SiteHost, SitePath,
+    StatusNumber, StatusSet, UriTemplate,
 };
-use super::word::origin::UpstreamName;
-use super::word::php::PhpAddress;
-use super::word::{
-    self, Expression, FieldName, FieldValue, FileMode, HeaderText, Host, IdentityFieldName, Listen,
-    LocationPath, MediaType, Network, PathPattern, Status, StatusSet, Test, Uri, UriTemplate,
+use super::value::{
+    FilePath, Int, Kilobytes, List, Map, Megabytes, OneOrMore, Seconds, Switch, Text,
 };
 use cache::{Cache, CacheStore};
 use php::Fastcgi;
@@ -35,7 +36,7 @@ keys! {
     pub(super) struct File {
         /// Other files to read, as paths or patterns (`"sites/*.toml"`), relative to this file.
         /// They may hold sites and name further files. A path without `*`, `?` or `[` must exist.
-        include: Several<Text> = Several::default(),
+        include: OneOrMore<Text> = OneOrMore::default(),
         /// What goes for the whole server. Only the first file may hold it.
         global: Global,
         /// The sites that are served.
@@ -128,7 +129,7 @@ keys! {
         /// Networks of proxies in front of this server (`"10.0.0.0/8"`, `"::1"`, or `"unix:"`). Who the
         /// client is, and which scheme, host and port it used, is what they say; what others say of it is
         /// removed from their requests.
-        trusted_proxies: Several<Network> = Several::default(),
+        trusted_proxies: OneOrMore<NetworkText> = OneOrMore::default(),
         /// The field in which `trusted_proxies` name the client: `"X-Forwarded-For"`, with
         /// `X-Forwarded-Proto`, `X-Forwarded-Host` and `X-Forwarded-Port`; or `"Forwarded"` (RFC 7239).
         /// The one that they do not write they pass on as a client sent it, so it is not read.
@@ -136,7 +137,7 @@ keys! {
         /// Fields about the client, such as `"CF-Connecting-IP"` or `"X-Forwarded-Prefix"`, that origins and
         /// PHP get as `trusted_proxies` write them. They are removed from all other requests, as are those
         /// that are not named here.
-        trusted_proxies_pass: Several<IdentityFieldName> = Several::default(),
+        trusted_proxies_pass: OneOrMore<IdentityFieldName> = OneOrMore::default(),
         /// Compression.
         compress: Compress,
         /// Where stored answers are kept.
@@ -206,20 +207,20 @@ keys! {
         /// expression as `~^www\d+\.example\.com$`, or `_` for hosts that no other site has. Without
         /// any, the site is the one for other hosts. An exact name wins over `*.`, that over `.*`,
         /// that over an expression.
-        server_name: Several<Host> = Several::default(),
+        server_name: OneOrMore<SiteHost> = OneOrMore::default(),
         /// Where to listen in clear text: a port, `"address:port"`, `"[::1]:port"`, `"unix:/path"` or
         /// `"systemd:name"` for a socket that systemd opened. A port alone means all addresses, IPv4
         /// and IPv6.
-        listen: Several<Listen> = Several::default(),
+        listen: OneOrMore<ListenSpec> = OneOrMore::default(),
         /// Where to listen with TLS, written like `listen`.
-        listen_tls: Several<Listen> = Several::default(),
+        listen_tls: OneOrMore<ListenSpec> = OneOrMore::default(),
         /// Whether a port alone, or `[::]:port`, leaves IPv4 connections alone.
         ipv6_only: bool = false,
         /// Permission bits of the Unix sockets that this site listens on.
         unix_socket_mode: FileMode = FileMode(0o666),
         /// Networks (`"10.0.0.0/8"`, `"::1"`, or `"unix:"`) whose connections start with a PROXY
         /// protocol head, which names the client. Connections from elsewhere must not.
-        proxy_protocol_from: Several<Network> = Several::default(),
+        proxy_protocol_from: OneOrMore<NetworkText> = OneOrMore::default(),
         /// TLS: certificates, versions, client certificates.
         tls: Tls,
         /// Whether requests in clear text are redirected to `https`.
@@ -240,7 +241,7 @@ keys! {
         upstreams: List<Upstream> = List::default(),
         /// Parts of the site, by path.
         locations: List<Location> = List::default(),
-        ..content: Content,
+        ..keys: LocationKeys,
     }
 }
 
@@ -263,16 +264,16 @@ choices! {
 keys! {
     /// What a site or a location does with requests. In a location, a key that is not given is as in
     /// the site.
-    pub(super) struct Content {
+    pub(super) struct LocationKeys {
         /// The folder whose files are served; the path of the request is added to it.
         root: FilePath,
         /// Files that stand for a folder, the first that exists. With `php_fastcgi`, `index.php` goes
         /// before by default.
-        index: Several<Text> = Several(default_index()),
+        index: OneOrMore<Text> = OneOrMore(default_index()),
         /// Paths to try in turn; `$uri` is the path of the request, and a path that ends with `/` means
         /// a folder with an index file. The last one is where the request goes if none exists
         /// (`$args` is the query), or a status as `=404`.
-        try_files: Several<Text> = Several::default(),
+        try_files: OneOrMore<Text> = OneOrMore::default(),
         /// Whether folders without an index file are listed, as a page or as JSON.
         listing: bool = false,
         /// Whether files and folders are served whose names start with a dot. `/.well-known/` always
@@ -289,13 +290,13 @@ keys! {
         /// (`"/assets/**"`, where `**` crosses slashes). The first that matches counts.
         cache_control: Map<PathPattern, HeaderText> = Map::default(),
         /// Fields of responses. Those of a location are changed after those of the site.
-        headers: Fields,
+        headers: FieldChanges,
         /// Fields of requests, before a handler sees them. Those of a location are changed after
         /// those of the site.
-        request_headers: Fields,
+        request_headers: FieldChanges,
         /// Pages in place of error responses: from a status (`404`) or a class (`5xx`) to a path of
         /// the site. Those of a location go before those of the site.
-        error_pages: Map<StatusSet, Uri> = Map::default(),
+        error_pages: Map<StatusSet, SitePath> = Map::default(),
         /// The largest content of a request, in MB; answered 413 beyond. 0: no limit. By default as in
         /// `[global]`.
         client_max_body_size: Megabytes<0, 1_000_000_000>,
@@ -312,7 +313,7 @@ keys! {
         /// `"/run/php/php-fpm.sock"`, `"host:port"`, several of them, or the name of a group of the site
         /// with `protocol = "fastcgi"`. All else is served as files. Locations that say nothing else have
         /// that of the site.
-        php_fastcgi: Several<PhpAddress>,
+        php_fastcgi: OneOrMore<PhpAddress>,
         /// How PHP is asked, and for what.
         fastcgi: Fastcgi,
         /// What is done with requests and answers on their way to origins and back.
@@ -322,17 +323,17 @@ keys! {
     }
 }
 
-fn default_index() -> Vec<At<Text>> {
+fn default_index() -> Vec<Setting<Text>> {
     vec![not_given(Text("index.html".to_owned()))]
 }
 
 /// An item of a list that stands in no file.
-fn not_given<T>(value: T) -> At<T> {
-    At {
+fn not_given<T>(value: T) -> Setting<T> {
+    Setting {
         value,
-        place: Place {
+        span: SourceSpan {
             file: 0,
-            span: 0..0,
+            bytes: 0..0,
         },
         given: false,
     }
@@ -354,23 +355,23 @@ choices! {
 #[derive(Clone, Debug)]
 pub(super) struct Charset(pub(super) String);
 
-impl Value for Charset {
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+impl KeyType for Charset {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         let text = node.text(reader, "a charset")?;
         let valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:+".contains(&byte);
         if text.bytes().all(valid) {
             return Some(Self(text));
         }
         reader.report(Finding::error(
-            &node.place,
+            &node.span,
             format!("`{}` is not a charset", shown(&text)),
             "expected a name as utf-8, or an empty string",
         ));
         None
     }
 
-    fn kind() -> Kind {
-        Kind::new("a charset as \"utf-8\"", json!({"type": "string"}))
+    fn type_description() -> TypeDescription {
+        TypeDescription::new("a charset as \"utf-8\"", json!({"type": "string"}))
     }
 
     fn shown(&self) -> serde_json::Value {
@@ -396,7 +397,7 @@ keys! {
         /// The folder that stands in the place of the location's path; `root` would have the path
         /// added.
         alias: FilePath,
-        ..content: Content,
+        ..keys: LocationKeys,
     }
 }
 
@@ -416,13 +417,13 @@ choices! {
 
 keys! {
     /// Fields to change. Values may hold variables as `$host`.
-    pub(super) struct Fields {
+    pub(super) struct FieldChanges {
         /// Fields to set, in place of what there is of the name.
         set: Map<FieldName, FieldValue> = Map::default(),
         /// Fields to add to what there is.
         add: Map<FieldName, FieldValue> = Map::default(),
         /// Names of fields to remove.
-        remove: Several<FieldName> = Several::default(),
+        remove: OneOrMore<FieldName> = OneOrMore::default(),
     }
 }
 
@@ -430,20 +431,20 @@ keys! {
     /// A rule that gives requests another path, or clients a redirect.
     pub(super) struct Rewrite {
         /// The regular expression that the path must match.
-        from [required]: Expression,
+        from [required]: RegexText,
         /// The new path or URI; `$1` to `$9` and `$name` are what the groups of `from` matched.
         to [required]: UriTemplate,
         /// What happens after the rule.
-        then: Then = Then::Continue,
+        then: RewriteThen = RewriteThen::Continue,
         /// Tests that must hold: `-f`, `-d` or `-e` (file, folder, either exists), behind `!` for the
         /// contrary, and a path: `"!-f $request_filename"`.
-        when: Several<Test> = Several::default(),
+        when: OneOrMore<ConditionText> = OneOrMore::default(),
     }
 }
 
 choices! {
     /// What happens after a rewrite.
-    pub(super) Then: "what happens then" {
+    pub(super) RewriteThen: "what happens then" {
         /// The next rule is tried.
         Continue = "continue",
         /// The location is looked for anew.
@@ -461,11 +462,11 @@ keys! {
     /// A fixed answer.
     pub(super) struct Return {
         /// Its status.
-        status [required]: Status,
+        status [required]: StatusNumber,
         /// Where a redirect (301, 302, 303, 307, 308) leads; may hold variables as `$request_uri`.
         location: UriTemplate,
         /// The text that is sent; may hold variables.
-        text: word::Content,
+        text: string_type::BodyText,
         /// The media type of `text`.
         content_type: MediaType = MediaType("text/plain; charset=utf-8".to_owned()),
     }
@@ -493,7 +494,7 @@ keys! {
         /// Certificates, if there are several, as ECDSA beside RSA; clients get the one they can use.
         certificates: List<CertificatePair> = List::default(),
         /// Protocols to offer, the most wanted first.
-        protocols: Several<Protocol> = Several(default_protocols()),
+        protocols: OneOrMore<Protocol> = OneOrMore(default_protocols()),
         /// The oldest version of TLS that is spoken.
         min_version: TlsVersion = TlsVersion::Tls12,
         /// Whether clients show certificates. Where several sites share an address and one of them
@@ -514,7 +515,7 @@ keys! {
     }
 }
 
-fn default_protocols() -> Vec<At<Protocol>> {
+fn default_protocols() -> Vec<Setting<Protocol>> {
     vec![not_given(Protocol::Http2), not_given(Protocol::Http11)]
 }
 
@@ -568,8 +569,8 @@ pub(super) enum AccessLogChoice {
     Table(AccessLog),
 }
 
-impl Value for AccessLogChoice {
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+impl KeyType for AccessLogChoice {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         match node.value {
             DeValue::Boolean(false) => Some(Self::Off),
             DeValue::String(_) => FilePath::read(node, reader).map(Self::Path),
@@ -581,10 +582,10 @@ impl Value for AccessLogChoice {
         }
     }
 
-    fn kind() -> Kind {
-        let table = AccessLog::kind();
-        Kind {
-            words: "`false`, a path, or a table".to_owned(),
+    fn type_description() -> TypeDescription {
+        let table = AccessLog::type_description();
+        TypeDescription {
+            expected: "`false`, a path, or a table".to_owned(),
             schema: json!({"anyOf": [
                 {"const": false},
                 {"type": "string", "minLength": 1},

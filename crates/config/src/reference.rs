@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::OnceLock;
 
-use super::keys::{Description, Key, Table};
+use super::keys::{ConfigTable, KeyDescription, TableDescription};
 use super::raw::File;
 use super::table_schema::plain;
 
@@ -37,16 +37,16 @@ pub(super) fn tables_with(name: &str) -> Vec<String> {
     found
 }
 
-fn root() -> &'static Description {
-    static ROOT: OnceLock<Description> = OnceLock::new();
+fn root() -> &'static TableDescription {
+    static ROOT: OnceLock<TableDescription> = OnceLock::new();
     ROOT.get_or_init(File::description)
 }
 
 fn for_each_key(
-    table: &Description,
+    table: &TableDescription,
     path: &str,
     repeated: bool,
-    visit: &mut dyn FnMut(&str, bool, &Key),
+    visit: &mut dyn FnMut(&str, bool, &KeyDescription),
 ) {
     for key in &table.keys {
         visit(path, repeated, key);
@@ -79,7 +79,7 @@ struct Reference {
 }
 
 impl Reference {
-    fn table(&mut self, table: &Description, path: &str) {
+    fn table(&mut self, table: &TableDescription, path: &str) {
         let mut parts: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         let mut inner = Vec::new();
         let mut own_parts = Vec::new();
@@ -119,16 +119,16 @@ impl Reference {
         }
     }
 
-    fn key(&mut self, key: &Key, path: &str) {
+    fn key(&mut self, key: &KeyDescription, path: &str) {
         let mut line = format!("\n- **`{}`**: {}", key.name, plain(key.doc));
         let mut facts = Vec::new();
         match &key.kind.table {
             Some(table) => {
                 let here = header(&join(path, key.name), key.kind.repeated);
                 let described = self.seen.entry(table.name).or_insert(here);
-                facts.push(format!("{}, see {described}", key.kind.words));
+                facts.push(format!("{}, see {described}", key.kind.expected));
             }
-            None => facts.push(key.kind.words.clone()),
+            None => facts.push(key.kind.expected.clone()),
         }
         if key.required {
             facts.push("must be there".to_owned());

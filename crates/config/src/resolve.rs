@@ -1,10 +1,10 @@
-//! From the keys of the files to a plan: inheritance, exclusions, what must exist.
+//! Resolving keys to a plan: inheritance, conflicts between keys, and files that must exist.
 
 mod cache;
-mod content;
 mod listen;
 mod php;
 mod proxy;
+mod site;
 mod tls;
 mod upstream;
 
@@ -14,32 +14,34 @@ use std::thread::available_parallelism;
 use apus_compress::Compression;
 use apus_http::TrustedProxies;
 use apus_net::tls::UnknownName;
-use apus_net::{Account, Limits, UnknownAccount};
-use apus_sites::Hsts;
+use apus_net::{Account, Limits, ListenAddress, UnknownAccount};
+use apus_sites::{ForceHttps, HstsPolicy};
 
 use super::diagnostics::{Diagnostics, Finding};
 use super::files::is_no_folder;
-use super::keys::{Reader, Table, shown};
-use super::plan::{AccessLog, CacheStore, Global, Plan, Site, Upstream};
+use super::keys::{ConfigReader, ConfigTable, shown};
+use super::plan::{
+    AccessLogPlan, CacheStorePlan, GlobalPlan, ListenerPlan, ServerPlan, SitePlan, UpstreamPlan,
+};
 use super::raw;
-use super::source::{At, Place};
+use super::source::{Setting, SourceSpan};
+use super::string_type::SiteHost;
 use super::value::Text;
-use super::word::Host;
 use apus_access_log::Format;
 pub use php::default_pool_folder;
-use upstream::Groups;
+use upstream::SiteUpstreams;
 
-/// Makes the plan, or `None` after mistakes have been reported.
-pub(super) fn plan(file: raw::File, reader: &mut Reader<'_>) -> Option<Plan> {
-    let top = Place {
+/// Resolves the plan; `None` after errors were reported.
+pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<ServerPlan> {
+    let top = SourceSpan {
         file: 0,
-        span: 0..0,
+        bytes: 0..0,
     };
     let raw_global = match file.global {
         Some(global) => global.value,
         None => raw::Global::absent(&top, reader)?,
     };
-    let inherited = Inherited {
+    let defaults = GlobalDefaults {
         access_log: raw_global
             .access_log
             .as_ref()
@@ -53,16 +55,16 @@ pub(super) fn plan(file: raw::File, reader: &mut Reader<'_>) -> Option<Plan> {
     };
     let cache = match &raw_global.cache {
         Some(raw) => cache::store(raw, reader),
-        None => Some(CacheStore::default()),
+        None => Some(CacheStorePlan::default()),
     };
-    let cache_place = raw_global.cache.as_ref().map(|cache| cache.place.clone());
+    let cache_place = raw_global.cache.as_ref().map(|cache| cache.span.clone());
     let global = global(raw_global, cache.unwrap_or_default(), reader);
     if file.sites.0.is_empty()
         && !(file.sites.given && reader.findings.iter().any(Finding::is_error))
     {
         reader.report(
             Finding::error(
-                &file.sites.place,
+                &file.sites.span,
                 "there is no site",
                 "expected [[sites]] here or in an included file",
             )
@@ -70,7 +72,7 @@ pub(super) fn plan(file: raw::File, reader: &mut Reader<'_>) -> Option<Plan> {
         );
     }
     listen::check(&file.sites.0, reader);
-    let mut upstreams: Vec<Upstream> = Vec::new();
+    let mut upstreams: Vec<UpstreamPlan> = Vec::new();
     let sites: Vec<_> = file
         .sites
         .value
@@ -78,7 +80,7 @@ pub(super) fn plan(file: raw::File, reader: &mut Reader<'_>) -> Option<Plan> {
         .into_iter()
         .enumerate()
         .filter_map(|(at, raw)| {
-            let resolved = site(&raw, at, &inherited, reader)?;
+            let resolved = site(&raw, at, &defaults, reader)?;
             for upstream in resolved.upstreams {
                 // The same URL in two sites is the same group.
                 let name = &upstream.group.name;
@@ -86,21 +88,21 @@ pub(super) fn plan(file: raw::File, reader: &mut Reader<'_>) -> Option<Plan> {
                     upstreams.push(upstream);
                 }
             }
-            Some((resolved.site, resolved.named))
+            Some((resolved.site, resolved.spans))
         })
         .collect();
     check_names(&sites, reader);
-    let mut plan = Plan {
+    let mut plan = ServerPlan {
         global,
         sites: sites.into_iter().map(|(site, _)| site).collect(),
         upstreams,
         warnings: Diagnostics::default(),
     };
-    plan.mark_programs();
+    plan.mark_scripts();
     let unused = cache_place.filter(|_| plan.caches().next().is_none());
-    if let Some(place) = unused.filter(|_| !reader.findings.iter().any(Finding::is_error)) {
+    if let Some(span) = unused.filter(|_| !reader.findings.iter().any(Finding::is_error)) {
         reader.report(
-            Finding::warning(&place, "nothing is cached", "no site uses this").help(
+            Finding::warning(&span, "nothing is cached", "no site uses this").help(
                 "add cache = true to a site or location with an `upstream`, or to its table \
                      `fastcgi`",
             ),
@@ -109,29 +111,29 @@ pub(super) fn plan(file: raw::File, reader: &mut Reader<'_>) -> Option<Plan> {
     Some(plan)
 }
 
-/// What sites have of `[global]`.
-struct Inherited {
-    access_log: Option<AccessLog>,
+/// The keys of `[global]` that sites inherit.
+struct GlobalDefaults {
+    access_log: Option<AccessLogPlan>,
     compress: raw::Compress,
     max_body_bytes: u64,
     /// Whether proxies in front are trusted.
     trusts_proxies: bool,
 }
 
-fn global(raw: raw::Global, cache: CacheStore, reader: &mut Reader<'_>) -> Global {
+fn global(raw: raw::Global, cache: CacheStorePlan, reader: &mut ConfigReader<'_>) -> GlobalPlan {
     if raw.client_target_size.0 > raw.client_header_size.0 && raw.client_target_size.given {
         reader.report(
             Finding::error(
-                &raw.client_target_size.place,
+                &raw.client_target_size.span,
                 "a request target longer than a whole head",
                 "expected at most `client_header_size`",
             )
-            .related(&raw.client_header_size.place, "the head's size"),
+            .related(&raw.client_header_size.span, "the head's size"),
         );
     }
     let trusted_proxies = trusted_proxies(&raw, reader);
     let cores = available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    Global {
+    GlobalPlan {
         workers: NonZeroUsize::new(raw.worker_threads.size()).unwrap_or(cores),
         limits: Limits {
             worker_connections: raw.worker_connections.size(),
@@ -173,25 +175,21 @@ fn global(raw: raw::Global, cache: CacheStore, reader: &mut Reader<'_>) -> Globa
 }
 
 /// The proxies in front of the server, and what they say of clients.
-fn trusted_proxies(raw: &raw::Global, reader: &mut Reader<'_>) -> TrustedProxies {
+fn trusted_proxies(raw: &raw::Global, reader: &mut ConfigReader<'_>) -> TrustedProxies {
     let networks = &raw.trusted_proxies;
     if networks.0.is_empty() {
         let header = raw
             .trusted_proxies_header
             .given
-            .then_some(&raw.trusted_proxies_header.place);
+            .then_some(&raw.trusted_proxies_header.span);
         let pass = raw
             .trusted_proxies_pass
             .given
-            .then_some(&raw.trusted_proxies_pass.place);
-        for place in [header, pass].into_iter().flatten() {
+            .then_some(&raw.trusted_proxies_pass.span);
+        for span in [header, pass].into_iter().flatten() {
             reader.report(
-                Finding::warning(
-                    place,
-                    "no proxy is trusted",
-                    "this is for `trusted_proxies`",
-                )
-                .help("add trusted_proxies with the addresses of the proxies in front"),
+                Finding::warning(span, "no proxy is trusted", "this is for `trusted_proxies`")
+                    .help("add trusted_proxies with the addresses of the proxies in front"),
             );
         }
     }
@@ -206,9 +204,9 @@ fn trusted_proxies(raw: &raw::Global, reader: &mut Reader<'_>) -> TrustedProxies
 
 /// The account that `user` and `group` name; without a user, the one that is the default.
 pub(super) fn account(
-    user: Option<&At<Text>>,
-    group: Option<&At<Text>>,
-    reader: &mut Reader<'_>,
+    user: Option<&Setting<Text>>,
+    group: Option<&Setting<Text>>,
+    reader: &mut ConfigReader<'_>,
 ) -> Option<Account> {
     let group_name = group.map(|group| group.0.as_str());
     let found = match (user, group) {
@@ -220,14 +218,14 @@ pub(super) fn account(
         Ok(account) => return Some(account),
         Err(error) => error,
     };
-    let place = match (&error, user, group) {
-        (UnknownAccount::Group(_), _, Some(group)) => &group.place,
-        (_, Some(user), _) => &user.place,
-        (_, None, Some(group)) => &group.place,
+    let span = match (&error, user, group) {
+        (UnknownAccount::Group(_), _, Some(group)) => &group.span,
+        (_, Some(user), _) => &user.span,
+        (_, None, Some(group)) => &group.span,
         (_, None, None) => return None,
     };
     reader.report(Finding::error(
-        place,
+        span,
         error.to_string(),
         "expected a name or number",
     ));
@@ -244,7 +242,10 @@ fn tiny(number: u64) -> u8 {
     u8::try_from(number).unwrap_or(u8::MAX)
 }
 
-fn access_log(raw: &At<raw::AccessLogChoice>, reader: &mut Reader<'_>) -> Option<AccessLog> {
+fn access_log(
+    raw: &Setting<raw::AccessLogChoice>,
+    reader: &mut ConfigReader<'_>,
+) -> Option<AccessLogPlan> {
     let (path, format) = match &raw.value {
         raw::AccessLogChoice::Off => return None,
         raw::AccessLogChoice::Path(path) => (path, Format::combined()),
@@ -252,7 +253,7 @@ fn access_log(raw: &At<raw::AccessLogChoice>, reader: &mut Reader<'_>) -> Option
             let format = match table.format.0.as_str() {
                 "combined" => Format::combined(),
                 "json" => Format::json(),
-                template => log_template(template, &table.format.place, reader)?,
+                template => log_template(template, &table.format.span, reader)?,
             };
             (&table.path.value, format)
         }
@@ -261,7 +262,7 @@ fn access_log(raw: &At<raw::AccessLogChoice>, reader: &mut Reader<'_>) -> Option
     if let Some(folder) = folder {
         reader.report(
             Finding::error(
-                &raw.place,
+                &raw.span,
                 format!("there is no folder {} for the access log", folder.display()),
                 "expected a path in a folder that exists",
             )
@@ -269,16 +270,16 @@ fn access_log(raw: &At<raw::AccessLogChoice>, reader: &mut Reader<'_>) -> Option
         );
         return None;
     }
-    Some(AccessLog {
+    Some(AccessLogPlan {
         path: path.0.clone(),
         format,
     })
 }
 
-fn log_template(text: &str, place: &Place, reader: &mut Reader<'_>) -> Option<Format> {
+fn log_template(text: &str, span: &SourceSpan, reader: &mut ConfigReader<'_>) -> Option<Format> {
     if !text.contains('$') {
         reader.report(Finding::error(
-            place,
+            span,
             format!("`{}` is not a format of access logs", shown(text)),
             "expected `combined`, `json`, or a line with variables as $remote_addr",
         ));
@@ -286,50 +287,50 @@ fn log_template(text: &str, place: &Place, reader: &mut Reader<'_>) -> Option<Fo
     }
     Format::template(text)
         .map_err(|error| {
-            reader.report(Finding::error(place, error.to_string(), "in this format"));
+            reader.report(Finding::error(span, error.to_string(), "in this format"));
         })
         .ok()
 }
 
-/// A site, and what is needed to look at all of them.
-struct Resolved {
-    site: Site,
-    named: Named,
-    upstreams: Vec<Upstream>,
+/// A resolved site, with the spans for checks across sites.
+struct ResolvedSite {
+    site: SitePlan,
+    spans: SiteSpans,
+    upstreams: Vec<UpstreamPlan>,
 }
 
 fn site(
-    raw: &At<raw::Site>,
+    raw: &Setting<raw::Site>,
     at: usize,
-    inherited: &Inherited,
-    reader: &mut Reader<'_>,
-) -> Option<Resolved> {
-    let named = Named {
-        place: raw
+    defaults: &GlobalDefaults,
+    reader: &mut ConfigReader<'_>,
+) -> Option<ResolvedSite> {
+    let spans = SiteSpans {
+        name: raw
             .name
             .as_ref()
-            .map_or_else(|| raw.place.clone(), |name| name.place.clone()),
+            .map_or_else(|| raw.span.clone(), |name| name.span.clone()),
         hosts: raw
             .server_name
             .0
             .iter()
-            .map(|host| host.place.clone())
+            .map(|host| host.span.clone())
             .collect(),
-        site: raw.place.clone(),
+        site: raw.span.clone(),
     };
-    let listeners = listen::listeners(raw, inherited.trusts_proxies, reader);
+    let listeners = listen::listeners(raw, defaults.trusts_proxies, reader);
     let tls = tls::site(raw, reader);
     let access_log = match &raw.access_log {
         Some(log) => access_log(log, reader),
-        None => inherited.access_log.clone(),
+        None => defaults.access_log.clone(),
     };
     let names: Vec<_> = raw
         .server_name
         .0
         .iter()
         .filter_map(|host| match &host.value {
-            Host::Name(name, _) => Some(name.clone()),
-            Host::Other => None,
+            SiteHost::Name(name, _) => Some(name.clone()),
+            SiteHost::Other => None,
         })
         .collect();
     let name = match &raw.name {
@@ -339,24 +340,28 @@ fn site(
             None => format!("site-{}", at + 1),
         },
     };
-    let groups = Groups::new(raw, &name, reader);
-    let (content, locations) = content::Resolver::new(raw, inherited, &groups).contents(reader)?;
+    let groups = SiteUpstreams::new(raw, &name, reader);
+    let (handler, settings, locations) =
+        site::SiteResolver::new(raw, defaults, &groups).resolve(reader)?;
     groups.warn_of_unused(reader);
-    let of_all = &inherited.compress;
+    let of_all = &defaults.compress;
     let compress = raw.compress.as_ref().map_or(of_all, |own| &own.value);
-    let site = Site {
+    let site = SitePlan {
         name,
         is_fallback: names.len() < raw.server_name.0.len() || names.is_empty(),
         server_names: names,
-        listeners,
         tls,
-        force_https: *raw.force_https,
-        hsts: raw.hsts.as_ref().map(|hsts| Hsts {
+        force_https: raw.force_https.then(|| ForceHttps {
+            port: https_port(&listeners).unwrap_or(443),
+            ..ForceHttps::default()
+        }),
+        hsts: raw.hsts.as_ref().map(|hsts| HstsPolicy {
             max_age: hsts.max_age.0.as_secs(),
             include_subdomains: *hsts.include_subdomains,
             preload: *hsts.preload,
         }),
         access_log,
+        listeners,
         compression: Compression {
             gzip: **compress.gzip.or(&of_all.gzip),
             brotli: **compress.brotli.or(&of_all.brotli),
@@ -367,44 +372,45 @@ fn site(
             zstd_level: tiny(compress.zstd_level.or(&of_all.zstd_level).0),
         },
         precompressed: **compress.precompressed.or(&of_all.precompressed),
-        content,
+        handler,
+        settings,
         locations,
     };
-    Some(Resolved {
+    Some(ResolvedSite {
         site,
-        named,
+        spans,
         upstreams: groups.into_plans(),
     })
 }
 
-/// Where the names of a site stand.
-struct Named {
-    site: Place,
-    place: Place,
-    hosts: Vec<Place>,
+/// The places of a site's table and of its names.
+struct SiteSpans {
+    site: SourceSpan,
+    name: SourceSpan,
+    hosts: Vec<SourceSpan>,
 }
 
 /// Reports names that two sites have.
-fn check_names(sites: &[(Site, Named)], reader: &mut Reader<'_>) {
-    for (at, (site, named)) in sites.iter().enumerate() {
+fn check_names(sites: &[(SitePlan, SiteSpans)], reader: &mut ConfigReader<'_>) {
+    for (at, (site, spans)) in sites.iter().enumerate() {
         let before = sites.get(..at).unwrap_or_default();
         if let Some((_, other)) = before.iter().find(|(other, _)| other.name == site.name) {
             reader.report(
                 Finding::error(
-                    &named.place,
+                    &spans.name,
                     format!("two sites are called `{}`", shown(&site.name)),
                     "expected a name that no other site has",
                 )
-                .related(&other.place, "the other one")
+                .related(&other.name, "the other one")
                 .help("give one of them another `name`; logs tell sites apart by it"),
             );
             continue;
         }
-        for (other, other_named) in before {
+        for (other, other_spans) in before {
             let Some(shared) = shared_listener(site, other) else {
                 continue;
             };
-            for (name, place) in site.server_names.iter().zip(&named.hosts) {
+            for (name, span) in site.server_names.iter().zip(&spans.hosts) {
                 let name = name.to_string();
                 if let Some(found) = other
                     .server_names
@@ -412,12 +418,12 @@ fn check_names(sites: &[(Site, Named)], reader: &mut Reader<'_>) {
                     .position(|o| o.to_string() == name)
                 {
                     let finding = Finding::error(
-                        place,
+                        span,
                         format!("two sites are for the host `{name}` on {shared}"),
                         "expected a host that no other site is for",
                     );
-                    reader.report(match other_named.hosts.get(found) {
-                        Some(place) => finding.related(place, "the other one"),
+                    reader.report(match other_spans.hosts.get(found) {
+                        Some(span) => finding.related(span, "the other one"),
                         None => finding,
                     });
                 }
@@ -425,11 +431,11 @@ fn check_names(sites: &[(Site, Named)], reader: &mut Reader<'_>) {
             if site.is_fallback && other.is_fallback {
                 reader.report(
                     Finding::error(
-                        &named.site,
+                        &spans.site,
                         format!("two sites are for all other hosts on {shared}"),
                         "this one, for it has no `server_name` or `_`",
                     )
-                    .related(&other_named.site, "the other one")
+                    .related(&other_spans.site, "the other one")
                     .help("give one of them a `server_name`"),
                 );
             }
@@ -437,7 +443,16 @@ fn check_names(sites: &[(Site, Named)], reader: &mut Reader<'_>) {
     }
 }
 
-fn shared_listener(one: &Site, two: &Site) -> Option<String> {
+/// The port of the first TLS listener over TCP.
+fn https_port(listeners: &[ListenerPlan]) -> Option<u16> {
+    let mut secure = listeners.iter().filter(|listener| listener.tls);
+    secure.find_map(|listener| match listener.address {
+        ListenAddress::Tcp { address, .. } => Some(address.port()),
+        ListenAddress::Unix { .. } | ListenAddress::Inherited { .. } => None,
+    })
+}
+
+fn shared_listener(one: &SitePlan, two: &SitePlan) -> Option<String> {
     one.listeners
         .iter()
         .find(|one| two.listeners.iter().any(|two| two.address == one.address))

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::keys::Table;
+use super::keys::ConfigTable;
 use super::raw::File;
 use super::table_schema::of_table;
 

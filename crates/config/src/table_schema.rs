@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::keys::Description;
+use super::keys::TableDescription;
 
 /// The schema of one table.
-pub(super) fn of_table(table: &Description) -> Value {
+pub(super) fn of_table(table: &TableDescription) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
     for key in &table.keys {

@@ -7,11 +7,13 @@ use serde_json::json;
 use toml::de::DeValue;
 
 use super::diagnostics::Finding;
-use super::keys::{Kind, Node, Reader, Table, Value, Word, parse_word};
-use super::source::{At, Place};
+use super::keys::{
+    ConfigReader, ConfigTable, KeyType, StringType, TypeDescription, ValueNode, parse_string,
+};
+use super::source::{Setting, SourceSpan};
 
-impl Value for bool {
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+impl KeyType for bool {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         let value = node.value.as_bool();
         if value.is_none() {
             reader.wrong_type(node, "true or false");
@@ -19,8 +21,8 @@ impl Value for bool {
         value
     }
 
-    fn kind() -> Kind {
-        Kind::new("true or false", json!({"type": "boolean"}))
+    fn type_description() -> TypeDescription {
+        TypeDescription::new("true or false", json!({"type": "boolean"}))
     }
 
     fn shown(&self) -> serde_json::Value {
@@ -43,8 +45,8 @@ fn integer(value: &DeValue<'_>) -> Option<u64> {
     u64::from_str_radix(integer.as_str(), integer.radix()).ok()
 }
 
-impl<const MIN: u64, const MAX: u64> Value for Int<MIN, MAX> {
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+impl<const MIN: u64, const MAX: u64> KeyType for Int<MIN, MAX> {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         let expected = format!("a whole number from {MIN} to {MAX}");
         if !node.value.is_integer() {
             reader.wrong_type(node, &expected);
@@ -59,8 +61,8 @@ impl<const MIN: u64, const MAX: u64> Value for Int<MIN, MAX> {
         }
     }
 
-    fn kind() -> Kind {
-        Kind::new(
+    fn type_description() -> TypeDescription {
+        TypeDescription::new(
             format!("a whole number from {MIN} to {MAX}"),
             json!({"type": "integer", "minimum": MIN, "maximum": MAX}),
         )
@@ -71,9 +73,9 @@ impl<const MIN: u64, const MAX: u64> Value for Int<MIN, MAX> {
     }
 }
 
-fn out_of_range(node: &Node<'_>, expected: &str, reader: &mut Reader<'_>) {
+fn out_of_range(node: &ValueNode<'_>, expected: &str, reader: &mut ConfigReader<'_>) {
     reader.report(Finding::error(
-        &node.place,
+        &node.span,
         "the number is out of range",
         format!("expected {expected}"),
     ));
@@ -97,8 +99,8 @@ fn shown_number(number: f64) -> serde_json::Value {
 
 /// Reads a number, whole or not, from `min` to `max`.
 fn read_number(
-    node: &Node<'_>,
-    reader: &mut Reader<'_>,
+    node: &ValueNode<'_>,
+    reader: &mut ConfigReader<'_>,
     (min, max): (u64, u64),
     expected: &str,
 ) -> Option<f64> {
@@ -118,7 +120,7 @@ fn read_number(
 pub(super) struct Seconds<const MIN: u64, const MAX: u64>(pub(super) Duration);
 
 impl<const MIN: u64, const MAX: u64> Seconds<MIN, MAX> {
-    fn words() -> String {
+    fn expected() -> String {
         format!("a number of seconds from {MIN} to {MAX}, or a string like \"1m30s\"")
     }
 
@@ -127,24 +129,24 @@ impl<const MIN: u64, const MAX: u64> Seconds<MIN, MAX> {
     }
 }
 
-impl<const MIN: u64, const MAX: u64> Value for Seconds<MIN, MAX> {
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+impl<const MIN: u64, const MAX: u64> KeyType for Seconds<MIN, MAX> {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         if let DeValue::String(_) = node.value {
-            let text = node.text(reader, &Self::words())?;
-            let TimeWithUnits(time) = parse_word(&text, &node.place, reader)?;
+            let text = node.text(reader, &Self::expected())?;
+            let TimeWithUnits(time) = parse_string(&text, &node.span, reader)?;
             if (Duration::from_secs(MIN)..=Duration::from_secs(MAX)).contains(&time) {
                 return Some(Self(time));
             }
-            out_of_range(node, &Self::words(), reader);
+            out_of_range(node, &Self::expected(), reader);
             return None;
         }
-        read_number(node, reader, (MIN, MAX), &Self::words())
+        read_number(node, reader, (MIN, MAX), &Self::expected())
             .map(|seconds| Self(Duration::from_secs_f64(seconds)))
     }
 
-    fn kind() -> Kind {
-        Kind::new(
-            Self::words(),
+    fn type_description() -> TypeDescription {
+        TypeDescription::new(
+            Self::expected(),
             json!({"anyOf": [
                 {"type": "number", "minimum": MIN, "maximum": MAX},
                 {"type": "string"},
@@ -166,24 +168,24 @@ impl<const MAX: u64> Time<MAX> {
         Self(Duration::from_secs(seconds))
     }
 
-    fn words() -> String {
+    fn expected() -> String {
         format!("a number of seconds above 0, to {MAX}, or a string like \"500ms\"")
     }
 }
 
-impl<const MAX: u64> Value for Time<MAX> {
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+impl<const MAX: u64> KeyType for Time<MAX> {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         let Seconds(time) = Seconds::<0, MAX>::read(node, reader)?;
         if time.is_zero() {
-            out_of_range(node, &Self::words(), reader);
+            out_of_range(node, &Self::expected(), reader);
             return None;
         }
         Some(Self(time))
     }
 
-    fn kind() -> Kind {
-        Kind::new(
-            Self::words(),
+    fn type_description() -> TypeDescription {
+        TypeDescription::new(
+            Self::expected(),
             json!({"anyOf": [
                 {"type": "number", "exclusiveMinimum": 0, "maximum": MAX},
                 {"type": "string"},
@@ -199,8 +201,8 @@ impl<const MAX: u64> Value for Time<MAX> {
 /// A time like `500ms` or `1h30m`.
 struct TimeWithUnits(Duration);
 
-impl Word for TimeWithUnits {
-    const WORDS: &'static str = "a time like \"30s\", \"500ms\" or \"1h30m\"";
+impl StringType for TimeWithUnits {
+    const EXPECTED: &'static str = "a time like \"30s\", \"500ms\" or \"1h30m\"";
 
     fn parse(text: &str) -> Result<Self, String> {
         let mut rest = text.trim();
@@ -260,21 +262,21 @@ impl<const UNIT: u64, const MIN: u64, const MAX: u64> Size<UNIT, MIN, MAX> {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 
-    fn words() -> String {
+    fn expected() -> String {
         let unit = if UNIT == 1024 { "KB" } else { "MB" };
         format!("a number of {unit} from {MIN} to {MAX}")
     }
 }
 
-impl<const UNIT: u64, const MIN: u64, const MAX: u64> Value for Size<UNIT, MIN, MAX> {
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        read_number(node, reader, (MIN, MAX), &Self::words())
+impl<const UNIT: u64, const MIN: u64, const MAX: u64> KeyType for Size<UNIT, MIN, MAX> {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
+        read_number(node, reader, (MIN, MAX), &Self::expected())
             .map(|units| Self((units * UNIT as f64) as u64))
     }
 
-    fn kind() -> Kind {
-        Kind::new(
-            Self::words(),
+    fn type_description() -> TypeDescription {
+        TypeDescription::new(
+            Self::expected(),
             json!({"type": "number", "minimum": MIN, "maximum": MAX}),
         )
     }
@@ -288,8 +290,8 @@ impl<const UNIT: u64, const MIN: u64, const MAX: u64> Value for Size<UNIT, MIN, 
 #[derive(Clone, Debug)]
 pub(super) struct Text(pub(super) String);
 
-impl Word for Text {
-    const WORDS: &'static str = "a string";
+impl StringType for Text {
+    const EXPECTED: &'static str = "a string";
 
     fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
@@ -301,7 +303,7 @@ impl Word for Text {
         }
     }
 
-    fn word(&self) -> Option<&str> {
+    fn as_written(&self) -> Option<&str> {
         Some(&self.0)
     }
 }
@@ -310,22 +312,22 @@ impl Word for Text {
 #[derive(Clone, Debug)]
 pub(super) struct FilePath(pub(super) PathBuf);
 
-impl Value for FilePath {
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+impl KeyType for FilePath {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         let text = node.text(reader, "a path")?;
         if text.is_empty() || text.contains('\0') {
             reader.report(Finding::error(
-                &node.place,
+                &node.span,
                 "the path is empty or holds a NUL",
                 "expected a path",
             ));
             return None;
         }
-        Some(Self(reader.sources.resolve(&node.place, text)))
+        Some(Self(reader.sources.resolve(&node.span, text)))
     }
 
-    fn kind() -> Kind {
-        Kind::new(
+    fn type_description() -> TypeDescription {
+        TypeDescription::new(
             "a path, relative to the file in which it stands",
             json!({"type": "string", "minLength": 1}),
         )
@@ -334,7 +336,7 @@ impl Value for FilePath {
 
 /// A list of tables. One that has a mistake is left out, so that the others are looked at too.
 #[derive(Clone, Debug)]
-pub(super) struct List<T>(pub(super) Vec<At<T>>);
+pub(super) struct List<T>(pub(super) Vec<Setting<T>>);
 
 impl<T> Default for List<T> {
     fn default() -> Self {
@@ -342,26 +344,26 @@ impl<T> Default for List<T> {
     }
 }
 
-impl<T: Value> Value for List<T> {
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+impl<T: KeyType> KeyType for List<T> {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         let DeValue::Array(array) = node.value else {
             reader.wrong_type(node, "a list of tables");
             return None;
         };
         let mut items = Vec::with_capacity(array.len());
         for item in array {
-            match At::read(&Node::new(item, node.place.file), reader) {
+            match Setting::read(&ValueNode::new(item, node.span.file), reader) {
                 Some(item) => items.push(item),
-                None => reader.leave_out(&node.place),
+                None => reader.leave_out(&node.span),
             }
         }
         Some(Self(items))
     }
 
-    fn kind() -> Kind {
-        let item = T::kind();
-        Kind {
-            words: "a list of tables".to_owned(),
+    fn type_description() -> TypeDescription {
+        let item = T::type_description();
+        TypeDescription {
+            expected: "a list of tables".to_owned(),
             schema: json!({"type": "array", "items": item.schema}),
             table: item.table,
             repeated: true,
@@ -375,31 +377,31 @@ impl<T: Value> Value for List<T> {
 
 /// A list, or its only item.
 #[derive(Clone, Debug)]
-pub(super) struct Several<T>(pub(super) Vec<At<T>>);
+pub(super) struct OneOrMore<T>(pub(super) Vec<Setting<T>>);
 
-impl<T> Default for Several<T> {
+impl<T> Default for OneOrMore<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<T: Value> Value for Several<T> {
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+impl<T: KeyType> KeyType for OneOrMore<T> {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         let DeValue::Array(array) = node.value else {
-            return At::read(node, reader).map(|item| Self(vec![item]));
+            return Setting::read(node, reader).map(|item| Self(vec![item]));
         };
         let items: Vec<_> = array
             .iter()
-            .map(|item| At::read(&Node::new(item, node.place.file), reader))
+            .map(|item| Setting::read(&ValueNode::new(item, node.span.file), reader))
             .collect();
         // All are read before one that is wrong ends it.
         items.into_iter().collect::<Option<_>>().map(Self)
     }
 
-    fn kind() -> Kind {
-        let item = T::kind();
-        Kind {
-            words: format!("{}, or a list of such", item.words),
+    fn type_description() -> TypeDescription {
+        let item = T::type_description();
+        TypeDescription {
+            expected: format!("{}, or a list of such", item.expected),
             schema: json!({"anyOf": [
                 item.schema,
                 {"type": "array", "items": item.schema},
@@ -425,19 +427,19 @@ pub(super) enum Switch<T> {
     As(Box<T>),
 }
 
-impl<T: Table + Clone> Switch<T> {
+impl<T: ConfigTable + Clone> Switch<T> {
     /// The table, if it is on.
-    pub(super) fn table(&self, place: &Place, reader: &mut Reader<'_>) -> Option<T> {
+    pub(super) fn table(&self, span: &SourceSpan, reader: &mut ConfigReader<'_>) -> Option<T> {
         match self {
             Self::Off => None,
-            Self::On => T::absent(place, reader),
+            Self::On => T::absent(span, reader),
             Self::As(table) => Some((**table).clone()),
         }
     }
 }
 
-impl<T: Table + Value> Value for Switch<T> {
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+impl<T: ConfigTable + KeyType> KeyType for Switch<T> {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         match node.value {
             DeValue::Boolean(true) => Some(Self::On),
             DeValue::Boolean(false) => Some(Self::Off),
@@ -449,10 +451,10 @@ impl<T: Table + Value> Value for Switch<T> {
         }
     }
 
-    fn kind() -> Kind {
-        let table = T::kind();
-        Kind {
-            words: "`true`, `false`, or a table".to_owned(),
+    fn type_description() -> TypeDescription {
+        let table = T::type_description();
+        TypeDescription {
+            expected: "`true`, `false`, or a table".to_owned(),
             schema: json!({"anyOf": [{"type": "boolean"}, table.schema]}),
             ..table
         }
@@ -470,7 +472,7 @@ impl<T: Table + Value> Value for Switch<T> {
 /// A table whose keys are up to the writer, in the order in which they stand in the file, without
 /// those that have a mistake.
 #[derive(Clone, Debug)]
-pub(super) struct Map<K, V>(pub(super) Vec<(At<K>, At<V>)>);
+pub(super) struct Map<K, V>(pub(super) Vec<(Setting<K>, Setting<V>)>);
 
 impl<K, V> Default for Map<K, V> {
     fn default() -> Self {
@@ -478,37 +480,37 @@ impl<K, V> Default for Map<K, V> {
     }
 }
 
-impl<K: Word, V: Value> Value for Map<K, V> {
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+impl<K: StringType, V: KeyType> KeyType for Map<K, V> {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         let DeValue::Table(table) = node.value else {
-            reader.wrong_type(node, &Self::kind().words);
+            reader.wrong_type(node, &Self::type_description().expected);
             return None;
         };
         let mut entries = Vec::with_capacity(table.len());
         for (key, value) in table {
-            let place = Place {
-                file: node.place.file,
-                span: key.span(),
+            let span = SourceSpan {
+                file: node.span.file,
+                bytes: key.span(),
             };
-            let name = parse_word::<K>(key.get_ref(), &place, reader);
-            let value = At::read(&Node::new(value, node.place.file), reader);
+            let name = parse_string::<K>(key.get_ref(), &span, reader);
+            let value = Setting::read(&ValueNode::new(value, node.span.file), reader);
             if let (Some(name), Some(value)) = (name, value) {
-                let name = At {
+                let name = Setting {
                     value: name,
-                    place,
+                    span,
                     given: true,
                 };
                 entries.push((name, value));
             }
         }
-        entries.sort_by_key(|(key, _)| key.place.span.start);
+        entries.sort_by_key(|(key, _)| key.span.bytes.start);
         Some(Self(entries))
     }
 
-    fn kind() -> Kind {
-        let value = V::kind();
-        Kind::new(
-            format!("a table, from {} to {}", K::WORDS, value.words),
+    fn type_description() -> TypeDescription {
+        let value = V::type_description();
+        TypeDescription::new(
+            format!("a table, from {} to {}", K::EXPECTED, value.expected),
             json!({"type": "object", "additionalProperties": value.schema}),
         )
     }

@@ -1,62 +1,65 @@
-//! From a configuration to the plan of the engine: sites, and the listeners of each.
+//! Assembles the sites and listeners of the engine from the plan of a configuration.
 
-mod caching;
+mod cache_key_trace;
 mod origins;
-mod same_name;
+mod sni_check;
 
 use std::io;
 use std::sync::Arc;
 
 use apus_files::{Files, Variants};
-use apus_http::{ServiceFactory, StatusCode};
+use apus_http::ServiceFactory;
 use apus_net::tls::{ClientAuth, TlsSettings, TlsSite};
 use apus_net::{ListenAddress, Listener};
-use apus_sites::{ErrorPage, ForceHttps, Location, Pattern, Settings, Site, Sites};
+use apus_sites::{Location, LocationPattern, Site, Sites};
 
 use apus_access_log::AccessLogs;
 use apus_config as config;
-pub use origins::{Origins, groups};
-use same_name::SameName;
+pub use origins::{OriginServices, groups};
+use sni_check::SniCheck;
 
-/// The least memory that a place of static files gets.
-const LEAST_CACHE: u64 = 1024 * 1024;
+/// The least memory for the static files of a location.
+const MIN_FILE_CACHE_BYTES: u64 = 1024 * 1024;
 
-/// What outlives the plans that are assembled with it.
+/// Resources of the process that outlive a plan.
 #[derive(Clone, Copy, Debug)]
-pub struct Lasting<'a> {
-    /// Files that are logged to.
+pub struct ProcessResources<'a> {
+    /// The files of access logs.
     pub logs: &'a AccessLogs,
-    /// Compressed forms of files.
+    /// Compressed variants of files.
     pub variants: &'a Arc<Variants>,
-    /// Who answers for proxies.
-    pub origins: Origins<'a>,
+    /// The services for origins.
+    pub origins: OriginServices<'a>,
 }
 
-/// Builds what `plan` says. Access logs are opened, sockets are not. Its [`groups`] of origins have to
-/// be in force before its services are made.
+/// Builds the plan of the engine. Opens access logs, but no sockets. The [`groups`] of origins have to be
+/// applied before its services are created.
 ///
 /// # Errors
 /// An access log cannot be opened.
-pub fn assemble(plan: &config::Plan, lasting: Lasting<'_>) -> io::Result<apus_net::Plan> {
+pub fn assemble(
+    plan: &config::ServerPlan,
+    resources: ProcessResources<'_>,
+) -> io::Result<apus_net::Plan> {
     let addresses: Vec<_> = distinct_listeners(plan)
         .into_iter()
         .map(|listener| (listener, members(plan, &listener.address)))
         .collect();
-    // Addresses with the same sites share them, and so what their services keep in memory.
+    // Addresses with the same sites share their services, and so the memory of these.
     let mut shared: Vec<&[usize]> = Vec::new();
     for (_, members) in &addresses {
         if !shared.contains(&members.as_slice()) {
             shared.push(members);
         }
     }
-    let kept = Kept {
+    let context = AssemblyContext {
         cache_bytes: cache_bytes(plan, &shared),
-        lasting,
+        resources,
     };
     let sites = plan
         .sites
         .iter()
-        .map(|site| build(site, &kept))
+        .map(|site| build(site, &context))
         .collect::<io::Result<Vec<_>>>()?;
     let groups = shared
         .iter()
@@ -79,8 +82,8 @@ pub fn assemble(plan: &config::Plan, lasting: Lasting<'_>) -> io::Result<apus_ne
             },
             http2: plan.global.h2c && !listener.tls,
             proxy_protocol_from: listener.proxy_protocol_from.clone(),
-            service: if listener.tls && is_mixed(plan, members) {
-                Arc::new(SameName(service.clone())) as Arc<dyn ServiceFactory>
+            service: if listener.tls && needs_sni_check(plan, members) {
+                Arc::new(SniCheck(service.clone())) as Arc<dyn ServiceFactory>
             } else {
                 Arc::new(service.clone())
             },
@@ -94,9 +97,9 @@ pub fn assemble(plan: &config::Plan, lasting: Lasting<'_>) -> io::Result<apus_ne
     })
 }
 
-/// The listeners of all sites, no address twice; two sites on one address agree about it.
-fn distinct_listeners(plan: &config::Plan) -> Vec<&config::Listener> {
-    let mut distinct: Vec<&config::Listener> = Vec::new();
+/// The listeners of all sites, each address once; sites on one address have equal listeners.
+fn distinct_listeners(plan: &config::ServerPlan) -> Vec<&config::ListenerPlan> {
+    let mut distinct: Vec<&config::ListenerPlan> = Vec::new();
     for listener in plan.sites.iter().flat_map(|site| &site.listeners) {
         if distinct
             .iter()
@@ -108,9 +111,10 @@ fn distinct_listeners(plan: &config::Plan) -> Vec<&config::Listener> {
     distinct
 }
 
-/// The sites on an address, by their position.
-fn members(plan: &config::Plan, address: &ListenAddress) -> Vec<usize> {
-    let listens = |site: &config::Site| site.listeners.iter().any(|one| one.address == *address);
+/// The indexes of the sites on an address.
+fn members(plan: &config::ServerPlan, address: &ListenAddress) -> Vec<usize> {
+    let listens =
+        |site: &config::SitePlan| site.listeners.iter().any(|one| one.address == *address);
     plan.sites
         .iter()
         .enumerate()
@@ -119,9 +123,9 @@ fn members(plan: &config::Plan, address: &ListenAddress) -> Vec<usize> {
         .collect()
 }
 
-/// Whether one of several sites asks for client certificates, so that it matters which of them a
-/// handshake was with.
-fn is_mixed(plan: &config::Plan, members: &[usize]) -> bool {
+/// Whether one of several sites requests client certificates, so that the site of a request must be
+/// that of the handshake.
+fn needs_sni_check(plan: &config::ServerPlan, members: &[usize]) -> bool {
     let asks = |position: &usize| {
         let tls = plan.sites.get(*position).and_then(|site| site.tls.as_ref());
         tls.is_some_and(|tls| !matches!(tls.client_auth, ClientAuth::None))
@@ -129,20 +133,20 @@ fn is_mixed(plan: &config::Plan, members: &[usize]) -> bool {
     members.len() > 1 && members.iter().any(asks)
 }
 
-fn tls_settings(plan: &config::Plan, members: &[usize]) -> io::Result<Arc<TlsSettings>> {
-    let mut members_said: Vec<&config::Site> = members
+fn tls_settings(plan: &config::ServerPlan, members: &[usize]) -> io::Result<Arc<TlsSettings>> {
+    let mut member_sites: Vec<&config::SitePlan> = members
         .iter()
         .filter_map(|position| plan.sites.get(*position))
         .collect();
-    // The site for other hosts is the one for other names, too.
-    members_said.sort_by_key(|site| !site.is_fallback);
-    let is_mixed = is_mixed(plan, members);
-    let sites: Vec<TlsSite> = members_said
+    // The fallback site is also the one for unknown names in a handshake.
+    member_sites.sort_by_key(|site| !site.is_fallback);
+    let needs_sni_check = needs_sni_check(plan, members);
+    let sites: Vec<TlsSite> = member_sites
         .into_iter()
         .filter_map(|site| {
             let mut tls = site.tls.clone()?;
-            if is_mixed {
-                // A name that only a certificate has might be another site's by its wildcard.
+            if needs_sni_check {
+                // A wildcard in a certificate may match the name of another site.
                 let own: Vec<_> = site.server_names.iter().map(ToString::to_string).collect();
                 tls.names.retain(|name| own.contains(name));
             }
@@ -154,14 +158,14 @@ fn tls_settings(plan: &config::Plan, members: &[usize]) -> io::Result<Arc<TlsSet
         .map_err(io::Error::other)
 }
 
-/// The sites on one address, as one service.
-fn group(plan: &config::Plan, members: &[usize], sites: &[Site]) -> io::Result<Sites> {
+/// The service of the sites on one address.
+fn group(plan: &config::ServerPlan, members: &[usize], sites: &[Site]) -> io::Result<Sites> {
     let mut group = Sites::new().trusted_proxies(plan.global.trusted_proxies.clone());
     for position in members {
-        let (Some(site), Some(said)) = (sites.get(*position), plan.sites.get(*position)) else {
+        let (Some(site), Some(plan)) = (sites.get(*position), plan.sites.get(*position)) else {
             continue;
         };
-        group = if said.is_fallback {
+        group = if plan.is_fallback {
             group.fallback(site.clone())
         } else {
             group.site(site.clone())
@@ -171,73 +175,67 @@ fn group(plan: &config::Plan, members: &[usize], sites: &[Site]) -> io::Result<S
     Ok(group)
 }
 
-/// The memory of each place of static files, so that all of a worker keep to the limit.
-fn cache_bytes(plan: &config::Plan, groups: &[&[usize]]) -> u64 {
-    let serves_files = |content: &config::Content| {
-        u64::from(match &content.handler {
-            Some(config::Handler::Files(_)) => true,
-            Some(config::Handler::Php(php)) => php.files.is_some(),
-            _ => false,
-        })
+/// The memory for the static files of each location, so that a worker stays within its limit.
+fn cache_bytes(plan: &config::ServerPlan, groups: &[&[usize]]) -> u64 {
+    let serves_files = |handler: &&config::HandlerPlan| match handler {
+        config::HandlerPlan::Files(_) => true,
+        config::HandlerPlan::Php(php) => php.files.is_some(),
+        config::HandlerPlan::Return(_) | config::HandlerPlan::Proxy(_) => false,
     };
-    let places: u64 = groups
+    let locations = groups
         .iter()
         .flat_map(|members| members.iter())
         .filter_map(|position| plan.sites.get(*position))
-        .map(|site| {
-            let locations = site.locations.iter();
-            let locations = locations.map(|location| serves_files(&location.content));
-            serves_files(&site.content) + locations.sum::<u64>()
-        })
-        .sum();
+        .flat_map(config::SitePlan::handlers)
+        .filter(serves_files)
+        .count();
     match plan.global.static_cache_bytes {
         0 => 0,
-        bytes => (bytes / places.max(1)).max(LEAST_CACHE),
+        bytes => (bytes / (locations as u64).max(1)).max(MIN_FILE_CACHE_BYTES),
     }
 }
 
-/// What services are built with.
-struct Kept<'a> {
-    /// What each place of files keeps in memory, on each worker.
+/// The resources for the services of a plan.
+struct AssemblyContext<'a> {
+    /// The memory for the static files of each location, on each worker.
     cache_bytes: u64,
-    lasting: Lasting<'a>,
+    resources: ProcessResources<'a>,
 }
 
-fn build(said: &config::Site, kept: &Kept<'_>) -> io::Result<Site> {
-    let mut site = Site::new(&said.name)
-        .settings(settings(&said.content))
-        .compression(said.compression);
-    for name in &said.server_names {
+fn build(plan: &config::SitePlan, context: &AssemblyContext<'_>) -> io::Result<Site> {
+    let mut site = Site::new(&plan.name)
+        .settings(plan.settings.clone())
+        .compression(plan.compression);
+    for name in &plan.server_names {
         site = site.server_name(name.clone());
     }
-    // What the site itself does is its outermost location; one of its own for "/" replaces it.
-    if let Some(handler) = &said.content.handler {
-        let everywhere: Pattern = "/".parse().map_err(io::Error::other)?;
-        site = site.location(location(everywhere, handler, said, kept));
+    // The site's own handler is its location `/`, which an explicit location `/` replaces.
+    if let Some(handler) = &plan.handler {
+        site = site.location(location(
+            LocationPattern::everywhere(),
+            handler,
+            plan,
+            context,
+        ));
     }
-    for own in &said.locations {
-        if let Some(handler) = &own.content.handler {
-            let mut location =
-                location(own.pattern.clone(), handler, said, kept).settings(settings(&own.content));
-            if own.internal {
-                location = location.internal();
-            }
-            site = site.location(location);
+    for own in &plan.locations {
+        let mut location = location(own.pattern.clone(), &own.handler, plan, context)
+            .settings(own.settings.clone());
+        if own.internal {
+            location = location.internal();
         }
+        site = site.location(location);
     }
-    if said.force_https {
-        site = site.force_https(ForceHttps {
-            port: https_port(said).unwrap_or(443),
-            ..ForceHttps::default()
-        });
+    if let Some(force) = plan.force_https {
+        site = site.force_https(force);
     }
-    if let Some(hsts) = said.hsts {
+    if let Some(hsts) = plan.hsts {
         site = site.hsts(hsts);
     }
-    if let Some(log) = &said.access_log {
-        let logs = kept.lasting.logs;
+    if let Some(log) = &plan.access_log {
+        let logs = context.resources.logs;
         let opened = logs
-            .open(&log.path, log.format.clone(), &said.name)
+            .open(&log.path, log.format.clone(), &plan.name)
             .map_err(|error| {
                 let path = log.path.display();
                 io::Error::new(
@@ -250,39 +248,28 @@ fn build(said: &config::Site, kept: &Kept<'_>) -> io::Result<Site> {
     Ok(site)
 }
 
-fn https_port(site: &config::Site) -> Option<u16> {
-    let mut secure = site.listeners.iter().filter(|listener| listener.tls);
-    secure.find_map(|listener| match listener.address {
-        ListenAddress::Tcp { address, .. } => Some(address.port()),
-        ListenAddress::Unix { .. } | ListenAddress::Inherited { .. } => None,
-    })
-}
-
 fn location(
-    pattern: Pattern,
-    handler: &config::Handler,
-    site: &config::Site,
-    kept: &Kept<'_>,
+    pattern: LocationPattern,
+    handler: &config::HandlerPlan,
+    site: &config::SitePlan,
+    context: &AssemblyContext<'_>,
 ) -> Location {
+    let origins = context.resources.origins;
     match handler {
-        config::Handler::Return(answer) => Location::respond(pattern, answer.clone()),
-        config::Handler::Proxy(said) => kept.lasting.origins.location(pattern, said, site),
-        config::Handler::Php(said) => {
-            let origins = kept.lasting.origins;
-            match &said.files {
-                Some(files) => {
-                    let files = files_of(&pattern, files, site, kept);
-                    let files = files.programs(origins.programs(said, site).0);
-                    Location::files(pattern, files)
-                }
-                None => {
-                    let name = format!("fastcgi {}", said.upstream);
-                    Location::service(pattern, &name, origins.programs(said, site))
-                }
+        config::HandlerPlan::Return(handler) => Location::respond(pattern, handler.clone()),
+        config::HandlerPlan::Proxy(proxy) => origins.location(pattern, proxy, site),
+        config::HandlerPlan::Php(php) => match &php.files {
+            Some(files) => {
+                let files = files_of(&pattern, files, site, context);
+                Location::files(pattern, files.programs(origins.php(php, site).0))
             }
-        }
-        config::Handler::Files(said) => {
-            let files = files_of(&pattern, said, site, kept);
+            None => {
+                let name = format!("fastcgi {}", php.upstream);
+                Location::service(pattern, &name, origins.php(php, site))
+            }
+        },
+        config::HandlerPlan::Files(files) => {
+            let files = files_of(&pattern, files, site, context);
             Location::files(pattern, files)
         }
     }
@@ -290,36 +277,36 @@ fn location(
 
 /// The files of a location.
 fn files_of(
-    pattern: &Pattern,
-    said: &config::Files,
-    site: &config::Site,
-    kept: &Kept<'_>,
+    pattern: &LocationPattern,
+    plan: &config::FilesPlan,
+    site: &config::SitePlan,
+    context: &AssemblyContext<'_>,
 ) -> Files {
-    let mut files = match &said.root {
-        config::Root::Root(root) => Files::new(root),
-        config::Root::Alias(alias) => {
+    let mut files = match &plan.root {
+        config::FilesRoot::Root(root) => Files::new(root),
+        config::FilesRoot::Alias(alias) => {
             Files::new(alias).strip_prefix(plain_path(&pattern.to_string()))
         }
     }
-    .index(said.index.iter().map(String::as_str))
-    .listing(said.listing)
-    .cache_control(said.cache_control.iter().cloned())
-    .media_types(said.mime.iter().cloned())
-    .charset(said.charset.clone())
-    .hidden_files(said.hidden_files)
-    .symlinks(said.symlinks)
-    .protected(said.protected.iter().cloned())
+    .index(plan.index.iter().map(String::as_str))
+    .listing(plan.listing)
+    .cache_control(plan.cache_control.iter().cloned())
+    .media_types(plan.mime.iter().cloned())
+    .charset(plan.charset.clone())
+    .hidden_files(plan.hidden_files)
+    .symlinks(plan.symlinks)
+    .protected(plan.protected.iter().cloned())
     .compression(site.compression)
     .precompressed(site.precompressed)
-    .cache(kept.cache_bytes)
-    .variants(Arc::clone(kept.lasting.variants));
-    if let Some(list) = &said.try_files {
+    .cache(context.cache_bytes)
+    .variants(Arc::clone(context.resources.variants));
+    if let Some(list) = &plan.try_files {
         files = files.try_files(list.clone());
     }
-    if let Some(page) = &said.spa {
+    if let Some(page) = &plan.spa {
         files = files.spa(page);
     }
-    if said.has_programs {
+    if plan.has_scripts {
         files = files.beside_programs();
     }
     files
@@ -333,61 +320,14 @@ fn plain_path(pattern: &str) -> &str {
         .unwrap_or(pattern)
 }
 
-fn settings(content: &config::Content) -> Settings {
-    let mut settings = Settings::new().body_limit(content.max_body_bytes);
-    let files = match &content.handler {
-        Some(config::Handler::Files(files)) => Some(files),
-        Some(config::Handler::Php(php)) => php.files.as_ref(),
-        _ => None,
-    };
-    if let Some(files) = files {
-        settings = settings.root(match &files.root {
-            config::Root::Root(root) | config::Root::Alias(root) => root,
-        });
-    }
-    let of_service = match &content.handler {
-        Some(config::Handler::Proxy(proxy)) => Some((proxy.intercept_errors, &proxy.accel)),
-        Some(config::Handler::Php(php)) => Some((php.intercept_errors, &php.accel)),
-        _ => None,
-    };
-    if let Some((intercept_errors, accel)) = of_service {
-        settings = settings.intercept_errors(intercept_errors);
-        if let Some(accel) = accel {
-            settings = settings.accel(accel.clone());
-        }
-    }
-    for rule in &content.rewrites {
-        settings = settings.rewrite(rule.clone());
-    }
-    for change in &content.request_fields {
-        settings = settings.request_field(change.clone());
-    }
-    for change in &content.response_fields {
-        settings = settings.response_field(change.clone());
-    }
-    // The last page for a status counts: pages for one status come behind those for a class.
-    let (classes, single): (Vec<_>, Vec<_>) = content
-        .error_pages
-        .iter()
-        .partition(|page| page.first != page.last);
-    for page in classes.into_iter().chain(single) {
-        for status in page.first..=page.last {
-            if let Ok(status) = StatusCode::from_u16(status) {
-                settings = settings.error_page(status, ErrorPage::Path(page.path.clone()));
-            }
-        }
-    }
-    settings
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
     use std::rc::Rc;
 
     use apus_http::{
-        Body, ConnectionInfo, Headers, Method, Peer, Request, RequestParts, Response, Target,
-        TlsInfo, TlsVersion, Version,
+        Body, ConnectionInfo, Headers, Method, Peer, Request, RequestParts, Response, StatusCode,
+        Target, TlsInfo, TlsVersion, Version,
     };
     use apus_upstream::plan::GroupPlan;
 
@@ -399,13 +339,13 @@ mod tests {
         assembled(&plan).unwrap()
     }
 
-    fn assembled(plan: &config::Plan) -> io::Result<apus_net::Plan> {
-        let lasting = Lasting {
+    fn assembled(plan: &config::ServerPlan) -> io::Result<apus_net::Plan> {
+        let resources = ProcessResources {
             logs: &AccessLogs::new().0,
             variants: &Arc::new(Variants::new(0)),
-            origins: Origins::Named,
+            origins: OriginServices::DryRun,
         };
-        assemble(plan, lasting)
+        assemble(plan, resources)
     }
 
     fn get(listener: &Listener, host: &str, path: &str) -> Response {

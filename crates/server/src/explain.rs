@@ -16,14 +16,14 @@ use apus_http::{
 use apus_net::{ListenAddress, Listener};
 use serde_json::json;
 
-use crate::folder::{FolderSite, ListenArgument};
-use crate::load::{Certificates, LoadError, Loader};
-use crate::source::Source;
-use crate::url::{Url, UrlError};
+use crate::folder_config::{FolderConfig, ListenArgument};
+use crate::load::{Certificates, LoadError, PlanLoader};
+use crate::source::ConfigSource;
+use crate::url::{InvalidUrl, Url};
 
 /// A request to explain.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct ExplainRequest {
     /// The method.
     pub method: String,
     /// `http://host/path` or `https://host/path`.
@@ -68,12 +68,15 @@ impl Explanation {
 ///
 /// # Errors
 /// The source cannot be served, or nothing that it says can get such a request.
-pub fn explain(source: Source, question: &Question) -> Result<Explanation, ExplainError> {
+pub fn explain(
+    source: ConfigSource,
+    question: &ExplainRequest,
+) -> Result<Explanation, ExplainError> {
     let url = Url::parse(&question.url).map_err(ExplainError::Url)?;
     // A folder is asked about as if it were served where the URL leads.
     let listen = ListenArgument::Port(url.port.unwrap_or(url.default_port()));
-    let folder = FolderSite::new(Some(listen), url.is_secure);
-    let loader = Loader::new(source, folder, Certificates::Passing, None);
+    let folder = FolderConfig::new(Some(listen), url.is_secure);
+    let loader = PlanLoader::new(source, folder, Certificates::Passing, None);
     let loaded = loader.load(None).map_err(ExplainError::Load)?;
     let listener = (url.listener(&loaded.plan.listeners)).map_err(ExplainError::Url)?;
     let trace = Trace::default();
@@ -101,7 +104,7 @@ pub fn explain(source: Source, question: &Question) -> Result<Explanation, Expla
 }
 
 fn request(
-    question: &Question,
+    question: &ExplainRequest,
     url: &Url<'_>,
     listener: &Listener,
     trace: &Trace,
@@ -164,7 +167,7 @@ fn request(
 #[non_exhaustive]
 pub enum ExplainError {
     /// The URL is none, or leads nowhere.
-    Url(UrlError),
+    Url(InvalidUrl),
     /// The text is no method.
     Method(String),
     /// The path cannot be sent.
@@ -184,7 +187,7 @@ impl ExplainError {
     pub fn is_misuse(&self) -> bool {
         matches!(
             self,
-            Self::Url(UrlError::Invalid(_)) | Self::Method(_) | Self::Target(_) | Self::Field(..)
+            Self::Url(InvalidUrl::Invalid(_)) | Self::Method(_) | Self::Target(_) | Self::Field(..)
         )
     }
 }

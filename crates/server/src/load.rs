@@ -18,19 +18,19 @@ use apus_upstream::Upstreams;
 use apus_upstream::plan::GroupPlan;
 use serde_json::Value;
 
-use crate::assemble::{Lasting, Origins, assemble, groups};
-use crate::caching::{self, CachedPlace};
-use crate::folder::FolderSite;
-use crate::helper_protocol::{HelperClient, LoadedByRoot, MadeCertificate};
+use crate::assemble::{OriginServices, ProcessResources, assemble, groups};
+use crate::cache_admin::{self, CachedHandler};
+use crate::folder_config::FolderConfig;
+use crate::helper_protocol::{HelperClient, IssuedCertificate, LoadedByRoot};
 use crate::local_ca::{LocalCa, LocalCaError, LocalCertificate, passing_certificate};
-use crate::source::Source;
+use crate::source::ConfigSource;
 use apus_access_log::AccessLogs;
-use apus_config::{self as config, ConfigFiles, Diagnostics, ListenPlaces, LogLevel};
+use apus_config::{self as config, ConfigFiles, Diagnostics, ListenerSpans, LogLevel};
 
 /// Reads a source, and again for each reload.
-pub(crate) struct Loader {
-    source: Source,
-    folder: FolderSite,
+pub(crate) struct PlanLoader {
+    source: ConfigSource,
+    folder: FolderConfig,
     certificates: Certificates,
     workers: Option<NonZeroUsize>,
     /// Reads what only root can, once this process is not root any more.
@@ -49,7 +49,7 @@ pub(crate) struct Loader {
 
 /// The cache, and what it was opened with.
 struct OpenCache {
-    store: config::CacheStore,
+    store: config::CacheStorePlan,
     cache: Cache,
 }
 
@@ -65,14 +65,14 @@ pub(crate) enum Certificates {
 }
 
 /// All that a source says, ready to run.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedPlan {
     pub(crate) plan: apus_net::Plan,
     /// The groups of origins, which have to be in force before the plan is.
     pub(crate) groups: Vec<GroupPlan>,
     /// PHP that stays in memory; it runs already.
     pub(crate) pools: Vec<PoolPlan>,
     /// Where the file says what is listened on.
-    pub(crate) listening: ListenPlaces,
+    pub(crate) listening: ListenerSpans,
     pub(crate) control_socket: Option<PathBuf>,
     /// The user that the source wants.
     pub(crate) account: Option<Account>,
@@ -80,7 +80,7 @@ pub(crate) struct Loaded {
     /// Bytes of memory that responses may take beyond their own pieces.
     pub(crate) response_memory: u64,
     /// The places whose answers are cached.
-    pub(crate) cached: Vec<CachedPlace>,
+    pub(crate) cached: Vec<CachedHandler>,
     /// Whether the cache in use is another than the configuration says.
     pub(crate) has_old_cache: bool,
     /// The local certificates that are served.
@@ -89,11 +89,11 @@ pub(crate) struct Loaded {
     pub(crate) warnings: Diagnostics,
 }
 
-impl Loader {
+impl PlanLoader {
     /// A loader of `source`; `folder` says how to serve it if it is one.
     pub(crate) fn new(
-        source: Source,
-        folder: FolderSite,
+        source: ConfigSource,
+        folder: FolderConfig,
         certificates: Certificates,
         workers: Option<NonZeroUsize>,
     ) -> Self {
@@ -117,7 +117,7 @@ impl Loader {
         self.helper = Some(helper);
     }
 
-    pub(crate) fn source(&self) -> &Source {
+    pub(crate) fn source(&self) -> &ConfigSource {
         &self.source
     }
 
@@ -140,13 +140,13 @@ impl Loader {
     pub(crate) fn cache_status(&self) -> Value {
         let open = self.cache.borrow();
         open.as_ref().map_or(Value::Null, |open| {
-            caching::status(&open.cache, open.store.disk.is_some())
+            cache_admin::status(&open.cache, open.store.disk.is_some())
         })
     }
 
     /// Reads the source as it is now. Without `access_logs`, for a plan that is not run, no log file is
     /// opened, nor made, and no origin is asked.
-    pub(crate) fn load(&self, access_logs: Option<&AccessLogs>) -> Result<Loaded, LoadError> {
+    pub(crate) fn load(&self, access_logs: Option<&AccessLogs>) -> Result<LoadedPlan, LoadError> {
         let LoadedByRoot {
             files,
             certificates,
@@ -194,7 +194,7 @@ impl Loader {
                         .prepare(plan)
                         .map_err(|error| LoadError::Open(io::Error::other(error)))?;
                 }
-                let origins = Origins::Asked {
+                let origins = OriginServices::Live {
                     upstreams: &self.upstreams,
                     pools: &self.pools,
                     cache: cache.as_ref(),
@@ -206,27 +206,27 @@ impl Loader {
                     site.access_log = None;
                 }
                 no_logs = AccessLogs::new().0;
-                (&no_logs, Origins::Named)
+                (&no_logs, OriginServices::DryRun)
             }
         };
-        let lasting = Lasting {
+        let resources = ProcessResources {
             logs,
             variants: &variants,
             origins,
         };
-        let plan = assemble(&config, lasting).map_err(LoadError::Open)?;
+        let plan = assemble(&config, resources).map_err(LoadError::Open)?;
         let groups = groups(&config).map_err(LoadError::Open)?;
         let (hosts, local_certificates) = made.into_inner().into_iter().unzip();
         self.certified.replace(hosts);
-        Ok(Loaded {
+        Ok(LoadedPlan {
             plan,
             groups,
             pools: config.pools().cloned().collect(),
-            cached: CachedPlace::all(&config),
+            cached: CachedHandler::all(&config),
             has_old_cache: self.has_other_cache(&config.global.cache),
             listening: match self.source {
-                Source::File(_) => ListenPlaces::of(&config),
-                Source::Folder(_) => ListenPlaces::default(),
+                ConfigSource::File(_) => ListenerSpans::of(&config),
+                ConfigSource::Folder(_) => ListenerSpans::default(),
             },
             control_socket: config.global.control_socket,
             account: config.global.account,
@@ -238,7 +238,7 @@ impl Loader {
     }
 
     /// Opens the cache, if it is not open yet.
-    fn open_cache(&self, store: &config::CacheStore) -> Result<(), LoadError> {
+    fn open_cache(&self, store: &config::CacheStorePlan) -> Result<(), LoadError> {
         let mut open = self.cache.borrow_mut();
         if open.is_some() {
             return Ok(());
@@ -262,7 +262,7 @@ impl Loader {
         Ok(())
     }
 
-    fn has_other_cache(&self, store: &config::CacheStore) -> bool {
+    fn has_other_cache(&self, store: &config::CacheStorePlan) -> bool {
         let open = self.cache.borrow();
         open.as_ref().is_some_and(|open| open.store != *store)
     }
@@ -280,8 +280,8 @@ impl Loader {
     fn certificate(
         &self,
         hosts: &[String],
-        by_root: &[(Vec<String>, Result<MadeCertificate, String>)],
-    ) -> Result<MadeCertificate, LocalCaError> {
+        by_root: &[(Vec<String>, Result<IssuedCertificate, String>)],
+    ) -> Result<IssuedCertificate, LocalCaError> {
         match by_root.iter().find(|(names, _)| names == hosts) {
             Some((_, Ok(made))) => Ok(made.clone()),
             Some((_, Err(message))) => Err(LocalCaError::Helper(message.clone())),
@@ -290,7 +290,7 @@ impl Loader {
     }
 
     /// Reads the source as root does before it gives that up: only to see which user it becomes.
-    pub(crate) fn read_as_root(&self) -> Result<config::Plan, LoadError> {
+    pub(crate) fn read_as_root(&self) -> Result<config::ServerPlan, LoadError> {
         let local_certificates: Option<config::LocalCertificates<'_>> = match self.certificates {
             Certificates::Named => None,
             Certificates::Local | Certificates::Passing => Some(&passing),
@@ -299,7 +299,7 @@ impl Loader {
     }
 
     /// Reads the source for a process that cannot: what was read, and what it says.
-    pub(crate) fn record(&self) -> (LoadedByRoot, Result<config::Plan, LoadError>) {
+    pub(crate) fn record(&self) -> (LoadedByRoot, Result<config::ServerPlan, LoadError>) {
         let files = ConfigFiles::default();
         let certificates = RefCell::new(Vec::new());
         let make = |hosts: &[String]| {
@@ -327,13 +327,13 @@ impl Loader {
         &self,
         local_certificates: Option<config::LocalCertificates<'_>>,
         files: &ConfigFiles,
-    ) -> Result<config::Plan, LoadError> {
+    ) -> Result<config::ServerPlan, LoadError> {
         let path = match &self.source {
-            Source::File(path) => {
+            ConfigSource::File(path) => {
                 return config::load_with(path, local_certificates, files)
                     .map_err(LoadError::mistakes);
             }
-            Source::Folder(path) => path,
+            ConfigSource::Folder(path) => path,
         };
         let name = path
             .to_str()
@@ -365,7 +365,7 @@ impl Loader {
 
 impl Certificates {
     /// A certificate with its key, PEM, and where it lies.
-    fn make(self, hosts: &[String]) -> Result<MadeCertificate, LocalCaError> {
+    fn make(self, hosts: &[String]) -> Result<IssuedCertificate, LocalCaError> {
         if self == Self::Passing {
             return Ok((passing_certificate(hosts)?.into_bytes(), None));
         }
@@ -408,10 +408,10 @@ fn passing(hosts: &[String]) -> Result<Vec<u8>, String> {
 ///
 /// # Errors
 /// No such server runs, or it broke off.
-pub fn ask_server_of(source: &Source, request: &Request) -> Result<Response, ControlError> {
+pub fn ask_server_of(source: &ConfigSource, request: &Request) -> Result<Response, ControlError> {
     let named = match source {
-        Source::Folder(_) => None,
-        Source::File(path) => {
+        ConfigSource::Folder(_) => None,
+        ConfigSource::File(path) => {
             match config::load_with(path, Some(&passing), &ConfigFiles::default()) {
                 Ok(plan) => plan.global.control_socket,
                 // A file with mistakes must not keep anybody from stopping the server.
@@ -503,10 +503,10 @@ impl std::error::Error for LoadError {
 mod tests {
     use super::*;
 
-    fn loader(file: &Path) -> Loader {
-        let folder = FolderSite::new(None, false);
-        let source = Source::File(file.to_owned());
-        Loader::new(source, folder, Certificates::Named, None)
+    fn loader(file: &Path) -> PlanLoader {
+        let folder = FolderConfig::new(None, false);
+        let source = ConfigSource::File(file.to_owned());
+        PlanLoader::new(source, folder, Certificates::Named, None)
     }
 
     #[test]

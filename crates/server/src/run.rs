@@ -29,19 +29,19 @@ use serde_json::{Value, json};
 use tokio::time::{Interval, interval, interval_at, timeout};
 use tracing::{error, info, warn};
 
-use crate::caching::{self, CachedPlace};
+use crate::application_log::{ApplicationLog, ApplicationLogError};
+use crate::cache_admin::{self, CachedHandler};
 use crate::descriptors;
-use crate::folder::{FolderSite, ListenArgument};
+use crate::folder_config::{FolderConfig, ListenArgument};
 use crate::helper_protocol::HelperClient;
-use crate::load::{Certificates, LoadError, Loaded, Loader};
-use crate::logging::{Logging, LoggingError};
-use crate::php;
-use crate::privileges::{self, PrivilegesError, Separated, bind_control_socket};
-use crate::signals::Signals;
-use crate::source::Source;
-use crate::upstreams;
+use crate::load::{Certificates, LoadError, LoadedPlan, PlanLoader};
+use crate::pool_status;
+use crate::privileges::{self, PrivilegeSeparation, PrivilegesError, bind_control_socket};
+use crate::signals::ServerSignals;
+use crate::source::ConfigSource;
+use crate::upstream_admin;
 use apus_access_log::{AccessLogs, OpenFile, WriterHandle};
-use apus_config::ListenPlaces;
+use apus_config::ListenerSpans;
 
 /// How often it is looked whether the local certificate is about to expire.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(12 * 3600);
@@ -59,7 +59,7 @@ const LOOKUP_PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
     /// What to serve.
-    pub source: Source,
+    pub source: ConfigSource,
     /// Where to serve a folder.
     pub listen: Option<ListenArgument>,
     /// Worker threads, in place of what the configuration says.
@@ -82,8 +82,8 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
         true => Certificates::Local,
         false => Certificates::Named,
     };
-    let folder = FolderSite::new(options.listen.clone(), options.tls);
-    let mut loader = Loader::new(
+    let folder = FolderConfig::new(options.listen.clone(), options.tls);
+    let mut loader = PlanLoader::new(
         options.source.clone(),
         folder,
         certificates,
@@ -92,12 +92,12 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
     // Threads have to come after this: each would keep root for itself.
     let separated = privileges::separate(&loader, options.user.as_deref())?;
     let (helper, control) = separated
-        .map(|Separated { helper, control }| (helper, control))
+        .map(|PrivilegeSeparation { helper, control }| (helper, control))
         .unzip();
     if let Some(helper) = &helper {
         loader.ask_helper(Arc::clone(helper));
     }
-    let result = run_server(Parts {
+    let result = run_server(ServerParts {
         loader,
         helper: helper.clone(),
         control,
@@ -109,13 +109,13 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
     result
 }
 
-fn run_server(parts: Parts) -> Result<(), ServeError> {
+fn run_server(parts: ServerParts) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build_local(Default::default())
         .map_err(ServeError::Runtime)?;
     let result = runtime.block_on(async {
-        let mut server = Server::start(parts).await?;
+        let mut server = ControlThread::start(parts).await?;
         server.run().await;
         Ok(())
     });
@@ -124,8 +124,8 @@ fn run_server(parts: Parts) -> Result<(), ServeError> {
 }
 
 /// What a server is started with.
-struct Parts {
-    loader: Loader,
+struct ServerParts {
+    loader: PlanLoader,
     /// Does what takes root, if this process gave that up.
     helper: Option<Arc<HelperClient>>,
     /// The control socket, if it had to be made by root.
@@ -134,12 +134,12 @@ struct Parts {
 }
 
 /// A server that runs.
-struct Server {
+struct ControlThread {
     engine: Engine,
-    loader: Loader,
-    loaded: InForce,
+    loader: PlanLoader,
+    loaded: RunningPlan,
     control: ControlSocket,
-    signals: Signals,
+    signals: ServerSignals,
     renewal: Interval,
     memory_return: Interval,
     started: Started,
@@ -147,20 +147,20 @@ struct Server {
     last_failure: Option<String>,
     access_logs: AccessLogs,
     log_writer: WriterHandle,
-    logging: Logging,
+    logging: ApplicationLog,
 }
 
 /// What is kept of the plan in force.
-struct InForce {
+struct RunningPlan {
     control_socket: Option<PathBuf>,
     stop_timeout: Duration,
     groups: Vec<GroupPlan>,
     pools: Vec<PoolPlan>,
-    cached: Vec<CachedPlace>,
+    cached: Vec<CachedHandler>,
 }
 
 /// What the control thread waits for.
-enum Event {
+enum ServerEvent {
     Reload,
     Stop,
     Reopen,
@@ -169,22 +169,22 @@ enum Event {
     Asked(Exchange),
 }
 
-impl Server {
-    async fn start(parts: Parts) -> Result<Self, ServeError> {
-        let Parts {
+impl ControlThread {
+    async fn start(parts: ServerParts) -> Result<Self, ServeError> {
+        let ServerParts {
             loader,
             helper,
             control,
             options,
         } = parts;
-        let signals = Signals::install().map_err(ServeError::Runtime)?;
+        let signals = ServerSignals::install().map_err(ServeError::Runtime)?;
         refuse_unreadable(loader.source())?;
         let (access_logs, writer) = AccessLogs::with_opener(
             helper
                 .clone()
                 .map(|helper| Arc::new(move |path: &Path| helper.open_log(path)) as OpenFile),
         );
-        let Loaded {
+        let LoadedPlan {
             plan,
             groups,
             pools,
@@ -201,7 +201,7 @@ impl Server {
         if !warnings.is_empty() {
             print_error(&warnings.render_for_stderr());
         }
-        let logging = Logging::start(Some(log_level))?;
+        let logging = ApplicationLog::start(Some(log_level))?;
         descriptors::raise_limit();
         tell_user(options.user.as_deref(), account.as_ref());
         // Before the engine: addresses may be shared, this may not.
@@ -242,7 +242,7 @@ impl Server {
         Ok(Self {
             engine,
             loader,
-            loaded: InForce {
+            loaded: RunningPlan {
                 control_socket,
                 stop_timeout,
                 groups,
@@ -269,14 +269,14 @@ impl Server {
         let mut asked_to_stop = Vec::new();
         loop {
             match self.next_event().await {
-                Event::Stop => break,
-                Event::Reopen => self.reopen_logs().await,
-                Event::Renew => self.renew().await,
-                Event::ReturnMemory => give_back_free_memory(),
-                Event::Reload => {
+                ServerEvent::Stop => break,
+                ServerEvent::Reopen => self.reopen_logs().await,
+                ServerEvent::Renew => self.renew().await,
+                ServerEvent::ReturnMemory => give_back_free_memory(),
+                ServerEvent::Reload => {
                     let _ = self.reload().await;
                 }
-                Event::Asked(mut exchange) => {
+                ServerEvent::Asked(mut exchange) => {
                     let response = match exchange.request() {
                         Request::Status => Response::Done(self.status()),
                         Request::Reload => self.reload().await,
@@ -301,7 +301,7 @@ impl Server {
     }
 
     fn change_node(&self, group: &str, node: &str, change: NodeChange) -> Response {
-        match upstreams::set_node(self.loader.upstreams(), group, node, change) {
+        match upstream_admin::set_node(self.loader.upstreams(), group, node, change) {
             Ok(()) => {
                 info!(
                     group,
@@ -323,7 +323,7 @@ impl Server {
             message,
             details: Value::Null,
         };
-        let purges = match caching::purges(&self.loaded.cached, site, what, soft) {
+        let purges = match cache_admin::purges(&self.loaded.cached, site, what, soft) {
             Ok(purges) => purges,
             Err(message) => return failed(message),
         };
@@ -343,14 +343,14 @@ impl Server {
         Response::Done(json!({}))
     }
 
-    async fn next_event(&mut self) -> Event {
+    async fn next_event(&mut self) -> ServerEvent {
         tokio::select! {
-            () = self.signals.stop.next() => Event::Stop,
-            _ = self.signals.hangup.recv() => Event::Reload,
-            _ = self.signals.reopen.recv() => Event::Reopen,
-            exchange = self.control.next() => Event::Asked(exchange),
-            _ = self.renewal.tick() => Event::Renew,
-            _ = self.memory_return.tick() => Event::ReturnMemory,
+            () = self.signals.stop.next() => ServerEvent::Stop,
+            _ = self.signals.hangup.recv() => ServerEvent::Reload,
+            _ = self.signals.reopen.recv() => ServerEvent::Reopen,
+            exchange = self.control.next() => ServerEvent::Asked(exchange),
+            _ = self.renewal.tick() => ServerEvent::Renew,
+            _ = self.memory_return.tick() => ServerEvent::ReturnMemory,
         }
     }
 
@@ -555,8 +555,8 @@ impl Server {
             ("reloads", self.reloads.into()),
             ("last_reload_failure", self.last_failure.clone().into()),
             ("access_logs", access_logs.into()),
-            ("php", php::status(self.loader.pools())),
-            ("upstreams", upstreams::status(self.loader.upstreams())),
+            ("php", pool_status::status(self.loader.pools())),
+            ("upstreams", upstream_admin::status(self.loader.upstreams())),
             ("cache", self.loader.cache_status()),
         ];
         apus_control::status(&source, self.started, &self.engine, own)
@@ -581,8 +581,8 @@ fn look_after(upstreams: &Upstreams) {
 }
 
 /// A folder that this user cannot read is not served at all.
-fn refuse_unreadable(source: &Source) -> Result<(), ServeError> {
-    let Source::Folder(folder) = source else {
+fn refuse_unreadable(source: &ConfigSource) -> Result<(), ServeError> {
+    let ConfigSource::Folder(folder) = source else {
         return Ok(());
     };
     rustix::fs::access(folder, Access::READ_OK | Access::EXEC_OK).map_err(|error| {
@@ -608,7 +608,7 @@ fn tell_user(argument: Option<&str>, configured: Option<&Account>) {
     }
 }
 
-fn announce(source: &Source, urls: &[String]) {
+fn announce(source: &ConfigSource, urls: &[String]) {
     let text = format!(
         "Serving {} at {}\n",
         source.path().display(),
@@ -656,7 +656,7 @@ pub enum ServeError {
     /// The configuration has mistakes, or what it names cannot be had.
     Load(LoadError),
     /// The level of the log is none.
-    Logging(LoggingError),
+    Logging(ApplicationLogError),
     /// Another server runs for the same source, or the control socket cannot be made.
     Control(ControlError),
     /// An address that no file names cannot be listened on, or a worker cannot be started.
@@ -685,8 +685,8 @@ impl From<LoadError> for ServeError {
     }
 }
 
-impl From<LoggingError> for ServeError {
-    fn from(error: LoggingError) -> Self {
+impl From<ApplicationLogError> for ServeError {
+    fn from(error: ApplicationLogError) -> Self {
         Self::Logging(error)
     }
 }
@@ -699,7 +699,7 @@ impl From<ControlError> for ServeError {
 
 impl ServeError {
     /// A plan cannot be run. An address that is to blame is shown where the file names it.
-    fn start(error: StartError, listening: &ListenPlaces) -> Self {
+    fn start(error: StartError, listening: &ListenerSpans) -> Self {
         match listening.explain(&error) {
             Some(mistake) => Self::Load(LoadError::mistakes(mistake)),
             None => Self::Start(error),

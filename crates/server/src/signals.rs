@@ -7,7 +7,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::warn;
 
 /// What the signals ask for.
-pub(crate) struct Signals {
+pub(crate) struct ServerSignals {
     pub(crate) stop: StopSignals,
     pub(crate) hangup: Signal,
     pub(crate) reopen: Signal,
@@ -43,7 +43,7 @@ const IGNORED: [(Number, &str, &str); 6] = [
     ),
 ];
 
-impl Signals {
+impl ServerSignals {
     /// Takes them from now on. Needs a local runtime.
     pub(crate) fn install() -> io::Result<Self> {
         for (number, name, meaning) in IGNORED {

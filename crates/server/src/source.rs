@@ -8,26 +8,26 @@ pub const DEFAULT_FILE: &str = "apus.toml";
 
 /// What a server was told to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum ConfigSource {
     /// What this configuration says.
     File(PathBuf),
     /// The files in this folder.
     Folder(PathBuf),
 }
 
-impl Source {
+impl ConfigSource {
     /// What `argument` names; without one, `apus.toml` in the current folder if it is there, else
     /// that folder.
     ///
     /// # Errors
     /// There is nothing of this name.
-    pub fn find(argument: Option<&Path>) -> Result<Self, NoSource> {
+    pub fn find(argument: Option<&Path>) -> Result<Self, SourceNotFound> {
         let path = match argument {
             Some(path) => path,
             None if Path::new(DEFAULT_FILE).exists() => Path::new(DEFAULT_FILE),
             None => Path::new("."),
         };
-        let failed = |error| NoSource {
+        let failed = |error| SourceNotFound {
             path: path.to_owned(),
             error,
         };
@@ -64,12 +64,12 @@ pub(crate) fn absolute(path: &Path) -> io::Result<PathBuf> {
 
 /// There is nothing to serve under a name.
 #[derive(Debug)]
-pub struct NoSource {
+pub struct SourceNotFound {
     path: PathBuf,
     error: io::Error,
 }
 
-impl fmt::Display for NoSource {
+impl fmt::Display for SourceNotFound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -83,7 +83,7 @@ impl fmt::Display for NoSource {
     }
 }
 
-impl std::error::Error for NoSource {
+impl std::error::Error for SourceNotFound {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.error)
     }
@@ -98,23 +98,23 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("site.toml");
         fs::write(&file, "").unwrap();
-        let found = Source::find(Some(folder.path())).unwrap();
-        assert_eq!(found, Source::Folder(folder.path().to_owned()));
+        let found = ConfigSource::find(Some(folder.path())).unwrap();
+        assert_eq!(found, ConfigSource::Folder(folder.path().to_owned()));
         assert!(matches!(
-            Source::find(Some(&file)).unwrap(),
-            Source::File(_)
+            ConfigSource::find(Some(&file)).unwrap(),
+            ConfigSource::File(_)
         ));
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(folder.path(), &link).unwrap();
-        assert_eq!(Source::find(Some(&link)).unwrap().path(), link);
+        assert_eq!(ConfigSource::find(Some(&link)).unwrap().path(), link);
         let winding = folder.path().join(".").join("..").join(folder.path());
-        let winding = Source::find(Some(&winding.join("site.toml"))).unwrap();
+        let winding = ConfigSource::find(Some(&winding.join("site.toml"))).unwrap();
         assert_eq!(
             winding.path(),
             file,
             "one source has one path, however it is written"
         );
-        let error = Source::find(Some(&folder.path().join("no"))).unwrap_err();
+        let error = ConfigSource::find(Some(&folder.path().join("no"))).unwrap_err();
         assert!(error.to_string().contains("no such file"), "{error}");
     }
 }

@@ -15,8 +15,8 @@ pub(crate) struct Url<'a> {
 }
 
 impl<'a> Url<'a> {
-    pub(crate) fn parse(text: &'a str) -> Result<Self, UrlError> {
-        let wrong = || UrlError::Invalid(text.to_owned());
+    pub(crate) fn parse(text: &'a str) -> Result<Self, InvalidUrl> {
+        let wrong = || InvalidUrl::Invalid(text.to_owned());
         // What follows a `#` is never sent.
         let sent = text.split('#').next().unwrap_or_default();
         let url = UrlParts::split(sent).ok_or_else(wrong)?;
@@ -56,7 +56,10 @@ impl<'a> Url<'a> {
 
     /// The listener that a client reaches with this URL; the first of the scheme, if the URL names
     /// no port.
-    pub(crate) fn listener<'l>(&self, listeners: &'l [Listener]) -> Result<&'l Listener, UrlError> {
+    pub(crate) fn listener<'l>(
+        &self,
+        listeners: &'l [Listener],
+    ) -> Result<&'l Listener, InvalidUrl> {
         let mut fitting = listeners
             .iter()
             .filter(|one| one.tls.is_some() == self.is_secure);
@@ -69,7 +72,7 @@ impl<'a> Url<'a> {
             Some(port) => by_port(port),
             None => by_port(self.default_port()).or_else(|| fitting.next()),
         };
-        found.ok_or_else(|| UrlError::NoListener {
+        found.ok_or_else(|| InvalidUrl::NoListener {
             url: format!("{}://{}", scheme(self.is_secure), self.authority),
             listeners: listeners
                 .iter()
@@ -86,7 +89,7 @@ pub(crate) fn scheme(is_secure: bool) -> &'static str {
 
 /// A URL that cannot be requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum UrlError {
+pub enum InvalidUrl {
     /// The text is no URL with the scheme `http` or `https`.
     Invalid(String),
     /// Nothing listens where the URL leads.
@@ -98,7 +101,7 @@ pub enum UrlError {
     },
 }
 
-impl fmt::Display for UrlError {
+impl fmt::Display for InvalidUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Invalid(text) => write!(
@@ -114,7 +117,7 @@ impl fmt::Display for UrlError {
     }
 }
 
-impl std::error::Error for UrlError {}
+impl std::error::Error for InvalidUrl {}
 
 #[cfg(test)]
 mod tests {
@@ -141,7 +144,7 @@ mod tests {
             "http:///x",
         ] {
             assert!(
-                matches!(Url::parse(text), Err(UrlError::Invalid(_))),
+                matches!(Url::parse(text), Err(InvalidUrl::Invalid(_))),
                 "{text:?}"
             );
         }

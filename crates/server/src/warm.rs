@@ -18,10 +18,10 @@ use apus_net::client::{
 use apus_net::{ListenAddress, Listener};
 use tokio::sync::mpsc;
 
-use crate::folder::FolderSite;
-use crate::load::{Certificates, LoadError, Loader};
-use crate::source::Source;
-use crate::url::{Url, UrlError, scheme};
+use crate::folder_config::FolderConfig;
+use crate::load::{Certificates, LoadError, PlanLoader};
+use crate::source::ConfigSource;
+use crate::url::{InvalidUrl, Url, scheme};
 
 /// Requests at the same time: enough to keep an origin busy, few enough to leave it to others.
 const AT_ONCE: usize = 8;
@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What came of one URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Warmed {
+pub enum WarmResult {
     /// It is stored now.
     Stored,
     /// It was there.
@@ -51,12 +51,12 @@ pub enum Warmed {
 /// # Errors
 /// There is no such list, or the source cannot be served.
 pub fn warm(
-    source: Source,
+    source: ConfigSource,
     list: &str,
-    told: &mut dyn FnMut(&str, &Warmed, usize),
+    told: &mut dyn FnMut(&str, &WarmResult, usize),
 ) -> Result<(), WarmError> {
-    let folder = FolderSite::new(None, false);
-    let loader = Loader::new(source, folder, Certificates::Passing, None);
+    let folder = FolderConfig::new(None, false);
+    let loader = PlanLoader::new(source, folder, Certificates::Passing, None);
     let loaded = loader.load(None).map_err(WarmError::Load)?;
     let listeners = Rc::new(loaded.plan.listeners);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -77,7 +77,7 @@ pub fn warm(
                         break;
                     };
                     let warmed = fetch(&url, &listeners).await;
-                    let warmed = warmed.unwrap_or_else(Warmed::Failed);
+                    let warmed = warmed.unwrap_or_else(WarmResult::Failed);
                     let _ = sender.send((url, warmed));
                 }
             });
@@ -157,7 +157,7 @@ fn unescaped(text: &str) -> String {
 }
 
 /// Fetches a URL whole: a part would not be stored.
-async fn fetch(url: &str, listeners: &[Listener]) -> Result<Warmed, String> {
+async fn fetch(url: &str, listeners: &[Listener]) -> Result<WarmResult, String> {
     let mut response = get(url, listeners).await?;
     while let Some(frame) = response.body.frame().await {
         frame.map_err(|error| error.to_string())?;
@@ -166,12 +166,12 @@ async fn fetch(url: &str, listeners: &[Listener]) -> Result<Warmed, String> {
     let said = String::from_utf8_lossy(said);
     let mut words = said.split([';', ',']).map(str::trim);
     Ok(match words.find(|word| ["hit", "stored"].contains(word)) {
-        Some("hit") => Warmed::Hit,
-        Some(_) => Warmed::Stored,
+        Some("hit") => WarmResult::Hit,
+        Some(_) => WarmResult::Stored,
         None if response.status.as_u16() >= 400 => {
-            Warmed::Failed(format!("status {}", response.status.as_u16()))
+            WarmResult::Failed(format!("status {}", response.status.as_u16()))
         }
-        None => Warmed::NotStored(response.status),
+        None => WarmResult::NotStored(response.status),
     })
 }
 
@@ -179,7 +179,7 @@ async fn get(url: &str, listeners: &[Listener]) -> Result<ClientResponse, String
     let url = Url::parse(url).map_err(|error| error.to_string())?;
     let listener = url
         .listener(listeners)
-        .map_err(|error: UrlError| error.to_string())?;
+        .map_err(|error: InvalidUrl| error.to_string())?;
     let origin = origin(&url, listener)?;
     let mut headers = Headers::new();
     for (name, value) in [

@@ -4,34 +4,34 @@ use std::fmt;
 
 use apus_http::{HeaderName, HeaderValue, Headers};
 
-use super::template::{Form, InvalidTemplate, Scope, Template};
+use super::template::{InvalidTemplate, Template, ValueEncoding, VariableScope};
 
 /// A change of one field of a request or of a response.
 #[derive(Clone, Debug)]
 pub struct FieldChange {
     name: HeaderName,
-    action: Action,
+    action: FieldAction,
 }
 
 #[derive(Clone, Debug)]
-enum Action {
-    Set(Value),
-    Add(Value),
+enum FieldAction {
+    Set(ChangeValue),
+    Add(ChangeValue),
     Remove,
 }
 
 #[derive(Clone, Debug)]
-enum Value {
+enum ChangeValue {
     Static(HeaderValue),
     Template(Template),
 }
 
 /// The changes without those that a later one undoes, so that lines which are shared are not copied
 /// for nothing.
-pub(super) fn in_force(changes: Vec<FieldChange>) -> Vec<FieldChange> {
+pub(super) fn effective_changes(changes: Vec<FieldChange>) -> Vec<FieldChange> {
     let mut kept: Vec<FieldChange> = Vec::with_capacity(changes.len());
     for change in changes {
-        if !matches!(change.action, Action::Add(_)) {
+        if !matches!(change.action, FieldAction::Add(_)) {
             kept.retain(|earlier| earlier.name != change.name);
         }
         kept.push(change);
@@ -48,7 +48,7 @@ impl FieldChange {
     pub fn set(name: &str, value: &str) -> Result<Self, InvalidChange> {
         Ok(Self {
             name: field_name(name)?,
-            action: Action::Set(field_value(value)?),
+            action: FieldAction::Set(field_value(value)?),
         })
     }
 
@@ -56,7 +56,7 @@ impl FieldChange {
     pub(super) fn fixed(name: HeaderName, value: HeaderValue) -> Self {
         Self {
             name,
-            action: Action::Set(Value::Static(value)),
+            action: FieldAction::Set(ChangeValue::Static(value)),
         }
     }
 
@@ -68,7 +68,7 @@ impl FieldChange {
     pub fn add(name: &str, value: &str) -> Result<Self, InvalidChange> {
         Ok(Self {
             name: field_name(name)?,
-            action: Action::Add(field_value(value)?),
+            action: FieldAction::Add(field_value(value)?),
         })
     }
 
@@ -79,14 +79,14 @@ impl FieldChange {
     pub fn remove(name: &str) -> Result<Self, InvalidChange> {
         Ok(Self {
             name: field_name(name)?,
-            action: Action::Remove,
+            action: FieldAction::Remove,
         })
     }
 
     /// The line it gives every message alike.
     pub(super) fn as_static_line(&self) -> Option<(&HeaderName, &HeaderValue)> {
         match &self.action {
-            Action::Set(Value::Static(value)) => Some((&self.name, value)),
+            FieldAction::Set(ChangeValue::Static(value)) => Some((&self.name, value)),
             _ => None,
         }
     }
@@ -95,33 +95,34 @@ impl FieldChange {
     /// not be copied.
     pub(super) fn is_made(&self, headers: &Headers) -> bool {
         match &self.action {
-            Action::Set(Value::Static(value)) => {
+            FieldAction::Set(ChangeValue::Static(value)) => {
                 let mut lines = headers.get_all(self.name.as_str());
                 lines.next() == Some(value.as_bytes()) && lines.next().is_none()
             }
-            Action::Remove => !headers.contains(&self.name),
+            FieldAction::Remove => !headers.contains(&self.name),
             _ => false,
         }
     }
 
     /// The change that it is for one request.
-    pub(super) fn resolve(&self, scope: &Scope<'_>) -> Self {
-        let fill = |value: &Value| match value {
-            Value::Template(template) => {
-                HeaderValue::from_bytes(&template.expand(scope, Form::Plain))
+    pub(super) fn resolve(&self, scope: &VariableScope<'_>) -> Self {
+        let fill = |value: &ChangeValue| match value {
+            ChangeValue::Template(template) => {
+                HeaderValue::from_bytes(&template.expand(scope, ValueEncoding::Plain))
                     .ok()
                     .filter(|value| !value.is_empty())
             }
-            Value::Static(value) => Some(value.clone()),
+            ChangeValue::Static(value) => Some(value.clone()),
         };
         let action = match &self.action {
-            Action::Set(value) => {
-                fill(value).map_or(Action::Remove, |value| Action::Set(Value::Static(value)))
-            }
-            Action::Add(value) => Action::Add(
-                fill(value).map_or(Value::Static(HeaderValue::from_static("")), Value::Static),
-            ),
-            Action::Remove => Action::Remove,
+            FieldAction::Set(value) => fill(value).map_or(FieldAction::Remove, |value| {
+                FieldAction::Set(ChangeValue::Static(value))
+            }),
+            FieldAction::Add(value) => FieldAction::Add(fill(value).map_or(
+                ChangeValue::Static(HeaderValue::from_static("")),
+                ChangeValue::Static,
+            )),
+            FieldAction::Remove => FieldAction::Remove,
         };
         Self {
             name: self.name.clone(),
@@ -133,21 +134,21 @@ impl FieldChange {
     pub(super) fn has_variables(&self) -> bool {
         matches!(
             self.action,
-            Action::Set(Value::Template(_)) | Action::Add(Value::Template(_))
+            FieldAction::Set(ChangeValue::Template(_)) | FieldAction::Add(ChangeValue::Template(_))
         )
     }
 
     /// Makes the change; one that has variables must have been resolved.
     pub(super) fn apply(&self, headers: &mut Headers) {
         match &self.action {
-            Action::Set(Value::Static(value)) => headers.insert(&self.name, value),
-            Action::Add(Value::Static(value)) if !value.is_empty() => {
+            FieldAction::Set(ChangeValue::Static(value)) => headers.insert(&self.name, value),
+            FieldAction::Add(ChangeValue::Static(value)) if !value.is_empty() => {
                 headers.append(&self.name, value);
             }
-            Action::Remove => {
+            FieldAction::Remove => {
                 headers.remove(&self.name);
             }
-            Action::Set(Value::Template(_)) | Action::Add(_) => {}
+            FieldAction::Set(ChangeValue::Template(_)) | FieldAction::Add(_) => {}
         }
     }
 }
@@ -161,13 +162,13 @@ fn field_name(name: &str) -> Result<HeaderName, InvalidChange> {
     }
 }
 
-fn field_value(text: &str) -> Result<Value, InvalidChange> {
+fn field_value(text: &str) -> Result<ChangeValue, InvalidChange> {
     let template = Template::parse(text).map_err(InvalidChange::Template)?;
     match template.as_text() {
         Some(text) => HeaderValue::from_str(text)
-            .map(Value::Static)
+            .map(ChangeValue::Static)
             .map_err(|_| InvalidChange::Value),
-        None => Ok(Value::Template(template)),
+        None => Ok(ChangeValue::Template(template)),
     }
 }
 
@@ -202,7 +203,7 @@ impl std::error::Error for InvalidChange {}
 
 /// HTTP Strict Transport Security (RFC 6797): sent over TLS alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hsts {
+pub struct HstsPolicy {
     /// How long browsers keep to `https`, in seconds.
     pub max_age: u64,
     /// Whether subdomains are meant too.
@@ -211,7 +212,7 @@ pub struct Hsts {
     pub preload: bool,
 }
 
-impl Default for Hsts {
+impl Default for HstsPolicy {
     /// A year, for this host alone.
     fn default() -> Self {
         Self {
@@ -222,7 +223,7 @@ impl Default for Hsts {
     }
 }
 
-impl Hsts {
+impl HstsPolicy {
     /// The field's value.
     pub(super) fn value(self) -> Option<HeaderValue> {
         let mut value = format!("max-age={}", self.max_age);
@@ -242,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_change_that_a_later_one_undoes_is_not_made() {
-        let changes = in_force(vec![
+        let changes = effective_changes(vec![
             FieldChange::set("a", "1").unwrap(),
             FieldChange::add("a", "2").unwrap(),
             FieldChange::set("b", "1").unwrap(),

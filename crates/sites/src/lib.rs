@@ -21,13 +21,15 @@ use apus_http::{Answer, Request, RouteInfo, Service, ServiceFactory, StatusCode,
 
 pub use apus_layers::ForceHttps;
 pub use apus_patterns::{InvalidServerName, ServerName};
-pub use fields::{FieldChange, Hsts, InvalidChange};
-pub use location::{InvalidPattern, Pattern};
+pub use fields::{FieldChange, HstsPolicy, InvalidChange};
+pub use location::{InvalidLocationPattern, LocationPattern};
 pub use observe::{Observer, OnCompletion, WorkerObserver};
 pub use preset::{Preset, UnknownPreset};
-pub use respond::{InvalidReturn, Return};
-pub use rewrite::{Condition, InvalidCondition, InvalidRewrite, Rewrite, RewriteFlag, UnknownFlag};
-pub use settings::{Accel, ErrorPage, Settings};
+pub use respond::{InvalidReturn, ReturnHandler};
+pub use rewrite::{
+    Condition, InvalidCondition, InvalidRewrite, RewriteFlag, RewriteRule, UnknownFlag,
+};
+pub use settings::{AccelSettings, ErrorPage, LocationSettings};
 pub use site::{Location, Site};
 pub use template::{InvalidTemplate, Template};
 
@@ -204,7 +206,7 @@ impl Service for SitesService {
             let status = StatusCode::MISDIRECTED_REQUEST;
             // No site is meant; who looks for such requests, looks into the log of the first.
             return match self.sites.get(self.fallback) {
-                Some(site) => site.refuse(&request, status).into(),
+                Some(site) => site.error_response(&request, status).into(),
                 None => error_page(&request, status).into(),
             };
         }

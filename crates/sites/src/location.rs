@@ -18,39 +18,39 @@ use super::template::Captures;
 /// | `~* regex` | as `~`, ignoring case |
 /// | `/prefix` | paths that start so; the longest wins |
 #[derive(Clone, Debug)]
-pub struct Pattern {
+pub struct LocationPattern {
     text: Box<str>,
-    kind: Kind,
+    kind: PatternKind,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum PatternKind {
     Exact(Box<str>),
     Prefix { prefix: Box<str>, is_final: bool },
     Regex(Regex),
 }
 
-impl FromStr for Pattern {
-    type Err = InvalidPattern;
+impl FromStr for LocationPattern {
+    type Err = InvalidLocationPattern;
 
-    fn from_str(text: &str) -> Result<Self, InvalidPattern> {
+    fn from_str(text: &str) -> Result<Self, InvalidLocationPattern> {
         let text = text.trim();
         let (operator, operand) = match text.split_once(char::is_whitespace) {
             Some((operator, operand)) if !operator.starts_with('/') => (operator, operand.trim()),
             _ => ("", text),
         };
         let kind = match operator {
-            "=" => Kind::Exact(normal_path(operand)?),
-            "^~" | "" => Kind::Prefix {
+            "=" => PatternKind::Exact(normal_path(operand)?),
+            "^~" | "" => PatternKind::Prefix {
                 prefix: normal_path(operand)?,
                 is_final: operator == "^~",
             },
             "~" | "~*" => RegexBuilder::new(operand)
                 .case_insensitive(operator == "~*")
                 .build()
-                .map(Kind::Regex)
-                .map_err(InvalidPattern::Regex)?,
-            _ => return Err(InvalidPattern::Operator),
+                .map(PatternKind::Regex)
+                .map_err(InvalidLocationPattern::Regex)?,
+            _ => return Err(InvalidLocationPattern::Operator),
         };
         Ok(Self {
             text: text.into(),
@@ -60,24 +60,24 @@ impl FromStr for Pattern {
 }
 
 /// A path that a request in normal form can have or start with.
-fn normal_path(text: &str) -> Result<Box<str>, InvalidPattern> {
+fn normal_path(text: &str) -> Result<Box<str>, InvalidLocationPattern> {
     if !text.starts_with('/') {
-        return Err(InvalidPattern::NotAbsolute);
+        return Err(InvalidLocationPattern::NotAbsolute);
     }
     let mut segments: Vec<_> = text.split('/').skip(1).collect();
     segments.pop_if(|last| last.is_empty());
     if segments.iter().any(|part| matches!(*part, "" | "." | "..")) {
-        return Err(InvalidPattern::NotNormal);
+        return Err(InvalidLocationPattern::NotNormal);
     }
     Ok(text.into())
 }
 
-impl Pattern {
+impl LocationPattern {
     /// `/`: the prefix of every path.
     pub fn everywhere() -> Self {
         Self {
             text: "/".into(),
-            kind: Kind::Prefix {
+            kind: PatternKind::Prefix {
                 prefix: "/".into(),
                 is_final: false,
             },
@@ -87,7 +87,7 @@ impl Pattern {
     /// The expression, if it is one.
     pub(super) fn regex(&self) -> Option<&Regex> {
         match &self.kind {
-            Kind::Regex(regex) => Some(regex),
+            PatternKind::Regex(regex) => Some(regex),
             _ => None,
         }
     }
@@ -102,14 +102,16 @@ impl Pattern {
     /// What decides between two patterns of one site that are for the same paths.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (&self.kind, &other.kind) {
-            (Kind::Exact(one), Kind::Exact(two)) => one == two,
-            (Kind::Prefix { prefix: one, .. }, Kind::Prefix { prefix: two, .. }) => one == two,
+            (PatternKind::Exact(one), PatternKind::Exact(two)) => one == two,
+            (PatternKind::Prefix { prefix: one, .. }, PatternKind::Prefix { prefix: two, .. }) => {
+                one == two
+            }
             _ => false,
         }
     }
 }
 
-impl fmt::Display for Pattern {
+impl fmt::Display for LocationPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
@@ -118,7 +120,7 @@ impl fmt::Display for Pattern {
 /// Why a location's path was refused.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum InvalidPattern {
+pub enum InvalidLocationPattern {
     /// The path does not start with a slash.
     NotAbsolute,
     /// The path holds `//`, `.` or `..`, which no path of a request does after it was normalised.
@@ -129,7 +131,7 @@ pub enum InvalidPattern {
     Regex(regex::Error),
 }
 
-impl fmt::Display for InvalidPattern {
+impl fmt::Display for InvalidLocationPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAbsolute => f.write_str("a location's path starts with a slash"),
@@ -144,18 +146,18 @@ impl fmt::Display for InvalidPattern {
     }
 }
 
-impl std::error::Error for InvalidPattern {}
+impl std::error::Error for InvalidLocationPattern {}
 
 /// How a location was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Match {
+pub(super) enum LocationMatch {
     Exact,
     Regex,
     FinalPrefix,
     Prefix,
 }
 
-impl fmt::Display for Match {
+impl fmt::Display for LocationMatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Exact => "the path is equal",
@@ -168,7 +170,7 @@ impl fmt::Display for Match {
 
 /// The locations of a site, made ready to be searched.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Matcher {
+pub(super) struct LocationMatcher {
     exact: HashMap<Box<[u8]>, usize>,
     /// Sorted by text.
     prefixes: Vec<Prefix>,
@@ -184,21 +186,21 @@ struct Prefix {
     parent: Option<usize>,
 }
 
-impl Matcher {
-    pub(super) fn new<'a>(patterns: impl Iterator<Item = &'a Pattern>) -> Self {
+impl LocationMatcher {
+    pub(super) fn new<'a>(patterns: impl Iterator<Item = &'a LocationPattern>) -> Self {
         let mut matcher = Self::default();
         for (location, pattern) in patterns.enumerate() {
             match &pattern.kind {
-                Kind::Exact(path) => {
+                PatternKind::Exact(path) => {
                     matcher.exact.insert(path.as_bytes().into(), location);
                 }
-                Kind::Prefix { prefix, is_final } => matcher.prefixes.push(Prefix {
+                PatternKind::Prefix { prefix, is_final } => matcher.prefixes.push(Prefix {
                     text: prefix.as_bytes().into(),
                     is_final: *is_final,
                     location,
                     parent: None,
                 }),
-                Kind::Regex(regex) => matcher.regexes.push((regex.clone(), location)),
+                PatternKind::Regex(regex) => matcher.regexes.push((regex.clone(), location)),
             }
         }
         matcher.prefixes.sort_by(|one, two| one.text.cmp(&two.text));
@@ -214,20 +216,20 @@ impl Matcher {
     }
 
     /// The location of a path in normal form.
-    pub(super) fn find(&self, path: &[u8]) -> Option<(usize, Match)> {
+    pub(super) fn find(&self, path: &[u8]) -> Option<(usize, LocationMatch)> {
         if !self.exact.is_empty()
             && let Some(location) = self.exact.get(path)
         {
-            return Some((*location, Match::Exact));
+            return Some((*location, LocationMatch::Exact));
         }
         let prefix = self.longest_prefix(path);
         if let Some(prefix) = prefix.filter(|prefix| prefix.is_final) {
-            return Some((prefix.location, Match::FinalPrefix));
+            return Some((prefix.location, LocationMatch::FinalPrefix));
         }
         let regex = self.regexes.iter().find(|(regex, _)| regex.is_match(path));
         match (regex, prefix) {
-            (Some((_, location)), _) => Some((*location, Match::Regex)),
-            (None, Some(prefix)) => Some((prefix.location, Match::Prefix)),
+            (Some((_, location)), _) => Some((*location, LocationMatch::Regex)),
+            (None, Some(prefix)) => Some((prefix.location, LocationMatch::Prefix)),
             (None, None) => None,
         }
     }
@@ -252,9 +254,10 @@ mod tests {
 
     use super::*;
 
-    fn matcher(patterns: &[&str]) -> Matcher {
-        let patterns: Vec<Pattern> = patterns.iter().map(|text| text.parse().unwrap()).collect();
-        Matcher::new(patterns.iter())
+    fn matcher(patterns: &[&str]) -> LocationMatcher {
+        let patterns: Vec<LocationPattern> =
+            patterns.iter().map(|text| text.parse().unwrap()).collect();
+        LocationMatcher::new(patterns.iter())
     }
 
     #[test]
@@ -269,15 +272,15 @@ mod tests {
             "/images/raw/",
         ]);
         for (path, location, how) in [
-            ("/", 0, Match::Exact),
-            ("/index.html", 1, Match::Prefix),
-            ("/documents/document.html", 2, Match::Prefix),
-            ("/images/1.gif", 3, Match::FinalPrefix),
-            ("/documents/1.JPG", 4, Match::Regex),
-            ("/documents/A.jpg", 4, Match::Regex),
-            ("/documents/A.txt", 5, Match::Regex),
-            ("/images/raw/1.gif", 4, Match::Regex),
-            ("/images/raw/1.txt", 6, Match::Prefix),
+            ("/", 0, LocationMatch::Exact),
+            ("/index.html", 1, LocationMatch::Prefix),
+            ("/documents/document.html", 2, LocationMatch::Prefix),
+            ("/images/1.gif", 3, LocationMatch::FinalPrefix),
+            ("/documents/1.JPG", 4, LocationMatch::Regex),
+            ("/documents/A.jpg", 4, LocationMatch::Regex),
+            ("/documents/A.txt", 5, LocationMatch::Regex),
+            ("/images/raw/1.gif", 4, LocationMatch::Regex),
+            ("/images/raw/1.txt", 6, LocationMatch::Prefix),
         ] {
             assert_eq!(
                 matcher.find(path.as_bytes()),
@@ -306,7 +309,7 @@ mod tests {
         for pattern in [
             "", "a", "= a", "/a//b", "/a/../b", "/./", "! /a", "~ (", "=/a",
         ] {
-            assert!(pattern.parse::<Pattern>().is_err(), "{pattern:?}");
+            assert!(pattern.parse::<LocationPattern>().is_err(), "{pattern:?}");
         }
     }
 
@@ -318,7 +321,7 @@ mod tests {
         ) {
             let prefixes: Vec<_> = prefixes
                 .into_iter()
-                .filter(|text| text.parse::<Pattern>().is_ok())
+                .filter(|text| text.parse::<LocationPattern>().is_ok())
                 .collect();
             let matcher = matcher(&prefixes.iter().map(String::as_str).collect::<Vec<_>>());
             let expected = prefixes

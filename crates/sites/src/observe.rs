@@ -1,4 +1,4 @@
-//! What watches the requests of a site, as an access log does.
+//! Observers of a site's requests, such as the access log.
 
 use std::rc::Rc;
 use std::thread;
@@ -7,37 +7,36 @@ use std::time::Instant;
 use apus_http::{Completion, Outcome, Request, Response, StatusCode};
 use apus_net::coarse_now;
 
-/// The status that logs have for a request whose client went away before there was a response; as in
-/// nginx. No client ever gets it.
+/// The status that is logged when the client closes the connection before there is a response, as in
+/// nginx. It is never sent.
 const CLIENT_CLOSED_REQUEST: u16 = 499;
 
-/// Watches the requests of a site; makes what does so on each worker.
+/// Observes the requests of a site; creates the observer of each worker.
 pub trait Observer: Send + Sync {
     /// The observer of the calling worker.
     fn worker(&self) -> Rc<dyn WorkerObserver>;
 }
 
-/// Watches the requests of a site on one worker.
+/// Observes the requests of a site on one worker.
 pub trait WorkerObserver {
-    /// Sees a request before anything was changed in it. What is returned is called once the
-    /// response was sent or broke off; `None` is not to be told. If the client is gone before there
-    /// is a response, the status is 499.
+    /// Sees a request before anything changes it. The returned function is called once the response
+    /// was sent or aborted. If the client closes the connection before there is a response, the
+    /// status is 499.
     fn begin(&self, request: &Request) -> Option<OnCompletion>;
 }
 
-/// Called when a response was sent or broke off.
+/// Called when a response was sent or aborted.
 pub type OnCompletion = Box<dyn FnOnce(&Completion)>;
 
-/// Sees to it that an observer hears of every request, also of one that never gets a response, or
-/// whose response is dropped before it ends.
-pub(super) struct Observed {
+/// Calls the observer for every request, also if it never gets a response or its response is dropped.
+pub(super) struct RequestObservation {
     on_completion: Option<OnCompletion>,
     since: Instant,
-    /// That of the response, once there is one.
+    /// The status of the response, once there is one.
     status: Option<StatusCode>,
 }
 
-impl Observed {
+impl RequestObservation {
     pub(super) fn begin(observer: &dyn WorkerObserver, request: &Request) -> Option<Self> {
         Some(Self {
             on_completion: Some(observer.begin(request)?),
@@ -46,8 +45,8 @@ impl Observed {
         })
     }
 
-    /// Leaves it to the response to tell how it ended.
-    pub(super) fn hand_over(mut self, response: &mut Response) {
+    /// Calls the observer when `response` completes.
+    pub(super) fn attach(mut self, response: &mut Response) {
         self.status = Some(response.status());
         let source = response.source().cloned();
         let cache = response.cache();
@@ -66,14 +65,14 @@ impl Observed {
     }
 }
 
-impl Drop for Observed {
+impl Drop for RequestObservation {
     fn drop(&mut self) {
         let Some(on_completion) = self.on_completion.take() else {
             return;
         };
         let (status, outcome) = match self.status {
             Some(status) => (status, Outcome::ClientGone),
-            // A handler that panics makes the connection answer 500.
+            // The connection responds with 500 when a handler panics.
             None if thread::panicking() => {
                 (StatusCode::INTERNAL_SERVER_ERROR, Outcome::SourceFailed)
             }

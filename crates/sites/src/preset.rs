@@ -9,9 +9,9 @@ use std::str::FromStr;
 use apus_http::{HeaderName, HeaderValue, header};
 
 use super::fields::FieldChange;
-use super::location::Pattern;
-use super::rewrite::{Condition, Rewrite, RewriteFlag};
-use super::settings::Settings;
+use super::location::LocationPattern;
+use super::rewrite::{Condition, RewriteRule};
+use super::settings::LocationSettings;
 use super::site::{Location, Site};
 use apus_files::{Files, Symlinks};
 use apus_patterns::Glob;
@@ -33,7 +33,7 @@ pub enum Preset {
 }
 
 /// Fields that every response gets.
-const GUARDS: &[(HeaderName, &str)] = &[
+const SECURITY_FIELDS: &[(HeaderName, &str)] = &[
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "strict-origin-when-cross-origin"),
 ];
@@ -53,7 +53,7 @@ const IMMUTABLE_IF_HASHED: &[&str] = &[
 
 /// Where the pages of an application expect what was built with them; what has no hash there is asked for
 /// anew, as it changes with them.
-const BUILT: &[&str] = &["/_nuxt/**", "/assets/**", "/static/{css,js,media}/**"];
+const BUILD_OUTPUT: &[&str] = &["/_nuxt/**", "/assets/**", "/static/{css,js,media}/**"];
 
 const FOREVER: &str = "public, max-age=31536000, immutable";
 const REVALIDATED: &str = "no-cache";
@@ -125,16 +125,12 @@ impl Preset {
     }
 
     /// Rules that give requests another path, to stand behind those that a site has of its own.
-    pub fn rewrites(self) -> impl Iterator<Item = Rewrite> {
+    pub fn rewrites(self) -> impl Iterator<Item = RewriteRule> {
         let rules = self
             .application()
             .map_or(&[][..], |application| application.rewrites);
-        rules.iter().filter_map(|(from, to, then)| {
-            let flag = match then {
-                php::Then::GoOn => RewriteFlag::Last,
-                php::Then::Redirect => RewriteFlag::Permanent,
-            };
-            let rule = Rewrite::new(from, to, flag).ok()?;
+        rules.iter().filter_map(|(from, to, flag)| {
+            let rule = RewriteRule::new(from, to, *flag).ok()?;
             let is_missing: Condition = "!-e $request_filename".parse().ok()?;
             Some(rule.when(is_missing))
         })
@@ -148,7 +144,7 @@ impl Preset {
 
     /// Cookies of those whom an application of PHP knows; `*` at an end of a name stands for any rest.
     /// Without a preset, the cookies of all.
-    pub fn cookies_of_the_known(preset: Option<Self>) -> impl Iterator<Item = &'static str> {
+    pub fn session_cookies(preset: Option<Self>) -> impl Iterator<Item = &'static str> {
         let applications = Self::ALL
             .into_iter()
             .filter(move |one| preset.is_none_or(|preset| preset == *one || !preset.is_php()));
@@ -162,7 +158,7 @@ impl Preset {
     pub fn cache_control(self) -> impl Iterator<Item = (Glob, HeaderValue)> {
         let (immutable, hashed, built): (&[_], &[_], &[_]) = match self {
             Self::Static => (IMMUTABLE, IMMUTABLE_IF_HASHED, &[]),
-            Self::Spa => (IMMUTABLE, IMMUTABLE_IF_HASHED, BUILT),
+            Self::Spa => (IMMUTABLE, IMMUTABLE_IF_HASHED, BUILD_OUTPUT),
             _ => (&[], &[], &[]),
         };
         let application = self
@@ -196,7 +192,7 @@ impl Preset {
 
     /// Fields for every response, to stand before the changes that a site has of its own.
     pub fn response_fields(self) -> impl Iterator<Item = FieldChange> {
-        GUARDS
+        SECURITY_FIELDS
             .iter()
             .map(|(name, value)| FieldChange::fixed(name.clone(), HeaderValue::from_static(value)))
     }
@@ -212,14 +208,14 @@ impl Site {
         if let Some(page) = preset.page() {
             files = files.spa(page);
         }
-        let settings = Settings::new().root(&root);
+        let settings = LocationSettings::new().root(&root);
         Self::new(name)
             .settings(
                 preset
                     .response_fields()
-                    .fold(settings, Settings::response_field),
+                    .fold(settings, LocationSettings::response_field),
             )
-            .location(Location::files(Pattern::everywhere(), files))
+            .location(Location::files(LocationPattern::everywhere(), files))
     }
 }
 
@@ -264,7 +260,10 @@ mod tests {
         assert_eq!("drupal".parse::<Preset>(), Err(UnknownPreset));
         let of_files = IMMUTABLE.len() + IMMUTABLE_IF_HASHED.len() + 1;
         assert_eq!(Preset::Static.cache_control().count(), of_files);
-        assert_eq!(Preset::Spa.cache_control().count(), of_files + BUILT.len());
+        assert_eq!(
+            Preset::Spa.cache_control().count(),
+            of_files + BUILD_OUTPUT.len()
+        );
         for preset in Preset::ALL.into_iter().filter(|preset| preset.is_php()) {
             let application = preset.application().unwrap();
             let name = preset.as_str();
@@ -392,7 +391,7 @@ mod tests {
 
     #[test]
     fn those_whom_an_application_knows_have_cookies_of_its_own() {
-        let of = |preset| Preset::cookies_of_the_known(preset).collect::<Vec<_>>();
+        let of = |preset| Preset::session_cookies(preset).collect::<Vec<_>>();
         let wordpress = of(Some(Preset::Wordpress));
         assert!(wordpress.contains(&"wordpress_logged_in_*"));
         assert!(wordpress.contains(&"PHPSESSID"));

@@ -5,17 +5,17 @@ use std::fmt;
 use apus_http::{HeaderValue, Response, StatusCode, header};
 
 use super::rewrite::redirect;
-use super::template::{Form, InvalidTemplate, Scope, Template};
+use super::template::{InvalidTemplate, Template, ValueEncoding, VariableScope};
 
 /// A handler that always returns the same: a status, a redirect or a text.
 #[derive(Clone, Debug)]
-pub struct Return {
+pub struct ReturnHandler {
     status: StatusCode,
-    content: Content,
+    body: ReturnBody,
 }
 
 #[derive(Clone, Debug)]
-enum Content {
+enum ReturnBody {
     None,
     Location(Template),
     Text {
@@ -24,12 +24,12 @@ enum Content {
     },
 }
 
-impl Return {
+impl ReturnHandler {
     /// A status alone; errors get their error page.
     pub fn status(status: StatusCode) -> Self {
         Self {
             status,
-            content: Content::None,
+            body: ReturnBody::None,
         }
     }
 
@@ -43,14 +43,14 @@ impl Return {
         }
         Ok(Self {
             status,
-            content: Content::Location(Template::parse(location).map_err(InvalidReturn::Template)?),
+            body: ReturnBody::Location(Template::parse(location).map_err(InvalidReturn::Template)?),
         })
     }
 
     /// A text, which may hold variables.
     ///
     /// # Errors
-    /// A response with this status has no content, or there is no such variable.
+    /// A response with this status has no body, or there is no such variable.
     pub fn text(
         status: StatusCode,
         content_type: HeaderValue,
@@ -61,7 +61,7 @@ impl Return {
         }
         Ok(Self {
             status,
-            content: Content::Text {
+            body: ReturnBody::Text {
                 content_type,
                 text: Template::parse(text).map_err(InvalidReturn::Template)?,
             },
@@ -69,26 +69,26 @@ impl Return {
     }
 
     pub(super) fn has_captures(&self) -> bool {
-        match &self.content {
-            Content::None => false,
-            Content::Location(template) | Content::Text { text: template, .. } => {
+        match &self.body {
+            ReturnBody::None => false,
+            ReturnBody::Location(template) | ReturnBody::Text { text: template, .. } => {
                 template.has_captures()
             }
         }
     }
 
-    pub(super) fn respond(&self, scope: &Scope<'_>) -> Response {
-        match &self.content {
-            Content::None => Response::new(self.status),
-            Content::Location(location) => redirect(self.status, &location.expand_uri(scope)),
-            Content::Text { content_type, text } => Response::new(self.status)
+    pub(super) fn respond(&self, scope: &VariableScope<'_>) -> Response {
+        match &self.body {
+            ReturnBody::None => Response::new(self.status),
+            ReturnBody::Location(location) => redirect(self.status, &location.expand_uri(scope)),
+            ReturnBody::Text { content_type, text } => Response::new(self.status)
                 .with_header(&header::CONTENT_TYPE, content_type)
-                .with_body(text.expand(scope, Form::Plain)),
+                .with_body(text.expand(scope, ValueEncoding::Plain)),
         }
     }
 }
 
-impl fmt::Display for Return {
+impl fmt::Display for ReturnHandler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "return {}", self.status.as_u16())
     }
@@ -108,7 +108,7 @@ impl fmt::Display for InvalidReturn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Status => f.write_str(
-                "a redirect has the status 301, 302, 303, 307 or 308; a text any that has content",
+                "a redirect has the status 301, 302, 303, 307 or 308; a text any that allows a body",
             ),
             Self::Template(error) => error.fmt(f),
         }

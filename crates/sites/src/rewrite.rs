@@ -8,14 +8,16 @@ use std::str::FromStr;
 use apus_http::{HeaderValue, Request, Response, StatusCode, header};
 use regex::bytes::Regex;
 
-use super::template::{Captures, Form, InvalidTemplate, Root, Scope, Template};
+use super::template::{
+    Captures, DocumentRoot, InvalidTemplate, Template, ValueEncoding, VariableScope,
+};
 use apus_http::CacheBypass;
 use apus_http::trace::{self, Step, StepKind};
 
 /// A rule: where the expression is found in the path and all conditions hold, the request gets
 /// another path, or the client a redirect.
 #[derive(Clone, Debug)]
-pub struct Rewrite {
+pub struct RewriteRule {
     regex: Regex,
     path: Template,
     query: Option<Template>,
@@ -24,7 +26,7 @@ pub struct Rewrite {
     flag: RewriteFlag,
     conditions: Vec<Condition>,
     /// Whether the target of a request says what the rule makes of it.
-    is_of_target: bool,
+    depends_only_on_target: bool,
 }
 
 /// What happens once a rule applied.
@@ -73,13 +75,13 @@ impl std::error::Error for UnknownFlag {}
 /// A test of what is on disk, as `!-f $request_filename`.
 #[derive(Clone, Debug)]
 pub struct Condition {
-    test: Test,
+    test: FileTest,
     is_negated: bool,
     path: Template,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Test {
+enum FileTest {
     File,
     Directory,
     Exists,
@@ -99,9 +101,9 @@ impl FromStr for Condition {
             None => (false, operator),
         };
         let test = match operator {
-            "-f" => Test::File,
-            "-d" => Test::Directory,
-            "-e" => Test::Exists,
+            "-f" => FileTest::File,
+            "-d" => FileTest::Directory,
+            "-e" => FileTest::Exists,
             _ => return Err(InvalidCondition::Syntax),
         };
         let path = Template::parse(path.trim()).map_err(InvalidCondition::Path)?;
@@ -114,13 +116,13 @@ impl FromStr for Condition {
 }
 
 impl Condition {
-    fn holds(&self, scope: &Scope<'_>) -> bool {
-        let path = self.path.expand(scope, Form::Plain);
+    fn holds(&self, scope: &VariableScope<'_>) -> bool {
+        let path = self.path.expand(scope, ValueEncoding::Plain);
         let metadata = std::fs::metadata(Path::new(std::ffi::OsStr::from_bytes(&path)));
         let found = metadata.is_ok_and(|metadata| match self.test {
-            Test::File => metadata.is_file(),
-            Test::Directory => metadata.is_dir(),
-            Test::Exists => true,
+            FileTest::File => metadata.is_file(),
+            FileTest::Directory => metadata.is_dir(),
+            FileTest::Exists => true,
         });
         found != self.is_negated
     }
@@ -178,7 +180,7 @@ impl fmt::Display for InvalidRewrite {
 impl std::error::Error for InvalidRewrite {}
 
 /// What a set of rules made of a request.
-pub(super) enum Rewritten {
+pub(super) enum RewriteResult {
     /// No rule applied.
     No,
     /// The request has another path; the location is looked for again.
@@ -186,10 +188,10 @@ pub(super) enum Rewritten {
     /// The request may have another path; the location stays.
     Break,
     /// The client gets an answer.
-    Answer(Response),
+    Response(Response),
 }
 
-impl Rewrite {
+impl RewriteRule {
     /// A rule. Groups of the expression are `$1` to `$9` in the replacement. The query of the
     /// request follows that of the replacement, unless that ends with `?`. A replacement that
     /// starts with `http://`, `https://` or `$scheme://` redirects, with 302 unless the flag is
@@ -232,7 +234,8 @@ impl Rewrite {
             .map(template)
             .transpose()?;
         Ok(Self {
-            is_of_target: path.is_of_target() && query.as_ref().is_none_or(Template::is_of_target),
+            depends_only_on_target: path.depends_only_on_target()
+                && query.as_ref().is_none_or(Template::depends_only_on_target),
             path,
             query,
             keeps_query,
@@ -245,18 +248,18 @@ impl Rewrite {
     /// This rule, for requests that meet the condition too.
     #[must_use]
     pub fn when(mut self, condition: Condition) -> Self {
-        self.is_of_target &= condition.path.is_of_target();
+        self.depends_only_on_target &= condition.path.depends_only_on_target();
         self.conditions.push(condition);
         self
     }
 
     /// The new target, if the rule applies.
-    fn apply(&self, scope: &Scope<'_>) -> Option<String> {
+    fn apply(&self, scope: &VariableScope<'_>) -> Option<String> {
         let captures = Captures::of(&self.regex, scope.path)?;
         if !self.conditions.iter().all(|test| test.holds(scope)) {
             return None;
         }
-        let scope = &Scope {
+        let scope = &VariableScope {
             captures: &captures,
             ..*scope
         };
@@ -264,7 +267,7 @@ impl Rewrite {
         let own = self
             .query
             .as_ref()
-            .map(|query| query.expand(scope, Form::Query));
+            .map(|query| query.expand(scope, ValueEncoding::Query));
         let kept = scope
             .request
             .query()
@@ -286,13 +289,18 @@ impl Rewrite {
 }
 
 /// Runs the rules on a request whose path has a normal form.
-pub(super) fn run(rules: &[Rewrite], request: &mut Request, site: &str, root: &Root) -> Rewritten {
+pub(super) fn run(
+    rules: &[RewriteRule],
+    request: &mut Request,
+    site: &str,
+    root: &DocumentRoot,
+) -> RewriteResult {
     let mut is_changed = false;
     for rule in rules {
         let Ok(path) = request.normal_path() else {
-            return Rewritten::Answer(Response::new(StatusCode::BAD_REQUEST));
+            return RewriteResult::Response(Response::new(StatusCode::BAD_REQUEST));
         };
-        let scope = Scope {
+        let scope = VariableScope {
             request,
             path,
             site,
@@ -311,10 +319,10 @@ pub(super) fn run(rules: &[Rewrite], request: &mut Request, site: &str, root: &R
         });
         match rule.flag {
             RewriteFlag::Redirect => {
-                return Rewritten::Answer(redirect(StatusCode::FOUND, target.as_bytes()));
+                return RewriteResult::Response(redirect(StatusCode::FOUND, target.as_bytes()));
             }
             RewriteFlag::Permanent => {
-                return Rewritten::Answer(redirect(
+                return RewriteResult::Response(redirect(
                     StatusCode::MOVED_PERMANENTLY,
                     target.as_bytes(),
                 ));
@@ -322,22 +330,22 @@ pub(super) fn run(rules: &[Rewrite], request: &mut Request, site: &str, root: &R
             _ => {}
         }
         if request.set_path_and_query(&target).is_err() {
-            return Rewritten::Answer(Response::new(StatusCode::BAD_REQUEST));
+            return RewriteResult::Response(Response::new(StatusCode::BAD_REQUEST));
         }
-        if !rule.is_of_target {
+        if !rule.depends_only_on_target {
             request.extensions_mut().insert(CacheBypass);
         }
         is_changed = true;
         match rule.flag {
-            RewriteFlag::Last => return Rewritten::Path,
-            RewriteFlag::Break => return Rewritten::Break,
+            RewriteFlag::Last => return RewriteResult::Path,
+            RewriteFlag::Break => return RewriteResult::Break,
             _ => {}
         }
     }
     if is_changed {
-        Rewritten::Path
+        RewriteResult::Path
     } else {
-        Rewritten::No
+        RewriteResult::No
     }
 }
 

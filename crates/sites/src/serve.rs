@@ -1,4 +1,4 @@
-//! A site at work on one worker: the steps from a request to its handler, in their order.
+//! The service of a site on one worker: rewrites, the location of a request, and its handler.
 
 mod accel;
 mod complete;
@@ -15,14 +15,14 @@ use apus_http::{
     Answer, HeaderValue, Request, Response, RouteInfo, Service, ServiceFactory, StatusCode, header,
 };
 
-use super::fields::{FieldChange, Hsts};
-use super::location::{Matcher, Pattern};
-use super::observe::{Observed, WorkerObserver};
-use super::respond::Return;
-use super::rewrite::{self, Rewrite, Rewritten};
-use super::settings::{Accel, ErrorPage, Settings};
-use super::site::{Handler, Location, Site};
-use super::template::{Captures, Root, Scope};
+use super::fields::{FieldChange, HstsPolicy};
+use super::location::{LocationMatcher, LocationPattern};
+use super::observe::{RequestObservation, WorkerObserver};
+use super::respond::ReturnHandler;
+use super::rewrite::{self, RewriteResult, RewriteRule};
+use super::settings::{AccelSettings, ErrorPage, LocationSettings};
+use super::site::{Location, LocationHandler, Site};
+use super::template::{Captures, DocumentRoot, VariableScope};
 use apus_compress::Compression;
 use apus_compress::EncodingNegotiation;
 use apus_error_page::{ErrorFormat, error_page};
@@ -30,50 +30,51 @@ use apus_files::{Files, FilesService, Handled};
 use apus_http::trace::{self, Step, StepKind, Trace};
 use apus_layers::ForceHttps;
 
-/// How often a request may be sent to another location before it is taken to go in a circle.
+/// How often a request may be sent to another location before it is rejected as a loop.
 const MAX_REWRITES: usize = 10;
 
 /// The service of a [`Site`].
 #[derive(Clone)]
-pub(super) struct SiteService(Rc<Inner>);
+pub(super) struct SiteService(Rc<SiteState>);
 
-struct Inner {
+struct SiteState {
     name: Arc<str>,
-    matcher: Matcher,
-    locations: Box<[Place]>,
-    /// What holds where no location does.
-    outside: Place,
+    matcher: LocationMatcher,
+    locations: Box<[LocationState]>,
+    /// For requests that match no location.
+    default_location: LocationState,
     force_https: Option<ForceHttps>,
     hsts: Option<HeaderValue>,
     compression: Option<Compression>,
     observer: Option<Rc<dyn WorkerObserver>>,
-    /// Whether an error page is another answer of the site, so that requests have to be kept.
-    replays: bool,
-    /// Whether services may have the site answer in their place.
-    accelerates: bool,
+    /// Whether an error page is a path of the site, which needs a copy of the request.
+    has_error_page_paths: bool,
+    /// Whether `X-Accel-Redirect` of a service is followed, which needs a copy of the request.
+    has_accel: bool,
 }
 
-/// A location, or the site outside of all locations, with all that holds there.
-struct Place {
-    pattern: Option<Pattern>,
-    action: Action,
-    rewrites: Vec<Rewrite>,
+/// A location on one worker, or the site outside of all locations, with the settings of both.
+struct LocationState {
+    pattern: Option<LocationPattern>,
+    handler: WorkerHandler,
+    rewrites: Vec<RewriteRule>,
     request_fields: Vec<FieldChange>,
     response_fields: Vec<FieldChange>,
     /// Whether a response field depends on the request.
     has_variables: bool,
     body_limit: u64,
-    root: Root,
+    root: DocumentRoot,
     error_pages: HashMap<StatusCode, ErrorPage>,
     intercepts_errors: bool,
-    accel: Option<Accel>,
+    accel: Option<AccelSettings>,
     is_internal: bool,
-    takes_encoded_slash: bool,
+    allows_encoded_slash: bool,
 }
 
-enum Action {
+/// The handler of a location on one worker.
+enum WorkerHandler {
     NotFound,
-    Return(Return),
+    Return(ReturnHandler),
     Files {
         name: &'static str,
         files: Box<FilesService>,
@@ -84,47 +85,47 @@ enum Action {
     },
 }
 
-/// What is kept of a request until its response is there.
-struct Exchange {
-    /// The location, unless none was found.
+/// The state of a request until its response is complete.
+struct RequestContext {
+    /// The index of the location, if one matched.
     location: Option<usize>,
-    /// Whether the site itself sends the request where it goes.
+    /// Whether the request was redirected internally.
     is_internal: bool,
     format: ErrorFormat,
     is_secure: bool,
-    /// Changes of response fields that depend on the request, resolved.
+    /// The changes of response fields, if they depend on the request.
     changes: Option<Vec<FieldChange>>,
     compression: Option<EncodingNegotiation>,
-    observer: Option<Observed>,
-    /// The request once more, for another answer of the site in the place of the one it gets.
-    again: Option<Request>,
+    observation: Option<RequestObservation>,
+    /// A copy of the request without its body, for an internal redirect.
+    redirect_copy: Option<Request>,
     trace: Option<Trace>,
 }
 
 impl SiteService {
     pub(super) fn new(site: &Site) -> Self {
-        let locations: Box<[Place]> = site
+        let locations: Box<[LocationState]> = site
             .locations
             .iter()
-            .map(|location| Place::of_location(location, site))
+            .map(|location| LocationState::of_location(location, site))
             .collect();
-        let outside = Place::new(&site.settings);
-        let replays = locations.iter().chain([&outside]).any(|place| {
-            let mut pages = place.error_pages.values();
+        let default_location = LocationState::new(&site.settings);
+        let has_error_page_paths = locations.iter().chain([&default_location]).any(|location| {
+            let mut pages = location.error_pages.values();
             pages.any(|page| matches!(page, ErrorPage::Path(_)))
         });
-        let accelerates = locations.iter().any(|place| place.accel.is_some());
-        Self(Rc::new(Inner {
+        let has_accel = locations.iter().any(|location| location.accel.is_some());
+        Self(Rc::new(SiteState {
             name: site.name.clone(),
-            matcher: Matcher::new(site.locations.iter().map(|location| &location.pattern)),
+            matcher: LocationMatcher::new(site.locations.iter().map(|location| &location.pattern)),
             locations,
-            outside,
+            default_location,
             force_https: site.force_https,
-            hsts: site.hsts.and_then(Hsts::value),
+            hsts: site.hsts.and_then(HstsPolicy::value),
             compression: site.compression,
             observer: site.observer.as_ref().map(|observer| observer.worker()),
-            replays,
-            accelerates,
+            has_error_page_paths,
+            has_accel,
         }))
     }
 
@@ -132,11 +133,11 @@ impl SiteService {
         &self.0.name
     }
 
-    /// Answers with an error, and lets those who watch the site know.
-    pub(super) fn refuse(&self, request: &Request, status: StatusCode) -> Response {
+    /// The error page for a request, which the observer of the site sees too.
+    pub(super) fn error_response(&self, request: &Request, status: StatusCode) -> Response {
         let mut response = error_page(request, status);
-        if let Some(observed) = self.0.observe(request) {
-            observed.hand_over(&mut response);
+        if let Some(observation) = self.0.observe(request) {
+            observation.attach(&mut response);
         }
         response
     }
@@ -161,37 +162,37 @@ impl ServiceFactory for Site {
 impl Service for SiteService {
     fn call(&self, request: Request) -> Answer {
         let site = &self.0;
-        let mut exchange = Exchange {
+        let mut context = RequestContext {
             location: None,
             is_internal: false,
             format: ErrorFormat::of(&request),
             is_secure: request.is_secure(),
             changes: None,
             compression: None,
-            observer: site.observe(&request),
-            again: site.kept(&request),
+            observation: site.observe(&request),
+            redirect_copy: site.redirect_copy(&request),
             trace: Trace::of(&request),
         };
-        match site.route(request, &mut exchange) {
-            Answer::Now(response) => site.complete(exchange, response),
+        match site.route(request, &mut context) {
+            Answer::Now(response) => site.complete(context, response),
             Answer::Later(response) => {
                 let site = site.clone();
                 Answer::later(async move {
                     let response = response.await;
-                    site.complete(exchange, response).wait().await
+                    site.complete(context, response).wait().await
                 })
             }
         }
     }
 }
 
-impl Inner {
-    fn observe(&self, request: &Request) -> Option<Observed> {
-        Observed::begin(&**self.observer.as_ref()?, request)
+impl SiteState {
+    fn observe(&self, request: &Request) -> Option<RequestObservation> {
+        RequestObservation::begin(&**self.observer.as_ref()?, request)
     }
 
-    /// From the request to the answer of its handler.
-    fn route(&self, mut request: Request, exchange: &mut Exchange) -> Answer {
+    /// Finds the location of a request and calls its handler.
+    fn route(&self, mut request: Request, context: &mut RequestContext) -> Answer {
         if let Some(force) = &self.force_https
             && !request.is_secure()
         {
@@ -200,133 +201,134 @@ impl Inner {
             });
             return force.redirect(&request).into();
         }
-        if !self.outside.rewrites.is_empty()
-            && let Rewritten::Answer(response) = self.rewrite(&self.outside, &mut request)
+        if !self.default_location.rewrites.is_empty()
+            && let RewriteResult::Response(response) =
+                self.rewrite(&self.default_location, &mut request)
         {
             return response.into();
         }
         for _ in 0..MAX_REWRITES {
             let path = match request.normal_path() {
                 Ok(path) => path,
-                Err(error) => return refuse(&request, error).into(),
+                Err(error) => return invalid_path(&request, error).into(),
             };
-            let Some((location, how)) = self.matcher.find(path) else {
+            let Some((index, how)) = self.matcher.find(path) else {
                 trace::note(&request, || {
                     Step::new(StepKind::Location, "none", "no location matches the path")
                 });
                 return Response::new(StatusCode::NOT_FOUND).into();
             };
-            let Some(place) = self.locations.get(location) else {
+            let Some(location) = self.locations.get(index) else {
                 return Response::new(StatusCode::NOT_FOUND).into();
             };
-            if !place.takes_encoded_slash
+            if !location.allows_encoded_slash
                 && let Err(error) = request.plain_path()
             {
-                return refuse(&request, error).into();
+                return invalid_path(&request, error).into();
             }
-            if place.is_internal && !exchange.is_internal {
+            if location.is_internal && !context.is_internal {
                 trace::note(&request, || {
                     Step::new(StepKind::Location, "none", "the location is internal")
                 });
                 return Response::new(StatusCode::NOT_FOUND).into();
             }
-            exchange.location = Some(location);
+            context.location = Some(index);
             trace::note(&request, || {
-                let pattern = place.pattern.as_ref().map(ToString::to_string);
+                let pattern = location.pattern.as_ref().map(ToString::to_string);
                 Step::new(
                     StepKind::Location,
                     pattern.unwrap_or_default(),
                     how.to_string(),
                 )
             });
-            let captures = match (&place.action, &place.pattern) {
-                (Action::Return(answer), Some(pattern)) if answer.has_captures() => {
+            let captures = match (&location.handler, &location.pattern) {
+                (WorkerHandler::Return(handler), Some(pattern)) if handler.has_captures() => {
                     pattern.captures(path)
                 }
                 _ => Captures::default(),
             };
-            if !place.rewrites.is_empty() {
-                match self.rewrite(place, &mut request) {
-                    Rewritten::No | Rewritten::Break => {}
-                    Rewritten::Path => {
-                        exchange.is_internal = true;
+            if !location.rewrites.is_empty() {
+                match self.rewrite(location, &mut request) {
+                    RewriteResult::No | RewriteResult::Break => {}
+                    RewriteResult::Path => {
+                        context.is_internal = true;
                         continue;
                     }
-                    Rewritten::Answer(response) => return response.into(),
+                    RewriteResult::Response(response) => return response.into(),
                 }
             }
-            match self.hand_over(place, request, &captures, exchange) {
+            match self.call_handler(location, request, &captures, context) {
                 Handled::Answer(answer) => return answer,
-                Handled::Elsewhere(other) => {
-                    exchange.is_internal = true;
-                    request = other;
+                Handled::Elsewhere(redirected) => {
+                    context.is_internal = true;
+                    request = redirected;
                 }
             }
         }
         tracing::error!(
             site = &*self.name,
-            "rewrite rules or try_files send a request in a circle"
+            "rewrite rules or try_files redirect a request in a loop"
         );
         Response::new(StatusCode::INTERNAL_SERVER_ERROR).into()
     }
 
-    fn rewrite(&self, place: &Place, request: &mut Request) -> Rewritten {
-        rewrite::run(&place.rewrites, request, &self.name, &place.root)
+    fn rewrite(&self, location: &LocationState, request: &mut Request) -> RewriteResult {
+        rewrite::run(&location.rewrites, request, &self.name, &location.root)
     }
 
-    /// To the handler of the location that was found.
-    fn hand_over(
+    /// Applies the settings of a location to a request and calls its handler.
+    fn call_handler(
         &self,
-        place: &Place,
+        location: &LocationState,
         mut request: Request,
         captures: &Captures,
-        exchange: &mut Exchange,
+        context: &mut RequestContext,
     ) -> Handled {
-        if place.body_limit > 0 {
+        if location.body_limit > 0 {
             match request.body_mut().len() {
                 Some(0) => {}
-                Some(len) if len > place.body_limit => {
+                Some(len) if len > location.body_limit => {
                     return Response::new(StatusCode::PAYLOAD_TOO_LARGE).into();
                 }
-                _ => request.limit_body(place.body_limit),
+                _ => request.limit_body(location.body_limit),
             }
         }
-        // What another location said before counts no more.
-        exchange.changes = place.has_variables.then(|| {
-            self.with_scope(place, &request, captures, |scope| {
-                let changes = place.response_fields.iter();
+        // The changes of a location that redirected the request here do not apply.
+        context.changes = location.has_variables.then(|| {
+            self.with_scope(location, &request, captures, |scope| {
+                let changes = location.response_fields.iter();
                 changes.map(|change| change.resolve(scope)).collect()
             })
         });
-        // A request that goes on elsewhere has the fields there that it came with.
-        let may_go_on =
-            matches!(place.action, Action::Files { .. }) && !place.request_fields.is_empty();
-        let original = may_go_on.then(|| request.headers().clone());
-        for change in &place.request_fields {
+        // A request that is redirected internally gets its original fields back.
+        let may_redirect = matches!(location.handler, WorkerHandler::Files { .. })
+            && !location.request_fields.is_empty();
+        let original = may_redirect.then(|| request.headers().clone());
+        for change in &location.request_fields {
             if change.has_variables() {
                 let change =
-                    self.with_scope(place, &request, captures, |scope| change.resolve(scope));
+                    self.with_scope(location, &request, captures, |scope| change.resolve(scope));
                 change.apply(request.headers_mut());
             } else {
                 change.apply(request.headers_mut());
             }
         }
-        match &place.action {
-            Action::NotFound => Response::new(StatusCode::NOT_FOUND).into(),
-            Action::Return(answer) => {
+        match &location.handler {
+            WorkerHandler::NotFound => Response::new(StatusCode::NOT_FOUND).into(),
+            WorkerHandler::Return(handler) => {
                 trace::note(&request, || {
                     Step::new(
                         StepKind::Handler,
-                        answer.to_string(),
-                        "the location says so",
+                        handler.to_string(),
+                        "the handler of the location",
                     )
                 });
-                self.with_scope(place, &request, captures, |scope| answer.respond(scope))
+                self.with_scope(location, &request, captures, |scope| handler.respond(scope))
                     .into()
             }
-            Action::Files { name, files } => {
+            WorkerHandler::Files { name, files } => {
                 trace::note(&request, || {
-                    Step::new(StepKind::Handler, *name, "the location says so")
+                    Step::new(StepKind::Handler, *name, "the handler of the location")
                 });
                 let mut handled = files.handle(request);
                 if let (Handled::Elsewhere(request), Some(headers)) = (&mut handled, original) {
@@ -334,12 +336,12 @@ impl Inner {
                 }
                 handled
             }
-            Action::Service { name, service } => {
+            WorkerHandler::Service { name, service } => {
                 if let Some(compression) = self.compression {
-                    exchange.compression = Some(EncodingNegotiation::of(&request, compression));
+                    context.compression = Some(EncodingNegotiation::of(&request, compression));
                 }
                 trace::note(&request, || {
-                    Step::new(StepKind::Handler, &**name, "the location says so")
+                    Step::new(StepKind::Handler, &**name, "the handler of the location")
                 });
                 Handled::Answer(service.call(request))
             }
@@ -348,34 +350,34 @@ impl Inner {
 
     fn with_scope<T>(
         &self,
-        place: &Place,
+        location: &LocationState,
         request: &Request,
         captures: &Captures,
-        then: impl FnOnce(&Scope<'_>) -> T,
+        then: impl FnOnce(&VariableScope<'_>) -> T,
     ) -> T {
-        then(&Scope {
+        then(&VariableScope {
             request,
             path: request.normal_path().unwrap_or_default(),
             site: &self.name,
-            root: &place.root,
+            root: &location.root,
             captures,
         })
     }
 
-    fn place(&self, exchange: &Exchange) -> &Place {
-        exchange
+    fn location(&self, context: &RequestContext) -> &LocationState {
+        context
             .location
-            .and_then(|location| self.locations.get(location))
-            .unwrap_or(&self.outside)
+            .and_then(|index| self.locations.get(index))
+            .unwrap_or(&self.default_location)
     }
 }
 
-impl Place {
-    fn new(settings: &Settings) -> Self {
+impl LocationState {
+    fn new(settings: &LocationSettings) -> Self {
         let root = settings.root.as_deref().unwrap_or(Path::new(""));
         Self {
             pattern: None,
-            action: Action::NotFound,
+            handler: WorkerHandler::NotFound,
             rewrites: settings.rewrites.clone(),
             request_fields: settings.request_fields.clone(),
             has_variables: settings
@@ -384,7 +386,7 @@ impl Place {
                 .any(FieldChange::has_variables),
             response_fields: settings.response_fields.clone(),
             body_limit: settings.body_limit.unwrap_or(0),
-            root: Root {
+            root: DocumentRoot {
                 folder: OsStr::as_bytes(root.as_os_str()).into(),
                 prefix: Box::default(),
             },
@@ -392,51 +394,51 @@ impl Place {
             intercepts_errors: settings.intercepts_errors.unwrap_or(false),
             accel: settings.accel.clone(),
             is_internal: false,
-            takes_encoded_slash: false,
+            allows_encoded_slash: false,
         }
     }
 
     fn of_location(location: &Location, site: &Site) -> Self {
         let settings = site.settings.refined(&location.settings);
-        let action = match &location.handler {
-            Handler::Return(answer) => Action::Return(answer.clone()),
-            Handler::Service { name, factory } => Action::Service {
+        let handler = match &location.handler {
+            LocationHandler::Return(handler) => WorkerHandler::Return(handler.clone()),
+            LocationHandler::Service { name, factory } => WorkerHandler::Service {
                 name: name.clone(),
                 service: factory.service(),
             },
-            Handler::Files(files) => Action::Files {
+            LocationHandler::Files(files) => WorkerHandler::Files {
                 name: match files.runs_programs() {
                     true => "files and programs",
                     false => "static files",
                 },
-                files: Box::new(with_fields(files, &settings, site).build()),
+                files: Box::new(with_response_fields(files, &settings, site).build()),
             },
         };
-        let mut place = Self {
+        let mut state = Self {
             pattern: Some(location.pattern.clone()),
-            action,
+            handler,
             is_internal: location.is_internal,
-            takes_encoded_slash: location.takes_encoded_slash,
+            allows_encoded_slash: location.allows_encoded_slash,
             ..Self::new(&settings)
         };
-        if let Handler::Files(files) = &location.handler {
-            place.root.prefix = files.prefix().into();
+        if let LocationHandler::Files(files) = &location.handler {
+            state.root.prefix = files.prefix().into();
         }
-        place
+        state
     }
 }
 
-/// The files with the lines that every response gets, so that they are in memory with them.
-fn with_fields(files: &Files, settings: &Settings, site: &Site) -> Files {
+/// The files with the field lines that every response gets, so that they are cached with the files.
+fn with_response_fields(files: &Files, settings: &LocationSettings, site: &Site) -> Files {
     let mut files = files.clone();
     for change in &settings.response_fields {
         if let Some((name, value)) = change.as_static_line() {
             files = files.field(name, value);
         }
     }
-    // Where clear text is redirected, all files go over TLS.
+    // Where clear text is redirected, all files are sent over TLS.
     if site.force_https.is_some()
-        && let Some(hsts) = site.hsts.and_then(Hsts::value)
+        && let Some(hsts) = site.hsts.and_then(HstsPolicy::value)
     {
         files = files.field(&header::STRICT_TRANSPORT_SECURITY, &hsts);
     }
@@ -444,7 +446,7 @@ fn with_fields(files: &Files, settings: &Settings, site: &Site) -> Files {
 }
 
 /// The response to a request whose path has no normal form.
-fn refuse(request: &Request, error: InvalidPath) -> Response {
+fn invalid_path(request: &Request, error: InvalidPath) -> Response {
     trace::note(request, || {
         Step::new(StepKind::Location, "none", error.to_string())
     });

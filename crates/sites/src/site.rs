@@ -1,4 +1,4 @@
-//! A site: what is to be done with the requests of a virtual host.
+//! The definition of a site: its names, its locations and their settings.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,41 +6,41 @@ use std::sync::Arc;
 use apus_http::ServiceFactory;
 use apus_layers::ForceHttps;
 
-use super::fields::Hsts;
-use super::location::Pattern;
+use super::fields::HstsPolicy;
+use super::location::LocationPattern;
 use super::observe::Observer;
-use super::respond::Return;
-use super::settings::Settings;
+use super::respond::ReturnHandler;
+use super::settings::LocationSettings;
 use apus_compress::Compression;
 use apus_files::Files;
 use apus_patterns::ServerName;
 
-/// A site: its names, its locations, and what holds for all of them.
+/// A virtual host: its names, its locations, and the settings for all of them.
 #[derive(Clone)]
 pub struct Site {
     pub(super) name: Arc<str>,
     pub(super) server_names: Vec<ServerName>,
     pub(super) locations: Vec<Location>,
-    pub(super) settings: Settings,
+    pub(super) settings: LocationSettings,
     pub(super) force_https: Option<ForceHttps>,
-    pub(super) hsts: Option<Hsts>,
+    pub(super) hsts: Option<HstsPolicy>,
     pub(super) compression: Option<Compression>,
     pub(super) observer: Option<Arc<dyn Observer>>,
 }
 
-/// A part of a site and what answers there.
+/// A location of a site and its handler.
 #[derive(Clone)]
 pub struct Location {
-    pub(super) pattern: Pattern,
-    pub(super) handler: Handler,
-    pub(super) settings: Settings,
+    pub(super) pattern: LocationPattern,
+    pub(super) handler: LocationHandler,
+    pub(super) settings: LocationSettings,
     pub(super) is_internal: bool,
-    pub(super) takes_encoded_slash: bool,
+    pub(super) allows_encoded_slash: bool,
 }
 
 #[derive(Clone)]
-pub(super) enum Handler {
-    Return(Return),
+pub(super) enum LocationHandler {
+    Return(ReturnHandler),
     Files(Box<Files>),
     Service {
         name: Arc<str>,
@@ -49,13 +49,13 @@ pub(super) enum Handler {
 }
 
 impl Site {
-    /// A site without locations; the name is for logs and people.
+    /// A site without locations; the name is for logs.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.into(),
             server_names: Vec::new(),
             locations: Vec::new(),
-            settings: Settings::new(),
+            settings: LocationSettings::new(),
             force_https: None,
             hsts: None,
             compression: None,
@@ -63,7 +63,7 @@ impl Site {
         }
     }
 
-    /// The name for logs and people.
+    /// The name in logs.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -84,44 +84,44 @@ impl Site {
         self
     }
 
-    /// What holds for the whole site.
+    /// The settings for the whole site.
     #[must_use]
-    pub fn settings(mut self, settings: Settings) -> Self {
+    pub fn settings(mut self, settings: LocationSettings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// Redirects clear-text requests.
+    /// Redirects clear-text requests to `https`.
     #[must_use]
     pub fn force_https(mut self, force: ForceHttps) -> Self {
         self.force_https = Some(force);
         self
     }
 
-    /// Tells browsers, over TLS, to come back over TLS.
+    /// Sends `Strict-Transport-Security` over TLS.
     #[must_use]
-    pub fn hsts(mut self, hsts: Hsts) -> Self {
+    pub fn hsts(mut self, hsts: HstsPolicy) -> Self {
         self.hsts = Some(hsts);
         self
     }
 
-    /// Compresses what is not files; those have [`Files::compression`].
+    /// Compresses responses of services; files have [`Files::compression`].
     #[must_use]
     pub fn compression(mut self, compression: Compression) -> Self {
         self.compression = Some(compression);
         self
     }
 
-    /// What makes the services of its locations.
+    /// The service factories of its locations.
     pub(super) fn factories(&self) -> impl Iterator<Item = &dyn ServiceFactory> {
         let handlers = self.locations.iter().map(|location| &location.handler);
         handlers.filter_map(|handler| match handler {
-            Handler::Service { factory, .. } => Some(&**factory),
-            Handler::Return(_) | Handler::Files(_) => None,
+            LocationHandler::Service { factory, .. } => Some(&**factory),
+            LocationHandler::Return(_) | LocationHandler::Files(_) => None,
         })
     }
 
-    /// Watches the requests of the site.
+    /// Sets the observer of the site's requests.
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = Some(observer);
@@ -140,60 +140,63 @@ impl fmt::Debug for Site {
 }
 
 impl Location {
-    /// A location where a service answers. `name` is what `apus explain` calls it.
-    pub fn service(pattern: Pattern, name: &str, factory: impl ServiceFactory + 'static) -> Self {
+    /// A location with a service. `name` is what `apus explain` calls it.
+    pub fn service(
+        pattern: LocationPattern,
+        name: &str,
+        factory: impl ServiceFactory + 'static,
+    ) -> Self {
         Self {
             pattern,
-            handler: Handler::Service {
+            handler: LocationHandler::Service {
                 name: name.into(),
                 factory: Arc::new(factory),
             },
-            settings: Settings::new(),
+            settings: LocationSettings::new(),
             is_internal: false,
-            takes_encoded_slash: false,
+            allows_encoded_slash: false,
         }
     }
 
     /// A location of static files.
-    pub fn files(pattern: Pattern, files: Files) -> Self {
+    pub fn files(pattern: LocationPattern, files: Files) -> Self {
         Self {
             pattern,
-            handler: Handler::Files(Box::new(files)),
-            settings: Settings::new(),
+            handler: LocationHandler::Files(Box::new(files)),
+            settings: LocationSettings::new(),
             is_internal: false,
-            takes_encoded_slash: false,
+            allows_encoded_slash: false,
         }
     }
 
-    /// A location that always answers the same.
-    pub fn respond(pattern: Pattern, answer: Return) -> Self {
+    /// A location with a `return` handler.
+    pub fn respond(pattern: LocationPattern, handler: ReturnHandler) -> Self {
         Self {
             pattern,
-            handler: Handler::Return(answer),
-            settings: Settings::new(),
+            handler: LocationHandler::Return(handler),
+            settings: LocationSettings::new(),
             is_internal: false,
-            takes_encoded_slash: false,
+            allows_encoded_slash: false,
         }
     }
 
-    /// What holds here besides what holds for the site.
+    /// The settings of the location, which refine those of the site.
     #[must_use]
-    pub fn settings(mut self, settings: Settings) -> Self {
+    pub fn settings(mut self, settings: LocationSettings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// Takes paths with an encoded slash, which are answered with 400 elsewhere: for services that send
-    /// paths on as they came, to applications for which `%2F` is not a slash. The location is found as
-    /// if it were one.
+    /// Allows paths with an encoded slash, which get 400 otherwise: for services that forward paths
+    /// unchanged to applications for which `%2F` is not a slash. Locations are matched as if it were one.
     #[must_use]
-    pub fn takes_encoded_slash(mut self) -> Self {
-        self.takes_encoded_slash = true;
+    pub fn allow_encoded_slash(mut self) -> Self {
+        self.allows_encoded_slash = true;
         self
     }
 
-    /// Keeps the location for requests that the site sends here itself: by a rewrite, `try_files`, an
-    /// error page or `X-Accel-Redirect`. For clients there is nothing here.
+    /// Limits the location to internal redirects: by a rewrite, `try_files`, an error page or
+    /// `X-Accel-Redirect`. Clients get 404.
     #[must_use]
     pub fn internal(mut self) -> Self {
         self.is_internal = true;

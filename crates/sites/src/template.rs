@@ -32,11 +32,11 @@ use apus_http::path;
 /// | `$$` | a dollar sign |
 #[derive(Clone, Debug)]
 pub struct Template {
-    parts: Box<[Part]>,
+    parts: Box<[TemplatePart]>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum TemplatePart {
     Text(Box<str>),
     Variable(Variable),
     Field(Box<str>),
@@ -84,24 +84,24 @@ const VARIABLES: &[(&str, Variable)] = &[
 ];
 
 /// What variables take their values from.
-pub(super) struct Scope<'a> {
+pub(super) struct VariableScope<'a> {
     pub(super) request: &'a Request,
     /// The path in normal form.
     pub(super) path: &'a [u8],
     pub(super) site: &'a str,
-    pub(super) root: &'a Root,
+    pub(super) root: &'a DocumentRoot,
     pub(super) captures: &'a Captures,
 }
 
 /// Where files are.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Root {
+pub(super) struct DocumentRoot {
     pub(super) folder: Box<[u8]>,
     /// What is taken off the front of a path before it is looked for in the folder.
     pub(super) prefix: Box<[u8]>,
 }
 
-impl Root {
+impl DocumentRoot {
     /// The file that a path stands for, whether there is one or not.
     fn file(&self, path: &[u8]) -> Vec<u8> {
         let rest = path.strip_prefix(&*self.prefix).unwrap_or(path);
@@ -126,7 +126,7 @@ impl Captures {
 
 /// What a template is filled in for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ValueEncoding {
     /// Text as it is: a field value, a file name, content.
     Plain,
     /// A URI: what is decoded gets encoded.
@@ -163,14 +163,14 @@ impl Template {
             let (name, after) = name_of(after).ok_or(InvalidTemplate::Dollar)?;
             let part = part_named(name, regex)?;
             if !literal.is_empty() {
-                parts.push(Part::Text(std::mem::take(&mut literal).into()));
+                parts.push(TemplatePart::Text(std::mem::take(&mut literal).into()));
             }
             parts.push(part);
             rest = after;
         }
         literal.push_str(rest);
         if !literal.is_empty() {
-            parts.push(Part::Text(literal.into()));
+            parts.push(TemplatePart::Text(literal.into()));
         }
         Ok(Self {
             parts: parts.into(),
@@ -181,17 +181,17 @@ impl Template {
     pub fn as_text(&self) -> Option<&str> {
         match &*self.parts {
             [] => Some(""),
-            [Part::Text(text)] => Some(text),
+            [TemplatePart::Text(text)] => Some(text),
             _ => None,
         }
     }
 
     /// Whether the text is the same for all requests for the same target.
-    pub(super) fn is_of_target(&self) -> bool {
+    pub(super) fn depends_only_on_target(&self) -> bool {
         self.parts.iter().all(|part| match part {
-            Part::Text(_) | Part::Capture(_) => true,
-            Part::Field(_) => false,
-            Part::Variable(variable) => variable.is_of_target(),
+            TemplatePart::Text(_) | TemplatePart::Capture(_) => true,
+            TemplatePart::Field(_) => false,
+            TemplatePart::Variable(variable) => variable.depends_only_on_target(),
         })
     }
 
@@ -199,28 +199,28 @@ impl Template {
     pub(super) fn has_captures(&self) -> bool {
         self.parts
             .iter()
-            .any(|part| matches!(part, Part::Capture(_)))
+            .any(|part| matches!(part, TemplatePart::Capture(_)))
     }
 
     /// The text for this request.
-    pub(super) fn expand(&self, scope: &Scope<'_>, mut form: Form) -> Vec<u8> {
+    pub(super) fn expand(&self, scope: &VariableScope<'_>, mut encoding: ValueEncoding) -> Vec<u8> {
         let mut text = Vec::new();
         for part in &self.parts {
             match part {
-                Part::Text(literal) => {
+                TemplatePart::Text(literal) => {
                     text.extend_from_slice(literal.as_bytes());
-                    if form == Form::Uri && literal.contains('?') {
-                        form = Form::Query;
+                    if encoding == ValueEncoding::Uri && literal.contains('?') {
+                        encoding = ValueEncoding::Query;
                     }
                 }
-                Part::Variable(variable) => variable.write(&mut text, scope, form),
-                Part::Field(name) => {
+                TemplatePart::Variable(variable) => variable.write(&mut text, scope, encoding),
+                TemplatePart::Field(name) => {
                     let value = scope.request.headers().get(name).unwrap_or_default();
-                    push(&mut text, value, form);
+                    push(&mut text, value, encoding);
                 }
-                Part::Capture(group) => {
+                TemplatePart::Capture(group) => {
                     let value = scope.captures.0.get(*group).map_or(&[][..], |value| value);
-                    push(&mut text, value, form);
+                    push(&mut text, value, encoding);
                 }
             }
         }
@@ -232,26 +232,26 @@ impl Template {
     /// The text for a request as a service sees it, which knows nothing of what a location's regular
     /// expression captured.
     pub fn text(&self, request: &Request, site: &str, folder: &[u8]) -> Vec<u8> {
-        let root = Root {
+        let root = DocumentRoot {
             folder: folder.into(),
             prefix: Box::default(),
         };
-        let scope = Scope {
+        let scope = VariableScope {
             request,
             path: request.normal_path().unwrap_or_default(),
             site,
             root: &root,
             captures: &Captures::default(),
         };
-        self.expand(&scope, Form::Plain)
+        self.expand(&scope, ValueEncoding::Plain)
     }
 
     /// The URI for this request. What a variable holds cannot make it name another host: two slashes
     /// stay at the front only if they were written there.
-    pub(super) fn expand_uri(&self, scope: &Scope<'_>) -> Vec<u8> {
-        let mut uri = self.expand(scope, Form::Uri);
+    pub(super) fn expand_uri(&self, scope: &VariableScope<'_>) -> Vec<u8> {
+        let mut uri = self.expand(scope, ValueEncoding::Uri);
         let is_written =
-            matches!(self.parts.first(), Some(Part::Text(text)) if text.starts_with("//"));
+            matches!(self.parts.first(), Some(TemplatePart::Text(text)) if text.starts_with("//"));
         if !is_written {
             let slashes = uri.iter().take_while(|byte| **byte == b'/').count();
             uri.drain(..slashes.saturating_sub(1));
@@ -275,33 +275,33 @@ fn name_of(text: &str) -> Option<(&str, &str)> {
     text.split_at_checked(end).filter(|_| end > 0)
 }
 
-fn part_named(name: &str, regex: Option<&Regex>) -> Result<Part, InvalidTemplate> {
+fn part_named(name: &str, regex: Option<&Regex>) -> Result<TemplatePart, InvalidTemplate> {
     let unknown = || InvalidTemplate::Unknown(name.to_owned());
     let named = regex.and_then(|regex| {
         let mut names = regex.capture_names();
         names.position(|group| group == Some(name))
     });
     if let Some(group) = named {
-        return Ok(Part::Capture(group));
+        return Ok(TemplatePart::Capture(group));
     }
     if let Ok(group @ 0..=9) = name.parse::<usize>() {
         // Where the expression is not known, a group that it lacks is empty.
         return match regex.is_none_or(|regex| group < regex.captures_len()) {
-            true => Ok(Part::Capture(group)),
+            true => Ok(TemplatePart::Capture(group)),
             false => Err(unknown()),
         };
     }
     if let Some((_, variable)) = VARIABLES.iter().find(|(known, _)| *known == name) {
-        return Ok(Part::Variable(*variable));
+        return Ok(TemplatePart::Variable(*variable));
     }
     match name.strip_prefix("http_") {
-        Some(field) if !field.is_empty() => Ok(Part::Field(field.replace('_', "-").into())),
+        Some(field) if !field.is_empty() => Ok(TemplatePart::Field(field.replace('_', "-").into())),
         _ => Err(unknown()),
     }
 }
 
 impl Variable {
-    fn is_of_target(self) -> bool {
+    fn depends_only_on_target(self) -> bool {
         match self {
             Self::Host
             | Self::HttpHost
@@ -322,7 +322,7 @@ impl Variable {
         }
     }
 
-    fn write(self, text: &mut Vec<u8>, scope: &Scope<'_>, form: Form) {
+    fn write(self, text: &mut Vec<u8>, scope: &VariableScope<'_>, encoding: ValueEncoding) {
         let request = scope.request;
         let connection = request.connection();
         match self {
@@ -335,7 +335,7 @@ impl Variable {
             Self::RequestUri => {
                 text.extend_from_slice(request.target().path_and_query().as_bytes());
             }
-            Self::Uri => push(text, scope.path, form),
+            Self::Uri => push(text, scope.path, encoding),
             Self::Args => text.extend_from_slice(request.query().unwrap_or("").as_bytes()),
             Self::IsArgs => {
                 text.extend_from_slice(if request.query().is_some_and(|q| !q.is_empty()) {
@@ -349,8 +349,8 @@ impl Variable {
                 None => text.extend_from_slice(b"unix:"),
             },
             Self::RemotePort => port(text, request.client().port),
-            Self::DocumentRoot => push(text, &scope.root.folder, form),
-            Self::RequestFilename => push(text, &scope.root.file(scope.path), form),
+            Self::DocumentRoot => push(text, &scope.root.folder, encoding),
+            Self::RequestFilename => push(text, &scope.root.file(scope.path), encoding),
             Self::SslProtocol => {
                 if let Some(tls) = &connection.tls {
                     text.extend_from_slice(tls.version.as_str().as_bytes());
@@ -362,7 +362,7 @@ impl Variable {
                     .as_ref()
                     .and_then(|tls| tls.client_certificate.as_ref())
                 {
-                    push(text, certificate.subject.as_bytes(), form);
+                    push(text, certificate.subject.as_bytes(), encoding);
                 }
             }
         }
@@ -375,11 +375,11 @@ fn port(text: &mut Vec<u8>, port: Option<u16>) {
     }
 }
 
-fn push(text: &mut Vec<u8>, value: &[u8], form: Form) {
-    match form {
-        Form::Plain => text.extend_from_slice(value),
-        Form::Uri => text.extend_from_slice(path::encode(value).as_bytes()),
-        Form::Query => {
+fn push(text: &mut Vec<u8>, value: &[u8], encoding: ValueEncoding) {
+    match encoding {
+        ValueEncoding::Plain => text.extend_from_slice(value),
+        ValueEncoding::Uri => text.extend_from_slice(path::encode(value).as_bytes()),
+        ValueEncoding::Query => {
             for byte in path::encode(value).bytes() {
                 match byte {
                     b'&' => text.extend_from_slice(b"%26"),

@@ -7,10 +7,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::Refused;
+use crate::CommandError;
 
 pub(crate) use name::ProjectName;
-use source::Source;
+use source::FrameworkSource;
 
 /// The files of a project, by their paths in it. In both, `@name@` stands for its name.
 const FILES: [(&str, &str); 12] = [
@@ -39,12 +39,12 @@ const FILES: [(&str, &str); 12] = [
 
 /// Makes a project of this name in the current folder, on the crate `apus` at `path`. What goes wrong
 /// leaves nothing behind. Gives what is told of it.
-pub(crate) fn create(name: &ProjectName, path: Option<&Path>) -> Result<String, Refused> {
-    let source = Source::find(path)?;
+pub(crate) fn create(name: &ProjectName, path: Option<&Path>) -> Result<String, CommandError> {
+    let source = FrameworkSource::find(path)?;
     let folder = PathBuf::from(name.as_str());
     fs::create_dir(&folder).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
-            Refused::Failed(format!("{} exists already", folder.display()))
+            CommandError::Failed(format!("{} exists already", folder.display()))
         }
         _ => failed(&folder, &error),
     })?;
@@ -60,7 +60,7 @@ pub(crate) fn create(name: &ProjectName, path: Option<&Path>) -> Result<String, 
     ))
 }
 
-fn write(folder: &Path, name: &ProjectName, source: &Source) -> Result<(), Refused> {
+fn write(folder: &Path, name: &ProjectName, source: &FrameworkSource) -> Result<(), CommandError> {
     let fill = |text: &str| {
         text.replace("@name@", name.as_str())
             .replace("@crate@", &name.as_crate())
@@ -77,6 +77,6 @@ fn write(folder: &Path, name: &ProjectName, source: &Source) -> Result<(), Refus
     Ok(())
 }
 
-fn failed(path: &Path, error: &io::Error) -> Refused {
-    Refused::Failed(format!("{} cannot be made: {error}", path.display()))
+fn failed(path: &Path, error: &io::Error) -> CommandError {
+    CommandError::Failed(format!("{} cannot be made: {error}", path.display()))
 }

@@ -3,24 +3,24 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::Refused;
+use crate::CommandError;
 
 /// The crate, where this program was built.
 const BUILT_FROM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../web");
 
 /// The crate, and the workspace that it is part of: absolute paths that stand in quotes as they are.
-pub(super) struct Source {
+pub(super) struct FrameworkSource {
     package: String,
     workspace: String,
 }
 
-impl Source {
+impl FrameworkSource {
     /// The crate at a path, which may be that of its workspace; by default, the one that this program was
     /// built with, if it is still there.
-    pub(super) fn find(path: Option<&Path>) -> Result<Self, Refused> {
+    pub(super) fn find(path: Option<&Path>) -> Result<Self, CommandError> {
         let Some(path) = path else {
             return Self::at(Path::new(BUILT_FROM)).unwrap_or_else(|| {
-                Err(Refused::Misused(
+                Err(CommandError::Misused(
                     "the source that this apus was built from is gone; say with --path where the crate \
                      `apus` is, such as crates/web of a checkout"
                         .to_owned(),
@@ -29,7 +29,7 @@ impl Source {
         };
         let found = Self::at(path).or_else(|| Self::at(&path.join("crates/web")));
         found.unwrap_or_else(|| {
-            Err(Refused::Misused(format!(
+            Err(CommandError::Misused(format!(
                 "the crate `apus` is not at {}; it is crates/web of a checkout",
                 path.display()
             )))
@@ -37,7 +37,7 @@ impl Source {
     }
 
     /// `None` if it is not there.
-    fn at(path: &Path) -> Option<Result<Self, Refused>> {
+    fn at(path: &Path) -> Option<Result<Self, CommandError>> {
         let manifest = fs::read_to_string(path.join("Cargo.toml")).ok()?;
         manifest
             .lines()
@@ -45,7 +45,7 @@ impl Source {
             .then(|| Self::of(&path.canonicalize().unwrap_or_else(|_| path.to_owned())))
     }
 
-    fn of(package: &Path) -> Result<Self, Refused> {
+    fn of(package: &Path) -> Result<Self, CommandError> {
         let workspace = package.ancestors().nth(2).unwrap_or(package);
         Ok(Self {
             package: text(package)?,
@@ -65,11 +65,11 @@ impl Source {
 }
 
 /// The path as it can stand in quotes in TOML and in a Dockerfile.
-fn text(path: &Path) -> Result<String, Refused> {
+fn text(path: &Path) -> Result<String, CommandError> {
     let is_plain = |c: char| !c.is_control() && !matches!(c, '"' | '\\' | '$' | '@');
     let text = path.to_str().filter(|text| text.chars().all(is_plain));
     text.map(str::to_owned).ok_or_else(|| {
-        Refused::Misused(format!(
+        CommandError::Misused(format!(
             "{} cannot be written into a Cargo.toml; have the source of `apus` at another place",
             PathBuf::from(path).display()
         ))

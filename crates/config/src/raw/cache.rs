@@ -5,11 +5,11 @@
 
 use super::{YEAR, not_given};
 use crate::keys::{choices, keys};
-use crate::source::At;
-use crate::value::{FilePath, Int, Kilobytes, Megabytes, Seconds, Several, Switch};
-use crate::word::caching::{KeyHost, KeyQuery, Lifetimes, NamePattern, Secret};
-use crate::word::origin::Token;
-use crate::word::{FieldName, Network};
+use crate::source::Setting;
+use crate::string_type::caching::{KeyHost, KeyQuery, Lifetimes, NamePatternText, PurgeToken};
+use crate::string_type::origin::Token;
+use crate::string_type::{FieldName, NetworkText};
+use crate::value::{FilePath, Int, Kilobytes, Megabytes, OneOrMore, Seconds, Switch};
 
 const TEN_YEARS: u64 = 10 * YEAR;
 
@@ -73,10 +73,10 @@ keys! {
         minimum_uses: Int<1, 1_000_000> = Int(1),
         /// What of answers does not count: `cache_control` (and with it `private` and `no-store`),
         /// `expires`, `vary`.
-        ignore: Several<Ignorable> = Several::default(),
+        ignore: OneOrMore<Ignorable> = OneOrMore::default(),
         /// Fields that stand for `Cache-Control` to this cache (RFC 9213). The first that an answer has
         /// replaces `Cache-Control` and `Expires`.
-        targeted: Several<FieldName> = Several(fields(&["CDN-Cache-Control"])),
+        targeted: OneOrMore<FieldName> = OneOrMore(fields(&["CDN-Cache-Control"])),
         /// Whether `X-Accel-Expires` counts, before all others.
         accel_expires: bool = true,
         /// What becomes of answers with `Set-Cookie`.
@@ -87,14 +87,14 @@ keys! {
         cookies: Sharing = Sharing::Declared,
         /// The cookies that are of a session; `*` at the end of a name stands for any rest. By default
         /// all are.
-        session_cookies: Several<NamePattern> = Several(patterns(&["*"])),
+        session_cookies: OneOrMore<NamePatternText> = OneOrMore(patterns(&["*"])),
         /// The cookies that are not, whatever `session_cookies` says. By default those of statistics.
-        harmless_cookies: Several<NamePattern> = Several(patterns(HARMLESS)),
+        harmless_cookies: OneOrMore<NamePatternText> = OneOrMore(patterns(HARMLESS)),
         /// Whether clients can have more than what is stored, by `Cache-Control` and `Pragma` in a
         /// request.
         client_directives: ClientDirectives = ClientDirectives::Trusted,
         /// Networks of clients that can, with `client_directives = "trusted"`.
-        trusted_clients: Several<Network> = Several::default(),
+        trusted_clients: OneOrMore<NetworkText> = OneOrMore::default(),
         /// Whether errors other than 404 and 410 are stored if the origin says for how long. Those in
         /// `ttl` always are.
         store_errors: bool = false,
@@ -104,16 +104,16 @@ keys! {
         /// somebody may have made that up to read what is another's.
         refuse_disguised: bool = true,
         /// Fields of answers that hold tags to purge by.
-        tag_fields: Several<FieldName> = Several(fields(&["Surrogate-Key", "xkey", "Cache-Tag"])),
+        tag_fields: OneOrMore<FieldName> = OneOrMore(fields(&["Surrogate-Key", "xkey", "Cache-Tag"])),
         /// Whether clients do not see these fields.
         hide_tags: bool = true,
         /// What tells stored answers apart.
         key: CacheKey,
         /// Cookies with which a request goes past the cache: it is answered by the origin, and the answer
         /// not stored. `*` at the end of a name stands for any rest.
-        bypass_cookies: Several<NamePattern> = Several::default(),
+        bypass_cookies: OneOrMore<NamePatternText> = OneOrMore::default(),
         /// Fields with which a request goes past the cache.
-        bypass_headers: Several<FieldName> = Several::default(),
+        bypass_headers: OneOrMore<FieldName> = OneOrMore::default(),
         /// How long a request waits for the answer to another for the same, before it goes to the origin
         /// itself, in seconds.
         lock_timeout: Seconds<0, YEAR> = Seconds::new(5),
@@ -122,7 +122,7 @@ keys! {
         /// With it in `Authorization: Bearer`, a request with the method `PURGE` takes out what is stored:
         /// its own address, with `Purge-Prefix` all that begins with it, with `Purge-Tag` what has a tag.
         /// By default only `apus cache purge` does.
-        purge_token: Secret,
+        purge_token: PurgeToken,
     }
 }
 
@@ -140,9 +140,9 @@ keys! {
         /// Whether parameters count in any order.
         sort_query: bool = false,
         /// Fields of requests whose values count.
-        headers: Several<FieldName> = Several::default(),
+        headers: OneOrMore<FieldName> = OneOrMore::default(),
         /// Cookies whose values count.
-        cookies: Several<Token> = Several::default(),
+        cookies: OneOrMore<Token> = OneOrMore::default(),
         /// Whether phones, tablets and desktops are told apart.
         device: bool = false,
     }
@@ -212,12 +212,12 @@ const HARMLESS: &[&str] = &[
     "_uet*", "_ym_*",
 ];
 
-fn fields(names: &[&str]) -> Vec<At<FieldName>> {
+fn fields(names: &[&str]) -> Vec<Setting<FieldName>> {
     let field = |name: &&str| not_given(FieldName((*name).to_owned()));
     names.iter().map(field).collect()
 }
 
-fn patterns(names: &[&str]) -> Vec<At<NamePattern>> {
-    let pattern = |name: &&str| not_given(NamePattern((*name).to_owned()));
+fn patterns(names: &[&str]) -> Vec<Setting<NamePatternText>> {
+    let pattern = |name: &&str| not_given(NamePatternText((*name).to_owned()));
     names.iter().map(pattern).collect()
 }

@@ -6,9 +6,9 @@ use super::proxy::{Accel, HoldRequest, HoldResponse};
 use super::upstream::{Queue, Retry};
 use super::workers::Workers;
 use crate::keys::keys;
-use crate::value::{Int, Map, Seconds, Several, Switch, Text, Time};
-use crate::word::php::{ScriptPath, VariableName, VariableValue};
-use crate::word::{FieldName, PathPattern};
+use crate::string_type::php::{ScriptPath, VariableName, VariableValue};
+use crate::string_type::{FieldName, PathPattern};
+use crate::value::{Int, Map, OneOrMore, Seconds, Switch, Text, Time};
 
 keys! {
     /// How PHP is asked over FastCGI, and for what. A location's own table changes the keys that it
@@ -19,10 +19,10 @@ keys! {
         front_controller: ScriptPath,
         /// Paths below the root at which no program is run, as folders for uploads, besides those of the
         /// `preset`: `["/uploads/**"]`.
-        no_php: Several<PathPattern> = Several::default(),
+        no_php: OneOrMore<PathPattern> = OneOrMore::default(),
         /// Paths below the root at which there is nothing for anybody, neither file nor program, besides
         /// those of the `preset`.
-        protected: Several<PathPattern> = Several::default(),
+        protected: OneOrMore<PathPattern> = OneOrMore::default(),
         /// The root as PHP sees it, if that is another: PHP is in a chroot, a container, or on another
         /// machine. Without `root`, programs are not looked for here, and their names alone decide.
         script_root: Text,
@@ -36,7 +36,7 @@ keys! {
         /// variable as those with a hyphen.
         underscores: bool = false,
         /// Fields of answers that are not sent on, as `X-Powered-By`.
-        hide: Several<FieldName> = Several::default(),
+        hide: OneOrMore<FieldName> = OneOrMore::default(),
         /// The most requests that PHP works on at once, over all workers of this server; others wait in
         /// the `queue`. As many connections are kept.
         pool_size: Int<1, 100_000> = Int(64),

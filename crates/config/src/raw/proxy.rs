@@ -6,13 +6,15 @@ use toml::de::{DeTable, DeValue};
 
 use super::YEAR;
 use super::upstream::SameSite;
-use crate::keys::{Kind, Node, Reader, Table, TableNode, Value, keys};
-use crate::value::{FilePath, Int, Kilobytes, Map, Megabytes, Several, Switch, Text, Time};
-use crate::word::origin::{
-    CookiePath, Domain, MediaRange, NewDomain, Passage, ProxyHost, UpgradeName, UpstreamName,
-    UriStart,
+use crate::keys::{
+    ConfigReader, ConfigTable, KeyType, TableNode, TypeDescription, ValueNode, keys,
 };
-use crate::word::{Content, FieldName, Uri};
+use crate::string_type::origin::{
+    CookiePath, Domain, MediaRange, NewDomain, ProxyHost, SearchText, UpgradeName, UpstreamName,
+    UriPrefix,
+};
+use crate::string_type::{BodyText, FieldName, SitePath};
+use crate::value::{FilePath, Int, Kilobytes, Map, Megabytes, OneOrMore, Switch, Text, Time};
 
 keys! {
     /// What is done with requests and answers on their way to origins and back. A location's own table
@@ -34,18 +36,18 @@ keys! {
         underscores: bool = false,
         /// The protocols to which clients may switch with `Upgrade`; by default `websocket`. `h2c` is never
         /// one of them: what follows it would go past locations, limits and cache.
-        upgrade: Several<UpgradeName> = Several::default(),
+        upgrade: OneOrMore<UpgradeName> = OneOrMore::default(),
         /// Fields of answers that are not sent on.
-        hide: Several<FieldName> = Several::default(),
+        hide: OneOrMore<FieldName> = OneOrMore::default(),
         /// Redirects in the terms of the site: from what `Location` starts with to what stands there
         /// instead. Redirects to the origin's own host need no such rule.
-        redirects: Map<UriStart, UriStart> = Map::default(),
+        redirects: Map<UriPrefix, UriPrefix> = Map::default(),
         /// How cookies that origins set are changed.
         cookies: Cookies,
         /// Texts of answers that are replaced, from one to another, if they are not compressed.
-        replace: Map<Passage, Content> = Map::default(),
+        replace: Map<SearchText, BodyText> = Map::default(),
         /// The media types of answers in which they are. `"*"`: all. By default `text/html`.
-        replace_types: Several<MediaRange> = Several::default(),
+        replace_types: OneOrMore<MediaRange> = OneOrMore::default(),
         /// Whether the content of a request is taken in before an origin is asked, so that a slow client
         /// does not occupy it.
         hold_request: Switch<HoldRequest> = Switch::Off,
@@ -110,18 +112,18 @@ pub(crate) enum Mirror {
     To(Box<MirrorTable>),
 }
 
-impl Value for Mirror {
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+impl KeyType for Mirror {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         match node.value {
             DeValue::Boolean(false) => Some(Self::Off),
             DeValue::String(_) => {
-                let span = &node.place.span;
+                let span = &node.span.bytes;
                 let name = Spanned::new(span.clone(), "upstream".into());
                 let mut table = DeTable::new();
                 table.insert(name, Spanned::new(span.clone(), node.value.clone()));
                 let node = TableNode {
                     table: &table,
-                    place: node.place.clone(),
+                    span: node.span.clone(),
                 };
                 MirrorTable::read_table(&node, reader).map(|table| Self::To(Box::new(table)))
             }
@@ -135,10 +137,10 @@ impl Value for Mirror {
         }
     }
 
-    fn kind() -> Kind {
-        let table = MirrorTable::kind();
-        Kind {
-            words: "the name of a group, a URL, a table, or `false`".to_owned(),
+    fn type_description() -> TypeDescription {
+        let table = MirrorTable::type_description();
+        TypeDescription {
+            expected: "the name of a group, a URL, a table, or `false`".to_owned(),
             schema: json!({"anyOf": [{"const": false}, {"type": "string"}, table.schema]}),
             ..table
         }
@@ -184,6 +186,6 @@ keys! {
     pub(crate) struct Accel {
         /// From what a file's name in `X-Sendfile` starts with to what its path in the site starts with.
         /// A file that fits none is not sent.
-        files: Map<Text, Uri> = Map::default(),
+        files: Map<Text, SitePath> = Map::default(),
     }
 }

@@ -4,14 +4,14 @@ use serde_json::json;
 use toml::de::DeValue;
 
 use super::{TlsVersion, YEAR, not_given};
-use crate::keys::{Kind, Node, Reader, Value, choices, keys};
-use crate::source::At;
-use crate::value::{FilePath, Int, Seconds, Several, Switch, Text, Time};
-use crate::word::Uri;
-use crate::word::origin::{
-    Authority, CookiePath, Domain, GroupName, HashKey, NodeAddress, Resolver, RetryCause, Statuses,
-    Token,
+use crate::keys::{ConfigReader, KeyType, TypeDescription, ValueNode, choices, keys};
+use crate::source::Setting;
+use crate::string_type::SitePath;
+use crate::string_type::origin::{
+    CookiePath, DnsServer, Domain, GroupName, HashKeyText, HostAndPort, NodeAddress, RetryCause,
+    Statuses, Token,
 };
+use crate::value::{FilePath, Int, OneOrMore, Seconds, Switch, Text, Time};
 
 keys! {
     /// A group of origins that answer the same requests. Locations name it as their `upstream`.
@@ -19,12 +19,12 @@ keys! {
         /// The name of the group, for `upstream` in this site, logs and `apus upstream`.
         name [required]: GroupName,
         /// Its nodes: addresses, or tables that say more.
-        nodes [required]: Several<NodeEntry>,
+        nodes [required]: OneOrMore<NodeEntry>,
         /// Which node a request goes to.
         strategy: Strategy = Strategy::RoundRobin,
         /// What decides with the strategy `hash`: `"address"` of the client, `"uri"`, `"header:NAME"` or
         /// `"cookie:NAME"`. Equal ones go to one node, and few move when nodes come and go.
-        hash: HashKey,
+        hash: HashKeyText,
         /// The protocol that is spoken with the nodes.
         protocol: Protocol = Protocol::Http1,
         /// TLS to the nodes. Also spoken, with the defaults, where the nodes are written `https://`.
@@ -67,7 +67,7 @@ keys! {
         send_proxy: ProxyHead,
         /// Statuses that count as failures of the node, for `passive`, `breaker` and `ejection`:
         /// `[500, "5xx"]`.
-        failure_statuses: Several<Statuses> = Several::default(),
+        failure_statuses: OneOrMore<Statuses> = OneOrMore::default(),
     }
 }
 
@@ -146,8 +146,8 @@ pub(crate) enum NodeEntry {
     Table(Box<UpstreamNode>),
 }
 
-impl Value for NodeEntry {
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+impl KeyType for NodeEntry {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         match node.value {
             DeValue::String(_) => NodeAddress::read(node, reader).map(Self::Address),
             DeValue::Table(_) => {
@@ -160,10 +160,10 @@ impl Value for NodeEntry {
         }
     }
 
-    fn kind() -> Kind {
-        let table = UpstreamNode::kind();
-        Kind {
-            words: "an address, a table".to_owned(),
+    fn type_description() -> TypeDescription {
+        let table = UpstreamNode::type_description();
+        TypeDescription {
+            expected: "an address, a table".to_owned(),
             schema: json!({"anyOf": [{"type": "string"}, table.schema]}),
             repeated: true,
             ..table
@@ -267,11 +267,11 @@ keys! {
         /// `SERVING` of `grpc.health.v1.Health`.
         r#type: CheckType = CheckType::Http,
         /// The path of the request, for `http`. By default `/`.
-        path: Uri,
+        path: SitePath,
         /// Its `Host`. By default the node's name.
-        host: Authority,
+        host: HostAndPort,
         /// The statuses that are good. By default 200 to 399.
-        status: Several<Statuses> = Several::default(),
+        status: OneOrMore<Statuses> = OneOrMore::default(),
         /// What the content must have in its first 64 KB.
         contains: Text,
         /// The service that is asked about, for `grpc`. By default the server as a whole.
@@ -360,7 +360,7 @@ keys! {
         within: Time<YEAR>,
         /// What goes wrong when it is tried again: `"error"` of the connection, `"timeout"`, and statuses
         /// as 503 or `"5xx"`.
-        on: Several<RetryCause> = Several(default_causes()),
+        on: OneOrMore<RetryCause> = OneOrMore(default_causes()),
         /// Whether requests that a node may have seen are tried again whatever their method.
         non_idempotent: bool = false,
         /// How many retries there may be.
@@ -371,7 +371,7 @@ keys! {
     }
 }
 
-fn default_causes() -> Vec<At<RetryCause>> {
+fn default_causes() -> Vec<Setting<RetryCause>> {
     vec![not_given(RetryCause::Error), not_given(RetryCause::Timeout)]
 }
 
@@ -389,7 +389,7 @@ keys! {
     /// How names of nodes are resolved.
     pub(crate) struct Dns {
         /// The resolvers to ask, as `"192.0.2.53"` or with a port. By default those of the system.
-        servers: Several<Resolver> = Several::default(),
+        servers: OneOrMore<DnsServer> = OneOrMore::default(),
         /// The shortest time until a name is asked for again, in seconds.
         min_ttl: Time<YEAR> = Time::new(1),
         /// The longest time until a name is asked for again, in seconds.

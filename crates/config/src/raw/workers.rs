@@ -2,8 +2,8 @@
 
 use super::YEAR;
 use crate::keys::{choices, keys};
-use crate::value::{FilePath, Int, Map, Megabytes, Seconds, Several, Text, Time};
-use crate::word::php::{ScriptPath, VariableName};
+use crate::string_type::php::{ScriptPath, VariableName};
+use crate::value::{FilePath, Int, Map, Megabytes, OneOrMore, Seconds, Text, Time};
 
 keys! {
     /// Workers that have the application in memory and answer request after request. They run in
@@ -46,7 +46,7 @@ keys! {
         /// What is done about what a request leaves behind in PHP, such as an open transaction.
         leaks: LeakAction = LeakAction::Warn,
         /// Arguments of the program that `php_fastcgi` names, as `["-d", "memory_limit=512M"]`.
-        arguments: Several<Text> = Several::default(),
+        arguments: OneOrMore<Text> = OneOrMore::default(),
         /// The environment of that program. It gets nothing of the server's own.
         environment: Map<VariableName, Text> = Map::default(),
         /// The user that program runs as: a name or a number. By default the one that the server runs as.

@@ -8,28 +8,28 @@ use apus_cache::service::{CacheSettings, PurgeAccess};
 use apus_cache::store::{DiskSettings, Settings};
 
 use crate::diagnostics::Finding;
-use crate::keys::{Reader, Table};
-use crate::plan::CacheStore;
+use crate::keys::{ConfigReader, ConfigTable};
+use crate::plan::CacheStorePlan;
 use crate::raw::cache as keys;
-use crate::source::{At, Place};
-use crate::value::{Several, Switch};
-use crate::word::FieldName;
-use crate::word::caching::{KeyHost, KeyQuery, NamePattern};
+use crate::source::{Setting, SourceSpan};
+use crate::string_type::FieldName;
+use crate::string_type::caching::{KeyHost, KeyQuery, NamePatternText};
+use crate::value::{OneOrMore, Switch};
 
-type Said<'a> = Option<&'a At<Switch<keys::Cache>>>;
+type CacheKeys<'a> = Option<&'a Setting<Switch<keys::Cache>>>;
 
 /// How a location caches, by its own keys and those of its site. The outer `None` is for mistakes,
 /// the inner one for not at all.
 pub(super) fn settings(
-    own: Said<'_>,
-    of_site: Said<'_>,
-    reader: &mut Reader<'_>,
+    own: CacheKeys<'_>,
+    of_site: CacheKeys<'_>,
+    reader: &mut ConfigReader<'_>,
 ) -> Option<Option<CacheSettings>> {
     let Some(said) = own.or(of_site) else {
         return Some(None);
     };
-    let table = |said: Said<'_>, reader: &mut Reader<'_>| {
-        said.and_then(|said| said.table(&said.place, reader))
+    let table = |said: CacheKeys<'_>, reader: &mut ConfigReader<'_>| {
+        said.and_then(|said| said.table(&said.span, reader))
     };
     let (own, keys) = match (&said.value, table(own, reader), table(of_site, reader)) {
         (Switch::Off, ..) => return Some(None),
@@ -45,7 +45,7 @@ pub(super) fn settings(
         }
     };
     let is_effective = refuse_useless(&own, &keys, reader);
-    let settings = of_table(&keys, &said.place, reader)?;
+    let settings = of_table(&keys, &said.span, reader)?;
     is_effective.then_some(Some(settings))
 }
 
@@ -79,7 +79,7 @@ fn merged(own: &keys::Cache, site: &keys::Cache) -> keys::Cache {
         tag_fields: own.tag_fields.or(&site.tag_fields).clone(),
         hide_tags: own.hide_tags.or(&site.hide_tags).clone(),
         key: match (&own.key, &site.key) {
-            (Some(own), Some(site)) => Some(At {
+            (Some(own), Some(site)) => Some(Setting {
                 value: merged_key(own, site),
                 ..own.clone()
             }),
@@ -109,12 +109,16 @@ fn merged_key(own: &keys::CacheKey, site: &keys::CacheKey) -> keys::CacheKey {
     }
 }
 
-fn of_table(keys: &keys::Cache, place: &Place, reader: &mut Reader<'_>) -> Option<CacheSettings> {
+fn of_table(
+    keys: &keys::Cache,
+    span: &SourceSpan,
+    reader: &mut ConfigReader<'_>,
+) -> Option<CacheSettings> {
     let key = match &keys.key {
         Some(key) => key.value.clone(),
-        None => keys::CacheKey::absent(place, reader)?,
+        None => keys::CacheKey::absent(span, reader)?,
     };
-    let heuristic = keys.heuristic.table(&keys.heuristic.place, reader);
+    let heuristic = keys.heuristic.table(&keys.heuristic.span, reader);
     let ignores = |what| keys.ignore.0.iter().any(|ignored| ignored.value == what);
     let rules = Rules {
         key: key_rules(&key),
@@ -192,10 +196,10 @@ fn of_table(keys: &keys::Cache, place: &Place, reader: &mut Reader<'_>) -> Optio
 
 /// Reports keys of the table `own` that change nothing beside the others of `keys`, which it may
 /// have of its site; tells whether there were none.
-fn refuse_useless(own: &keys::Cache, keys: &keys::Cache, reader: &mut Reader<'_>) -> bool {
+fn refuse_useless(own: &keys::Cache, keys: &keys::Cache, reader: &mut ConfigReader<'_>) -> bool {
     let trusts = keys.client_directives.value == keys::ClientDirectives::Trusted;
     let shares = keys.cookies.value == keys::Sharing::Always;
-    let has_no_query = |key: &At<keys::CacheKey>| matches!(key.query.value, KeyQuery::Nothing);
+    let has_no_query = |key: &Setting<keys::CacheKey>| matches!(key.query.value, KeyQuery::Nothing);
     let sorting = own.key.as_ref().map(|key| &key.sort_query);
     let sorting = sorting.filter(|sort| ***sort && keys.key.as_ref().is_some_and(has_no_query));
     let useless = [
@@ -240,13 +244,13 @@ fn refuse_useless(own: &keys::Cache, keys: &keys::Cache, reader: &mut Reader<'_>
 }
 
 /// What is to be said of a key that is given, and useless.
-fn useless<T>(name: &str, key: &At<T>, is_useless: bool, why: &str) -> Option<Finding> {
+fn useless<T>(name: &str, key: &Setting<T>, is_useless: bool, why: &str) -> Option<Finding> {
     let title = || format!("`{name}` has no effect");
-    (key.given && is_useless).then(|| Finding::error(&key.place, title(), why))
+    (key.given && is_useless).then(|| Finding::error(&key.span, title(), why))
 }
 
 fn key_rules(key: &keys::CacheKey) -> KeyRules {
-    let names = |names: &[NamePattern]| names.iter().map(NamePattern::pattern).collect();
+    let names = |names: &[NamePatternText]| names.iter().map(NamePatternText::pattern).collect();
     KeyRules {
         scheme: *key.scheme,
         host: match &key.host.value {
@@ -278,52 +282,55 @@ fn sharing(said: keys::Sharing) -> Sharing {
     }
 }
 
-fn patterns(names: &Several<NamePattern>) -> Vec<apus_cache::policy::NamePattern> {
+fn patterns(names: &OneOrMore<NamePatternText>) -> Vec<apus_cache::policy::NamePattern> {
     names.0.iter().map(|name| name.pattern()).collect()
 }
 
-fn field_names(names: &Several<FieldName>) -> Vec<Box<str>> {
-    let lower = |name: &At<FieldName>| name.0.to_ascii_lowercase().into();
+fn field_names(names: &OneOrMore<FieldName>) -> Vec<Box<str>> {
+    let lower = |name: &Setting<FieldName>| name.0.to_ascii_lowercase().into();
     names.0.iter().map(lower).collect()
 }
 
 /// Where stored answers are kept.
-pub(super) fn store(raw: &keys::CacheStore, reader: &mut Reader<'_>) -> Option<CacheStore> {
+pub(super) fn store(
+    raw: &keys::CacheStore,
+    reader: &mut ConfigReader<'_>,
+) -> Option<CacheStorePlan> {
     let Some(dir) = &raw.dir else {
         let mut given = Vec::new();
-        given.extend(raw.size.as_ref().map(|key| ("size", &key.place)));
+        given.extend(raw.size.as_ref().map(|key| ("size", &key.span)));
         given.extend(
             raw.object_size
                 .as_ref()
-                .map(|key| ("object_size", &key.place)),
+                .map(|key| ("object_size", &key.span)),
         );
-        for (name, is_given, place) in [
-            ("min_free", raw.min_free.given, &raw.min_free.place),
-            ("threads", raw.threads.given, &raw.threads.place),
+        for (name, is_given, span) in [
+            ("min_free", raw.min_free.given, &raw.min_free.span),
+            ("threads", raw.threads.given, &raw.threads.span),
             (
                 "write_buffer",
                 raw.write_buffer.given,
-                &raw.write_buffer.place,
+                &raw.write_buffer.span,
             ),
-            ("open_files", raw.open_files.given, &raw.open_files.place),
+            ("open_files", raw.open_files.given, &raw.open_files.span),
         ] {
-            given.extend(is_given.then_some((name, place)));
+            given.extend(is_given.then_some((name, span)));
         }
-        for (name, place) in &given {
+        for (name, span) in &given {
             reader.report(Finding::error(
-                place,
+                span,
                 format!("`{name}` has no effect"),
                 "there is no `dir`, and nothing on disk",
             ));
         }
-        return given.is_empty().then(|| CacheStore {
+        return given.is_empty().then(|| CacheStorePlan {
             settings: memory(raw),
             disk: None,
         });
     };
     let Some(size) = &raw.size else {
         reader.report(Finding::error(
-            &dir.place,
+            &dir.span,
             "`dir` without `size`",
             "expected `size`, the disk that stored answers may take, in MB",
         ));
@@ -335,7 +342,7 @@ pub(super) fn store(raw: &keys::CacheStore, reader: &mut Reader<'_>) -> Option<C
     }
     disk.min_free_bytes = raw.min_free.value.0;
     disk.threads = raw.threads.size();
-    Some(CacheStore {
+    Some(CacheStorePlan {
         settings: memory(raw),
         disk: Some(disk),
     })

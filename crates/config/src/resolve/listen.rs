@@ -4,50 +4,50 @@ use apus_http::Network;
 use apus_net::ListenAddress;
 
 use crate::diagnostics::Finding;
-use crate::keys::Reader;
-use crate::plan::Listener;
+use crate::keys::ConfigReader;
+use crate::plan::ListenerPlan;
 use crate::raw::Site;
-use crate::source::{At, Place};
-use crate::word::Listen;
+use crate::source::{Setting, SourceSpan};
+use crate::string_type::ListenSpec;
 
 /// The listeners of one site.
 pub(super) fn listeners(
-    site: &At<Site>,
+    site: &Setting<Site>,
     trusts_proxies: bool,
-    reader: &mut Reader<'_>,
-) -> Vec<Listener> {
+    reader: &mut ConfigReader<'_>,
+) -> Vec<ListenerPlan> {
     let proxy_protocol_from = networks(site);
     let clear = site.listen.0.iter().map(|listen| (listen, false));
     let tls = site.listen_tls.0.iter().map(|listen| (listen, true));
-    let mut listeners: Vec<Listener> = Vec::new();
+    let mut listeners: Vec<ListenerPlan> = Vec::new();
     for (listen, tls) in clear.chain(tls) {
         let address = address(site, listen);
         if listeners.iter().any(|other| other.address == address) {
             reader.report(Finding::error(
-                &listen.place,
+                &listen.span,
                 format!("the site listens on {address} twice"),
                 "expected an address that the site does not have yet",
             ));
             continue;
         }
-        listeners.push(Listener {
+        listeners.push(ListenerPlan {
             address,
             tls,
             proxy_protocol_from: proxy_protocol_from.clone(),
-            place: listen.place.clone(),
+            span: listen.span.clone(),
         });
     }
-    if listeners.is_empty() && !reader.has_wrong(&site.place, &["listen", "listen_tls"]) {
+    if listeners.is_empty() && !reader.has_wrong(&site.span, &["listen", "listen_tls"]) {
         reader.report(
             Finding::error(
-                &site.place,
+                &site.span,
                 "the site listens nowhere",
                 "expected `listen` or `listen_tls` in this site",
             )
             .help("add listen = 80, or another port or address"),
         );
     }
-    if !reader.has_wrong(&site.place, &["listen", "listen_tls"]) {
+    if !reader.has_wrong(&site.span, &["listen", "listen_tls"]) {
         no_effect(site, &listeners, trusts_proxies, reader);
     }
     listeners
@@ -55,14 +55,14 @@ pub(super) fn listeners(
 
 /// Reports keys that change nothing.
 fn no_effect(
-    site: &At<Site>,
-    listeners: &[Listener],
+    site: &Setting<Site>,
+    listeners: &[ListenerPlan],
     trusts_proxies: bool,
-    reader: &mut Reader<'_>,
+    reader: &mut ConfigReader<'_>,
 ) {
-    let mut report = |place: &Place, key: &str, why: &str| {
+    let mut report = |span: &SourceSpan, key: &str, why: &str| {
         reader.report(Finding::error(
-            place,
+            span,
             format!("`{key}` has no effect"),
             why.to_owned(),
         ));
@@ -75,7 +75,7 @@ fn no_effect(
         )
     {
         report(
-            &site.ipv6_only.place,
+            &site.ipv6_only.span,
             "ipv6_only",
             "the site does not listen on IPv6",
         );
@@ -83,7 +83,7 @@ fn no_effect(
     if site.unix_socket_mode.given && !has(|address| matches!(address, ListenAddress::Unix { .. }))
     {
         report(
-            &site.unix_socket_mode.place,
+            &site.unix_socket_mode.span,
             "unix_socket_mode",
             "the site does not listen on a Unix socket",
         );
@@ -92,14 +92,14 @@ fn no_effect(
     if site.listen_tls.0.is_empty() && !trusts_proxies {
         if *site.force_https {
             report(
-                &site.force_https.place,
+                &site.force_https.span,
                 "force_https",
                 "the site has no `listen_tls`, and no proxy in front is trusted",
             );
         }
         if let Some(hsts) = &site.hsts {
             report(
-                &hsts.place,
+                &hsts.span,
                 "hsts",
                 "the site has no `listen_tls`, and no proxy in front is trusted",
             );
@@ -108,7 +108,7 @@ fn no_effect(
 }
 
 /// Reports what two sites on one address do not agree about.
-pub(super) fn check(sites: &[At<Site>], reader: &mut Reader<'_>) {
+pub(super) fn check(sites: &[Setting<Site>], reader: &mut ConfigReader<'_>) {
     let all: Vec<_> = sites
         .iter()
         .flat_map(|site| {
@@ -137,20 +137,20 @@ pub(super) fn check(sites: &[At<Site>], reader: &mut Reader<'_>) {
         };
         reader.report(
             Finding::error(
-                &listen.place,
+                &listen.span,
                 format!("two sites listen on {} {what}", address(site, listen)),
                 "expected the same on one address",
             )
-            .related(&other.place, "the other one"),
+            .related(&other.span, "the other one"),
         );
     }
 }
 
-fn address(site: &At<Site>, listen: &At<Listen>) -> ListenAddress {
+fn address(site: &Setting<Site>, listen: &Setting<ListenSpec>) -> ListenAddress {
     listen.address(*site.ipv6_only, site.unix_socket_mode.0)
 }
 
-fn networks(site: &At<Site>) -> Vec<Network> {
+fn networks(site: &Setting<Site>) -> Vec<Network> {
     site.proxy_protocol_from
         .0
         .iter()

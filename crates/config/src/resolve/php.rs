@@ -1,4 +1,4 @@
-//! Where PHP is, which programs it runs, and what is done with requests and answers on their way.
+//! The keys of PHP: its servers or workers, the scripts that are run, and their parameters.
 
 mod workers;
 
@@ -11,54 +11,61 @@ use apus_files::Symlinks;
 use apus_net::client::{Address, Timeouts};
 use apus_patterns::Glob;
 use apus_php::handler::PhpSettings;
-use apus_sites::Preset;
+use apus_sites::{LocationSettings, Preset};
 use apus_upstream::plan::{self, NodePlan};
 
 use super::cache;
-use super::proxy::{accel, hold_request, hold_response};
-use super::upstream::{FastcgiGroup, Groups};
+use super::proxy::{hold_request, hold_response, service_settings};
+use super::upstream::{FastcgiGroup, SiteUpstreams};
 use crate::diagnostics::Finding;
-use crate::keys::{Reader, Table, shown};
-use crate::plan::{Files, Php, Root};
+use crate::keys::{ConfigReader, ConfigTable, shown};
+use crate::plan::{FilesPlan, PhpPlan};
 use crate::raw::Site;
 use crate::raw::php as keys;
-use crate::source::{At, Place};
-use crate::value::{Several, Switch};
-use crate::word::php::{PhpAddress, PhpServer};
-use crate::word::{Host, LocationPath, PathPattern};
+use crate::source::{Setting, SourceSpan};
+use crate::string_type::php::{PhpAddress, PhpServer};
+use crate::string_type::{LocationPath, PathPattern, SiteHost};
+use crate::value::{OneOrMore, Switch};
 
-/// What a site or location says about PHP.
-pub(super) struct Said<'a> {
-    pub(super) site: &'a At<Site>,
-    pub(super) groups: &'a Groups<'a>,
-    /// Where PHP is.
-    pub(super) servers: &'a At<Several<PhpAddress>>,
-    /// Whether the location says so itself.
+/// Resolves the PHP handler of a site or of a location.
+pub(super) struct PhpResolver<'a> {
+    pub(super) site: &'a Setting<Site>,
+    pub(super) groups: &'a SiteUpstreams<'a>,
+    /// The servers.
+    pub(super) servers: &'a Setting<OneOrMore<PhpAddress>>,
+    /// Whether the location names them itself.
     pub(super) has_servers: bool,
-    /// The location; `None`: the site.
-    pub(super) pattern: Option<&'a At<LocationPath>>,
-    pub(super) own: Option<&'a At<keys::Fastcgi>>,
-    pub(super) of_site: Option<&'a At<keys::Fastcgi>>,
+    /// The location; `None` for the site.
+    pub(super) pattern: Option<&'a Setting<LocationPath>>,
+    pub(super) own: Option<&'a Setting<keys::Fastcgi>>,
+    pub(super) site_keys: Option<&'a Setting<keys::Fastcgi>>,
     pub(super) preset: Option<Preset>,
-    /// The files beside the programs, if there is a root. The path that stands in front of an alias.
-    pub(super) files: Option<Files>,
+    /// The static files beside the scripts, if there is a root.
+    pub(super) files: Option<FilesPlan>,
+    /// The path of the location that an alias replaces.
     pub(super) prefix: &'a str,
 }
 
-impl Said<'_> {
-    /// The handler; every part is looked at before one that is wrong ends it.
-    pub(super) fn handler(self, reader: &mut Reader<'_>) -> Option<Php> {
+impl PhpResolver<'_> {
+    /// The handler with its settings. All parts are checked before the first error ends it.
+    pub(super) fn handler(
+        self,
+        reader: &mut ConfigReader<'_>,
+    ) -> Option<(PhpPlan, LocationSettings)> {
         let keys = self.keys(reader)?;
         let upstream = self.group(&keys, reader);
         let cache = self.cache(&keys, reader);
         let hold_request = hold_request(&keys.hold_request, reader);
         let hold_response = hold_response(&keys.hold_response, reader);
-        let accel = accel(&keys.accel, reader);
+        let mut location = service_settings(&keys.intercept_errors, &keys.accel, reader);
+        if let Some(files) = &self.files {
+            location = location.root(files.root.folder());
+        }
         let settings = self.settings(&keys);
         if self.files.is_none() && settings.script_root.is_none() {
             reader.report(
                 Finding::error(
-                    &self.servers.place,
+                    &self.servers.span,
                     "PHP without the folder of its programs",
                     "expected `root` beside it",
                 )
@@ -73,7 +80,7 @@ impl Said<'_> {
         let root = settings.root.as_deref();
         let front = settings.front_controller.as_deref();
         let workers = self.workers(&keys, root, front, reader)?;
-        // All that is no file is the application's.
+        // Paths without a file go to the script of the workers.
         let front = settings.front_controller.clone().or_else(|| {
             let workers = workers.as_ref()?;
             let script = workers.script.strip_prefix(&workers.root).ok()?;
@@ -85,22 +92,19 @@ impl Said<'_> {
             hold_response: hold_response?,
             ..settings
         };
-        Some(Php {
+        let php = PhpPlan {
             files: self.files,
             upstream: upstream?,
             settings,
             workers,
-            intercept_errors: *keys.intercept_errors,
-            accel,
             cache: cache?,
-        })
+        };
+        Some((php, location))
     }
 
     fn settings(&self, keys: &keys::Fastcgi) -> PhpSettings {
         let files = self.files.as_ref();
-        let root = files.map(|files| match &files.root {
-            Root::Root(root) | Root::Alias(root) => root.clone(),
-        });
+        let root = files.map(|files| files.root.folder().to_owned());
         let preset = self.preset;
         let front = keys.front_controller.as_ref().map(|path| path.0.as_str());
         PhpSettings {
@@ -154,17 +158,17 @@ impl Said<'_> {
     fn server_name(&self) -> Option<Box<str>> {
         let mut names = self.site.server_name.0.iter();
         names.find_map(|host| match &host.value {
-            Host::Name(name, _) => Some(name.to_string())
+            SiteHost::Name(name, _) => Some(name.to_string())
                 .filter(|name| !name.contains('*') && !name.starts_with('~'))
                 .map(Into::into),
-            Host::Other => None,
+            SiteHost::Other => None,
         })
     }
 
-    /// The keys of the location, and those of the site where it has none.
-    fn keys(&self, reader: &mut Reader<'_>) -> Option<keys::Fastcgi> {
-        let (own, site) = match (self.own, self.of_site) {
-            (None, None) => return keys::Fastcgi::absent(&self.servers.place, reader),
+    /// The keys of the location, and those of the site that it does not give.
+    fn keys(&self, reader: &mut ConfigReader<'_>) -> Option<keys::Fastcgi> {
+        let (own, site) = match (self.own, self.site_keys) {
+            (None, None) => return keys::Fastcgi::absent(&self.servers.span, reader),
             (Some(one), None) | (None, Some(one)) => return Some(one.value.clone()),
             (Some(own), Some(site)) => (own, site),
         };
@@ -195,18 +199,18 @@ impl Said<'_> {
         })
     }
 
-    /// The name of the group that is asked.
-    fn group(&self, keys: &keys::Fastcgi, reader: &mut Reader<'_>) -> Option<String> {
+    /// The name of the group of FastCGI servers.
+    fn group(&self, keys: &keys::Fastcgi, reader: &mut ConfigReader<'_>) -> Option<String> {
         let mut nodes: Vec<NodePlan> = Vec::new();
         for server in &self.servers.0 {
             match &server.value.0 {
                 PhpServer::Group(name) if self.servers.0.len() == 1 => {
-                    return self.named(name, &server.place, reader);
+                    return self.named(name, &server.span, reader);
                 }
                 PhpServer::Group(name) => {
                     reader.report(
                         Finding::error(
-                            &server.place,
+                            &server.span,
                             format!("a group of the site, `{}`, among addresses", shown(name)),
                             "expected an address",
                         )
@@ -217,7 +221,7 @@ impl Said<'_> {
                 PhpServer::Program(_) if self.servers.0.len() == 1 => {}
                 PhpServer::Program(program) => {
                     reader.report(Finding::error(
-                        &server.place,
+                        &server.span,
                         format!("a program, `{}`, among addresses", program.display()),
                         "expected only the program, or only addresses",
                     ));
@@ -226,7 +230,7 @@ impl Said<'_> {
                 PhpServer::Node(address) => {
                     if nodes.iter().any(|known| *known.name == *address.text) {
                         reader.report(Finding::error(
-                            &server.place,
+                            &server.span,
                             "the same address twice",
                             "expected another one",
                         ));
@@ -242,18 +246,18 @@ impl Said<'_> {
         if let [server] = self.servers.0.as_slice()
             && matches!(server.value.0, PhpServer::Program(_))
         {
-            // Workers answer everything.
-            return self.refuse_unused(reader).map(|()| String::new());
+            // The workers handle all requests, so there is no group.
+            return self.report_unused(reader).map(|()| String::new());
         }
         if nodes.is_empty() {
             reader.report(Finding::error(
-                &self.servers.place,
+                &self.servers.span,
                 "PHP is nowhere",
                 "expected at least one address",
             ));
             return None;
         }
-        // What a location says of its own about connections makes them its own.
+        // A location with its own keys about connections gets a group of its own.
         let is_own = self.has_servers || self.own.is_some_and(|own| !of_group(own).is_empty());
         let pattern = self.pattern.filter(|_| is_own);
         let suffix = pattern.map(|pattern| format!(" {}", pattern.value.0));
@@ -272,7 +276,7 @@ impl Said<'_> {
                     write: keys.write_timeout.0,
                     ..Timeouts::default()
                 },
-                place: &self.servers.place,
+                span: &self.servers.span,
             },
             reader,
         )
@@ -280,24 +284,26 @@ impl Said<'_> {
 
     /// Reports keys about FastCGI servers beside a program, which is none; `None` if there are such. Those
     /// of a site have an effect where a location has PHP elsewhere.
-    fn refuse_unused(&self, reader: &mut Reader<'_>) -> Option<()> {
-        let is_server = |server: &At<PhpAddress>| !matches!(server.0, PhpServer::Program(_));
+    fn report_unused(&self, reader: &mut ConfigReader<'_>) -> Option<()> {
+        let is_server = |server: &Setting<PhpAddress>| !matches!(server.0, PhpServer::Program(_));
         let mut locations = self.site.locations.0.iter();
         let is_used = locations.any(|location| {
-            let servers = location.content.php_fastcgi.as_ref();
+            let servers = location.keys.php_fastcgi.as_ref();
             servers.is_some_and(|servers| servers.0.iter().any(is_server))
         });
-        let of_site = self.of_site.filter(|_| self.pattern.is_none() && !is_used);
+        let of_site = self
+            .site_keys
+            .filter(|_| self.pattern.is_none() && !is_used);
         let unused: Vec<_> = (self.own.into_iter().chain(of_site))
             .flat_map(|keys| of_group(keys))
             .collect();
-        for (key, place) in &unused {
+        for (key, span) in &unused {
             let finding = Finding::error(
-                place,
+                span,
                 format!("`{key}` has no effect"),
                 "PHP is a program here, whose workers answer",
             )
-            .related(&self.servers.place, "this program");
+            .related(&self.servers.span, "this program");
             let instead = match *key {
                 "pool_size" => "max",
                 "idle_timeout" => "idle_timeout",
@@ -314,8 +320,13 @@ impl Said<'_> {
     }
 
     /// A group of the site, which says itself how it is asked.
-    fn named(&self, name: &str, place: &Place, reader: &mut Reader<'_>) -> Option<String> {
-        for keys in self.own.iter().chain(&self.of_site) {
+    fn named(
+        &self,
+        name: &str,
+        span: &SourceSpan,
+        reader: &mut ConfigReader<'_>,
+    ) -> Option<String> {
+        for keys in self.own.iter().chain(&self.site_keys) {
             if let Some((key, at)) = of_group(keys).first() {
                 reader.report(
                     Finding::error(
@@ -323,16 +334,16 @@ impl Said<'_> {
                         format!("`{key}` has no effect"),
                         "the group of the site says how it is asked",
                     )
-                    .related(place, "this group"),
+                    .related(span, "this group"),
                 );
                 return None;
             }
         }
-        let found = self.groups.named(name, place, reader)?;
+        let found = self.groups.named(name, span, reader)?;
         if !found.is_fastcgi {
             reader.report(
                 Finding::error(
-                    place,
+                    span,
                     format!("the group `{}` does not speak FastCGI", shown(name)),
                     "PHP is asked over FastCGI",
                 )
@@ -347,16 +358,16 @@ impl Said<'_> {
     fn cache(
         &self,
         keys: &keys::Fastcgi,
-        reader: &mut Reader<'_>,
+        reader: &mut ConfigReader<'_>,
     ) -> Option<Option<apus_cache::service::CacheSettings>> {
         let own = self.own.map(|own| &own.cache).filter(|cache| cache.given);
-        let of_site = self.of_site.map(|site| &site.cache);
+        let of_site = self.site_keys.map(|site| &site.cache);
         let of_site = of_site.filter(|cache| cache.given);
         let settings = cache::settings(own, of_site, reader)?;
         let Some(mut settings) = settings else {
             if keys.cache_field.given && *keys.cache_field {
                 reader.report(Finding::error(
-                    &keys.cache_field.place,
+                    &keys.cache_field.span,
                     "`cache_field` has no effect",
                     "nothing is cached",
                 ));
@@ -367,14 +378,14 @@ impl Said<'_> {
         if settings.rules.ttl.is_empty() {
             reader.report(
                 Finding::warning(
-                    &keys.cache.place,
+                    &keys.cache.span,
                     "only what PHP says a time for is stored",
                     "most applications say none for their pages",
                 )
                 .help("add ttl = 60, for how many seconds a page may be old"),
             );
         }
-        let known = || Preset::cookies_of_the_known(self.preset).map(NamePattern::new);
+        let known = || Preset::session_cookies(self.preset).map(NamePattern::new);
         settings.bypass_cookies.extend(known());
         let is_said = (own.into_iter().chain(of_site))
             .any(|said| matches!(&said.value, Switch::As(cache) if cache.session_cookies.given));
@@ -390,14 +401,14 @@ impl Said<'_> {
     }
 
     /// Warns of what is not there and may be missed.
-    fn warn(&self, keys: &keys::Fastcgi, settings: &PhpSettings, reader: &mut Reader<'_>) {
+    fn warn(&self, keys: &keys::Fastcgi, settings: &PhpSettings, reader: &mut ConfigReader<'_>) {
         for server in &self.servers.0 {
             if let PhpServer::Node(address) = &server.value.0
                 && let plan::Place::Address(Address::Unix(socket)) = &address.target
                 && matches!(socket.try_exists(), Ok(false))
             {
                 let finding = Finding::warning(
-                    &server.place,
+                    &server.span,
                     format!("there is no socket {}", socket.display()),
                     "PHP is asked here",
                 );
@@ -416,13 +427,13 @@ impl Said<'_> {
         if front_file.is_file() || front_file.try_exists().is_err() {
             return;
         }
-        let place = match (&keys.front_controller, &self.site.preset) {
-            (Some(key), _) => &key.place,
-            (None, Some(preset)) => &preset.place,
-            (None, None) => &self.servers.place,
+        let span = match (&keys.front_controller, &self.site.preset) {
+            (Some(key), _) => &key.span,
+            (None, Some(preset)) => &preset.span,
+            (None, None) => &self.servers.span,
         };
         let finding = Finding::warning(
-            place,
+            span,
             format!("there is no {front} in {}", root.display()),
             "it answers where there is no file",
         );
@@ -435,9 +446,12 @@ impl Said<'_> {
 }
 
 /// The keys about the group that are given, and where.
-fn of_group(keys: &keys::Fastcgi) -> Vec<(&'static str, &Place)> {
-    fn one<'a, T>(name: &'static str, key: &'a At<T>) -> Option<(&'static str, &'a Place)> {
-        key.given.then_some((name, &key.place))
+fn of_group(keys: &keys::Fastcgi) -> Vec<(&'static str, &SourceSpan)> {
+    fn one<'a, T>(
+        name: &'static str,
+        key: &'a Setting<T>,
+    ) -> Option<(&'static str, &'a SourceSpan)> {
+        key.given.then_some((name, &key.span))
     }
     [
         one("pool_size", &keys.pool_size),
@@ -446,8 +460,8 @@ fn of_group(keys: &keys::Fastcgi) -> Vec<(&'static str, &Place)> {
         one("first_byte_timeout", &keys.first_byte_timeout),
         one("read_timeout", &keys.read_timeout),
         one("write_timeout", &keys.write_timeout),
-        keys.queue.as_ref().map(|key| ("queue", &key.place)),
-        keys.retry.as_ref().map(|key| ("retry", &key.place)),
+        keys.queue.as_ref().map(|key| ("queue", &key.span)),
+        keys.retry.as_ref().map(|key| ("retry", &key.span)),
     ]
     .into_iter()
     .flatten()
@@ -455,11 +469,11 @@ fn of_group(keys: &keys::Fastcgi) -> Vec<(&'static str, &Place)> {
 }
 
 /// One of two keys without a default.
-fn either<T: Clone>(own: &Option<At<T>>, site: &Option<At<T>>) -> Option<At<T>> {
+fn either<T: Clone>(own: &Option<Setting<T>>, site: &Option<Setting<T>>) -> Option<Setting<T>> {
     own.as_ref().or(site.as_ref()).cloned()
 }
 
-fn globs(patterns: &Several<PathPattern>) -> impl Iterator<Item = Glob> {
+fn globs(patterns: &OneOrMore<PathPattern>) -> impl Iterator<Item = Glob> {
     patterns.0.iter().map(|pattern| pattern.value.0.clone())
 }
 

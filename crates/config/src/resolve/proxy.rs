@@ -1,4 +1,4 @@
-//! Which origins answer, and what is done with requests and answers on their way.
+//! The keys of the reverse proxy: its origins, and changes of requests and responses.
 
 use std::path::PathBuf;
 
@@ -7,41 +7,44 @@ use apus_proxy::{
     CookieRules, Forwarding, Hold, Host, Mirror, PathChange, ProxySettings, RedirectRule,
     Substitution, Substitutions,
 };
-use apus_sites::Accel;
+use apus_sites::{AccelSettings, LocationSettings};
 use rustix::fs::Access;
 
 use super::cache;
-use super::upstream::{Found, Groups, same_site};
+use super::upstream::{GroupReference, SiteUpstreams, same_site};
 use crate::diagnostics::Finding;
 use crate::files::is_no_folder;
-use crate::keys::{Reader, Table};
-use crate::plan::Proxy;
+use crate::keys::{ConfigReader, ConfigTable};
+use crate::plan::ProxyPlan;
 use crate::raw::cache::Cache;
 use crate::raw::proxy as keys;
-use crate::source::At;
+use crate::source::Setting;
+use crate::string_type::LocationPath;
+use crate::string_type::origin::{ProxyHost, UpstreamName, UpstreamTarget};
 use crate::value::{FilePath, Switch};
-use crate::word::LocationPath;
-use crate::word::origin::{ProxyHost, Target, UpstreamName};
 
-/// Where bodies are held that do not fit into memory.
+/// The default folder for bodies that do not fit into memory.
 const SPOOL: &str = "/var/tmp";
 
-/// What a site or location says about origins.
-pub(super) struct Said<'a> {
-    pub(super) groups: &'a Groups<'a>,
-    /// Which origins.
-    pub(super) upstream: &'a At<UpstreamName>,
-    /// The location that names them; `None`: the site.
-    pub(super) pattern: Option<&'a At<LocationPath>>,
-    pub(super) own: Option<&'a At<keys::Proxy>>,
-    pub(super) of_site: Option<&'a At<keys::Proxy>>,
-    pub(super) cache: Option<&'a At<Switch<Cache>>>,
-    pub(super) cache_of_site: Option<&'a At<Switch<Cache>>>,
+/// Resolves the reverse proxy of a site or of a location.
+pub(super) struct ProxyResolver<'a> {
+    pub(super) groups: &'a SiteUpstreams<'a>,
+    /// The origins.
+    pub(super) upstream: &'a Setting<UpstreamName>,
+    /// The location that names them; `None` for the site.
+    pub(super) pattern: Option<&'a Setting<LocationPath>>,
+    pub(super) own: Option<&'a Setting<keys::Proxy>>,
+    pub(super) site_keys: Option<&'a Setting<keys::Proxy>>,
+    pub(super) cache: Option<&'a Setting<Switch<Cache>>>,
+    pub(super) cache_of_site: Option<&'a Setting<Switch<Cache>>>,
 }
 
-impl Said<'_> {
-    /// The handler; every part is looked at before one that is wrong ends it.
-    pub(super) fn handler(&self, reader: &mut Reader<'_>) -> Option<Proxy> {
+impl ProxyResolver<'_> {
+    /// The handler with its settings. All parts are checked before the first error ends it.
+    pub(super) fn handler(
+        &self,
+        reader: &mut ConfigReader<'_>,
+    ) -> Option<(ProxyPlan, LocationSettings)> {
         let found = self.group(self.upstream, reader);
         let path = self.path(reader);
         let cache = cache::settings(self.cache, self.cache_of_site, reader);
@@ -52,9 +55,9 @@ impl Said<'_> {
         let substitutions = substitutions(&keys, reader);
         let mirror = self.mirror(&keys, reader);
         let (found, host) = (found?, host?);
-        let accel = accel(&keys.accel, reader);
+        let settings = service_settings(&keys.intercept_errors, &keys.accel, reader);
         let cache = cache?;
-        Some(Proxy {
+        let proxy = ProxyPlan {
             cache,
             settings: ProxySettings {
                 host,
@@ -95,19 +98,22 @@ impl Said<'_> {
                 mirror: mirror?,
             },
             upstream: found.name,
-            intercept_errors: *keys.intercept_errors,
-            accel,
-        })
+        };
+        Some((proxy, settings))
     }
 
-    fn group(&self, upstream: &At<UpstreamName>, reader: &mut Reader<'_>) -> Option<Found> {
+    fn group(
+        &self,
+        upstream: &Setting<UpstreamName>,
+        reader: &mut ConfigReader<'_>,
+    ) -> Option<GroupReference> {
         match &upstream.target {
-            Target::Group(name) => {
-                let found = self.groups.named(name, &upstream.place, reader)?;
+            UpstreamTarget::Group(name) => {
+                let found = self.groups.named(name, &upstream.span, reader)?;
                 if found.is_fastcgi {
                     reader.report(
                         Finding::error(
-                            &upstream.place,
+                            &upstream.span,
                             "a group that speaks FastCGI, where HTTP is spoken",
                             "expected another group",
                         )
@@ -117,10 +123,10 @@ impl Said<'_> {
                 }
                 Some(found)
             }
-            Target::Origin { node, protocol, .. } => {
-                let node = At {
+            UpstreamTarget::Origin { node, protocol, .. } => {
+                let node = Setting {
                     value: node.clone(),
-                    place: upstream.place.clone(),
+                    span: upstream.span.clone(),
                     given: true,
                 };
                 self.groups.of_url(&node, *protocol, reader)
@@ -128,14 +134,14 @@ impl Said<'_> {
         }
     }
 
-    /// Who gets copies of requests. The outer `None` is for mistakes.
-    fn mirror(&self, keys: &keys::Proxy, reader: &mut Reader<'_>) -> Option<Option<Mirror>> {
+    /// The mirror of requests. The outer `None` is for errors.
+    fn mirror(&self, keys: &keys::Proxy, reader: &mut ConfigReader<'_>) -> Option<Option<Mirror>> {
         let keys::Mirror::To(mirror) = &keys.mirror.value else {
             return Some(None);
         };
         if mirror.upstream.path.is_some() {
             reader.report(Finding::error(
-                &mirror.upstream.place,
+                &mirror.upstream.span,
                 "a path in the `upstream` of `mirror`",
                 "copies have the path of the request",
             ));
@@ -153,8 +159,8 @@ impl Said<'_> {
         }))
     }
 
-    /// What becomes of the path. The outer `None` is for mistakes.
-    fn path(&self, reader: &mut Reader<'_>) -> Option<Option<PathChange>> {
+    /// The change of the path. The outer `None` is for errors.
+    fn path(&self, reader: &mut ConfigReader<'_>) -> Option<Option<PathChange>> {
         let Some(put) = &self.upstream.path else {
             return Some(None);
         };
@@ -166,11 +172,11 @@ impl Said<'_> {
             Some((pattern, text)) if text.starts_with('~') => {
                 reader.report(
                     Finding::error(
-                        &self.upstream.place,
+                        &self.upstream.span,
                         "a path in `upstream`, in a location with a regular expression",
                         "it stands for the location's path, and there is none",
                     )
-                    .related(&pattern.place, "the expression")
+                    .related(&pattern.span, "the expression")
                     .help("use `rewrite`, or a prefix as path"),
                 );
                 return None;
@@ -183,10 +189,10 @@ impl Said<'_> {
         }))
     }
 
-    /// The keys of the location, and those of the site where it has none.
-    fn keys(&self, reader: &mut Reader<'_>) -> Option<keys::Proxy> {
-        let (own, site) = match (self.own, self.of_site) {
-            (None, None) => return keys::Proxy::absent(&self.upstream.place, reader),
+    /// The keys of the location, and those of the site that it does not give.
+    fn keys(&self, reader: &mut ConfigReader<'_>) -> Option<keys::Proxy> {
+        let (own, site) = match (self.own, self.site_keys) {
+            (None, None) => return keys::Proxy::absent(&self.upstream.span, reader),
             (Some(one), None) | (None, Some(one)) => return Some(one.value.clone()),
             (Some(own), Some(site)) => (own, site),
         };
@@ -211,23 +217,23 @@ impl Said<'_> {
         })
     }
 
-    fn host(&self, keys: &keys::Proxy, reader: &mut Reader<'_>) -> Option<Host> {
+    fn host(&self, keys: &keys::Proxy, reader: &mut ConfigReader<'_>) -> Option<Host> {
         Some(match &keys.host.value {
             ProxyHost::Client => Host::Client,
             ProxyHost::Fixed(host) => Host::Fixed(host.as_str().into()),
             ProxyHost::Origin => match &self.upstream.target {
-                Target::Origin {
+                UpstreamTarget::Origin {
                     authority: Some(host),
                     ..
                 } => Host::Fixed(host.as_str().into()),
                 _ => {
                     reader.report(
                         Finding::error(
-                            &keys.host.place,
+                            &keys.host.span,
                             "`$proxy_host` without a URL whose host it could be",
                             "expected `$http_host` or a name",
                         )
-                        .related(&self.upstream.place, "the origins"),
+                        .related(&self.upstream.span, "the origins"),
                     );
                     return None;
                 }
@@ -247,7 +253,7 @@ fn cookies(raw: &keys::Cookies) -> CookieRules {
 }
 
 fn pairs<K, V>(
-    entries: &[(At<K>, At<V>)],
+    entries: &[(Setting<K>, Setting<V>)],
     key: fn(&K) -> &String,
     value: fn(&V) -> &String,
 ) -> Vec<(Box<str>, Box<str>)> {
@@ -257,10 +263,10 @@ fn pairs<K, V>(
         .collect()
 }
 
-fn substitutions(keys: &keys::Proxy, reader: &mut Reader<'_>) -> Option<Substitutions> {
+fn substitutions(keys: &keys::Proxy, reader: &mut ConfigReader<'_>) -> Option<Substitutions> {
     if keys.replace.0.is_empty() && keys.replace_types.given {
         reader.report(Finding::error(
-            &keys.replace_types.place,
+            &keys.replace_types.span,
             "`replace_types` has no effect",
             "there is no `replace`",
         ));
@@ -275,19 +281,27 @@ fn substitutions(keys: &keys::Proxy, reader: &mut Reader<'_>) -> Option<Substitu
     Some(Substitutions::new(rules.collect(), types.collect()))
 }
 
-pub(super) fn accel(accel: &At<Switch<keys::Accel>>, reader: &mut Reader<'_>) -> Option<Accel> {
-    let accel = accel.table(&accel.place, reader)?;
-    Some(Accel {
-        files: pairs(&accel.files.0, |folder| &folder.0, |path| &path.0),
-    })
+/// The settings of a site or of a location that follow from the keys of a service.
+pub(super) fn service_settings(
+    intercept_errors: &Setting<bool>,
+    accel: &Setting<Switch<keys::Accel>>,
+    reader: &mut ConfigReader<'_>,
+) -> LocationSettings {
+    let settings = LocationSettings::new().intercept_errors(intercept_errors.value);
+    match accel.table(&accel.span, reader) {
+        None => settings,
+        Some(accel) => settings.accel(AccelSettings {
+            files: pairs(&accel.files.0, |folder| &folder.0, |path| &path.0),
+        }),
+    }
 }
 
-/// The outer `None` is for mistakes.
+/// The outer `None` is for errors.
 pub(super) fn hold_response(
-    hold: &At<Switch<keys::HoldResponse>>,
-    reader: &mut Reader<'_>,
+    hold: &Setting<Switch<keys::HoldResponse>>,
+    reader: &mut ConfigReader<'_>,
 ) -> Option<Option<Hold>> {
-    let Some(hold) = hold.table(&hold.place, reader) else {
+    let Some(hold) = hold.table(&hold.span, reader) else {
         return Some(None);
     };
     let folder = spool_folder(hold.folder.as_ref(), hold.disk.value.0, reader)?;
@@ -298,18 +312,18 @@ pub(super) fn hold_response(
     }))
 }
 
-/// The outer `None` is for mistakes.
+/// The outer `None` is for errors.
 pub(super) fn hold_request(
-    hold: &At<Switch<keys::HoldRequest>>,
-    reader: &mut Reader<'_>,
+    hold: &Setting<Switch<keys::HoldRequest>>,
+    reader: &mut ConfigReader<'_>,
 ) -> Option<Option<Hold>> {
-    let Some(hold) = hold.table(&hold.place, reader) else {
+    let Some(hold) = hold.table(&hold.span, reader) else {
         return Some(None);
     };
     let folder = spool_folder(hold.folder.as_ref(), hold.disk.value.0, reader)?;
     if hold.memory.value.0 == 0 && hold.disk.value.0 == 0 {
         reader.report(Finding::error(
-            &hold.disk.place,
+            &hold.disk.span,
             "`hold_request` has no effect",
             "nothing is held in memory, nor in files",
         ));
@@ -322,25 +336,25 @@ pub(super) fn hold_request(
     }))
 }
 
-/// Warns of a folder that the user of the server may not write to.
-fn warn_of_read_only(folder: &At<FilePath>, reader: &mut Reader<'_>) {
+/// Warns about a folder that the user of the server may not write to.
+fn warn_of_read_only(folder: &Setting<FilePath>, reader: &mut ConfigReader<'_>) {
     let path = &folder.value.0;
     if rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).is_err() {
         let user = Account::current_name();
         let title = format!("the user `{user}` may not write to {}", path.display());
         reader.report(Finding::warning(
-            &folder.place,
+            &folder.span,
             title,
             "the server runs as this user, so nothing is held here",
         ));
     }
 }
 
-/// The folder for bodies that are held in files; `None` for a mistake.
+/// The folder for bodies that are held in files; `None` for an error.
 fn spool_folder(
-    folder: Option<&At<FilePath>>,
+    folder: Option<&Setting<FilePath>>,
     disk: u64,
-    reader: &mut Reader<'_>,
+    reader: &mut ConfigReader<'_>,
 ) -> Option<PathBuf> {
     let Some(folder) = folder else {
         return Some(SPOOL.into());
@@ -358,6 +372,6 @@ fn spool_folder(
         warn_of_read_only(folder, reader);
         return Some(path.clone());
     };
-    reader.report(Finding::error(&folder.place, title, label));
+    reader.report(Finding::error(&folder.span, title, label));
     None
 }

@@ -7,25 +7,25 @@ use apus_net::ListenAddress;
 use apus_net::tls::{Certificate, ClientAuth, MinVersion, TlsSettings, TlsSite, UnknownName};
 
 use crate::diagnostics::Finding;
-use crate::keys::{Reader, Table};
+use crate::keys::{ConfigReader, ConfigTable};
 use crate::raw::{self, Site, Tls, TlsVersion};
-use crate::source::{At, Place};
+use crate::source::{Setting, SourceSpan};
+use crate::string_type::SiteHost;
 use crate::value::FilePath;
-use crate::word::Host;
 
 /// A certificate is warned about when it has fewer seconds left than these.
 const EXPIRES_SOON: i64 = 14 * DAY;
 const DAY: i64 = 86_400;
 
 /// What the site is to TLS; `None` if it has none, or what is wrong has been reported.
-pub(super) fn site(site: &At<Site>, reader: &mut Reader<'_>) -> Option<TlsSite> {
+pub(super) fn site(site: &Setting<Site>, reader: &mut ConfigReader<'_>) -> Option<TlsSite> {
     match (&site.tls, site.listen_tls.0.first()) {
         (None, None) => None,
-        _ if reader.has_wrong(&site.place, &["tls", "listen_tls"]) => None,
+        _ if reader.has_wrong(&site.span, &["tls", "listen_tls"]) => None,
         (Some(tls), None) => {
             reader.report(
                 Finding::error(
-                    &tls.place,
+                    &tls.span,
                     "`tls` has no effect",
                     "the site has no `listen_tls`",
                 )
@@ -34,9 +34,9 @@ pub(super) fn site(site: &At<Site>, reader: &mut Reader<'_>) -> Option<TlsSite> 
             None
         }
         (None, Some(_)) if reader.local_certificates.is_some() => {
-            let tls = At {
-                value: Tls::absent(&site.place, reader)?,
-                place: site.place.clone(),
+            let tls = Setting {
+                value: Tls::absent(&site.span, reader)?,
+                span: site.span.clone(),
                 given: false,
             };
             settings(site, &tls, reader)
@@ -44,7 +44,7 @@ pub(super) fn site(site: &At<Site>, reader: &mut Reader<'_>) -> Option<TlsSite> 
         (None, Some(listen)) => {
             reader.report(
                 Finding::error(
-                    &listen.place,
+                    &listen.span,
                     "a TLS listener without a certificate",
                     "the site has no table `[sites.tls]`",
                 )
@@ -59,7 +59,11 @@ pub(super) fn site(site: &At<Site>, reader: &mut Reader<'_>) -> Option<TlsSite> 
     }
 }
 
-fn settings(site: &At<Site>, tls: &At<Tls>, reader: &mut Reader<'_>) -> Option<TlsSite> {
+fn settings(
+    site: &Setting<Site>,
+    tls: &Setting<Tls>,
+    reader: &mut ConfigReader<'_>,
+) -> Option<TlsSite> {
     let certificates = certificates(site, tls, reader);
     refuse_patterns(site, tls, reader);
     let client_auth = client_auth(tls, reader)?;
@@ -79,7 +83,7 @@ fn settings(site: &At<Site>, tls: &At<Tls>, reader: &mut Reader<'_>) -> Option<T
         Ok(_) => Some(settings),
         Err(error) => {
             reader.report(Finding::error(
-                &tls.place,
+                &tls.span,
                 error.to_string(),
                 "in this table",
             ));
@@ -89,10 +93,10 @@ fn settings(site: &At<Site>, tls: &At<Tls>, reader: &mut Reader<'_>) -> Option<T
 }
 
 /// What the site offers by ALPN (RFC 7301).
-fn alpn(tls: &At<Tls>, reader: &mut Reader<'_>) -> Option<Vec<Vec<u8>>> {
+fn alpn(tls: &Setting<Tls>, reader: &mut ConfigReader<'_>) -> Option<Vec<Vec<u8>>> {
     if tls.protocols.0.is_empty() {
         reader.report(Finding::error(
-            &tls.protocols.place,
+            &tls.protocols.span,
             "no protocol is offered",
             "expected \"h2\", \"http/1.1\", or both",
         ));
@@ -110,9 +114,9 @@ fn alpn(tls: &At<Tls>, reader: &mut Reader<'_>) -> Option<Vec<Vec<u8>>> {
 }
 
 fn certificates(
-    site: &At<Site>,
-    tls: &At<Tls>,
-    reader: &mut Reader<'_>,
+    site: &Setting<Site>,
+    tls: &Setting<Tls>,
+    reader: &mut ConfigReader<'_>,
 ) -> Option<Vec<Certificate>> {
     let mut pairs: Vec<_> = tls
         .certificates
@@ -120,14 +124,14 @@ fn certificates(
         .iter()
         .map(|pair| (&pair.cert, &pair.key))
         .collect();
-    if reader.has_wrong(&tls.place, &["cert", "key", "certificates"]) {
+    if reader.has_wrong(&tls.span, &["cert", "key", "certificates"]) {
         return None;
     }
     match (&tls.cert, &tls.key) {
         (Some(cert), Some(key)) => pairs.insert(0, (cert, key)),
         (Some(one), None) | (None, Some(one)) => {
             reader.report(Finding::error(
-                &one.place,
+                &one.span,
                 "`cert` and `key` belong together",
                 "the other one is missing",
             ));
@@ -140,7 +144,7 @@ fn certificates(
         return None;
     }
     if pairs.is_empty() {
-        return local_certificate(site, &tls.place, reader).map(|certificate| vec![certificate]);
+        return local_certificate(site, &tls.span, reader).map(|certificate| vec![certificate]);
     }
     // All are read before one that is wrong ends it, for all mistakes are to be told.
     let read: Vec<_> = pairs
@@ -152,14 +156,14 @@ fn certificates(
 
 /// The certificate of the local authority for a site that names none, where that is wanted.
 fn local_certificate(
-    site: &At<Site>,
-    place: &Place,
-    reader: &mut Reader<'_>,
+    site: &Setting<Site>,
+    span: &SourceSpan,
+    reader: &mut ConfigReader<'_>,
 ) -> Option<Certificate> {
     let Some(make) = reader.local_certificates else {
         reader.report(
             Finding::error(
-                place,
+                span,
                 "there is no certificate",
                 "expected `cert` and `key`, or `certificates`",
             )
@@ -179,7 +183,7 @@ fn local_certificate(
         .and_then(|pem| Certificate::from_pem(&pem, &pem).map_err(|error| error.to_string()))
         .map_err(|why| {
             reader.report(Finding::error(
-                place,
+                span,
                 why,
                 "the local certificate is for this",
             ));
@@ -189,9 +193,9 @@ fn local_certificate(
 
 /// The certificate and its key; warns if they should not be as they are.
 pub(super) fn certificate(
-    cert: &At<FilePath>,
-    key: &At<FilePath>,
-    reader: &mut Reader<'_>,
+    cert: &Setting<FilePath>,
+    key: &Setting<FilePath>,
+    reader: &mut ConfigReader<'_>,
 ) -> Option<Certificate> {
     let chain = file(cert, reader);
     let key_file = file(key, reader);
@@ -199,24 +203,24 @@ pub(super) fn certificate(
         Ok(certificate) => certificate,
         Err(error) => {
             use apus_net::tls::CertificateError::{KeyMismatch, UnreadableKey};
-            let (place, other) = match error {
+            let (span, other) = match error {
                 KeyMismatch | UnreadableKey(_) => (key, cert),
                 _ => (cert, key),
             };
-            let finding = Finding::error(&place.place, error.to_string(), "in this file");
+            let finding = Finding::error(&span.span, error.to_string(), "in this file");
             reader.report(match error {
-                KeyMismatch => finding.related(&other.place, "this is the certificate"),
+                KeyMismatch => finding.related(&other.span, "this is the certificate"),
                 _ => finding,
             });
             return None;
         }
     };
-    warn_of_expiry(&certificate, &cert.place, reader);
+    warn_of_expiry(&certificate, &cert.span, reader);
     warn_of_readers(key, reader);
     Some(certificate)
 }
 
-fn warn_of_expiry(certificate: &Certificate, place: &Place, reader: &mut Reader<'_>) {
+fn warn_of_expiry(certificate: &Certificate, span: &SourceSpan, reader: &mut ConfigReader<'_>) {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| {
@@ -225,13 +229,13 @@ fn warn_of_expiry(certificate: &Certificate, place: &Place, reader: &mut Reader<
     let left = certificate.not_after().saturating_sub(now);
     if left < 0 {
         reader.report(Finding::warning(
-            place,
+            span,
             "the certificate has expired",
             format!("{} days ago", -left / DAY),
         ));
     } else if left < EXPIRES_SOON {
         reader.report(Finding::warning(
-            place,
+            span,
             "the certificate expires soon",
             format!("in {} days", left / DAY),
         ));
@@ -240,7 +244,11 @@ fn warn_of_expiry(certificate: &Certificate, place: &Place, reader: &mut Reader<
 
 /// Warns of names that no certificate is for: clients refuse the connection, and requests that come
 /// over one for another name are misdirected (RFC 9110 section 15.5.20).
-fn warn_of_uncovered(site: &At<Site>, certificates: &[Certificate], reader: &mut Reader<'_>) {
+fn warn_of_uncovered(
+    site: &Setting<Site>,
+    certificates: &[Certificate],
+    reader: &mut ConfigReader<'_>,
+) {
     let covers = |name: &str| {
         let parent = name.split_once('.').map(|(_, parent)| parent);
         certificates
@@ -258,7 +266,7 @@ fn warn_of_uncovered(site: &At<Site>, certificates: &[Certificate], reader: &mut
         if !covers(&name) {
             reader.report(
                 Finding::warning(
-                    &host.place,
+                    &host.span,
                     format!("no certificate of the site is for `{name}`"),
                     "clients will refuse the connection, or be answered 421",
                 )
@@ -269,13 +277,13 @@ fn warn_of_uncovered(site: &At<Site>, certificates: &[Certificate], reader: &mut
 }
 
 /// Warns of a private key that everybody on the machine can read.
-fn warn_of_readers(key: &At<FilePath>, reader: &mut Reader<'_>) {
+fn warn_of_readers(key: &Setting<FilePath>, reader: &mut ConfigReader<'_>) {
     let readable = std::fs::metadata(&key.value.0)
         .is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0);
     if readable {
         reader.report(
             Finding::warning(
-                &key.place,
+                &key.span,
                 "everybody on this machine can read the private key",
                 "expected a file for its owner alone",
             )
@@ -285,13 +293,13 @@ fn warn_of_readers(key: &At<FilePath>, reader: &mut Reader<'_>) {
 }
 
 /// What the file holds.
-pub(super) fn file(path: &At<FilePath>, reader: &mut Reader<'_>) -> Option<Vec<u8>> {
+pub(super) fn file(path: &Setting<FilePath>, reader: &mut ConfigReader<'_>) -> Option<Vec<u8>> {
     reader
         .files
         .read(&path.value.0)
         .map_err(|why| {
             reader.report(Finding::error(
-                &path.place,
+                &path.span,
                 format!("cannot read {}: {why}", path.value.0.display()),
                 "named here",
             ));
@@ -301,33 +309,33 @@ pub(super) fn file(path: &At<FilePath>, reader: &mut Reader<'_>) -> Option<Vec<u
 
 /// Reports names by which a handshake does not find the site, if it is one that asks for
 /// certificates: the handshake would be with a site that does not.
-fn refuse_patterns(site: &At<Site>, tls: &At<Tls>, reader: &mut Reader<'_>) {
+fn refuse_patterns(site: &Setting<Site>, tls: &Setting<Tls>, reader: &mut ConfigReader<'_>) {
     if *tls.client_auth == raw::ClientAuth::None {
         return;
     }
     for host in &site.server_name.0 {
-        if let Host::Name(_, text) = &host.value
+        if let SiteHost::Name(_, text) = &host.value
             && host.tls_name().is_none()
         {
             reader.report(
                 Finding::error(
-                    &host.place,
+                    &host.span,
                     format!("`{text}` in a site that asks for client certificates"),
                     "expected names as example.com or *.example.com",
                 )
-                .related(&tls.client_auth.place, "asked for here"),
+                .related(&tls.client_auth.span, "asked for here"),
             );
         }
     }
 }
 
-fn client_auth(tls: &At<Tls>, reader: &mut Reader<'_>) -> Option<ClientAuth> {
+fn client_auth(tls: &Setting<Tls>, reader: &mut ConfigReader<'_>) -> Option<ClientAuth> {
     let authorities = match (&tls.client_ca, *tls.client_auth) {
         (None, raw::ClientAuth::None) => return Some(ClientAuth::None),
         (Some(ca), raw::ClientAuth::None) => {
             reader.report(
                 Finding::error(
-                    &ca.place,
+                    &ca.span,
                     "`client_ca` has no effect",
                     "clients are not asked for certificates",
                 )
@@ -337,7 +345,7 @@ fn client_auth(tls: &At<Tls>, reader: &mut Reader<'_>) -> Option<ClientAuth> {
         }
         (None, _) => {
             reader.report(Finding::error(
-                &tls.client_auth.place,
+                &tls.client_auth.span,
                 "`client_auth` without `client_ca`",
                 "nobody is named who may sign client certificates",
             ));
@@ -347,7 +355,7 @@ fn client_auth(tls: &At<Tls>, reader: &mut Reader<'_>) -> Option<ClientAuth> {
             let pem = file(ca, reader)?;
             ClientAuth::authorities_from_pem(&pem)
                 .map_err(|error| {
-                    reader.report(Finding::error(&ca.place, error.to_string(), "in this file"));
+                    reader.report(Finding::error(&ca.span, error.to_string(), "in this file"));
                 })
                 .ok()?
         }
@@ -361,7 +369,7 @@ fn client_auth(tls: &At<Tls>, reader: &mut Reader<'_>) -> Option<ClientAuth> {
 
 /// The names that lead a handshake to this site. Where its server names cannot tell, as regular
 /// expressions cannot, those of its certificates do.
-fn names(site: &At<Site>, certificates: &[Certificate]) -> Vec<String> {
+fn names(site: &Setting<Site>, certificates: &[Certificate]) -> Vec<String> {
     let mut names = Vec::new();
     let mut undecided = site.server_name.0.is_empty();
     for host in &site.server_name.0 {

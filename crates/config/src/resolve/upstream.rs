@@ -1,4 +1,4 @@
-//! Groups of origins: those that a site names, and those that URLs make.
+//! SiteUpstreams of origins: those that a site names, and those that URLs make.
 
 mod health;
 mod node;
@@ -15,33 +15,33 @@ use http::StatusCode;
 
 use super::small;
 use crate::diagnostics::{Finding, nearest};
-use crate::keys::{Reader, Table, shown};
-use crate::plan::Upstream;
+use crate::keys::{ConfigReader, ConfigTable, shown};
+use crate::plan::UpstreamPlan;
 use crate::raw::{self, upstream as keys};
-use crate::source::{At, Place};
+use crate::source::{Setting, SourceSpan};
+use crate::string_type::origin::{NodeAddress, RetryCause, Statuses};
 use crate::value::Time;
-use crate::word::origin::{NodeAddress, RetryCause, Statuses};
 
 /// The groups that a site can send requests to.
-pub(super) struct Groups<'a> {
-    site: &'a At<raw::Site>,
+pub(super) struct SiteUpstreams<'a> {
+    site: &'a Setting<raw::Site>,
     /// What they are told apart by from those of other sites.
     site_name: String,
-    named: Vec<Named>,
+    named: Vec<NamedGroup>,
     /// Those that URLs make.
-    unnamed: RefCell<Vec<Upstream>>,
+    unnamed: RefCell<Vec<UpstreamPlan>>,
 }
 
-struct Named {
+struct NamedGroup {
     name: String,
-    place: Place,
+    span: SourceSpan,
     is_used: Cell<bool>,
     /// `None` after mistakes in it have been reported.
-    upstream: Option<Upstream>,
+    upstream: Option<UpstreamPlan>,
 }
 
 /// What a proxy has to know of a group.
-pub(super) struct Found {
+pub(super) struct GroupReference {
     /// The name among the groups of all sites.
     pub(super) name: String,
     /// Whether its nodes speak TLS.
@@ -57,13 +57,13 @@ pub(super) struct FastcgiGroup<'a> {
     pub(super) nodes: Vec<NodePlan>,
     pub(super) pool_size: usize,
     pub(super) idle_timeout: Duration,
-    pub(super) queue: Option<&'a At<keys::Queue>>,
-    pub(super) retry: Option<&'a At<keys::Retry>>,
+    pub(super) queue: Option<&'a Setting<keys::Queue>>,
+    pub(super) retry: Option<&'a Setting<keys::Retry>>,
     pub(super) timeouts: Timeouts,
-    pub(super) place: &'a Place,
+    pub(super) span: &'a SourceSpan,
 }
 
-impl Found {
+impl GroupReference {
     /// The scheme that its nodes are asked with.
     pub(super) fn scheme(&self) -> &'static str {
         match self.is_tls {
@@ -73,26 +73,30 @@ impl Found {
     }
 }
 
-impl<'a> Groups<'a> {
+impl<'a> SiteUpstreams<'a> {
     /// The groups of a site; `site_name` is what they are told apart by from those of other sites.
-    pub(super) fn new(site: &'a At<raw::Site>, site_name: &str, reader: &mut Reader<'_>) -> Self {
-        let mut named: Vec<Named> = Vec::new();
+    pub(super) fn new(
+        site: &'a Setting<raw::Site>,
+        site_name: &str,
+        reader: &mut ConfigReader<'_>,
+    ) -> Self {
+        let mut named: Vec<NamedGroup> = Vec::new();
         for raw in &site.upstreams.0 {
             let name = &raw.name;
             if let Some(other) = named.iter().find(|other| other.name == name.0) {
                 reader.report(
                     Finding::error(
-                        &name.place,
+                        &name.span,
                         format!("two groups of the site are called `{}`", shown(&name.0)),
                         "expected a name that no other group of the site has",
                     )
-                    .related(&other.place, "the other one"),
+                    .related(&other.span, "the other one"),
                 );
                 continue;
             }
-            named.push(Named {
+            named.push(NamedGroup {
                 name: name.0.clone(),
-                place: name.place.clone(),
+                span: name.span.clone(),
                 is_used: Cell::new(false),
                 upstream: group(raw, format!("{site_name}/{}", name.0), reader),
             });
@@ -114,16 +118,16 @@ impl<'a> Groups<'a> {
     pub(super) fn named(
         &self,
         name: &str,
-        place: &Place,
-        reader: &mut Reader<'_>,
-    ) -> Option<Found> {
+        span: &SourceSpan,
+        reader: &mut ConfigReader<'_>,
+    ) -> Option<GroupReference> {
         let Some(group) = self.named.iter().find(|group| group.name == name) else {
-            if !reader.has_left_out(&self.site.upstreams.place)
-                && !reader.has_wrong(&self.site.place, &["upstreams"])
+            if !reader.has_left_out(&self.site.upstreams.span)
+                && !reader.has_wrong(&self.site.span, &["upstreams"])
             {
                 let names = self.named.iter().map(|group| group.name.as_str());
                 let finding = Finding::error(
-                    place,
+                    span,
                     format!("the site has no group of origins `{}`", shown(name)),
                     "expected the name of one of its `upstreams`, or a URL",
                 );
@@ -139,7 +143,7 @@ impl<'a> Groups<'a> {
             return None;
         };
         group.is_used.set(true);
-        group.upstream.as_ref().map(|upstream| Found {
+        group.upstream.as_ref().map(|upstream| GroupReference {
             name: upstream.group.name.to_string(),
             is_tls: upstream.is_tls(),
             is_fastcgi: upstream.group.protocol == Protocol::FastCgi,
@@ -150,14 +154,14 @@ impl<'a> Groups<'a> {
     pub(super) fn fastcgi(
         &self,
         group: FastcgiGroup<'_>,
-        reader: &mut Reader<'_>,
+        reader: &mut ConfigReader<'_>,
     ) -> Option<String> {
-        let queue = table(group.queue, group.place, reader)?;
-        let retry = retry(group.retry, group.place, reader)?;
+        let queue = table(group.queue, group.span, reader)?;
+        let retry = retry(group.retry, group.span, reader)?;
         let name = format!("{}/php{}", self.site_name, group.suffix);
         let mut unnamed = self.unnamed.borrow_mut();
         if unnamed.iter().all(|known| *known.group.name != *name) {
-            unnamed.push(Upstream {
+            unnamed.push(UpstreamPlan {
                 tls: vec![None; group.nodes.len()],
                 group: GroupPlan {
                     protocol: Protocol::FastCgi,
@@ -185,16 +189,16 @@ impl<'a> Groups<'a> {
     /// The group of the one origin that a URL names, with the defaults.
     pub(super) fn of_url(
         &self,
-        address: &At<NodeAddress>,
+        address: &Setting<NodeAddress>,
         protocol: Protocol,
-        reader: &mut Reader<'_>,
-    ) -> Option<Found> {
+        reader: &mut ConfigReader<'_>,
+    ) -> Option<GroupReference> {
         let name = &address.text;
         let mut unnamed = self.unnamed.borrow_mut();
         let is_tls = address.tls == Some(true);
         if !unnamed.iter().any(|known| *known.group.name == **name) {
             let (node, tls) = node::alone(address, reader)?;
-            unnamed.push(Upstream {
+            unnamed.push(UpstreamPlan {
                 group: GroupPlan {
                     protocol,
                     ..GroupPlan::new(name.as_str(), vec![node])
@@ -202,7 +206,7 @@ impl<'a> Groups<'a> {
                 tls: vec![tls],
             });
         }
-        Some(Found {
+        Some(GroupReference {
             name: name.clone(),
             is_tls,
             is_fastcgi: false,
@@ -210,11 +214,11 @@ impl<'a> Groups<'a> {
     }
 
     /// Warns of groups that nobody uses.
-    pub(super) fn warn_of_unused(&self, reader: &mut Reader<'_>) {
+    pub(super) fn warn_of_unused(&self, reader: &mut ConfigReader<'_>) {
         for group in self.named.iter().filter(|group| !group.is_used.get()) {
             reader.report(
                 Finding::warning(
-                    &group.place,
+                    &group.span,
                     format!("nothing uses the group `{}`", shown(&group.name)),
                     "its nodes get no requests",
                 )
@@ -233,31 +237,35 @@ impl<'a> Groups<'a> {
     }
 
     /// All groups.
-    pub(super) fn into_plans(self) -> Vec<Upstream> {
+    pub(super) fn into_plans(self) -> Vec<UpstreamPlan> {
         let named = self.named.into_iter().filter_map(|group| group.upstream);
         named.chain(self.unnamed.into_inner()).collect()
     }
 }
 
 /// A group of a site. Every part is looked at before one that is wrong ends it.
-fn group(raw: &At<keys::Upstream>, name: String, reader: &mut Reader<'_>) -> Option<Upstream> {
+fn group(
+    raw: &Setting<keys::Upstream>,
+    name: String,
+    reader: &mut ConfigReader<'_>,
+) -> Option<UpstreamPlan> {
     let nodes = node::nodes(raw, reader);
     let sticky = sticky(raw, reader);
     let strategy = strategy(raw, reader);
     let active = health::check(raw, reader);
     let breaker = health::breaker(raw, reader);
     let ejection = health::ejection(raw, reader);
-    let retry = retry(raw.retry.as_ref(), &raw.place, reader);
+    let retry = retry(raw.retry.as_ref(), &raw.span, reader);
     let dns = dns(raw, reader);
     let (nodes, tls) = nodes?;
     if raw.tls_timeout.given && tls.iter().all(Option::is_none) {
         reader.report(Finding::error(
-            &raw.tls_timeout.place,
+            &raw.tls_timeout.span,
             "`tls_timeout` has no effect",
             "the nodes of the group are asked in clear text",
         ));
     }
-    Some(Upstream {
+    Some(UpstreamPlan {
         group: GroupPlan {
             name: name.into(),
             strategy: strategy?,
@@ -297,13 +305,13 @@ fn group(raw: &At<keys::Upstream>, name: String, reader: &mut Reader<'_>) -> Opt
     })
 }
 
-fn strategy(raw: &keys::Upstream, reader: &mut Reader<'_>) -> Option<Strategy> {
+fn strategy(raw: &keys::Upstream, reader: &mut ConfigReader<'_>) -> Option<Strategy> {
     let is_hash = *raw.strategy == keys::Strategy::Hash;
     match &raw.hash {
         Some(hash) if !is_hash => {
             reader.report(
                 Finding::error(
-                    &hash.place,
+                    &hash.span,
                     "`hash` has no effect",
                     "the strategy of the group is another",
                 )
@@ -314,7 +322,7 @@ fn strategy(raw: &keys::Upstream, reader: &mut Reader<'_>) -> Option<Strategy> {
         None if is_hash => {
             reader.report(
                 Finding::error(
-                    &raw.strategy.place,
+                    &raw.strategy.span,
                     "the strategy `hash` has no key",
                     "expected the key `hash` in this group",
                 )
@@ -336,8 +344,8 @@ fn strategy(raw: &keys::Upstream, reader: &mut Reader<'_>) -> Option<Strategy> {
 }
 
 /// The outer `None` is for mistakes.
-fn sticky(raw: &keys::Upstream, reader: &mut Reader<'_>) -> Option<Option<StickyPlan>> {
-    let Some(sticky) = raw.sticky.table(&raw.sticky.place, reader) else {
+fn sticky(raw: &keys::Upstream, reader: &mut ConfigReader<'_>) -> Option<Option<StickyPlan>> {
+    let Some(sticky) = raw.sticky.table(&raw.sticky.span, reader) else {
         return Some(None);
     };
     if let Some(same_site) = &sticky.same_site
@@ -346,7 +354,7 @@ fn sticky(raw: &keys::Upstream, reader: &mut Reader<'_>) -> Option<Option<Sticky
     {
         reader.report(
             Finding::error(
-                &same_site.place,
+                &same_site.span,
                 "`same_site = \"none\"` without `secure`",
                 "browsers refuse such a cookie",
             )
@@ -377,8 +385,8 @@ pub(super) fn same_site(raw: keys::SameSite) -> SameSite {
     }
 }
 
-fn pool(raw: &At<keys::Upstream>, reader: &mut Reader<'_>) -> Option<PoolPlan> {
-    let keepalive = table(raw.keepalive.as_ref(), &raw.place, reader)?;
+fn pool(raw: &Setting<keys::Upstream>, reader: &mut ConfigReader<'_>) -> Option<PoolPlan> {
+    let keepalive = table(raw.keepalive.as_ref(), &raw.span, reader)?;
     Some(PoolPlan {
         max_idle: keepalive.max_idle.size(),
         idle_timeout: keepalive.idle_timeout.0,
@@ -388,16 +396,16 @@ fn pool(raw: &At<keys::Upstream>, reader: &mut Reader<'_>) -> Option<PoolPlan> {
 }
 
 fn queue(
-    raw: &At<keys::Upstream>,
+    raw: &Setting<keys::Upstream>,
     nodes: &[NodePlan],
-    reader: &mut Reader<'_>,
+    reader: &mut ConfigReader<'_>,
 ) -> Option<QueuePlan> {
     if let Some(queue) = &raw.queue
         && nodes.iter().all(|node| node.max_requests == 0)
     {
         reader.report(
             Finding::error(
-                &queue.place,
+                &queue.span,
                 "`queue` has no effect",
                 "no node of the group has `max_conns`, so no request ever waits",
             )
@@ -405,7 +413,7 @@ fn queue(
         );
         return None;
     }
-    let queue = table(raw.queue.as_ref(), &raw.place, reader)?;
+    let queue = table(raw.queue.as_ref(), &raw.span, reader)?;
     Some(QueuePlan {
         max_waiting: queue.max.size(),
         timeout: queue.timeout.0,
@@ -413,29 +421,29 @@ fn queue(
 }
 
 fn retry(
-    given: Option<&At<keys::Retry>>,
-    place: &Place,
-    reader: &mut Reader<'_>,
+    given: Option<&Setting<keys::Retry>>,
+    span: &SourceSpan,
+    reader: &mut ConfigReader<'_>,
 ) -> Option<RetryPlan> {
-    let retry = table(given, place, reader)?;
+    let retry = table(given, span, reader)?;
     if retry.tries.0 == 1 {
-        let within = retry.within.as_ref().map(|key| ("within", &key.place));
-        let on = retry.on.given.then_some(("on", &retry.on.place));
+        let within = retry.within.as_ref().map(|key| ("within", &key.span));
+        let on = retry.on.given.then_some(("on", &retry.on.span));
         let any_method = retry.non_idempotent.given;
-        let any_method = any_method.then_some(("non_idempotent", &retry.non_idempotent.place));
-        if let Some((key, place)) = within.or(on).or(any_method) {
+        let any_method = any_method.then_some(("non_idempotent", &retry.non_idempotent.span));
+        if let Some((key, span)) = within.or(on).or(any_method) {
             reader.report(
                 Finding::error(
-                    place,
+                    span,
                     format!("`{key}` has no effect"),
                     "nothing is tried again",
                 )
-                .related(&retry.tries.place, "for this is 1"),
+                .related(&retry.tries.span, "for this is 1"),
             );
             return None;
         }
     }
-    let budget = table(retry.budget.as_ref(), place, reader)?;
+    let budget = table(retry.budget.as_ref(), span, reader)?;
     let mut on = RetryOn {
         error: false,
         timeout: false,
@@ -463,18 +471,18 @@ fn retry(
     })
 }
 
-fn dns(raw: &At<keys::Upstream>, reader: &mut Reader<'_>) -> Option<DnsPlan> {
+fn dns(raw: &Setting<keys::Upstream>, reader: &mut ConfigReader<'_>) -> Option<DnsPlan> {
     if let Some(dns) = &raw.dns
         && !raw.nodes.0.iter().any(|node| node::is_name(node))
     {
         reader.report(Finding::error(
-            &dns.place,
+            &dns.span,
             "`dns` has no effect",
             "the nodes of the group have no names to resolve",
         ));
         return None;
     }
-    let dns = table(raw.dns.as_ref(), &raw.place, reader)?;
+    let dns = table(raw.dns.as_ref(), &raw.span, reader)?;
     not_below(("min_ttl", &dns.min_ttl), ("max_ttl", &dns.max_ttl), reader)?;
     Some(DnsPlan {
         servers: dns.servers.0.iter().map(|server| server.value.0).collect(),
@@ -486,34 +494,30 @@ fn dns(raw: &At<keys::Upstream>, reader: &mut Reader<'_>) -> Option<DnsPlan> {
 }
 
 /// The table, or its defaults.
-fn table<T: Table + Clone>(
-    given: Option<&At<T>>,
-    place: &Place,
-    reader: &mut Reader<'_>,
+fn table<T: ConfigTable + Clone>(
+    given: Option<&Setting<T>>,
+    span: &SourceSpan,
+    reader: &mut ConfigReader<'_>,
 ) -> Option<T> {
     match given {
         Some(table) => Some(table.value.clone()),
-        None => T::absent(place, reader),
+        None => T::absent(span, reader),
     }
 }
 
 /// Reports a most that is less than its least.
 fn not_below<const MAX: u64>(
-    (least_name, least): (&str, &At<Time<MAX>>),
-    (most_name, most): (&str, &At<Time<MAX>>),
-    reader: &mut Reader<'_>,
+    (least_name, least): (&str, &Setting<Time<MAX>>),
+    (most_name, most): (&str, &Setting<Time<MAX>>),
+    reader: &mut ConfigReader<'_>,
 ) -> Option<()> {
     let seconds = |time: Duration| time.as_secs_f64();
     if most.0 >= least.0 {
         return Some(());
     }
-    let place = if most.given {
-        &most.place
-    } else {
-        &least.place
-    };
+    let span = if most.given { &most.span } else { &least.span };
     reader.report(Finding::error(
-        place,
+        span,
         format!("`{most_name}` is less than `{least_name}`"),
         format!(
             "`{least_name}` is {} s, `{most_name}` {} s",

@@ -5,7 +5,7 @@ use std::time::Duration;
 use apus_cache::policy::{Host, NamePattern, Query, SetCookie};
 use apus_cache::service::CacheSettings;
 use apus_cache::store::{DiskSettings, Settings};
-use apus_config::{Content, Handler};
+use apus_config::HandlerPlan;
 
 use crate::documents::{findings, folder, parse_in};
 
@@ -146,17 +146,11 @@ fn caches(text: &str) -> Vec<Option<CacheSettings>> {
         Ok(plan) => plan,
         Err(mistakes) => panic!("{mistakes}"),
     };
-    let cache = |content: &Content| match &content.handler {
-        Some(Handler::Proxy(proxy)) => proxy.cache.clone(),
+    let cache = |handler: &HandlerPlan| match handler {
+        HandlerPlan::Proxy(proxy) => proxy.cache.clone(),
         _ => None,
     };
-    let site = &plan.sites[0];
-    let locations = site.locations.iter().map(|location| &location.content);
-    [&site.content]
-        .into_iter()
-        .chain(locations)
-        .map(cache)
-        .collect()
+    plan.sites[0].handlers().map(cache).collect()
 }
 
 fn cache(text: &str) -> CacheSettings {

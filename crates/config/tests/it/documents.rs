@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use apus_config::{self as config, Diagnostics, Handler, Plan, Root};
+use apus_config::{self as config, Diagnostics, FilesRoot, HandlerPlan, ServerPlan};
 use apus_net::Limits;
 use tempfile::TempDir;
 
@@ -27,7 +27,7 @@ pub(crate) fn folder() -> TempDir {
     folder
 }
 
-pub(crate) fn parse_in(folder: &Path, text: &str) -> Result<Plan, Diagnostics> {
+pub(crate) fn parse_in(folder: &Path, text: &str) -> Result<ServerPlan, Diagnostics> {
     config::parse_str(text, "apus.toml", folder, &|name| match name {
         "PORT" => Some("8081".to_owned()),
         "PURGE_TOKEN" => Some("0123456789abcdef".to_owned()),
@@ -375,7 +375,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "SITE\n[[sites.locations]]\npath = \"/a\"\nhandler = \"return\"\n",
-        "6:11 the handler `return` has no answer",
+        "6:11 the handler `return` has no response",
     ),
     (
         "SITE\n[[sites.locations]]\npath = \"/a\"\nhandler = \"static\"\nreturn = { status = 404 }\n",
@@ -510,10 +510,10 @@ fn included_files_hold_sites_and_their_mistakes_are_located_there() {
     let plan = config::load(&folder.path().join("apus.toml")).unwrap();
     let names: Vec<_> = plan.sites.iter().map(|site| site.name.as_str()).collect();
     assert_eq!(names, ["site-1", "a", "b"]);
-    let Some(Handler::Files(files)) = &plan.sites[1].content.handler else {
+    let Some(HandlerPlan::Files(files)) = &plan.sites[1].handler else {
         panic!("the site serves files");
     };
-    let Root::Root(root) = &files.root else {
+    let FilesRoot::Root(root) = &files.root else {
         panic!("the site has a root");
     };
     assert_eq!(

@@ -1,6 +1,6 @@
 //! Reading configurations of reverse proxies: groups of origins, and who asks them.
 
-use apus_config::{Content, Handler};
+use apus_config::HandlerPlan;
 use apus_net::client::Address;
 use apus_proxy::{Host, ProxySettings};
 use apus_upstream::plan::{GroupPlan, NodePlan, Place};
@@ -249,7 +249,7 @@ fn the_defaults_of_a_group_are_those_of_the_plan() {
         format!("{:?}", plan.upstreams[0].group),
         format!("{expected:?}")
     );
-    let Some(Handler::Proxy(proxy)) = &plan.sites[0].content.handler else {
+    let Some(HandlerPlan::Proxy(proxy)) = &plan.sites[0].handler else {
         panic!("the site is a proxy");
     };
     let expected = ProxySettings::default();
@@ -266,13 +266,10 @@ fn proxies(text: &str) -> Vec<String> {
         Ok(plan) => plan,
         Err(mistakes) => panic!("{mistakes}"),
     };
-    let site = &plan.sites[0];
-    let contents = site.locations.iter().map(|location| &location.content);
-    [&site.content]
-        .into_iter()
-        .chain(contents)
-        .map(|content| match &content.handler {
-            Some(Handler::Proxy(proxy)) => {
+    plan.sites[0]
+        .handlers()
+        .map(|handler| match handler {
+            HandlerPlan::Proxy(proxy) => {
                 let settings = &proxy.settings;
                 let path = settings.path.as_ref();
                 let path = path.map_or("as it is".to_owned(), |p| {
@@ -280,10 +277,9 @@ fn proxies(text: &str) -> Vec<String> {
                 });
                 format!("{} {} {path}", proxy.upstream, settings.scheme)
             }
-            Some(Handler::Files(_)) => "files".to_owned(),
-            Some(Handler::Php(php)) => format!("{} php", php.upstream),
-            Some(Handler::Return(_)) => "return".to_owned(),
-            None => "none".to_owned(),
+            HandlerPlan::Files(_) => "files".to_owned(),
+            HandlerPlan::Php(php) => format!("{} php", php.upstream),
+            HandlerPlan::Return(_) => "return".to_owned(),
         })
         .collect()
 }
@@ -324,12 +320,12 @@ fn keys_of_a_locations_proxy_go_before_those_of_its_site() {
     // The system's authorities are not always there.
     let text = text.replace("https://App:8443", "http://App:8443");
     let plan = parse_in(folder.path(), &text).unwrap();
-    let settings = |content: &Content| match &content.handler {
-        Some(Handler::Proxy(proxy)) => proxy.settings.clone(),
+    let settings = |handler: &HandlerPlan| match handler {
+        HandlerPlan::Proxy(proxy) => proxy.settings.clone(),
         _ => panic!("it is a proxy"),
     };
-    let site = settings(&plan.sites[0].content);
-    let location = settings(&plan.sites[0].locations[0].content);
+    let site = settings(plan.sites[0].handler.as_ref().unwrap());
+    let location = settings(&plan.sites[0].locations[0].handler);
     assert_eq!(site.host, Host::Fixed("App:8443".into()));
     assert_eq!(location.host, site.host);
     assert_eq!(

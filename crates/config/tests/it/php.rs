@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use apus_cache::policy::NamePattern;
-use apus_config::{Content, Handler, Php, Plan, Root};
+use apus_config::{FilesRoot, HandlerPlan, PhpPlan, ServerPlan};
 use apus_files::Symlinks;
 use apus_net::client::Protocol;
 use apus_php::handler::PhpSettings;
@@ -133,7 +133,7 @@ fn each_mistake_about_php_is_told_with_its_place() {
     assert!(failed.is_empty(), "{}", failed.join("\n\n"));
 }
 
-fn plan(text: &str) -> Plan {
+fn plan(text: &str) -> ServerPlan {
     let folder = folder();
     fs::write(folder.path().join("public/index.php"), "<?php").unwrap();
     match parse_in(folder.path(), text) {
@@ -142,9 +142,9 @@ fn plan(text: &str) -> Plan {
     }
 }
 
-fn php(content: &Content) -> &Php {
-    match &content.handler {
-        Some(Handler::Php(php)) => php,
+fn php(handler: &HandlerPlan) -> &PhpPlan {
+    match handler {
+        HandlerPlan::Php(php) => php,
         other => panic!("it is {other:?}"),
     }
 }
@@ -155,12 +155,14 @@ fn an_address_beside_the_root_is_enough() {
         "[[sites]]\nserver_name = [\"*.example.com\", \"example.com\"]\nlisten = 80\n\
          root = \"public\"\nphp_fastcgi = \"[::1]:9\"\n",
     );
-    let php = php(&plan.sites[0].content);
+    let php = php(plan.sites[0].handler.as_ref().unwrap());
     let files = php.files.as_ref().unwrap();
     assert_eq!(files.index, ["index.php", "index.html"]);
     assert_eq!(php.settings.server_name.as_deref(), Some("example.com"));
     assert_eq!(php.settings.front_controller, None);
-    assert!(php.cache.is_none() && php.accel.is_none());
+    assert!(php.cache.is_none());
+    let settings = format!("{:?}", plan.sites[0].settings);
+    assert!(settings.contains("accel: None"), "{settings}");
     assert_eq!(&*php.settings.server_software, "Apus");
     let expected = PhpSettings {
         root: php.settings.root.clone(),
@@ -188,7 +190,7 @@ fn a_preset_says_what_the_application_wants() {
          [[sites.locations]]\npath = \"/static/\"\nhandler = \"static\"\n",
     );
     let site = &plan.sites[0];
-    let php = php(&site.content);
+    let php = php(site.handler.as_ref().unwrap());
     assert_eq!(php.settings.front_controller.as_deref(), Some("/index.php"));
     let runs = |path: &str| {
         let mut no_php = php.settings.no_php.iter();
@@ -223,8 +225,8 @@ fn a_preset_says_what_the_application_wants() {
     };
     assert!([200, 301, 308].into_iter().all(has_ttl));
     assert!(![302, 303, 307].into_iter().any(has_ttl));
-    assert!(!site.content.rewrites.is_empty());
-    let Some(Handler::Files(files)) = &site.locations[0].content.handler else {
+    assert!(format!("{:?}", site.settings).contains("wp-admin"));
+    let HandlerPlan::Files(files) = &site.locations[0].handler else {
         panic!("the location is of files");
     };
     let is_protected = |path: &[u8]| files.protected.iter().any(|glob| glob.matches(path));
@@ -246,7 +248,7 @@ fn presets_differ_in_what_their_applications_need() {
         ("laravel", "symlinks = \"none\"", Symlinks::Refuse, "Apus"),
     ] {
         let plan = plan(preset, more);
-        let php = php(&plan.sites[0].content);
+        let php = php(plan.sites[0].handler.as_ref().unwrap());
         assert_eq!(php.files.as_ref().unwrap().symlinks, symlinks, "{preset}");
         assert_eq!(php.settings.symlinks, symlinks, "{preset}");
         assert_eq!(&*php.settings.server_software, software, "{preset}");
@@ -281,15 +283,18 @@ fn locations_have_of_the_site_what_they_do_not_say() {
     let [same, more, old, files, there] = &*site.locations else {
         panic!("there are five locations");
     };
-    assert_eq!(php(&same.content).upstream, "a/php");
-    assert_eq!(php(&more.content).upstream, "a/php /more/");
-    assert_eq!(php(&more.content).settings.hidden, [Box::from("x-a")]);
-    let old = php(&old.content);
+    assert_eq!(php(&same.handler).upstream, "a/php");
+    assert_eq!(php(&more.handler).upstream, "a/php /more/");
+    assert_eq!(php(&more.handler).settings.hidden, [Box::from("x-a")]);
+    let old = php(&old.handler);
     assert_eq!(&*old.settings.prefix, "/old");
-    assert!(matches!(old.files.as_ref().unwrap().root, Root::Alias(_)));
-    assert!(matches!(files.content.handler, Some(Handler::Files(_))));
+    assert!(matches!(
+        old.files.as_ref().unwrap().root,
+        FilesRoot::Alias(_)
+    ));
+    assert!(matches!(files.handler, HandlerPlan::Files(_)));
     // The root of the site is there for it, and PHP sees it elsewhere.
-    let there = &php(&there.content).settings;
+    let there = &php(&there.handler).settings;
     assert_eq!(there.script_root.as_deref(), Some("/srv"));
     assert!(there.root.is_some());
 }

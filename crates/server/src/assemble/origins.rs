@@ -1,4 +1,4 @@
-//! The origins behind proxies: groups as a plan says, and the services that ask them.
+//! The services for origins: reverse proxies and PHP with their caches, or traces in their place.
 
 use std::io;
 use std::rc::Rc;
@@ -12,44 +12,44 @@ use apus_net::client::Tls;
 use apus_php::Pools;
 use apus_php::handler::Php;
 use apus_proxy::Proxy;
-use apus_sites::{Location, Pattern};
+use apus_sites::{Location, LocationPattern};
 use apus_upstream::Upstreams;
 use apus_upstream::plan::GroupPlan;
 
-use super::caching::Keyed;
+use super::cache_key_trace::CacheKeyTrace;
 use apus_config as config;
 
-/// Who answers for proxies.
+/// The services for origins.
 #[derive(Clone, Copy, Debug)]
-pub enum Origins<'a> {
-    /// Those of these groups.
-    Asked {
-        /// The groups.
+pub enum OriginServices<'a> {
+    /// Requests are sent to origins.
+    Live {
+        /// The groups of origins.
         upstreams: &'a Upstreams,
-        /// Where their answers are stored.
+        /// The cache of their responses.
         cache: Option<&'a Cache>,
-        /// PHP that stays in memory.
+        /// The pools of resident PHP workers.
         pools: &'a Pools,
     },
-    /// Nobody: it is only told who would.
-    Named,
+    /// No request is sent; a trace names the origins.
+    DryRun,
 }
 
-impl Origins<'_> {
-    /// A location where the origins of a group answer.
+impl OriginServices<'_> {
+    /// A location with a reverse proxy.
     pub(super) fn location(
         self,
-        pattern: Pattern,
-        said: &config::Proxy,
-        site: &config::Site,
+        pattern: LocationPattern,
+        plan: &config::ProxyPlan,
+        site: &config::SitePlan,
     ) -> Location {
-        let name = format!("reverse_proxy {}", said.upstream);
+        let name = format!("reverse_proxy {}", plan.upstream);
         let location = match self {
-            Self::Asked {
+            Self::Live {
                 upstreams, cache, ..
             } => {
-                let proxy = Proxy::new(upstreams, &said.upstream, said.settings.clone());
-                match (cache, &said.cache) {
+                let proxy = Proxy::new(upstreams, &plan.upstream, plan.settings.clone());
+                match (cache, &plan.cache) {
                     (Some(cache), Some(settings)) => {
                         let cached = Cached::new(cache, &site.name, settings.clone(), proxy)
                             .compression(site.compression);
@@ -58,108 +58,108 @@ impl Origins<'_> {
                     _ => Location::service(pattern, &name, proxy),
                 }
             }
-            Self::Named => {
-                let inner = Unasked(said.upstream.clone());
-                match &said.cache {
+            Self::DryRun => {
+                let inner = DryRunOrigin(plan.upstream.clone());
+                match &plan.cache {
                     Some(settings) => {
                         let settings = Arc::new(settings.clone());
-                        Location::service(pattern, &name, Keyed { settings, inner })
+                        Location::service(pattern, &name, CacheKeyTrace { settings, inner })
                     }
                     None => Location::service(pattern, &name, inner),
                 }
             }
         };
-        location.takes_encoded_slash()
+        location.allow_encoded_slash()
     }
 }
 
-impl Origins<'_> {
-    /// What runs the programs of PHP.
-    pub(super) fn programs(self, said: &config::Php, site: &config::Site) -> Programs {
-        let settings = said.settings.clone();
+impl OriginServices<'_> {
+    /// The service that runs PHP scripts.
+    pub(super) fn php(self, plan: &config::PhpPlan, site: &config::SitePlan) -> PhpServices {
+        let settings = plan.settings.clone();
         match self {
-            Self::Asked {
+            Self::Live {
                 upstreams,
                 cache,
                 pools,
             } => {
-                let mut php = Php::new(upstreams, &said.upstream, settings);
-                if let Some(pool) = said.workers.as_ref().and_then(|plan| pools.get(plan)) {
+                let mut php = Php::new(upstreams, &plan.upstream, settings);
+                if let Some(pool) = plan.workers.as_ref().and_then(|plan| pools.get(plan)) {
                     php = php.with_workers(pool);
                 }
-                match (cache, &said.cache) {
+                match (cache, &plan.cache) {
                     (Some(cache), Some(caching)) => {
                         let cached = Cached::new(cache, &site.name, caching.clone(), php.clone())
                             .compression(site.compression);
                         let php = CacheUnlessBypassed::new(cached, php);
-                        Programs::of(Compressed::new(site.compression, php))
+                        PhpServices::of(Compressed::new(site.compression, php))
                     }
-                    _ => Programs::of(Compressed::new(site.compression, php)),
+                    _ => PhpServices::of(Compressed::new(site.compression, php)),
                 }
             }
-            Self::Named => {
-                let php = Php::named(&said.upstream, settings);
-                match &said.cache {
+            Self::DryRun => {
+                let php = Php::named(&plan.upstream, settings);
+                match &plan.cache {
                     Some(caching) => {
-                        let keyed = Keyed {
+                        let keyed = CacheKeyTrace {
                             settings: Arc::new(caching.clone()),
                             inner: php.clone(),
                         };
-                        Programs::of(CacheUnlessBypassed::new(keyed, php))
+                        PhpServices::of(CacheUnlessBypassed::new(keyed, php))
                     }
-                    None => Programs::of(php),
+                    None => PhpServices::of(php),
                 }
             }
         }
     }
 }
 
-/// What runs programs, with what stands in front of it.
-pub(super) struct Programs(pub(super) Arc<dyn ServiceFactory>);
+/// The service for PHP scripts, with its compression and its cache.
+pub(super) struct PhpServices(pub(super) Arc<dyn ServiceFactory>);
 
-impl Programs {
+impl PhpServices {
     fn of(factory: impl ServiceFactory + 'static) -> Self {
         Self(Arc::new(factory))
     }
 }
 
-impl ServiceFactory for Programs {
+impl ServiceFactory for PhpServices {
     fn service(&self) -> Rc<dyn Service> {
         self.0.service()
     }
 }
 
-/// Stands for a group that is not asked.
-struct Unasked(String);
+/// Notes the group of origins in the trace, and sends no request.
+struct DryRunOrigin(String);
 
-impl ServiceFactory for Unasked {
+impl ServiceFactory for DryRunOrigin {
     fn service(&self) -> Rc<dyn Service> {
         Rc::new(Self(self.0.clone()))
     }
 }
 
-impl Service for Unasked {
+impl Service for DryRunOrigin {
     fn call(&self, request: Request) -> Answer {
         trace::note(&request, || {
             Step::new(
                 StepKind::Origins,
                 &*self.0,
-                "what they answer is not known here",
+                "their response is not known here",
             )
         });
         Response::new(StatusCode::OK).into()
     }
 }
 
-/// The groups of origins of a plan, with the TLS of their nodes.
+/// The groups of origins of a plan, with TLS for their nodes.
 ///
 /// # Errors
-/// TLS cannot be made ready, though it could when the plan was made.
-pub fn groups(plan: &config::Plan) -> io::Result<Vec<GroupPlan>> {
+/// TLS cannot be set up, although it could when the plan was resolved.
+pub fn groups(plan: &config::ServerPlan) -> io::Result<Vec<GroupPlan>> {
     plan.upstreams.iter().map(group).collect()
 }
 
-fn group(upstream: &config::Upstream) -> io::Result<GroupPlan> {
+fn group(upstream: &config::UpstreamPlan) -> io::Result<GroupPlan> {
     let mut group = upstream.group.clone();
     for (node, settings) in group.nodes.iter_mut().zip(&upstream.tls) {
         node.tls = match settings {

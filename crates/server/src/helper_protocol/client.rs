@@ -12,7 +12,7 @@ use apus_php::plan::Own;
 use apus_php::{Launched, Launcher};
 use rustix::process::Pid;
 
-use super::message::{Loaded, Request, Response, program_text, receive, send};
+use super::message::{HelperRequest, HelperResponse, LoadedByRoot, program_text, receive, send};
 
 /// The way to the helper. Only threads that do not serve clients wait for it.
 #[derive(Debug)]
@@ -25,37 +25,37 @@ impl HelperClient {
 
     /// Has the configuration read by root. What is wrong with it is found again by who reads what comes
     /// back.
-    pub(crate) fn load(&self) -> io::Result<Loaded> {
-        match self.ask(&Request::Load, None)? {
-            (Response::Loaded(loaded), _) => Ok(*loaded),
+    pub(crate) fn load(&self) -> io::Result<LoadedByRoot> {
+        match self.ask(&HelperRequest::Load, None)? {
+            (HelperResponse::Loaded(loaded), _) => Ok(*loaded),
             _ => Err(unexpected()),
         }
     }
 
     /// Has local certificates made anew that are about to expire; whether there were any.
     pub(crate) fn renew_certificates(&self) -> io::Result<bool> {
-        match self.ask(&Request::Renew, None)? {
-            (Response::Renewed(is_new), _) => Ok(is_new),
+        match self.ask(&HelperRequest::Renew, None)? {
+            (HelperResponse::Renewed(is_new), _) => Ok(is_new),
             _ => Err(unexpected()),
         }
     }
 
     /// Has an access log of the configuration opened.
     pub(crate) fn open_log(&self, path: &Path) -> io::Result<File> {
-        let (_, file) = self.ask(&Request::OpenLog(path.to_owned()), None)?;
+        let (_, file) = self.ask(&HelperRequest::OpenLog(path.to_owned()), None)?;
         file.map(File::from).ok_or_else(unexpected)
     }
 
     /// Has the files of the control socket removed. Only the end of the process comes after this.
     pub(crate) fn remove_control_socket(&self) {
-        let _ = self.ask(&Request::RemoveControlSocket, None);
+        let _ = self.ask(&HelperRequest::RemoveControlSocket, None);
     }
 
     fn ask(
         &self,
-        request: &Request,
+        request: &HelperRequest,
         descriptor: Option<BorrowedFd<'_>>,
-    ) -> io::Result<(Response, Option<OwnedFd>)> {
+    ) -> io::Result<(HelperResponse, Option<OwnedFd>)> {
         let gone = |error: io::Error| {
             let message = format!("the privileged helper of this server does not answer: {error}");
             io::Error::new(error.kind(), message)
@@ -63,7 +63,7 @@ impl HelperClient {
         let socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         send(&socket, request, descriptor).map_err(gone)?;
         match receive(&socket).map_err(gone)? {
-            Some((Response::Failed(failure), _)) => Err(failure.into()),
+            Some((HelperResponse::Failed(failure), _)) => Err(failure.into()),
             Some(answered) => Ok(answered),
             None => Err(gone(io::ErrorKind::BrokenPipe.into())),
         }
@@ -76,19 +76,19 @@ fn unexpected() -> io::Error {
 
 impl Binder for HelperClient {
     fn bind(&self, socket: BorrowedFd<'_>, address: &ListenAddress) -> io::Result<()> {
-        self.ask(&Request::Bind(address.to_string()), Some(socket))?;
+        self.ask(&HelperRequest::Bind(address.to_string()), Some(socket))?;
         Ok(())
     }
 }
 
 impl Launcher for HelperClient {
     fn start(&self, own: &Own, children: usize, socket: OwnedFd) -> io::Result<Launched> {
-        let request = Request::StartPhp {
+        let request = HelperRequest::StartPhp {
             program: program_text(own),
             children,
         };
         match self.ask(&request, Some(socket.as_fd()))? {
-            (Response::Started(pid), Some(errors)) => Ok(Launched {
+            (HelperResponse::Started(pid), Some(errors)) => Ok(Launched {
                 pid: Pid::from_raw(pid).ok_or_else(unexpected)?,
                 errors,
             }),
@@ -97,19 +97,22 @@ impl Launcher for HelperClient {
     }
 
     fn ended(&self, pid: Pid) -> io::Result<Option<String>> {
-        match self.ask(&Request::PhpEnded(pid.as_raw_nonzero().get()), None)? {
-            (Response::Ended(ended), _) => Ok(ended),
+        match self.ask(&HelperRequest::PhpEnded(pid.as_raw_nonzero().get()), None)? {
+            (HelperResponse::Ended(ended), _) => Ok(ended),
             _ => Err(unexpected()),
         }
     }
 
     fn kill(&self, pid: Pid) -> io::Result<()> {
-        self.ask(&Request::KillPhp(pid.as_raw_nonzero().get()), None)?;
+        self.ask(&HelperRequest::KillPhp(pid.as_raw_nonzero().get()), None)?;
         Ok(())
     }
 
     fn kill_child(&self, pid: Pid) -> io::Result<()> {
-        self.ask(&Request::KillPhpChild(pid.as_raw_nonzero().get()), None)?;
+        self.ask(
+            &HelperRequest::KillPhpChild(pid.as_raw_nonzero().get()),
+            None,
+        )?;
         Ok(())
     }
 }

@@ -23,7 +23,7 @@ const LENGTH_BYTES: usize = 4;
 
 /// What a server asks of its helper.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Request {
+pub(crate) enum HelperRequest {
     /// To read the configuration, and to make the folders that it names.
     Load,
     /// To make those local certificates anew that are about to expire.
@@ -50,11 +50,11 @@ pub(crate) enum Request {
 
 /// What the helper answers.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Response {
+pub(crate) enum HelperResponse {
     /// It is done. A descriptor may come with this.
     Done,
     /// What was read.
-    Loaded(Box<Loaded>),
+    Loaded(Box<LoadedByRoot>),
     /// Whether there are new certificates.
     Renewed(bool),
     /// PHP runs as this process; the pipe of its standard error comes with this.
@@ -62,29 +62,29 @@ pub(crate) enum Response {
     /// How PHP ended, if it did.
     Ended(Option<String>),
     /// It could not be done.
-    Failed(Failure),
+    Failed(HelperFailure),
 }
 
 /// What was read for a configuration.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedByRoot {
     /// Its files.
     pub(crate) files: Recording,
     /// Local certificates, or why there are none.
-    pub(crate) certificates: Vec<(Vec<String>, Result<MadeCertificate, String>)>,
+    pub(crate) certificates: Vec<(Vec<String>, Result<IssuedCertificate, String>)>,
 }
 
 /// A local certificate with its key, PEM, and where it lies.
-pub(crate) type MadeCertificate = (Vec<u8>, Option<LocalCertificate>);
+pub(crate) type IssuedCertificate = (Vec<u8>, Option<LocalCertificate>);
 
 /// An error of the system.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Failure {
+pub(crate) struct HelperFailure {
     number: Option<i32>,
     message: String,
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for HelperFailure {
     fn from(error: io::Error) -> Self {
         Self {
             number: error.raw_os_error(),
@@ -93,8 +93,8 @@ impl From<io::Error> for Failure {
     }
 }
 
-impl From<Failure> for io::Error {
-    fn from(failure: Failure) -> Self {
+impl From<HelperFailure> for io::Error {
+    fn from(failure: HelperFailure) -> Self {
         match failure.number {
             Some(number) => Self::from_raw_os_error(number),
             None => Self::other(failure.message),
@@ -176,24 +176,24 @@ mod tests {
         let (one, other) = UnixStream::pair().unwrap();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"hello").unwrap();
-        send(&one, &Request::OpenLog("/a".into()), None).unwrap();
-        send(&one, &Response::Done, Some(file.as_fd())).unwrap();
-        let (request, descriptor) = receive::<Request>(&other).unwrap().unwrap();
-        assert!(matches!(request, Request::OpenLog(path) if path.as_os_str() == "/a"));
+        send(&one, &HelperRequest::OpenLog("/a".into()), None).unwrap();
+        send(&one, &HelperResponse::Done, Some(file.as_fd())).unwrap();
+        let (request, descriptor) = receive::<HelperRequest>(&other).unwrap().unwrap();
+        assert!(matches!(request, HelperRequest::OpenLog(path) if path.as_os_str() == "/a"));
         assert!(descriptor.is_none());
-        let (_, descriptor) = receive::<Response>(&other).unwrap().unwrap();
+        let (_, descriptor) = receive::<HelperResponse>(&other).unwrap().unwrap();
         let same = File::from(descriptor.unwrap());
         assert_eq!(same.metadata().unwrap().len(), 5);
         drop(one);
-        assert!(receive::<Response>(&other).unwrap().is_none());
+        assert!(receive::<HelperResponse>(&other).unwrap().is_none());
     }
 
     #[test]
     fn errors_keep_their_kind() {
         let denied = io::Error::from_raw_os_error(13);
-        let same = io::Error::from(Failure::from(denied));
+        let same = io::Error::from(HelperFailure::from(denied));
         assert_eq!(same.kind(), io::ErrorKind::PermissionDenied);
-        let own = io::Error::from(Failure::from(io::Error::other("no")));
+        let own = io::Error::from(HelperFailure::from(io::Error::other("no")));
         assert_eq!(own.to_string(), "no");
     }
 }

@@ -5,5 +5,5 @@ mod message;
 
 pub(crate) use client::HelperClient;
 pub(crate) use message::{
-    Loaded as LoadedByRoot, MadeCertificate, Request, Response, program_text, receive, send,
+    HelperRequest, HelperResponse, IssuedCertificate, LoadedByRoot, program_text, receive, send,
 };

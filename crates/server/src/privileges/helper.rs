@@ -19,8 +19,8 @@ use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::helper_protocol::{Request, Response, program_text, receive, send};
-use crate::load::Loader;
+use crate::helper_protocol::{HelperRequest, HelperResponse, program_text, receive, send};
+use crate::load::PlanLoader;
 use apus_config::{self as config, default_pool_folder};
 
 /// Signals that end a server, or have it do something, by way of a terminal or of systemd also those of
@@ -41,7 +41,7 @@ const PHP_MODE: u32 = 0o711;
 
 /// The process that stays root.
 pub(super) struct Helper<'a> {
-    loader: &'a Loader,
+    loader: &'a PlanLoader,
     /// The user that the server became.
     account: &'a Account,
     control: ControlFiles,
@@ -55,7 +55,7 @@ pub(super) struct Helper<'a> {
 }
 
 impl<'a> Helper<'a> {
-    pub(super) fn new(loader: &'a Loader, account: &'a Account, control: ControlFiles) -> Self {
+    pub(super) fn new(loader: &'a PlanLoader, account: &'a Account, control: ControlFiles) -> Self {
         Self {
             loader,
             account,
@@ -77,7 +77,7 @@ impl<'a> Helper<'a> {
         while let Ok(Some((request, descriptor))) = receive(&socket) {
             let (response, descriptor) = match self.handle(request, descriptor) {
                 Ok(response) => response,
-                Err(error) => (Response::Failed(error.into()), None),
+                Err(error) => (HelperResponse::Failed(error.into()), None),
             };
             if send(&socket, &response, descriptor.as_ref().map(AsFd::as_fd)).is_err() {
                 break;
@@ -87,39 +87,39 @@ impl<'a> Helper<'a> {
 
     fn handle(
         &mut self,
-        request: Request,
+        request: HelperRequest,
         descriptor: Option<OwnedFd>,
-    ) -> io::Result<(Response, Option<OwnedFd>)> {
+    ) -> io::Result<(HelperResponse, Option<OwnedFd>)> {
         let missing = || io::Error::from(io::ErrorKind::InvalidInput);
         let response = match request {
-            Request::Load => self.load(),
-            Request::Renew => {
+            HelperRequest::Load => self.load(),
+            HelperRequest::Renew => {
                 let renewed = self.loader.renew_certificates();
-                Response::Renewed(renewed.map_err(io::Error::other)?)
+                HelperResponse::Renewed(renewed.map_err(io::Error::other)?)
             }
-            Request::Bind(address) => {
+            HelperRequest::Bind(address) => {
                 let socket = descriptor.ok_or_else(missing)?;
                 self.bind(&address, &socket)?;
-                Response::Done
+                HelperResponse::Done
             }
-            Request::OpenLog(path) => {
+            HelperRequest::OpenLog(path) => {
                 let file = self.open_log(&path)?;
-                return Ok((Response::Done, Some(file.into())));
+                return Ok((HelperResponse::Done, Some(file.into())));
             }
-            Request::StartPhp { program, children } => {
+            HelperRequest::StartPhp { program, children } => {
                 let socket = descriptor.ok_or_else(missing)?;
                 let (pid, errors) = self.start_php(&program, children, socket)?;
-                return Ok((Response::Started(pid), errors));
+                return Ok((HelperResponse::Started(pid), errors));
             }
-            Request::PhpEnded(pid) => {
+            HelperRequest::PhpEnded(pid) => {
                 let child = self.children.get_mut(&pid).ok_or_else(missing)?;
                 let ended = child.try_wait()?.map(|status| status.to_string());
                 if ended.is_some() {
                     self.children.remove(&pid);
                 }
-                Response::Ended(ended)
+                HelperResponse::Ended(ended)
             }
-            Request::KillPhp(pid) => {
+            HelperRequest::KillPhp(pid) => {
                 // One that is not there was waited for already.
                 if let (Some(mut child), Some(group)) =
                     (self.children.remove(&pid), Pid::from_raw(pid))
@@ -127,31 +127,31 @@ impl<'a> Helper<'a> {
                     let _ = kill_process_group(group, Signal::KILL);
                     let _ = child.wait();
                 }
-                Response::Done
+                HelperResponse::Done
             }
-            Request::KillPhpChild(pid) => {
+            HelperRequest::KillPhpChild(pid) => {
                 self.kill_php_child(Pid::from_raw(pid).ok_or_else(missing)?)?;
-                Response::Done
+                HelperResponse::Done
             }
-            Request::RemoveControlSocket => {
+            HelperRequest::RemoveControlSocket => {
                 self.control.remove();
-                Response::Done
+                HelperResponse::Done
             }
         };
         Ok((response, None))
     }
 
     /// Reads the configuration. Its mistakes are found again, and told, by the server.
-    fn load(&mut self) -> Response {
+    fn load(&mut self) -> HelperResponse {
         let (loaded, config) = self.loader.record();
         if let Ok(config) = config {
             self.prepare_folders(&config);
             self.remember(config);
         }
-        Response::Loaded(Box::new(loaded))
+        HelperResponse::Loaded(Box::new(loaded))
     }
 
-    fn remember(&mut self, config: config::Plan) {
+    fn remember(&mut self, config: config::ServerPlan) {
         for pool in config.pools() {
             // One for which no user is named is the server's own to start: here it would be root.
             if let Launch::Own(own) = &pool.launch
@@ -173,7 +173,7 @@ impl<'a> Helper<'a> {
 
     /// Makes the folders that the server writes to, if they are not there. What cannot be made is told by
     /// the server, which does without.
-    fn prepare_folders(&self, config: &config::Plan) {
+    fn prepare_folders(&self, config: &config::ServerPlan) {
         if config.caches().next().is_some()
             && let Some(disk) = &config.global.cache.disk
         {

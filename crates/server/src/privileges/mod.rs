@@ -23,10 +23,10 @@ use rustix::process::geteuid;
 use helper::Helper;
 
 use crate::helper_protocol::HelperClient;
-use crate::load::{LoadError, Loader};
+use crate::load::{LoadError, PlanLoader};
 
 /// What a server has that gave up root.
-pub(crate) struct Separated {
+pub(crate) struct PrivilegeSeparation {
     /// The way to the helper.
     pub(crate) helper: Arc<HelperClient>,
     /// The control socket, which only root can make at its place.
@@ -39,9 +39,9 @@ pub(crate) struct Separated {
 /// # Errors
 /// The configuration has mistakes, or the system does not permit it. The process must not go on then.
 pub(crate) fn separate(
-    loader: &Loader,
+    loader: &PlanLoader,
     user: Option<&str>,
-) -> Result<Option<Separated>, PrivilegesError> {
+) -> Result<Option<PrivilegeSeparation>, PrivilegesError> {
     if !geteuid().is_root() {
         return Ok(None);
     }
@@ -67,7 +67,7 @@ pub(crate) fn separate(
     })
     .map_err(failed)?;
     account.assume().map_err(failed)?;
-    Ok(Some(Separated {
+    Ok(Some(PrivilegeSeparation {
         helper: Arc::new(HelperClient::new(ours)),
         control,
     }))
@@ -76,7 +76,7 @@ pub(crate) fn separate(
 /// Binds the control socket where the configuration has it, and makes it known at the place where it is
 /// looked for otherwise.
 pub(crate) fn bind_control_socket(
-    loader: &Loader,
+    loader: &PlanLoader,
     named: Option<&std::path::Path>,
 ) -> Result<BoundControlSocket, ControlError> {
     let default = apus_control::socket_path(loader.source().path());

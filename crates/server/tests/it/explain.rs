@@ -3,10 +3,10 @@
 use std::fs;
 use std::net::TcpListener;
 
-use apus_server::{Question, Source, explain};
+use apus_server::{ConfigSource, ExplainRequest, explain};
 
-fn question(url: &str) -> Question {
-    Question {
+fn question(url: &str) -> ExplainRequest {
+    ExplainRequest {
         method: "POST".to_owned(),
         url: url.to_owned(),
         headers: Vec::new(),
@@ -26,7 +26,7 @@ fn it_is_told_which_origins_would_be_asked_and_none_is() {
          [[sites.locations]]\npath = \"= /gone\"\nreturn = {{ status = 410 }}\n"
     );
     fs::write(&file, text).unwrap();
-    let ask = |url: &str| explain(Source::File(file.clone()), &question(url)).unwrap();
+    let ask = |url: &str| explain(ConfigSource::File(file.clone()), &question(url)).unwrap();
     let proxied = ask("http://example.com/a");
     assert_eq!(proxied.status, None);
     let steps: Vec<_> = proxied
@@ -62,12 +62,12 @@ fn the_key_of_the_cache_is_told() {
                 [sites.cache]\nkey.query = { except = \"utm_*\" }\nbypass_cookies = \"sid\"\n";
     fs::write(&file, text).unwrap();
     let told = |method: &str, cookie: &str| {
-        let question = Question {
+        let question = ExplainRequest {
             method: method.to_owned(),
             headers: vec![("cookie".to_owned(), cookie.to_owned())],
             ..question("http://Example.com/x/../a?b=1&utm_source=x")
         };
-        let steps = explain(Source::File(file.clone()), &question)
+        let steps = explain(ConfigSource::File(file.clone()), &question)
             .unwrap()
             .steps;
         let cache = steps.iter().find(|step| step.kind.to_string() == "cache");
@@ -96,12 +96,12 @@ fn it_is_told_which_program_would_run_and_with_which_variables() {
                 no_php = \"/uploads/**\"\nparams = { MINE = \"of $host\" }\ncache.ttl = 60\n";
     fs::write(&file, text).unwrap();
     let steps = |url: &str| {
-        let question = Question {
+        let question = ExplainRequest {
             method: "GET".to_owned(),
             url: url.to_owned(),
             headers: vec![("proxy".to_owned(), "evil".to_owned())],
         };
-        let told = explain(Source::File(file.clone()), &question).unwrap();
+        let told = explain(ConfigSource::File(file.clone()), &question).unwrap();
         let steps: Vec<_> = told
             .steps
             .iter()

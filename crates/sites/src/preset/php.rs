@@ -1,42 +1,33 @@
-//! Presets of PHP applications.
-//!
-//! They say who answers for pretty URLs, what nobody is to see, where no program runs, and which
-//! cookies mean that somebody is logged in.
+//! Presets of PHP applications: front controller, protected paths, and the cookies of logged-in users.
 
 use super::Preset;
+use crate::rewrite::RewriteFlag;
 use apus_files::Symlinks;
 
-/// What a PHP application wants of its server.
-pub(super) struct Application {
-    /// The program that answers where there is no file, by its path below the root.
+/// The settings that a PHP application needs.
+pub(super) struct PhpApplication {
+    /// The script for paths without a file, by its path below the root.
     pub(super) front_controller: &'static str,
-    /// Paths at which no program is run: what users upload, and code that is only included.
+    /// Paths at which no script is run: uploads, and code that is only included.
     pub(super) no_php: &'static [&'static str],
-    /// Paths at which there is nothing for anybody, besides [`PROTECTED`].
+    /// Paths that are never served, besides [`PROTECTED`].
     pub(super) protected: &'static [&'static str],
-    /// From expressions to what stands in place of what they match, if there is no such file.
-    pub(super) rewrites: &'static [(&'static str, &'static str, Then)],
+    /// Expressions and their replacements, for paths without a file.
+    pub(super) rewrites: &'static [(&'static str, &'static str, RewriteFlag)],
     /// `Cache-Control` by path.
     pub(super) cache_control: &'static [(&'static str, &'static str)],
-    /// Paths of pages that are never kept for all: those to log in, for administration and to install. A program
-    /// that answers for all paths may be in front of them.
+    /// Paths of pages that are never cached: login, administration and installation, also behind
+    /// the front controller.
     pub(super) uncached: &'static str,
-    /// Cookies of those whom the application knows; `*` at an end stands for any rest.
+    /// Cookies of logged-in users; `*` at the start or the end of a name matches anything.
     pub(super) cookies: &'static [&'static str],
     /// `SERVER_SOFTWARE`.
     pub(super) server_software: &'static str,
-    /// Where symbolic links may lead.
+    /// Which symbolic links are followed.
     pub(super) symlinks: Symlinks,
 }
 
-/// What a rewrite does.
-#[derive(Clone, Copy)]
-pub(super) enum Then {
-    GoOn,
-    Redirect,
-}
-
-/// What lies around in the folders of all of them.
+/// Backups, dumps and build files that no application serves.
 pub(super) const PROTECTED: &[&str] = &[
     "*.{bak,orig,save,swp,swo,old,sql,sqlite,sqlite3,db,inc,tpl,log}",
     "*.sql.{gz,bz2,xz,zst,zip}",
@@ -45,18 +36,18 @@ pub(super) const PROTECTED: &[&str] = &[
     "{composer,package,package-lock}.{json,lock}",
 ];
 
-/// Cookies of sessions of PHP itself, which any application may have.
+/// Session cookies of PHP itself, which every application may use.
 pub(super) const SESSION: &[&str] = &["PHPSESSID", "PHPSESSID_*"];
 
 /// The name of this server.
 const SOFTWARE: &str = "Apus";
 
-/// In place of `Cache-Control`: for ever, if there is a hash in the name.
+/// In place of a `Cache-Control` value: immutable if the file name has a hash.
 pub(super) const IF_HASHED: &str = "hashed";
 const MONTH: &str = "public, max-age=2592000";
 const WEEK: &str = "public, max-age=604800";
 
-pub(super) const WORDPRESS: Application = Application {
+pub(super) const WORDPRESS: PhpApplication = PhpApplication {
     front_controller: "/index.php",
     no_php: &[
         "/wp-content/uploads/**",
@@ -74,22 +65,22 @@ pub(super) const WORDPRESS: Application = Application {
         "/readme.html",
         "/license.txt",
     ],
-    // A network of sites in folders: each has the files of all.
+    // A multisite network in subfolders: each site uses the same files.
     rewrites: &[
         (
             "^/([_0-9a-zA-Z-]+)/wp-admin$",
             "/$1/wp-admin/",
-            Then::Redirect,
+            RewriteFlag::Permanent,
         ),
         (
             "^/[_0-9a-zA-Z-]+/wp-((?:admin|content|includes)/.*)$",
             "/wp-$1",
-            Then::GoOn,
+            RewriteFlag::Last,
         ),
         (
             "^/[_0-9a-zA-Z-]+/(wp-[a-z-]+|xmlrpc)\\.php$",
             "/$1.php",
-            Then::GoOn,
+            RewriteFlag::Last,
         ),
     ],
     cache_control: &[
@@ -111,25 +102,25 @@ pub(super) const WORDPRESS: Application = Application {
         "wp_woocommerce_session_*",
         "edd_*",
     ],
-    // WordPress offers pretty permalinks to servers that it knows, and writes no `.htaccess` for this one.
+    // WordPress enables pretty permalinks only for servers that it knows, and writes `.htaccess` only for Apache.
     server_software: "Apus (like nginx)",
     symlinks: Symlinks::Inside,
 };
 
-pub(super) const TYPECHO: Application = Application {
+pub(super) const TYPECHO: PhpApplication = PhpApplication {
     front_controller: "/index.php",
     no_php: &["/usr/uploads/**"],
     protected: &["/config.inc.php", "/var/**"],
     rewrites: &[],
     cache_control: &[("/usr/uploads/**", MONTH), ("/usr/**", WEEK)],
     uncached: "/{index.php/,}{admin,admin/**,action/**,install.php,install.php/**}",
-    // The names have a hash of the site in front.
+    // The names start with a hash of the site's URL.
     cookies: &["*__typecho_*"],
     server_software: SOFTWARE,
     symlinks: Symlinks::Inside,
 };
 
-pub(super) const LARAVEL: Application = Application {
+pub(super) const LARAVEL: PhpApplication = PhpApplication {
     front_controller: "/index.php",
     no_php: &["/storage/**", "/build/**", "/vendor/**"],
     protected: &["/artisan", "/hot"],
@@ -139,19 +130,19 @@ pub(super) const LARAVEL: Application = Application {
                reset-password,confirm-password,two-factor-challenge,email,verify-email,sanctum,\
                oauth,livewire,admin,filament,nova,horizon,telescope,pulse}{,/**}",
     cookies: &[
-        // Named after the application.
+        // The names contain the application's name.
         "*_session",
         "*-session",
         "XSRF-TOKEN",
         "remember_*",
     ],
     server_software: SOFTWARE,
-    // `artisan storage:link` makes one to what is stored beside the root.
+    // `artisan storage:link` creates a link to the storage folder, which is outside the root.
     symlinks: Symlinks::Follow,
 };
 
 impl Preset {
-    pub(super) fn application(self) -> Option<&'static Application> {
+    pub(super) fn application(self) -> Option<&'static PhpApplication> {
         match self {
             Self::Static | Self::Spa => None,
             Self::Wordpress => Some(&WORDPRESS),

@@ -1,16 +1,16 @@
-//! Internal redirects: an application names a file or path that the site sends in its place.
+//! Internal redirects by `X-Accel-Redirect` and `X-Sendfile`, and for error pages.
 
 use std::rc::Rc;
 
 use apus_http::{Answer, Headers, Method, Request, Response, StatusCode};
 
-use super::{Exchange, Inner};
+use super::{RequestContext, SiteState};
 use apus_http::CacheBypass;
 use apus_http::path;
 use apus_http::trace::{Step, StepKind};
 
-/// Fields that the application decides on. The others are those of the answer in its place.
-const KEPT: [&str; 6] = [
+/// Fields of the application's response that replace those of the redirected one.
+const APPLICATION_FIELDS: [&str; 6] = [
     "content-type",
     "content-disposition",
     "content-language",
@@ -19,8 +19,8 @@ const KEPT: [&str; 6] = [
     "set-cookie",
 ];
 
-/// Fields of a request that are about its content, which another answer to it has nothing of.
-const OF_CONTENT: [&str; 6] = [
+/// Fields that describe the body of a request, which a redirected request does not have.
+const BODY_FIELDS: [&str; 6] = [
     "content-encoding",
     "content-language",
     "content-length",
@@ -29,8 +29,8 @@ const OF_CONTENT: [&str; 6] = [
     "trailer",
 ];
 
-/// Those that ask for less than the whole (RFC 9110 sections 13.1 and 14.2). An error page is sent whole.
-const OF_PART: [&str; 6] = [
+/// Preconditions and ranges (RFC 9110 sections 13.1 and 14.2); an error page is sent whole.
+const CONDITIONAL_FIELDS: [&str; 6] = [
     "if-match",
     "if-modified-since",
     "if-none-match",
@@ -39,15 +39,19 @@ const OF_PART: [&str; 6] = [
     "range",
 ];
 
-impl Inner {
-    /// What has to be kept of a request.
-    pub(super) fn kept(&self, request: &Request) -> Option<Request> {
-        (self.accelerates || self.replays).then(|| copy(request))
+impl SiteState {
+    /// A copy of the request without its body, if a redirect may need it.
+    pub(super) fn redirect_copy(&self, request: &Request) -> Option<Request> {
+        (self.has_accel || self.has_error_page_paths).then(|| copy(request))
     }
 
-    /// The path of the site that a service has it answer with.
-    pub(super) fn accelerated(&self, exchange: &Exchange, response: &Response) -> Option<String> {
-        let accel = self.place(exchange).accel.as_ref()?;
+    /// The path that the response of a service redirects to.
+    pub(super) fn accel_path(
+        &self,
+        context: &RequestContext,
+        response: &Response,
+    ) -> Option<String> {
+        let accel = self.location(context).accel.as_ref()?;
         let headers = response.headers();
         if let Some(path) = headers.get_str("x-accel-redirect") {
             return Some(path.to_owned());
@@ -57,90 +61,91 @@ impl Inner {
             let rest = file.strip_prefix(&**folder)?;
             Some(format!("{path}{}", path::encode(rest.as_bytes())))
         });
-        // An empty path is none: the file is not for sending.
+        // An empty path fails the redirect: no folder of the configuration holds the file.
         Some(path.unwrap_or_default())
     }
 
-    /// Answers with what the site has at `path`.
-    pub(super) fn answer_in_place(
+    /// Responds with what the site has at `path`.
+    pub(super) fn redirect_internally(
         self: &Rc<Self>,
-        mut exchange: Exchange,
+        mut context: RequestContext,
         response: Response,
         path: &str,
     ) -> Answer {
-        if let Some(trace) = &exchange.trace {
+        if let Some(trace) = &context.trace {
             trace.push(Step::new(
                 StepKind::Rewrite,
                 path,
-                "the application says so",
+                "the application redirects internally",
             ));
         }
-        let Some(request) = exchange
-            .again
+        let Some(request) = context
+            .redirect_copy
             .take()
-            .and_then(|request| again(request, path))
+            .and_then(|request| redirected_request(request, path))
         else {
             tracing::error!(
                 site = &*self.name,
                 path,
-                "an application names no path of the site, or names one twice"
+                "an application redirects to an invalid path, or redirects a second time"
             );
-            let refusal = Response::new(StatusCode::INTERNAL_SERVER_ERROR);
-            exchange.location = None;
-            return self.complete(exchange, refusal);
+            context.location = None;
+            return self.complete(context, Response::new(StatusCode::INTERNAL_SERVER_ERROR));
         };
-        exchange.is_internal = true;
-        exchange.changes = None;
-        let answer = self.route(request, &mut exchange);
+        context.is_internal = true;
+        context.changes = None;
+        let answer = self.route(request, &mut context);
         let site = Rc::clone(self);
         Answer::later(async move {
             let mut found = answer.wait().await;
             if found.status().is_success() {
-                take_over(response.headers(), found.headers_mut());
+                copy_application_fields(response.headers(), found.headers_mut());
             }
-            site.complete(exchange, found).wait().await
+            site.complete(context, found).wait().await
         })
     }
 }
 
-/// Gives an answer the fields that the application decides on.
-fn take_over(from: &Headers, to: &mut Headers) {
-    for name in KEPT.into_iter().filter(|name| from.contains(name)) {
+/// Replaces the fields of [`APPLICATION_FIELDS`] that the application set.
+fn copy_application_fields(from: &Headers, to: &mut Headers) {
+    for name in APPLICATION_FIELDS
+        .into_iter()
+        .filter(|name| from.contains(name))
+    {
         to.remove(name);
     }
-    to.append_from(from, |name, _| KEPT.contains(&name));
+    to.append_from(from, |name, _| APPLICATION_FIELDS.contains(&name));
 }
 
-/// A request once more, for what the site answers in another place: without what was about its body.
+/// A copy of a request without its body and the fields that describe it.
 fn copy(request: &Request) -> Request {
     let mut copy = request.without_body();
     copy.restore_target();
     copy.headers_mut()
-        .retain(|name| !OF_CONTENT.contains(&name));
+        .retain(|name| !BODY_FIELDS.contains(&name));
     *copy.extensions_mut() = request.extensions().clone();
     copy
 }
 
-/// A GET by the same client, for a page that is sent whole.
-pub(super) fn page(mut request: Request, path: &str) -> Option<Request> {
+/// A GET request of the same client for an error page.
+pub(super) fn error_page_request(mut request: Request, path: &str) -> Option<Request> {
     request.set_method(Method::GET);
     request
         .headers_mut()
-        .retain(|name| !OF_PART.contains(&name));
-    at(request, path)
+        .retain(|name| !CONDITIONAL_FIELDS.contains(&name));
+    with_path(request, path)
 }
 
-/// The request again, for another path; as GET, unless it is HEAD.
-fn again(mut request: Request, path: &str) -> Option<Request> {
+/// The request for another path, as GET unless it is HEAD.
+fn redirected_request(mut request: Request, path: &str) -> Option<Request> {
     if *request.method() != Method::HEAD {
         request.set_method(Method::GET);
     }
-    at(request, path)
+    with_path(request, path)
 }
 
-/// The request for a path of the site. A program behind that is told the target that the client sent,
-/// as nginx does it.
-fn at(mut request: Request, path: &str) -> Option<Request> {
+/// The request for a path of the site. Like in nginx, an application there gets the original target.
+fn with_path(mut request: Request, path: &str) -> Option<Request> {
     request.set_path_and_query(path).ok()?;
     request.extensions_mut().insert(CacheBypass);
     Some(request)

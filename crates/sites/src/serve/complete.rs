@@ -1,4 +1,4 @@
-//! The way out of a site: error pages, changes of fields, compression, the observer.
+//! The last steps of a site's response: error pages, field changes, compression and the observer.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -10,30 +10,30 @@ use apus_http::{
 };
 
 use super::accel;
-use super::{Exchange, Inner};
+use super::{RequestContext, SiteState};
 use crate::settings::ErrorPage;
 use apus_error_page::{self, Details, ErrorFormat};
 use apus_http::trace::{Step, StepKind};
 use apus_media_type as media_type;
 
-impl Inner {
-    /// From the answer of the handler to the response that leaves.
+impl SiteState {
+    /// Completes the response of a handler.
     pub(super) fn complete(
         self: &Rc<Self>,
-        mut exchange: Exchange,
+        mut context: RequestContext,
         mut response: Response,
     ) -> Answer {
-        if let Some(path) = self.accelerated(&exchange, &response) {
-            return self.answer_in_place(exchange, response, &path);
+        if let Some(path) = self.accel_path(&context, &response) {
+            return self.redirect_internally(context, response, &path);
         }
-        if self.is_intercepted(&exchange, &response) {
-            drop_content(&mut response);
+        if self.is_intercepted(&context, &response) {
+            clear_body(&mut response);
         }
         if !apus_error_page::lacks_content(&response) {
-            return self.seal(exchange, response).into();
+            return self.finish(context, response).into();
         }
-        let page = self.place(&exchange).error_pages.get(&response.status());
-        if let (Some(trace), Some(page)) = (&exchange.trace, page) {
+        let page = self.location(&context).error_pages.get(&response.status());
+        if let (Some(trace), Some(page)) = (&context.trace, page) {
             let why = format!("the status is {}", response.status());
             trace.push(Step::new(
                 StepKind::Content,
@@ -43,88 +43,83 @@ impl Inner {
         }
         match page {
             None => {
-                if let Some(trace) = &exchange.trace {
+                if let Some(trace) = &context.trace {
                     trace.push(Step::new(
                         StepKind::Content,
                         "the default error page",
                         format!("the status is {}", response.status()),
                     ));
                 }
-                apus_error_page::fill(&mut response, exchange.format, Details::default());
-                self.seal(exchange, response).into()
+                apus_error_page::fill(&mut response, context.format, Details::default());
+                self.finish(context, response).into()
             }
-            Some(ErrorPage::Content {
-                content_type,
-                content,
-            }) => {
+            Some(ErrorPage::Body { content_type, body }) => {
                 response
                     .headers_mut()
                     .insert(&header::CONTENT_TYPE, content_type);
-                set_content(&mut response, content.clone().into());
-                self.seal(exchange, response).into()
+                set_body(&mut response, body.clone().into());
+                self.finish(context, response).into()
             }
             Some(ErrorPage::File(file)) => {
                 let (site, file) = (self.clone(), file.clone());
                 Answer::later(async move {
                     match open(file.clone()).await {
-                        Ok(content) => {
+                        Ok(body) => {
                             let extension = media_type::extension(file.as_os_str().as_bytes());
                             let mut media = media_type::of_extension(&extension).to_owned();
                             if media_type::has_charset(&media) {
                                 media += "; charset=utf-8";
                             }
-                            // No type holds what a field value must not.
+                            // Every media type is a valid field value.
                             let _ = response.headers_mut().try_insert("content-type", media);
-                            set_content(&mut response, content);
+                            set_body(&mut response, body);
                         }
                         Err(error) => {
                             tracing::error!(file = %file.display(), %error, "cannot read an error page");
                             apus_error_page::fill(
                                 &mut response,
-                                exchange.format,
+                                context.format,
                                 Details::default(),
                             );
                         }
                     }
-                    site.seal(exchange, response)
+                    site.finish(context, response)
                 })
             }
             Some(ErrorPage::Path(page)) => {
                 let (site, page) = (self.clone(), page.clone());
                 Answer::later(async move {
-                    let request = exchange
-                        .again
+                    let request = context
+                        .redirect_copy
                         .take()
-                        .and_then(|request| accel::page(request, &page));
+                        .and_then(|request| accel::error_page_request(request, &page));
                     let found = match request {
                         Some(request) => {
                             let status = response.status();
-                            site.error_page(request, status, exchange.format).await
+                            site.error_page(request, status, context.format).await
                         }
                         None => None,
                     };
                     match found {
-                        Some(page) => take_content(&mut response, page),
-                        None => apus_error_page::fill(
-                            &mut response,
-                            exchange.format,
-                            Details::default(),
-                        ),
+                        Some(page) => copy_body(&mut response, page),
+                        None => {
+                            apus_error_page::fill(&mut response, context.format, Details::default())
+                        }
                     }
-                    site.seal(exchange, response)
+                    site.finish(context, response)
                 })
             }
         }
     }
 
-    /// Whether an error response is to have a page of the site in place of its own content.
-    fn is_intercepted(&self, exchange: &Exchange, response: &Response) -> bool {
-        let place = self.place(exchange);
-        place.intercepts_errors && place.error_pages.contains_key(&response.status())
+    /// Whether an error page of the site replaces the body of an error response.
+    fn is_intercepted(&self, context: &RequestContext, response: &Response) -> bool {
+        let location = self.location(context);
+        location.intercepts_errors && location.error_pages.contains_key(&response.status())
     }
 
-    /// What the site answers to a request for the page of an error, if it is a success, or the same error
-    /// in words of its own, as programs say it.
+    /// The response of the site to a request for an error page. It is `None` unless the status is 200,
+    /// or that of the error with a body, as applications send it.
     async fn error_page(
         &self,
         request: Request,
@@ -132,42 +127,46 @@ impl Inner {
         format: ErrorFormat,
     ) -> Option<Response> {
         let page = request.target().as_str().to_owned();
-        let mut exchange = Exchange {
+        let mut context = RequestContext {
             location: None,
             is_internal: true,
             format,
             is_secure: request.is_secure(),
             changes: None,
             compression: None,
-            observer: None,
-            again: None,
+            observation: None,
+            redirect_copy: None,
             trace: None,
         };
-        let response = self.route(request, &mut exchange).wait().await;
-        let says_so = response.status() == status && !apus_error_page::lacks_content(&response);
-        if response.status() == StatusCode::OK || says_so {
+        let response = self.route(request, &mut context).wait().await;
+        let is_same_error =
+            response.status() == status && !apus_error_page::lacks_content(&response);
+        if response.status() == StatusCode::OK || is_same_error {
             return Some(response);
         }
         tracing::error!(
             site = &*self.name,
             page,
             status = response.status().as_u16(),
-            "an error page is an error itself"
+            "the request for an error page failed"
         );
         None
     }
 
-    /// The last changes before the response leaves.
-    fn seal(&self, exchange: Exchange, mut response: Response) -> Response {
-        let place = self.place(&exchange);
+    /// Makes the changes that every response of the site gets.
+    fn finish(&self, context: RequestContext, mut response: Response) -> Response {
+        let location = self.location(&context);
         remove_internal(&mut response);
-        let changes = exchange.changes.as_ref().unwrap_or(&place.response_fields);
+        let changes = context
+            .changes
+            .as_ref()
+            .unwrap_or(&location.response_fields);
         for change in changes {
             if !change.is_made(response.headers()) {
                 change.apply(response.headers_mut());
             }
         }
-        if exchange.is_secure
+        if context.is_secure
             && let Some(hsts) = &self.hsts
             && response.headers().get(header::STRICT_TRANSPORT_SECURITY) != Some(hsts.as_bytes())
         {
@@ -175,10 +174,10 @@ impl Inner {
                 .headers_mut()
                 .insert(&header::STRICT_TRANSPORT_SECURITY, hsts);
         }
-        if let Some(negotiation) = exchange.compression {
+        if let Some(negotiation) = context.compression {
             negotiation.apply(&mut response);
         }
-        if let Some(trace) = exchange.trace
+        if let Some(trace) = context.trace
             && let Some(coding) = response.headers().get_str("content-encoding")
         {
             trace.push(Step::new(
@@ -187,14 +186,14 @@ impl Inner {
                 "the client accepts it",
             ));
         }
-        if let Some(observer) = exchange.observer {
-            observer.hand_over(&mut response);
+        if let Some(observation) = context.observation {
+            observation.attach(&mut response);
         }
         response
     }
 }
 
-/// Takes out what applications tell servers and no client: where files are, and how to send them.
+/// Removes the fields by which applications name files to the server.
 fn remove_internal(response: &mut Response) {
     let is_internal = |name: &str| name.starts_with("x-accel-") || name == "x-sendfile";
     let headers = response.headers();
@@ -205,8 +204,8 @@ fn remove_internal(response: &mut Response) {
     }
 }
 
-/// Gives an error response the content of another response.
-fn take_content(response: &mut Response, mut page: Response) {
+/// Gives an error response the body of another response.
+fn copy_body(response: &mut Response, mut page: Response) {
     const DESCRIPTION: [HeaderName; 4] = [
         header::CONTENT_TYPE,
         header::CONTENT_ENCODING,
@@ -215,15 +214,15 @@ fn take_content(response: &mut Response, mut page: Response) {
     ];
     for name in &DESCRIPTION {
         if let Some(value) = page.headers().get(name) {
-            // What was a field value stays one.
+            // The value comes from another response, so it is valid.
             let _ = response.headers_mut().try_insert(name, value);
         }
     }
-    set_content(response, page.take_body());
+    set_body(response, page.take_body());
 }
 
-/// Leaves nothing of the content, nor of what describes it.
-fn drop_content(response: &mut Response) {
+/// Removes the body and the fields that describe it.
+fn clear_body(response: &mut Response) {
     let headers = response.headers_mut();
     for name in [
         "content-length",
@@ -240,9 +239,9 @@ fn drop_content(response: &mut Response) {
     response.take_body();
 }
 
-fn set_content(response: &mut Response, content: Body) {
+fn set_body(response: &mut Response, body: Body) {
     response.headers_mut().remove("content-length");
-    *response.body_mut() = content;
+    *response.body_mut() = body;
     response.set_coding_chosen(false);
 }
 

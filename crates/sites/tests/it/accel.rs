@@ -2,7 +2,7 @@
 
 use apus_files::Files;
 use apus_http::{Answer, Body, HeaderValue, Request, Response, StatusCode, header, service_fn};
-use apus_sites::{Accel, ErrorPage, Location, Settings, Site, Sites};
+use apus_sites::{AccelSettings, ErrorPage, Location, LocationSettings, Site, Sites};
 
 use apus_testkit::{Reply, get};
 
@@ -31,7 +31,7 @@ struct Set {
     sites: Sites,
 }
 
-fn set(settings: Settings) -> Set {
+fn set(settings: LocationSettings) -> Set {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("page.html"), "of the page").unwrap();
     let app = Location::service("/app".parse().unwrap(), "app", application());
@@ -54,8 +54,8 @@ impl Set {
     }
 }
 
-fn accel() -> Settings {
-    Settings::new().accel(Accel {
+fn accel() -> LocationSettings {
+    LocationSettings::new().accel(AccelSettings {
         files: vec![("/srv/files/".into(), "/protected/".into())],
     })
 }
@@ -160,11 +160,11 @@ fn a_path_that_is_none_is_an_error_and_never_a_circle() {
 
 #[test]
 fn intercepted_errors_get_the_page_of_the_site() {
-    let page = ErrorPage::Content {
+    let page = ErrorPage::Body {
         content_type: HeaderValue::from_static("text/x-page"),
-        content: "of the site".into(),
+        body: "of the site".into(),
     };
-    let settings = Settings::new()
+    let settings = LocationSettings::new()
         .error_page(StatusCode::BAD_GATEWAY, page)
         .intercept_errors(true);
     let set = set(settings);

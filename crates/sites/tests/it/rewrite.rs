@@ -3,22 +3,29 @@
 use apus_files::Files;
 use apus_http::{ServiceFactory, StatusCode};
 use apus_sites::{
-    Condition, InvalidRewrite, Location, Return, Rewrite, RewriteFlag, Settings, Site,
+    Condition, InvalidRewrite, Location, LocationSettings, ReturnHandler, RewriteFlag, RewriteRule,
+    Site,
 };
 
 use apus_testkit::{echo, get};
 
-fn rule(pattern: &str, replacement: &str, flag: RewriteFlag) -> Rewrite {
-    Rewrite::new(pattern, replacement, flag).unwrap()
+fn rule(pattern: &str, replacement: &str, flag: RewriteFlag) -> RewriteRule {
+    RewriteRule::new(pattern, replacement, flag).unwrap()
 }
 
-fn location(pattern: &str, name: &'static str, rules: Vec<Rewrite>) -> Location {
-    let settings = rules.into_iter().fold(Settings::new(), Settings::rewrite);
+fn location(pattern: &str, name: &'static str, rules: Vec<RewriteRule>) -> Location {
+    let settings = rules
+        .into_iter()
+        .fold(LocationSettings::new(), LocationSettings::rewrite);
     Location::service(pattern.parse().unwrap(), name, echo(name)).settings(settings)
 }
 
-fn site(rules: Vec<Rewrite>) -> Site {
-    Site::new("a").settings(rules.into_iter().fold(Settings::new(), Settings::rewrite))
+fn site(rules: Vec<RewriteRule>) -> Site {
+    Site::new("a").settings(
+        rules
+            .into_iter()
+            .fold(LocationSettings::new(), LocationSettings::rewrite),
+    )
 }
 
 #[test]
@@ -73,7 +80,7 @@ fn a_capture_cannot_make_a_redirect_name_another_host() {
     let site =
         site(vec![rule("^/r(.*)$", "/$1", RewriteFlag::Redirect)]).location(Location::respond(
             "~ ^/back(.*)$".parse().unwrap(),
-            Return::redirect(StatusCode::FOUND, "$1").unwrap(),
+            ReturnHandler::redirect(StatusCode::FOUND, "$1").unwrap(),
         ));
     let service = site.service();
     let reply = get("/r/example.org").of(&service);
@@ -147,12 +154,13 @@ fn conditions_test_what_is_on_disk() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("file"), "").unwrap();
     std::fs::create_dir(folder.path().join("dir")).unwrap();
-    let when = |rule: Rewrite, condition: &str| rule.when(condition.parse::<Condition>().unwrap());
+    let when =
+        |rule: RewriteRule, condition: &str| rule.when(condition.parse::<Condition>().unwrap());
     let to = |name: &str| rule("^(.*)$", &format!("/{name}/$1?"), RewriteFlag::Last);
     let site = |condition: &str| {
         Site::new("a")
             .settings(
-                Settings::new()
+                LocationSettings::new()
                     .root(folder.path())
                     .rewrite(when(to("hit"), condition)),
             )
@@ -187,7 +195,7 @@ fn the_file_of_a_path_is_that_of_the_alias() {
     let files = Files::new(folder.path()).strip_prefix("/media/");
     let site = Site::new("a").location(
         Location::files("/media/".parse().unwrap(), files)
-            .settings(Settings::new().root(folder.path()).rewrite(missing)),
+            .settings(LocationSettings::new().root(folder.path()).rewrite(missing)),
     );
     assert_eq!(get("/media/there").to(&site).text(), "there");
     assert_eq!(get("/media/none").to(&site).text(), "instead");
@@ -201,7 +209,7 @@ fn all_conditions_have_to_hold() {
         .when("!-f $request_filename".parse().unwrap())
         .when("!-d $request_filename".parse().unwrap());
     let site = Site::new("a")
-        .settings(Settings::new().root(folder.path()).rewrite(front))
+        .settings(LocationSettings::new().root(folder.path()).rewrite(front))
         .location(location("/", "x", vec![]));
     assert_eq!(get("/dir").to(&site).text(), "x /dir");
     assert_eq!(get("/page").to(&site).text(), "x /index.php");
@@ -237,12 +245,12 @@ fn a_rule_cannot_lead_out_of_the_root() {
 fn refuses_rules_that_cannot_work() {
     for (pattern, replacement) in [("(", "/"), ("^", "relative"), ("^", "/$1"), ("^", "/$nope")] {
         assert!(
-            Rewrite::new(pattern, replacement, RewriteFlag::Last).is_err(),
+            RewriteRule::new(pattern, replacement, RewriteFlag::Last).is_err(),
             "{pattern} {replacement}"
         );
     }
     assert!(matches!(
-        Rewrite::new("^", "index.php", RewriteFlag::Last),
+        RewriteRule::new("^", "index.php", RewriteFlag::Last),
         Err(InvalidRewrite::NotAbsolute)
     ));
 }

@@ -8,8 +8,8 @@ use apus_files::Files;
 use apus_http::trace::{StepKind, Trace};
 use apus_http::{Body, HeaderValue, Request, Response, ServiceFactory, StatusCode};
 use apus_sites::{
-    ErrorPage, FieldChange, ForceHttps, Hsts, Location, Observer, OnCompletion, Preset, Return,
-    Settings, Site, Sites, WorkerObserver,
+    ErrorPage, FieldChange, ForceHttps, HstsPolicy, Location, LocationSettings, Observer,
+    OnCompletion, Preset, ReturnHandler, Site, Sites, WorkerObserver,
 };
 
 use apus_testkit::{Reply, ask, block_on, echo, get};
@@ -25,7 +25,7 @@ pub(crate) fn site(name: &'static str, server_names: &[&str]) -> Site {
         .fold(site, |site, name| site.server_name(name.parse().unwrap()))
 }
 
-fn respond(pattern: &str, answer: Return) -> Location {
+fn respond(pattern: &str, answer: ReturnHandler) -> Location {
     Location::respond(pattern.parse().unwrap(), answer)
 }
 
@@ -108,13 +108,13 @@ fn a_host_that_the_certificate_is_not_for_is_misdirected() {
 }
 
 #[test]
-fn an_encoded_slash_reaches_only_who_takes_it_and_is_matched_as_a_slash() {
-    let taking = location("/", "taking").takes_encoded_slash();
+fn an_encoded_slash_needs_a_location_that_allows_it_and_is_matched_as_a_slash() {
+    let allowing = location("/", "allowing").allow_encoded_slash();
     let site = Site::new("a")
-        .location(taking)
+        .location(allowing)
         .location(location("/admin/", "admin"));
     let service = Sites::new().site(site).unwrap().service();
-    assert_eq!(get("/a%2Fb").of(&service).text(), "taking /a%2Fb");
+    assert_eq!(get("/a%2Fb").of(&service).text(), "allowing /a%2Fb");
     for path in ["/admin%2fx", "/x%2F..%2Fadmin%2F"] {
         assert_eq!(get(path).of(&service).status, 400, "{path}");
     }
@@ -161,10 +161,10 @@ fn what_is_in_no_location_is_not_found() {
 #[test]
 fn return_gives_status_redirect_or_text() {
     let site = Site::new("a")
-        .location(respond("= /gone", Return::status(StatusCode::GONE)))
+        .location(respond("= /gone", ReturnHandler::status(StatusCode::GONE)))
         .location(respond(
             "/old/",
-            Return::redirect(
+            ReturnHandler::redirect(
                 StatusCode::MOVED_PERMANENTLY,
                 "$scheme://$host/new$request_uri",
             )
@@ -172,11 +172,11 @@ fn return_gives_status_redirect_or_text() {
         ))
         .location(respond(
             "~ ^/user/(.+)$",
-            Return::redirect(StatusCode::FOUND, "/u?name=$1").unwrap(),
+            ReturnHandler::redirect(StatusCode::FOUND, "/u?name=$1").unwrap(),
         ))
         .location(respond(
             "= /ip",
-            Return::text(
+            ReturnHandler::text(
                 StatusCode::OK,
                 HeaderValue::from_static("text/plain"),
                 "$remote_addr $server_port $request_method $http_x_y$is_args$args\n",
@@ -197,8 +197,10 @@ fn return_gives_status_redirect_or_text() {
     assert_eq!(reply.field("location"), Some("/u?name=a%20b%3F%26"));
     let reply = get("/ip?q").with("x-y", "z").of(&service);
     assert_eq!(reply.text(), "192.0.2.7 80 GET z?q\n");
-    assert!(Return::redirect(StatusCode::OK, "/").is_err());
-    assert!(Return::text(StatusCode::NO_CONTENT, HeaderValue::from_static("a/b"), "x").is_err());
+    assert!(ReturnHandler::redirect(StatusCode::OK, "/").is_err());
+    assert!(
+        ReturnHandler::text(StatusCode::NO_CONTENT, HeaderValue::from_static("a/b"), "x").is_err()
+    );
 }
 
 #[test]
@@ -223,7 +225,7 @@ fn force_https_keeps_host_target_and_method_and_names_the_port() {
 
 #[test]
 fn hsts_goes_over_tls_alone() {
-    let site = site("a", &[]).hsts(Hsts {
+    let site = site("a", &[]).hsts(HstsPolicy {
         max_age: 60,
         include_subdomains: true,
         preload: true,
@@ -261,7 +263,7 @@ fn fields_of_requests_and_responses_are_set_added_and_removed() {
     let change = |made: Result<FieldChange, _>| made.unwrap();
     let site = Site::new("a")
         .settings(
-            Settings::new()
+            LocationSettings::new()
                 .request_field(change(FieldChange::set("x-real-ip", "$remote_addr")))
                 .request_field(change(FieldChange::remove("cookie")))
                 .response_field(change(FieldChange::set("x-site", "1")))
@@ -269,7 +271,7 @@ fn fields_of_requests_and_responses_are_set_added_and_removed() {
         )
         .location(
             Location::service("/".parse().unwrap(), "show", show).settings(
-                Settings::new()
+                LocationSettings::new()
                     .request_field(change(FieldChange::add("x-more", "$host")))
                     .request_field(change(FieldChange::set("x-empty", "$http_nope")))
                     .response_field(change(FieldChange::add("x-uri", "$uri"))),
@@ -320,11 +322,11 @@ fn a_body_that_is_too_large_is_refused_at_once_or_cut_off() {
         })
     };
     let site = Site::new("a")
-        .settings(Settings::new().body_limit(4))
+        .settings(LocationSettings::new().body_limit(4))
         .location(Location::service("/".parse().unwrap(), "read", read))
         .location(
             Location::service("/large/".parse().unwrap(), "read", read)
-                .settings(Settings::new().body_limit(8)),
+                .settings(LocationSettings::new().body_limit(8)),
         );
     let service = site.service();
     assert_eq!(ask("POST", "/").body("1234").of(&service).text(), "read");
@@ -343,24 +345,30 @@ fn error_pages_are_content_files_or_paths_of_the_site() {
     let file = folder.path().join("503.html");
     std::fs::write(&file, "<p>Back soon").unwrap();
     let site = Site::new("a")
-        .location(respond("= /403", Return::status(StatusCode::FORBIDDEN)))
+        .location(respond(
+            "= /403",
+            ReturnHandler::status(StatusCode::FORBIDDEN),
+        ))
         .location(respond(
             "= /503",
-            Return::status(StatusCode::SERVICE_UNAVAILABLE),
+            ReturnHandler::status(StatusCode::SERVICE_UNAVAILABLE),
         ))
         .location(respond(
             "= /500",
-            Return::status(StatusCode::INTERNAL_SERVER_ERROR),
+            ReturnHandler::status(StatusCode::INTERNAL_SERVER_ERROR),
         ))
-        .location(respond("= /502", Return::status(StatusCode::BAD_GATEWAY)))
+        .location(respond(
+            "= /502",
+            ReturnHandler::status(StatusCode::BAD_GATEWAY),
+        ))
         .location(location("/pages/", "page"))
         .settings(
-            Settings::new()
+            LocationSettings::new()
                 .error_page(
                     StatusCode::FORBIDDEN,
-                    ErrorPage::Content {
+                    ErrorPage::Body {
                         content_type: HeaderValue::from_static("text/plain"),
-                        content: "no entry".into(),
+                        body: "no entry".into(),
                     },
                 )
                 .error_page(StatusCode::SERVICE_UNAVAILABLE, ErrorPage::File(file))
@@ -406,12 +414,12 @@ fn files_have_the_fields_of_their_site_beforehand() {
     std::fs::write(folder.path().join("a.txt"), "a").unwrap();
     let site = Site::new("a")
         .settings(
-            Settings::new()
+            LocationSettings::new()
                 .response_field(FieldChange::set("x-frame-options", "DENY").unwrap())
                 .response_field(FieldChange::add("x-added", "1").unwrap()),
         )
         .force_https(ForceHttps::default())
-        .hsts(Hsts::default())
+        .hsts(HstsPolicy::default())
         .location(Location::files(
             "/".parse().unwrap(),
             Files::new(folder.path()),
@@ -563,7 +571,7 @@ fn try_files_ends_in_another_location() {
         Files::new(folder.path()).try_files(list)
     };
     let added = |name: &str| {
-        Settings::new()
+        LocationSettings::new()
             .response_field(FieldChange::set("x-in", name).unwrap())
             .request_field(FieldChange::add("x-via", name).unwrap())
     };

@@ -14,7 +14,7 @@ use apus_files::TryFiles;
 use apus_http::{Answer, Response, Service, ServiceFactory, StatusCode, service_fn};
 use apus_patterns::Glob;
 use apus_sites::{
-    Condition, Location, Pattern, Rewrite, RewriteFlag, Settings as WebSettings, Site,
+    Condition, Location, LocationPattern, LocationSettings, RewriteFlag, RewriteRule, Site,
 };
 use tempfile::TempDir;
 
@@ -140,7 +140,7 @@ fn only_what_is_as_the_client_sent_it_comes_from_the_cache() {
     };
     let cached = Cached::new(&cache, "a", settings, program.clone());
     let programs = Arc::new(CacheUnlessBypassed::new(cached, program));
-    let everywhere = || "/".parse::<Pattern>().unwrap();
+    let everywhere = || "/".parse::<LocationPattern>().unwrap();
     let direct = files(&folder).programs(programs.clone());
     let site = Site::new("a").location(Location::files(everywhere(), direct));
     let service: Rc<dyn Service> = site.service();
@@ -177,11 +177,11 @@ fn a_rewrite_that_looks_at_more_than_the_target_goes_past_the_cache() {
     };
     let cached = Cached::new(&cache, "a", settings, program.clone());
     let programs = Arc::new(CacheUnlessBypassed::new(cached, program));
-    let rule = |from: &str, to: &str| Rewrite::new(from, to, RewriteFlag::Break).unwrap();
+    let rule = |from: &str, to: &str| RewriteRule::new(from, to, RewriteFlag::Break).unwrap();
     let is_there: Condition = "-f $document_root/$http_x_file".parse().unwrap();
     let site = Site::new("a").location(
         Location::files("/".parse().unwrap(), files(&folder).programs(programs)).settings(
-            WebSettings::new()
+            LocationSettings::new()
                 .root(folder.path())
                 .rewrite(rule("^/seen/(.*)", "/index.php/$1"))
                 .rewrite(rule("^/told$", "/index.php/$http_x_name"))

@@ -8,17 +8,17 @@ use apus_php::plan::{Launch, Leaks, Mode, Own, PoolPlan, Recycle};
 use apus_upstream::plan;
 use rustix::process::geteuid;
 
-use super::Said;
+use super::PhpResolver;
 use crate::diagnostics::Finding;
-use crate::keys::{Reader, Table};
+use crate::keys::{ConfigReader, ConfigTable};
 use crate::raw::php as keys;
 use crate::raw::workers::{LeakAction, WorkerMode, Workers};
 use crate::resolve::account;
-use crate::source::At;
+use crate::source::Setting;
+use crate::string_type::php::PhpServer;
 use crate::value::{Switch, Text};
-use crate::word::php::PhpServer;
 
-impl Said<'_> {
+impl PhpResolver<'_> {
     /// The pool, if there is to be one; the outer `None` is for mistakes. `root` and `front` are the
     /// folder of the programs and the one that answers where there is no other.
     pub(super) fn workers(
@@ -26,7 +26,7 @@ impl Said<'_> {
         keys: &keys::Fastcgi,
         root: Option<&Path>,
         front: Option<&str>,
-        reader: &mut Reader<'_>,
+        reader: &mut ConfigReader<'_>,
     ) -> Option<Option<PoolPlan>> {
         let program = self
             .servers
@@ -39,13 +39,13 @@ impl Said<'_> {
         let workers = match (&keys.workers.value, program) {
             // A program is there for nothing else.
             (Switch::Off, Some(_)) if !keys.workers.given => {
-                Workers::absent(&self.servers.place, reader)?
+                Workers::absent(&self.servers.span, reader)?
             }
-            _ => match keys.workers.table(&keys.workers.place, reader) {
+            _ => match keys.workers.table(&keys.workers.span, reader) {
                 Some(workers) => workers,
                 None if program.is_some() => {
                     reader.report(Finding::error(
-                        &keys.workers.place,
+                        &keys.workers.span,
                         "PHP is a program that is started for workers alone",
                         "expected a table, or the address of a FastCGI server in `php_fastcgi`",
                     ));
@@ -54,10 +54,10 @@ impl Said<'_> {
                 None => return Some(None),
             },
         };
-        let place = &keys.workers.place;
+        let span = &keys.workers.span;
         let Some(root) = root else {
             reader.report(Finding::error(
-                place,
+                span,
                 "workers without the folder of the application",
                 "expected `root`",
             ));
@@ -66,32 +66,32 @@ impl Said<'_> {
         if workers.min.0 > workers.max.0 {
             reader.report(
                 Finding::error(
-                    &workers.min.place,
+                    &workers.min.span,
                     format!("{} workers at least, and fewer at most", workers.min.0),
                     "expected no more than `max`",
                 )
-                .related(&workers.max.place, "at most these"),
+                .related(&workers.max.span, "at most these"),
             );
             return None;
         }
         let launch = match program {
             Some(program) => Launch::Own(own(program, &workers, reader)),
-            None => Launch::Server(self.only_server(place, reader)?),
+            None => Launch::Server(self.only_server(span, reader)?),
         };
-        let at = |key: &Option<At<Text>>| {
+        let at = |key: &Option<Setting<Text>>| {
             key.as_ref()
-                .map_or_else(|| place.clone(), |key| key.place.clone())
+                .map_or_else(|| span.clone(), |key| key.span.clone())
         };
         for (name, given, at) in [
             (
                 "arguments",
                 workers.arguments.given,
-                workers.arguments.place.clone(),
+                workers.arguments.span.clone(),
             ),
             (
                 "environment",
                 workers.environment.given,
-                workers.environment.place.clone(),
+                workers.environment.span.clone(),
             ),
             ("user", workers.user.is_some(), at(&workers.user)),
             ("group", workers.group.is_some(), at(&workers.group)),
@@ -150,10 +150,10 @@ impl Said<'_> {
     /// The one FastCGI server whose processes become workers.
     fn only_server(
         &self,
-        place: &crate::source::Place,
-        reader: &mut Reader<'_>,
+        span: &crate::source::SourceSpan,
+        reader: &mut ConfigReader<'_>,
     ) -> Option<apus_net::client::Address> {
-        if let [At { value, .. }] = self.servers.0.as_slice()
+        if let [Setting { value, .. }] = self.servers.0.as_slice()
             && let PhpServer::Node(address) = &value.0
             && let plan::Place::Address(address) = &address.target
         {
@@ -161,17 +161,17 @@ impl Said<'_> {
         }
         reader.report(
             Finding::error(
-                place,
+                span,
                 "workers in more than one FastCGI server",
                 "expected one address in `php_fastcgi`",
             )
-            .related(&self.servers.place, "PHP is here"),
+            .related(&self.servers.span, "PHP is here"),
         );
         None
     }
 }
 
-fn own(program: &Path, workers: &Workers, reader: &mut Reader<'_>) -> Own {
+fn own(program: &Path, workers: &Workers, reader: &mut ConfigReader<'_>) -> Own {
     Own {
         account: account(workers.user.as_ref(), workers.group.as_ref(), reader),
         program: program.to_owned(),

@@ -4,13 +4,13 @@ use apus_upstream::plan::{BreakerPlan, CheckKind, CheckPlan, EjectionPlan, Passi
 
 use super::{not_below, percent, statuses};
 use crate::diagnostics::Finding;
-use crate::keys::Reader;
+use crate::keys::ConfigReader;
 use crate::raw::upstream::{Check, CheckType, Protocol, Upstream};
 use crate::resolve::small;
-use crate::source::Place;
+use crate::source::SourceSpan;
 
-pub(super) fn passive(raw: &Upstream, reader: &mut Reader<'_>) -> Option<PassivePlan> {
-    let passive = raw.passive.table(&raw.passive.place, reader)?;
+pub(super) fn passive(raw: &Upstream, reader: &mut ConfigReader<'_>) -> Option<PassivePlan> {
+    let passive = raw.passive.table(&raw.passive.span, reader)?;
     Some(PassivePlan {
         max_fails: small(passive.max_fails.0),
         fail_timeout: passive.fail_timeout.0,
@@ -18,8 +18,8 @@ pub(super) fn passive(raw: &Upstream, reader: &mut Reader<'_>) -> Option<Passive
 }
 
 /// The outer `None` is for mistakes.
-pub(super) fn check(raw: &Upstream, reader: &mut Reader<'_>) -> Option<Option<CheckPlan>> {
-    let Some(check) = raw.check.table(&raw.check.place, reader) else {
+pub(super) fn check(raw: &Upstream, reader: &mut ConfigReader<'_>) -> Option<Option<CheckPlan>> {
+    let Some(check) = raw.check.table(&raw.check.span, reader) else {
         return Some(None);
     };
     let text = |text: &str| Box::from(text);
@@ -27,11 +27,11 @@ pub(super) fn check(raw: &Upstream, reader: &mut Reader<'_>) -> Option<Option<Ch
     if *raw.protocol == Protocol::FastCgi && *check.r#type != CheckType::Tcp {
         reader.report(
             Finding::error(
-                &raw.check.place,
+                &raw.check.span,
                 "nodes that speak FastCGI answer no such check",
                 "expected `type = \"tcp\"` in it",
             )
-            .related(&raw.protocol.place, "the protocol"),
+            .related(&raw.protocol.span, "the protocol"),
         );
         return None;
     }
@@ -60,34 +60,34 @@ pub(super) fn check(raw: &Upstream, reader: &mut Reader<'_>) -> Option<Option<Ch
 }
 
 /// Reports keys that belong to another kind of check.
-fn refuse_others(check: &Check, reader: &mut Reader<'_>) -> Option<()> {
-    let status = Some(&check.status.place).filter(|_| check.status.given);
-    let keys: [(&str, Option<&Place>, CheckType); 5] = [
+fn refuse_others(check: &Check, reader: &mut ConfigReader<'_>) -> Option<()> {
+    let status = Some(&check.status.span).filter(|_| check.status.given);
+    let keys: [(&str, Option<&SourceSpan>, CheckType); 5] = [
         (
             "path",
-            check.path.as_ref().map(|key| &key.place),
+            check.path.as_ref().map(|key| &key.span),
             CheckType::Http,
         ),
         (
             "host",
-            check.host.as_ref().map(|key| &key.place),
+            check.host.as_ref().map(|key| &key.span),
             CheckType::Http,
         ),
         ("status", status, CheckType::Http),
         (
             "contains",
-            check.contains.as_ref().map(|key| &key.place),
+            check.contains.as_ref().map(|key| &key.span),
             CheckType::Http,
         ),
         (
             "service",
-            check.service.as_ref().map(|key| &key.place),
+            check.service.as_ref().map(|key| &key.span),
             CheckType::Grpc,
         ),
     ];
     let mut is_right = Some(());
-    for (name, place, of) in keys {
-        if let Some(place) = place
+    for (name, span, of) in keys {
+        if let Some(span) = span
             && *check.r#type != of
         {
             let kind = if of == CheckType::Grpc {
@@ -96,7 +96,7 @@ fn refuse_others(check: &Check, reader: &mut Reader<'_>) -> Option<()> {
                 "http"
             };
             reader.report(Finding::error(
-                place,
+                span,
                 format!("`{name}` has no effect"),
                 format!("it is for checks of the type `{kind}`"),
             ));
@@ -107,8 +107,11 @@ fn refuse_others(check: &Check, reader: &mut Reader<'_>) -> Option<()> {
 }
 
 /// The outer `None` is for mistakes.
-pub(super) fn breaker(raw: &Upstream, reader: &mut Reader<'_>) -> Option<Option<BreakerPlan>> {
-    let Some(breaker) = raw.breaker.table(&raw.breaker.place, reader) else {
+pub(super) fn breaker(
+    raw: &Upstream,
+    reader: &mut ConfigReader<'_>,
+) -> Option<Option<BreakerPlan>> {
+    let Some(breaker) = raw.breaker.table(&raw.breaker.span, reader) else {
         return Some(None);
     };
     not_below(
@@ -127,8 +130,11 @@ pub(super) fn breaker(raw: &Upstream, reader: &mut Reader<'_>) -> Option<Option<
 }
 
 /// The outer `None` is for mistakes.
-pub(super) fn ejection(raw: &Upstream, reader: &mut Reader<'_>) -> Option<Option<EjectionPlan>> {
-    let Some(ejection) = raw.ejection.table(&raw.ejection.place, reader) else {
+pub(super) fn ejection(
+    raw: &Upstream,
+    reader: &mut ConfigReader<'_>,
+) -> Option<Option<EjectionPlan>> {
+    let Some(ejection) = raw.ejection.table(&raw.ejection.span, reader) else {
         return Some(None);
     };
     not_below(
@@ -136,10 +142,10 @@ pub(super) fn ejection(raw: &Upstream, reader: &mut Reader<'_>) -> Option<Option
         ("max_time", &ejection.max_time),
         reader,
     )?;
-    let rate = ejection.rate.table(&ejection.rate.place, reader);
+    let rate = ejection.rate.table(&ejection.rate.span, reader);
     if rate.is_none() && ejection.consecutive.0 == 0 {
         reader.report(Finding::error(
-            &ejection.rate.place,
+            &ejection.rate.span,
             "`ejection` has no effect",
             "expected `consecutive` above 0, or `rate`",
         ));

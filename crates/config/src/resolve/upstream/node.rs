@@ -5,28 +5,28 @@ use apus_net::tls::{ClientAuth, MinVersion};
 use apus_upstream::plan::{self, Admin, NodePlan};
 
 use crate::diagnostics::Finding;
-use crate::keys::{Reader, shown};
+use crate::keys::{ConfigReader, shown};
 use crate::raw::TlsVersion;
 use crate::raw::upstream::{NodeEntry, Upstream, UpstreamTls};
 use crate::resolve::{small, tls};
-use crate::source::{At, Place};
-use crate::word::origin::NodeAddress;
+use crate::source::{Setting, SourceSpan};
+use crate::string_type::origin::NodeAddress;
 
 /// The nodes, and the TLS of each.
 pub(super) type Nodes = (Vec<NodePlan>, Vec<Option<TlsSettings>>);
 
 /// The nodes of a group, in their order.
-pub(super) fn nodes(raw: &At<Upstream>, reader: &mut Reader<'_>) -> Option<Nodes> {
+pub(super) fn nodes(raw: &Setting<Upstream>, reader: &mut ConfigReader<'_>) -> Option<Nodes> {
     if raw.nodes.0.is_empty() {
         reader.report(Finding::error(
-            &raw.nodes.place,
+            &raw.nodes.span,
             "the group has no nodes",
             "expected at least one address",
         ));
         return None;
     }
-    let tls = Encryption::of(raw, reader)?;
-    let mut nodes: Vec<(NodePlan, &Place)> = Vec::new();
+    let tls = GroupTls::of(raw, reader)?;
+    let mut nodes: Vec<(NodePlan, &SourceSpan)> = Vec::new();
     let mut settings = Vec::new();
     let mut is_right = true;
     for entry in &raw.nodes.0 {
@@ -37,7 +37,7 @@ pub(super) fn nodes(raw: &At<Upstream>, reader: &mut Reader<'_>) -> Option<Nodes
         if let Some((_, other)) = nodes.iter().find(|(other, _)| other.name == node.name) {
             reader.report(
                 Finding::error(
-                    &entry.place,
+                    &entry.span,
                     format!("two nodes of the group are called `{}`", shown(&node.name)),
                     "expected another address or `name`",
                 )
@@ -46,8 +46,8 @@ pub(super) fn nodes(raw: &At<Upstream>, reader: &mut Reader<'_>) -> Option<Nodes
             is_right = false;
             continue;
         }
-        nodes.push((node, &entry.place));
-        match tls.settings(address(entry), &entry.place, reader) {
+        nodes.push((node, &entry.span));
+        match tls.settings(address(entry), &entry.span, reader) {
             Some(tls) => settings.push(tls),
             None => is_right = false,
         }
@@ -58,13 +58,13 @@ pub(super) fn nodes(raw: &At<Upstream>, reader: &mut Reader<'_>) -> Option<Nodes
 
 /// The one node that a URL names.
 pub(super) fn alone(
-    address: &At<NodeAddress>,
-    reader: &mut Reader<'_>,
+    address: &Setting<NodeAddress>,
+    reader: &mut ConfigReader<'_>,
 ) -> Option<(NodePlan, Option<TlsSettings>)> {
     let tls = match address.tls {
         Some(true) => Some(ready(
             TlsSettings::new(address.host().unwrap_or_default()),
-            &address.place,
+            &address.span,
             reader,
         )?),
         _ => None,
@@ -73,7 +73,7 @@ pub(super) fn alone(
     Some((node, tls))
 }
 
-fn node(entry: &NodeEntry, reader: &mut Reader<'_>) -> Option<NodePlan> {
+fn node(entry: &NodeEntry, reader: &mut ConfigReader<'_>) -> Option<NodePlan> {
     let raw = match entry {
         NodeEntry::Address(address) => {
             return Some(NodePlan::new(address.text.as_str(), address.target.clone()));
@@ -84,11 +84,11 @@ fn node(entry: &NodeEntry, reader: &mut Reader<'_>) -> Option<NodePlan> {
         (true, true) => {
             reader.report(
                 Finding::error(
-                    &raw.drain.place,
+                    &raw.drain.span,
                     "`drain` and `down` exclude each other",
                     "expected one of them",
                 )
-                .related(&raw.down.place, "the other one"),
+                .related(&raw.down.span, "the other one"),
             );
             return None;
         }
@@ -125,18 +125,18 @@ pub(super) fn is_name(entry: &NodeEntry) -> bool {
 }
 
 /// What is said about TLS for all nodes of a group.
-enum Encryption {
+enum GroupTls {
     None,
     All {
         /// What goes for all, with the name where that is given.
         settings: TlsSettings,
         server_name: Option<String>,
-        place: Place,
+        span: SourceSpan,
     },
 }
 
-impl Encryption {
-    fn of(raw: &At<Upstream>, reader: &mut Reader<'_>) -> Option<Self> {
+impl GroupTls {
+    fn of(raw: &Setting<Upstream>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         let nodes = &raw.nodes.0;
         let first = |tls: Option<bool>| nodes.iter().find(|node| address(node).tls == tls);
         let (secure, clear, unsaid) = (first(Some(true)), first(Some(false)), first(None));
@@ -146,18 +146,18 @@ impl Encryption {
             (None, Some(_)) => clear.or(unsaid),
         };
         if let Some(node) = contrary {
-            let (place, what) = match (&raw.tls, secure) {
-                (Some(tls), _) => (&tls.place, "the group has a table `tls`"),
-                (None, Some(other)) => (&other.place, "this one is `https`"),
-                (None, None) => (&node.place, ""),
+            let (span, what) = match (&raw.tls, secure) {
+                (Some(tls), _) => (&tls.span, "the group has a table `tls`"),
+                (None, Some(other)) => (&other.span, "this one is `https`"),
+                (None, None) => (&node.span, ""),
             };
             reader.report(
                 Finding::error(
-                    &node.place,
+                    &node.span,
                     "nodes with and without TLS in one group",
                     "this one is in clear text",
                 )
-                .related(place, what)
+                .related(span, what)
                 .help("write all of them as \"https://host:port\", or none"),
             );
             return None;
@@ -166,13 +166,13 @@ impl Encryption {
             return Some(Self::All {
                 settings: TlsSettings::new(""),
                 server_name: None,
-                place: raw.place.clone(),
+                span: raw.span.clone(),
             });
         };
         Some(Self::All {
             settings: settings(raw_tls, reader)?,
             server_name: raw_tls.server_name.as_ref().map(|name| name.0.clone()),
-            place: raw_tls.place.clone(),
+            span: raw_tls.span.clone(),
         })
     }
 
@@ -180,13 +180,13 @@ impl Encryption {
     fn settings(
         &self,
         address: &NodeAddress,
-        at: &Place,
-        reader: &mut Reader<'_>,
+        at: &SourceSpan,
+        reader: &mut ConfigReader<'_>,
     ) -> Option<Option<TlsSettings>> {
         let Self::All {
             settings,
             server_name,
-            place,
+            span,
         } = self
         else {
             return Some(None);
@@ -197,7 +197,7 @@ impl Encryption {
                 _ => "what a service stands for may change",
             };
             reader.report(
-                Finding::error(place, "no name that certificates have to be for", what)
+                Finding::error(span, "no name that certificates have to be for", what)
                     .related(at, "this node")
                     .help("add server_name = \"example.com\" to the table `tls` of the group"),
             );
@@ -209,7 +209,7 @@ impl Encryption {
         };
         ready(
             settings,
-            if server_name.is_some() { place } else { at },
+            if server_name.is_some() { span } else { at },
             reader,
         )
         .map(Some)
@@ -217,8 +217,8 @@ impl Encryption {
 }
 
 /// What the table says, but for the name.
-fn settings(raw: &At<UpstreamTls>, reader: &mut Reader<'_>) -> Option<TlsSettings> {
-    if reader.has_wrong(&raw.place, &["ca", "cert", "key", "verify"]) {
+fn settings(raw: &Setting<UpstreamTls>, reader: &mut ConfigReader<'_>) -> Option<TlsSettings> {
+    if reader.has_wrong(&raw.span, &["ca", "cert", "key", "verify"]) {
         return None;
     }
     let authorities = match &raw.ca {
@@ -226,11 +226,11 @@ fn settings(raw: &At<UpstreamTls>, reader: &mut Reader<'_>) -> Option<TlsSetting
         Some(ca) if !*raw.verify => {
             reader.report(
                 Finding::error(
-                    &ca.place,
+                    &ca.span,
                     "`ca` has no effect",
                     "the certificates of nodes are not verified",
                 )
-                .related(&raw.verify.place, "here"),
+                .related(&raw.verify.span, "here"),
             );
             return None;
         }
@@ -238,7 +238,7 @@ fn settings(raw: &At<UpstreamTls>, reader: &mut Reader<'_>) -> Option<TlsSetting
             let read = ClientAuth::authorities_from_pem(&tls::file(ca, reader)?);
             Some(
                 read.map_err(|error| {
-                    reader.report(Finding::error(&ca.place, error.to_string(), "in this file"));
+                    reader.report(Finding::error(&ca.span, error.to_string(), "in this file"));
                 })
                 .ok()?,
             )
@@ -249,7 +249,7 @@ fn settings(raw: &At<UpstreamTls>, reader: &mut Reader<'_>) -> Option<TlsSetting
         (Some(cert), Some(key)) => Some(tls::certificate(cert, key, reader)?),
         (Some(one), None) | (None, Some(one)) => {
             reader.report(Finding::error(
-                &one.place,
+                &one.span,
                 "`cert` and `key` belong together",
                 "the other one is missing",
             ));
@@ -269,12 +269,16 @@ fn settings(raw: &At<UpstreamTls>, reader: &mut Reader<'_>) -> Option<TlsSetting
 }
 
 /// The settings, if connections can be made with them.
-fn ready(settings: TlsSettings, place: &Place, reader: &mut Reader<'_>) -> Option<TlsSettings> {
+fn ready(
+    settings: TlsSettings,
+    span: &SourceSpan,
+    reader: &mut ConfigReader<'_>,
+) -> Option<TlsSettings> {
     match Tls::new(&settings) {
         Ok(_) => Some(settings),
         Err(error) => {
             reader.report(Finding::error(
-                place,
+                span,
                 error.to_string(),
                 "TLS to this node needs it",
             ));

@@ -1,7 +1,7 @@
 //! Every key there is: it is accepted, it is in the reference, and it changes the plan.
 
 mod caching;
-mod content;
+mod location_keys;
 mod php;
 mod proxying;
 mod server;
@@ -75,7 +75,7 @@ fn every_key_changes_the_plan() {
         }
         try_key(key, file(key, without), file(key, with));
     }
-    for (key, without, with) in content::CONTENT {
+    for (key, without, with) in location_keys::KEYS {
         let site = format!("sites.{key}");
         try_key(&site, file(&site, without), file(&site, with));
         let location = format!("sites.locations.{key}");

@@ -1,7 +1,7 @@
 //! Keys that sites and locations have alike.
 
 /// A key, what the table holds without it, and with it.
-pub(super) const CONTENT: &[(&str, &str, &str)] = &[
+pub(super) const KEYS: &[(&str, &str, &str)] = &[
     ("root", "", "root = \"other\""),
     ("index", "", "index = [\"a.html\", \"b.html\"]"),
     ("try_files", "", "try_files = [\"$uri\", \"=404\"]"),

@@ -1,4 +1,4 @@
-//! How a site or location serves files.
+//! The keys of static files.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,31 +8,31 @@ use apus_net::Account;
 use apus_sites::Preset;
 use rustix::fs::Access;
 
-use super::Resolver;
+use super::SiteResolver;
 use crate::diagnostics::Finding;
 use crate::files::reason;
-use crate::keys::{Reader, shown};
-use crate::plan::{Files, Root};
+use crate::keys::{ConfigReader, shown};
+use crate::plan::{FilesPlan, FilesRoot};
 use crate::raw;
-use crate::source::{At, Place};
-use crate::value::{FilePath, Several, Text};
+use crate::source::{Setting, SourceSpan};
+use crate::value::{FilePath, OneOrMore, Text};
 
-impl Resolver<'_> {
+impl SiteResolver<'_> {
     /// The folder of a location.
     pub(super) fn root(
         &self,
-        location: &At<raw::Location>,
-        reader: &mut Reader<'_>,
-    ) -> Option<Root> {
-        match (&location.alias, &location.content.root) {
+        location: &Setting<raw::Location>,
+        reader: &mut ConfigReader<'_>,
+    ) -> Option<FilesRoot> {
+        match (&location.alias, &location.keys.root) {
             (Some(alias), Some(root)) => {
                 reader.report(
                     Finding::error(
-                        &alias.place,
+                        &alias.span,
                         "`alias` and `root` exclude each other",
                         "expected one of them",
                     )
-                    .related(&root.place, "the other one"),
+                    .related(&root.span, "the other one"),
                 );
                 None
             }
@@ -41,32 +41,32 @@ impl Resolver<'_> {
                 if path.starts_with('~') {
                     reader.report(
                         Finding::error(
-                            &alias.place,
+                            &alias.span,
                             "`alias` in a location with a regular expression",
                             "it stands for the location's path, and there is none",
                         )
-                        .related(&location.path.place, "the expression")
+                        .related(&location.path.span, "the expression")
                         .help("use `root`, or a prefix as path"),
                     );
                     return None;
                 }
-                folder(alias, reader).map(Root::Alias)
+                folder(alias, reader).map(FilesRoot::Alias)
             }
-            (None, Some(root)) => folder(root, reader).map(Root::Root),
-            (None, None) => match &self.site.content.root {
-                // Whether it is there has been asked for the site.
+            (None, Some(root)) => folder(root, reader).map(FilesRoot::Root),
+            (None, None) => match &self.site.keys.root {
+                // Whether it exists was checked for the site.
                 Some(root) => {
-                    self.used.root.set(true);
-                    Some(Root::Root(root.value.0.clone()))
+                    self.effective.root.set(true);
+                    Some(FilesRoot::Root(root.value.0.clone()))
                 }
-                None if reader.has_wrong(&location.place, &["root", "alias"])
-                    || reader.has_wrong(&self.site.place, &["root"]) =>
+                None if reader.has_wrong(&location.span, &["root", "alias"])
+                    || reader.has_wrong(&self.site.span, &["root"]) =>
                 {
                     None
                 }
                 None => {
                     reader.report(Finding::error(
-                        &location.place,
+                        &location.span,
                         "the location has nothing to serve",
                         "expected `root` or `alias` here, or `root` in the site",
                     ));
@@ -76,15 +76,15 @@ impl Resolver<'_> {
         }
     }
 
-    /// How files of `root` are served.
+    /// The settings for files below `root`.
     pub(super) fn files(
         &self,
-        own: &raw::Content,
-        root: Option<Root>,
-        reader: &mut Reader<'_>,
-    ) -> Option<Files> {
-        let site = &self.site.content;
-        let texts = |several: &Several<Text>| {
+        own: &raw::LocationKeys,
+        root: Option<FilesRoot>,
+        reader: &mut ConfigReader<'_>,
+    ) -> Option<FilesPlan> {
+        let site = &self.site.keys;
+        let texts = |several: &OneOrMore<Text>| {
             several
                 .0
                 .iter()
@@ -94,7 +94,7 @@ impl Resolver<'_> {
         let index = own.index.or(&site.index);
         for name in index.0.iter().filter(|name| name.0.contains('/')) {
             reader.report(Finding::error(
-                &name.place,
+                &name.span,
                 format!("`{}` is not a file name", shown(&name.0)),
                 "expected a name without a slash",
             ));
@@ -102,7 +102,7 @@ impl Resolver<'_> {
         let try_files = try_files(own.try_files.or(&site.try_files), reader);
         let protected = site.fastcgi.as_ref().map(|keys| &keys.protected);
         let protected = protected.into_iter().flat_map(|globs| &globs.0);
-        Some(Files {
+        Some(FilesPlan {
             root: root?,
             index: texts(index),
             spa: match try_files {
@@ -113,8 +113,8 @@ impl Resolver<'_> {
             listing: **own.listing.or(&site.listing),
             hidden_files: **own.hidden_files.or(&site.hidden_files),
             symlinks: match own.symlinks.or(&site.symlinks) {
-                said if !said.given => self.preset().map_or(Symlinks::Inside, Preset::symlinks),
-                said => match said.value {
+                key if !key.given => self.preset().map_or(Symlinks::Inside, Preset::symlinks),
+                key => match key.value {
                     raw::Symlinks::Inside => Symlinks::Inside,
                     raw::Symlinks::All => Symlinks::Follow,
                     raw::Symlinks::None => Symlinks::Refuse,
@@ -144,36 +144,39 @@ impl Resolver<'_> {
                 .map(|pattern| pattern.value.0.clone())
                 .chain(self.preset().into_iter().flat_map(Preset::protected))
                 .collect(),
-            // That takes all sites to know.
-            has_programs: false,
+            // This depends on all sites, so it is set at the end.
+            has_scripts: false,
         })
     }
 }
 
-/// The keys about files that are given, and where.
-pub(super) fn given(content: &raw::Content) -> Vec<(&'static str, &Place)> {
-    fn one<'a, T>(name: &'static str, key: &'a At<T>) -> Option<(&'static str, &'a Place)> {
-        key.given.then_some((name, &key.place))
+/// The keys about files that are given.
+pub(super) fn given(keys: &raw::LocationKeys) -> Vec<(&'static str, &SourceSpan)> {
+    fn one<'a, T>(
+        name: &'static str,
+        key: &'a Setting<T>,
+    ) -> Option<(&'static str, &'a SourceSpan)> {
+        key.given.then_some((name, &key.span))
     }
-    let root = content.root.as_ref();
+    let root = keys.root.as_ref();
     [
-        root.map(|root| ("root", &root.place)),
-        one("index", &content.index),
-        one("try_files", &content.try_files),
-        one("listing", &content.listing),
-        one("hidden_files", &content.hidden_files),
-        one("symlinks", &content.symlinks),
-        one("mime", &content.mime),
-        one("charset", &content.charset),
-        one("cache_control", &content.cache_control),
+        root.map(|root| ("root", &root.span)),
+        one("index", &keys.index),
+        one("try_files", &keys.try_files),
+        one("listing", &keys.listing),
+        one("hidden_files", &keys.hidden_files),
+        one("symlinks", &keys.symlinks),
+        one("mime", &keys.mime),
+        one("charset", &keys.charset),
+        one("cache_control", &keys.cache_control),
     ]
     .into_iter()
     .flatten()
     .collect()
 }
 
-/// The folder, if it is there.
-pub(super) fn folder(path: &At<FilePath>, reader: &mut Reader<'_>) -> Option<PathBuf> {
+/// The folder, if it exists.
+pub(super) fn folder(path: &Setting<FilePath>, reader: &mut ConfigReader<'_>) -> Option<PathBuf> {
     let folder = &path.value.0;
     let why = match std::fs::metadata(folder) {
         Ok(metadata) if metadata.is_dir() => {
@@ -188,7 +191,7 @@ pub(super) fn folder(path: &At<FilePath>, reader: &mut Reader<'_>) -> Option<Pat
         Err(error) => reason(&error),
     };
     reader.report(Finding::error(
-        &path.place,
+        &path.span,
         format!("cannot serve {}: {why}", folder.display()),
         "expected a folder",
     ));
@@ -196,7 +199,7 @@ pub(super) fn folder(path: &At<FilePath>, reader: &mut Reader<'_>) -> Option<Pat
 }
 
 /// Warns of a folder whose files the user of the server may not read.
-fn warn_of_unreadable(path: &At<FilePath>, reader: &mut Reader<'_>) {
+fn warn_of_unreadable(path: &Setting<FilePath>, reader: &mut ConfigReader<'_>) {
     let folder = &path.value.0;
     if rustix::fs::access(folder, Access::READ_OK | Access::EXEC_OK).is_ok() {
         return;
@@ -204,7 +207,7 @@ fn warn_of_unreadable(path: &At<FilePath>, reader: &mut Reader<'_>) {
     let user = Account::current_name();
     reader.report(
         Finding::warning(
-            &path.place,
+            &path.span,
             format!("the user `{user}` may not read {}", folder.display()),
             "the server runs as this user, so its files are not served",
         )
@@ -212,14 +215,14 @@ fn warn_of_unreadable(path: &At<FilePath>, reader: &mut Reader<'_>) {
     );
 }
 
-fn try_files(list: &At<Several<Text>>, reader: &mut Reader<'_>) -> Option<TryFiles> {
+fn try_files(list: &Setting<OneOrMore<Text>>, reader: &mut ConfigReader<'_>) -> Option<TryFiles> {
     if !list.given {
         return None;
     }
     TryFiles::parse(list.0.iter().map(|path| &path.0))
         .map_err(|error| {
             reader.report(Finding::error(
-                &list.place,
+                &list.span,
                 error.to_string(),
                 "in this list",
             ));

@@ -11,17 +11,17 @@ use apus_http::trace::{self, Step, StepKind};
 use apus_http::{Answer, Request, Service, ServiceFactory, StatusCode};
 
 /// Answers 421 to requests for another host than the handshake was for (RFC 9110 section 15.5.20).
-pub(super) struct SameName<F>(pub(super) F);
+pub(super) struct SniCheck<F>(pub(super) F);
 
-impl<F: ServiceFactory> ServiceFactory for SameName<F> {
+impl<F: ServiceFactory> ServiceFactory for SniCheck<F> {
     fn service(&self) -> Rc<dyn Service> {
-        Rc::new(Checked(self.0.service()))
+        Rc::new(SniCheckService(self.0.service()))
     }
 }
 
-struct Checked(Rc<dyn Service>);
+struct SniCheckService(Rc<dyn Service>);
 
-impl Service for Checked {
+impl Service for SniCheckService {
     fn call(&self, request: Request) -> Answer {
         let asked = request
             .connection()

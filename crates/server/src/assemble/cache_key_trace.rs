@@ -9,26 +9,26 @@ use apus_http::{Answer, Method, Request, Service, ServiceFactory};
 
 /// Tells the key under which the answers of a service would be stored.
 #[derive(Clone)]
-pub(super) struct Keyed<F> {
+pub(super) struct CacheKeyTrace<F> {
     pub(super) settings: Arc<CacheSettings>,
     pub(super) inner: F,
 }
 
-impl<F: ServiceFactory> ServiceFactory for Keyed<F> {
+impl<F: ServiceFactory> ServiceFactory for CacheKeyTrace<F> {
     fn service(&self) -> Rc<dyn Service> {
-        Rc::new(KeyedService {
+        Rc::new(CacheKeyTraceService {
             settings: Arc::clone(&self.settings),
             inner: self.inner.service(),
         })
     }
 }
 
-struct KeyedService {
+struct CacheKeyTraceService {
     settings: Arc<CacheSettings>,
     inner: Rc<dyn Service>,
 }
 
-impl Service for KeyedService {
+impl Service for CacheKeyTraceService {
     fn call(&self, request: Request) -> Answer {
         trace::note(&request, || {
             let (what, why) = if !matches!(*request.method(), Method::GET | Method::HEAD) {

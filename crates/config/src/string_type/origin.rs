@@ -13,15 +13,15 @@ use serde_json::json;
 use toml::de::DeValue;
 
 use super::MediaType;
-use crate::keys::{Kind, Node, Reader, Value, Word, parse_word};
+use crate::keys::{ConfigReader, KeyType, StringType, TypeDescription, ValueNode, parse_string};
 use crate::value::Int;
 
 /// The name of a group of origins.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupName(pub(crate) String);
 
-impl Word for GroupName {
-    const WORDS: &'static str = "a name of letters, digits, `-`, `_` and `.`";
+impl StringType for GroupName {
+    const EXPECTED: &'static str = "a name of letters, digits, `-`, `_` and `.`";
 
     fn parse(text: &str) -> Result<Self, String> {
         match is_group_name(text) {
@@ -38,10 +38,10 @@ pub(crate) fn is_group_name(text: &str) -> bool {
 
 /// What consistent hashing goes by.
 #[derive(Clone, Debug)]
-pub(crate) struct HashKey(pub(crate) plan::HashKey);
+pub(crate) struct HashKeyText(pub(crate) plan::HashKey);
 
-impl Word for HashKey {
-    const WORDS: &'static str = "\"address\", \"uri\", \"header:NAME\" or \"cookie:NAME\"";
+impl StringType for HashKeyText {
+    const EXPECTED: &'static str = "\"address\", \"uri\", \"header:NAME\" or \"cookie:NAME\"";
 
     fn parse(text: &str) -> Result<Self, String> {
         Ok(Self(match text.split_once(':') {
@@ -60,8 +60,8 @@ impl Word for HashKey {
 #[derive(Clone, Debug)]
 pub(crate) struct Token(pub(crate) String);
 
-impl Word for Token {
-    const WORDS: &'static str = "a name";
+impl StringType for Token {
+    const EXPECTED: &'static str = "a name";
 
     fn parse(text: &str) -> Result<Self, String> {
         HeaderName::from_str(text)
@@ -69,7 +69,7 @@ impl Word for Token {
             .map_err(|_| String::new())
     }
 
-    fn word(&self) -> Option<&str> {
+    fn as_written(&self) -> Option<&str> {
         Some(&self.0)
     }
 }
@@ -95,19 +95,19 @@ impl NodeAddress {
     }
 
     /// With a path that is relative to the file made absolute.
-    pub(crate) fn resolved(mut self, node: &Node<'_>, reader: &Reader<'_>) -> Self {
+    pub(crate) fn resolved(mut self, node: &ValueNode<'_>, reader: &ConfigReader<'_>) -> Self {
         if let Place::Address(Address::Unix(path)) = &self.target {
-            let path: Arc<_> = reader.sources.resolve(&node.place, path).into();
+            let path: Arc<_> = reader.sources.resolve(&node.span, path).into();
             self.target = Place::Address(Address::Unix(path));
         }
         self
     }
 }
 
-struct NodeWord(NodeAddress);
+struct NodeAddressText(NodeAddress);
 
-impl Word for NodeWord {
-    const WORDS: &'static str = "\"host:port\", \"[::1]:port\", \"unix:/path\", \
+impl StringType for NodeAddressText {
+    const EXPECTED: &'static str = "\"host:port\", \"[::1]:port\", \"unix:/path\", \
          \"https://host:port\" or \"srv:_http._tcp.example.com\"";
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -121,7 +121,7 @@ impl Word for NodeWord {
                 ));
             }
         };
-        let place = match rest.split_once(':') {
+        let target = match rest.split_once(':') {
             Some(("unix", path)) => unix(path)?,
             Some(("srv", name)) => Place::Service(name_of_host(name)?.into()),
             _ => {
@@ -138,7 +138,7 @@ impl Word for NodeWord {
         };
         Ok(Self(NodeAddress {
             text: text.to_owned(),
-            target: place,
+            target,
             tls,
         }))
     }
@@ -146,18 +146,18 @@ impl Word for NodeWord {
 
 /// The address of a node.
 pub(crate) fn parse_node(text: &str) -> Result<NodeAddress, String> {
-    NodeWord::parse(text).map(|NodeWord(address)| address)
+    NodeAddressText::parse(text).map(|NodeAddressText(address)| address)
 }
 
-impl Value for NodeAddress {
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        let text = node.text(reader, NodeWord::WORDS)?;
-        let NodeWord(address) = parse_word(&text, &node.place, reader)?;
+impl KeyType for NodeAddress {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
+        let text = node.text(reader, NodeAddressText::EXPECTED)?;
+        let NodeAddressText(address) = parse_string(&text, &node.span, reader)?;
         Some(address.resolved(node, reader))
     }
 
-    fn kind() -> Kind {
-        Kind::new(NodeWord::WORDS, json!({"type": "string"}))
+    fn type_description() -> TypeDescription {
+        TypeDescription::new(NodeAddressText::EXPECTED, json!({"type": "string"}))
     }
 }
 
@@ -222,14 +222,14 @@ fn name_of_host(text: &str) -> Result<String, String> {
 /// What a location has for an origin.
 #[derive(Clone, Debug)]
 pub(crate) struct UpstreamName {
-    pub(crate) target: Target,
+    pub(crate) target: UpstreamTarget,
     /// What stands in the place of the location's path.
     pub(crate) path: Option<String>,
 }
 
 /// A group by its name, or an origin by its URL.
 #[derive(Clone, Debug)]
-pub(crate) enum Target {
+pub(crate) enum UpstreamTarget {
     Group(String),
     Origin {
         node: NodeAddress,
@@ -239,10 +239,10 @@ pub(crate) enum Target {
     },
 }
 
-struct UpstreamWord(UpstreamName);
+struct UpstreamNameText(UpstreamName);
 
-impl Word for UpstreamWord {
-    const WORDS: &'static str = "the name of a group, or a URL as \"http://127.0.0.1:3000\", \
+impl StringType for UpstreamNameText {
+    const EXPECTED: &'static str = "the name of a group, or a URL as \"http://127.0.0.1:3000\", \
          \"https://host\", \"h2c://host:port\", \"grpc://host:port\", \"grpcs://host\" or \
          \"unix:/path\"";
 
@@ -256,7 +256,7 @@ impl Word for UpstreamWord {
                 None => (rest, None),
             };
             return Ok(Self(UpstreamName {
-                target: Target::Origin {
+                target: UpstreamTarget::Origin {
                     node: NodeAddress {
                         text: format!("unix:{socket}"),
                         target: unix(socket)?,
@@ -280,7 +280,7 @@ impl Word for UpstreamWord {
             };
             return match is_group_name(name) {
                 true => Ok(Self(UpstreamName {
-                    target: Target::Group(name.to_owned()),
+                    target: UpstreamTarget::Group(name.to_owned()),
                     path,
                 })),
                 false if name.contains(':') => Err(format!("write \"http://{text}\"")),
@@ -294,12 +294,12 @@ impl Word for UpstreamWord {
             "grpcs" => (true, Protocol::Http2),
             _ => return Err(format!("no origin has the scheme {scheme}")),
         };
-        let place = host_and_port(authority, Some(if tls { 443 } else { 80 }))?;
+        let target = host_and_port(authority, Some(if tls { 443 } else { 80 }))?;
         Ok(Self(UpstreamName {
-            target: Target::Origin {
+            target: UpstreamTarget::Origin {
                 node: NodeAddress {
                     text: format!("{scheme}://{}", authority.to_ascii_lowercase()),
-                    target: place,
+                    target,
                     tls: Some(tls),
                 },
                 protocol,
@@ -310,27 +310,27 @@ impl Word for UpstreamWord {
     }
 }
 
-impl Value for UpstreamName {
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        let text = node.text(reader, UpstreamWord::WORDS)?;
-        let UpstreamWord(mut upstream) = parse_word(&text, &node.place, reader)?;
-        if let Target::Origin { node: origin, .. } = &mut upstream.target {
+impl KeyType for UpstreamName {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
+        let text = node.text(reader, UpstreamNameText::EXPECTED)?;
+        let UpstreamNameText(mut upstream) = parse_string(&text, &node.span, reader)?;
+        if let UpstreamTarget::Origin { node: origin, .. } = &mut upstream.target {
             *origin = origin.clone().resolved(node, reader);
         }
         Some(upstream)
     }
 
-    fn kind() -> Kind {
-        Kind::new(UpstreamWord::WORDS, json!({"type": "string"}))
+    fn type_description() -> TypeDescription {
+        TypeDescription::new(UpstreamNameText::EXPECTED, json!({"type": "string"}))
     }
 }
 
 /// A host, with a port or without.
 #[derive(Clone, Debug)]
-pub(crate) struct Authority(pub(crate) String);
+pub(crate) struct HostAndPort(pub(crate) String);
 
-impl Word for Authority {
-    const WORDS: &'static str = "a host, with a port or without";
+impl StringType for HostAndPort {
+    const EXPECTED: &'static str = "a host, with a port or without";
 
     fn parse(text: &str) -> Result<Self, String> {
         http::uri::Authority::from_str(text)
@@ -352,18 +352,18 @@ pub(crate) enum ProxyHost {
     Fixed(String),
 }
 
-impl Word for ProxyHost {
-    const WORDS: &'static str = "`$http_host`, `$proxy_host`, or a host";
+impl StringType for ProxyHost {
+    const EXPECTED: &'static str = "`$http_host`, `$proxy_host`, or a host";
 
     fn parse(text: &str) -> Result<Self, String> {
         match text {
             "$http_host" => Ok(Self::Client),
             "$proxy_host" => Ok(Self::Origin),
-            _ => Authority::parse(text).map(|host| Self::Fixed(host.0)),
+            _ => HostAndPort::parse(text).map(|host| Self::Fixed(host.0)),
         }
     }
 
-    fn word(&self) -> Option<&str> {
+    fn as_written(&self) -> Option<&str> {
         Some(match self {
             Self::Client => "$http_host",
             Self::Origin => "$proxy_host",
@@ -376,8 +376,8 @@ impl Word for ProxyHost {
 #[derive(Clone, Debug)]
 pub(crate) struct Domain(pub(crate) String);
 
-impl Word for Domain {
-    const WORDS: &'static str = "a domain as \"example.com\"";
+impl StringType for Domain {
+    const EXPECTED: &'static str = "a domain as \"example.com\"";
 
     fn parse(text: &str) -> Result<Self, String> {
         let name = text.strip_prefix('.').unwrap_or(text);
@@ -392,8 +392,8 @@ impl Word for Domain {
 #[derive(Clone, Debug)]
 pub(crate) struct NewDomain(pub(crate) String);
 
-impl Word for NewDomain {
-    const WORDS: &'static str = "a domain, or an empty string";
+impl StringType for NewDomain {
+    const EXPECTED: &'static str = "a domain, or an empty string";
 
     fn parse(text: &str) -> Result<Self, String> {
         match text {
@@ -407,8 +407,8 @@ impl Word for NewDomain {
 #[derive(Clone, Debug)]
 pub(crate) struct CookiePath(pub(crate) String);
 
-impl Word for CookiePath {
-    const WORDS: &'static str = "the path of a cookie as \"/app/\"";
+impl StringType for CookiePath {
+    const EXPECTED: &'static str = "the path of a cookie as \"/app/\"";
 
     fn parse(text: &str) -> Result<Self, String> {
         let is_valid = |byte: u8| byte.is_ascii_graphic() && byte != b';';
@@ -418,17 +418,17 @@ impl Word for CookiePath {
         }
     }
 
-    fn word(&self) -> Option<&str> {
+    fn as_written(&self) -> Option<&str> {
         Some(&self.0)
     }
 }
 
 /// What a URI starts with.
 #[derive(Clone, Debug)]
-pub(crate) struct UriStart(pub(crate) String);
+pub(crate) struct UriPrefix(pub(crate) String);
 
-impl Word for UriStart {
-    const WORDS: &'static str = "the start of a URI as \"/\" or \"http://internal/\"";
+impl StringType for UriPrefix {
+    const EXPECTED: &'static str = "the start of a URI as \"/\" or \"http://internal/\"";
 
     fn parse(text: &str) -> Result<Self, String> {
         match !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -440,10 +440,10 @@ impl Word for UriStart {
 
 /// A text to look for.
 #[derive(Clone, Debug)]
-pub(crate) struct Passage(pub(crate) String);
+pub(crate) struct SearchText(pub(crate) String);
 
-impl Word for Passage {
-    const WORDS: &'static str = "a text that is not empty";
+impl StringType for SearchText {
+    const EXPECTED: &'static str = "a text that is not empty";
 
     fn parse(text: &str) -> Result<Self, String> {
         match text.is_empty() {
@@ -457,8 +457,8 @@ impl Word for Passage {
 #[derive(Clone, Debug)]
 pub(crate) struct MediaRange(pub(crate) String);
 
-impl Word for MediaRange {
-    const WORDS: &'static str = "a media type as \"text/html\", or \"*\"";
+impl StringType for MediaRange {
+    const EXPECTED: &'static str = "a media type as \"text/html\", or \"*\"";
 
     fn parse(text: &str) -> Result<Self, String> {
         match text {
@@ -473,8 +473,8 @@ impl Word for MediaRange {
 #[derive(Clone, Debug)]
 pub(crate) struct UpgradeName(pub(crate) String);
 
-impl Word for UpgradeName {
-    const WORDS: &'static str = "a protocol as \"websocket\"";
+impl StringType for UpgradeName {
+    const EXPECTED: &'static str = "a protocol as \"websocket\"";
 
     fn parse(text: &str) -> Result<Self, String> {
         let name = text.split('/').next().unwrap_or_default();
@@ -492,10 +492,10 @@ impl Word for UpgradeName {
 
 /// A resolver of names.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Resolver(pub(crate) SocketAddr);
+pub(crate) struct DnsServer(pub(crate) SocketAddr);
 
-impl Word for Resolver {
-    const WORDS: &'static str = "an address as \"192.0.2.53\", with a port or without";
+impl StringType for DnsServer {
+    const EXPECTED: &'static str = "an address as \"192.0.2.53\", with a port or without";
 
     fn parse(text: &str) -> Result<Self, String> {
         text.parse()
@@ -514,8 +514,8 @@ pub(crate) struct Statuses {
 
 const STATUSES: &str = "a status from 200 to 599, or \"2xx\" to \"5xx\"";
 
-impl Value for Statuses {
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+impl KeyType for Statuses {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         if node.value.is_integer() {
             let status = Int::<200, 599>::read(node, reader)?;
             let status = u16::try_from(status.0).ok()?;
@@ -529,11 +529,11 @@ impl Value for Statuses {
             return None;
         };
         let text = node.text(reader, STATUSES)?;
-        parse_word::<StatusClass>(&text, &node.place, reader).map(|class| class.0)
+        parse_string::<StatusClass>(&text, &node.span, reader).map(|class| class.0)
     }
 
-    fn kind() -> Kind {
-        Kind::new(
+    fn type_description() -> TypeDescription {
+        TypeDescription::new(
             STATUSES,
             json!({"anyOf": [
                 {"type": "integer", "minimum": 200, "maximum": 599},
@@ -545,8 +545,8 @@ impl Value for Statuses {
 
 struct StatusClass(Statuses);
 
-impl Word for StatusClass {
-    const WORDS: &'static str = STATUSES;
+impl StringType for StatusClass {
+    const EXPECTED: &'static str = STATUSES;
 
     fn parse(text: &str) -> Result<Self, String> {
         let first = match text {
@@ -571,8 +571,8 @@ pub(crate) enum RetryCause {
     Answer(Statuses),
 }
 
-impl Value for RetryCause {
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+impl KeyType for RetryCause {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         match node.value {
             DeValue::String(text) if text == "error" => Some(Self::Error),
             DeValue::String(text) if text == "timeout" => Some(Self::Timeout),
@@ -580,12 +580,12 @@ impl Value for RetryCause {
         }
     }
 
-    fn kind() -> Kind {
-        Kind::new(
+    fn type_description() -> TypeDescription {
+        TypeDescription::new(
             format!("\"error\", \"timeout\", {STATUSES}"),
             json!({"anyOf": [
                 {"enum": ["error", "timeout"]},
-                Statuses::kind().schema,
+                Statuses::type_description().schema,
             ]}),
         )
     }
@@ -603,8 +603,8 @@ impl Value for RetryCause {
 mod tests {
     use super::*;
 
-    fn place(text: &str) -> Result<(Place, Option<bool>), String> {
-        NodeWord::parse(text).map(|NodeWord(node)| (node.target, node.tls))
+    fn node(text: &str) -> Result<(Place, Option<bool>), String> {
+        NodeAddressText::parse(text).map(|NodeAddressText(node)| (node.target, node.tls))
     }
 
     fn ip(text: &str) -> Place {
@@ -633,7 +633,7 @@ mod tests {
                 (Place::Service("_http._tcp.example.com".into()), None),
             ),
         ] {
-            assert_eq!(place(text), Ok(expected), "{text}");
+            assert_eq!(node(text), Ok(expected), "{text}");
         }
         for text in [
             "",
@@ -653,15 +653,15 @@ mod tests {
             "256.0.0.1:80",
             "a..b:80",
         ] {
-            assert!(place(text).is_err(), "{text}");
+            assert!(node(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn tells_a_group_from_a_url() {
-        let read = |text: &str| UpstreamWord::parse(text).map(|UpstreamWord(name)| name);
+        let read = |text: &str| UpstreamNameText::parse(text).map(|UpstreamNameText(name)| name);
         let group = read("app/v1/").unwrap();
-        assert!(matches!(&group.target, Target::Group(name) if name == "app"));
+        assert!(matches!(&group.target, UpstreamTarget::Group(name) if name == "app"));
         assert_eq!(group.path.as_deref(), Some("/v1/"));
         for (text, tls, protocol, path) in [
             ("http://App:3000", false, Protocol::Http1, None),
@@ -681,10 +681,10 @@ mod tests {
             let found = read(text).unwrap();
             assert_eq!(found.path.as_deref(), path, "{text}");
             match found.target {
-                Target::Origin {
+                UpstreamTarget::Origin {
                     node, protocol: p, ..
                 } => assert_eq!((node.tls == Some(true), p), (tls, protocol), "{text}"),
-                Target::Group(name) => panic!("{text} is the group {name}"),
+                UpstreamTarget::Group(name) => panic!("{text} is the group {name}"),
             }
         }
         for text in [

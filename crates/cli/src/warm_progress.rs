@@ -1,30 +1,30 @@
-//! What `apus cache warm` has come to so far.
+//! The progress of `apus cache warm`.
 
 use std::io::{self, IsTerminal, Write};
 
-use apus_server::Warmed;
+use apus_server::WarmResult;
 use serde_json::{Value, json};
 
 use crate::output::print_error;
 
-/// Counts of what came of URLs. Failures are told as they come, on standard error.
+/// The results so far. Failures are printed to standard error at once.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct WarmProgress {
     stored: usize,
     hits: usize,
     not_stored: usize,
     failed: Vec<(String, String)>,
 }
 
-impl Tally {
-    /// Counts one more, of `count`; shows where a terminal is how far it is.
-    pub(crate) fn add(&mut self, url: &str, warmed: &Warmed, count: usize) {
+impl WarmProgress {
+    /// Adds the result of one of `count` URLs; shows the progress on a terminal.
+    pub(crate) fn add(&mut self, url: &str, result: &WarmResult, count: usize) {
         let has_terminal = io::stderr().is_terminal();
-        match warmed {
-            Warmed::Stored => self.stored += 1,
-            Warmed::Hit => self.hits += 1,
-            Warmed::NotStored(_) => self.not_stored += 1,
-            Warmed::Failed(why) => {
+        match result {
+            WarmResult::Stored => self.stored += 1,
+            WarmResult::Hit => self.hits += 1,
+            WarmResult::NotStored(_) => self.not_stored += 1,
+            WarmResult::Failed(why) => {
                 if has_terminal {
                     let _ = write!(io::stderr(), "\r\x1b[K");
                 }
@@ -74,22 +74,22 @@ mod tests {
 
     #[test]
     fn each_url_is_counted_once_and_failures_are_named() {
-        let mut tally = Tally::default();
+        let mut progress = WarmProgress::default();
         let status = "200".parse().unwrap();
-        for (url, warmed) in [
-            ("http://a/", Warmed::Stored),
-            ("http://a/b", Warmed::Hit),
-            ("http://a/c", Warmed::NotStored(status)),
-            ("http://a/d\n", Warmed::Failed("status 500".to_owned())),
+        for (url, result) in [
+            ("http://a/", WarmResult::Stored),
+            ("http://a/b", WarmResult::Hit),
+            ("http://a/c", WarmResult::NotStored(status)),
+            ("http://a/d\n", WarmResult::Failed("status 500".to_owned())),
         ] {
-            tally.add(url, &warmed, 4);
+            progress.add(url, &result, 4);
         }
         assert_eq!(
-            tally.summary(),
+            progress.summary(),
             "1 stored, 1 were there, 1 not to be stored, 1 failed\n"
         );
-        assert!(tally.has_failures());
+        assert!(progress.has_failures());
         let failed = json!([{"url": "http://a/d", "why": "status 500"}]);
-        assert_eq!(tally.to_json()["failed"], failed);
+        assert_eq!(progress.to_json()["failed"], failed);
     }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde_json::json;
 use toml::de::DeValue;
 
-use super::origin::Authority;
+use super::origin::HostAndPort;
 use crate::diagnostics::Finding;
-use crate::keys::{Kind, Node, Reader, Value, Word};
-use crate::value::{Map, Seconds, Several};
+use crate::keys::{ConfigReader, KeyType, StringType, TypeDescription, ValueNode};
+use crate::value::{Map, OneOrMore, Seconds};
 
 /// The longest lifetime that can be configured, in seconds.
 const LONGEST: u64 = 315_360_000;
@@ -17,18 +17,19 @@ const LONGEST: u64 = 315_360_000;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lifetimes(
     /// Single statuses before classes: the first that has a status counts.
-    pub(crate) Vec<(Cacheable, Duration)>,
+    pub(crate) Vec<(CacheableStatuses, Duration)>,
 );
 
 /// The statuses that one time alone is for: what origins answer if all is well, and permanent redirects. Others
 /// (302, 307) are mostly about the one who asks, or about this moment, as those to log in or to install.
 const USUAL: [u16; 4] = [200, 206, 301, 308];
 
-impl Value for Lifetimes {
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+impl KeyType for Lifetimes {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         match node.value {
             DeValue::Table(_) => {
-                let Map(entries) = Map::<Cacheable, Seconds<0, LONGEST>>::read(node, reader)?;
+                let Map(entries) =
+                    Map::<CacheableStatuses, Seconds<0, LONGEST>>::read(node, reader)?;
                 let mut lifetimes: Vec<_> = entries
                     .into_iter()
                     .map(|(statuses, time)| (statuses.value, time.value.0))
@@ -38,7 +39,7 @@ impl Value for Lifetimes {
             }
             DeValue::Integer(_) | DeValue::Float(_) | DeValue::String(_) => {
                 let Seconds(time) = Seconds::<0, LONGEST>::read(node, reader)?;
-                let usual = USUAL.map(|status| (Cacheable::one(status), time));
+                let usual = USUAL.map(|status| (CacheableStatuses::one(status), time));
                 Some(Self(usual.into()))
             }
             _ => {
@@ -48,13 +49,13 @@ impl Value for Lifetimes {
         }
     }
 
-    fn kind() -> Kind {
+    fn type_description() -> TypeDescription {
         let (one, table) = (
-            Seconds::<0, LONGEST>::kind(),
-            Map::<Cacheable, Seconds<0, LONGEST>>::kind(),
+            Seconds::<0, LONGEST>::type_description(),
+            Map::<CacheableStatuses, Seconds<0, LONGEST>>::type_description(),
         );
-        Kind::new(
-            format!("{}; or {}", one.words, table.words),
+        TypeDescription::new(
+            format!("{}; or {}", one.expected, table.expected),
             json!({"anyOf": [one.schema, table.schema]}),
         )
     }
@@ -62,14 +63,14 @@ impl Value for Lifetimes {
 
 /// A status of final answers, or a class of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cacheable {
+pub(crate) struct CacheableStatuses {
     /// The first one.
     pub(crate) first: u16,
     /// The last one, itself included.
     pub(crate) last: u16,
 }
 
-impl Cacheable {
+impl CacheableStatuses {
     fn one(status: u16) -> Self {
         Self {
             first: status,
@@ -78,8 +79,8 @@ impl Cacheable {
     }
 }
 
-impl Word for Cacheable {
-    const WORDS: &'static str = "a status from 200 to 599, or \"2xx\" to \"5xx\"";
+impl StringType for CacheableStatuses {
+    const EXPECTED: &'static str = "a status from 200 to 599, or \"2xx\" to \"5xx\"";
 
     fn parse(text: &str) -> Result<Self, String> {
         if let Some(class) = text.strip_suffix("xx") {
@@ -103,10 +104,11 @@ impl Word for Cacheable {
 
 /// A name, or with `*` at its end all that begin so.
 #[derive(Clone, Debug)]
-pub(crate) struct NamePattern(pub(crate) String);
+pub(crate) struct NamePatternText(pub(crate) String);
 
-impl Word for NamePattern {
-    const WORDS: &'static str = "a name, or a part of one with `*` for what is before or behind it";
+impl StringType for NamePatternText {
+    const EXPECTED: &'static str =
+        "a name, or a part of one with `*` for what is before or behind it";
 
     fn parse(text: &str) -> Result<Self, String> {
         let name = text.strip_suffix('*').unwrap_or(text);
@@ -121,12 +123,12 @@ impl Word for NamePattern {
         }
     }
 
-    fn word(&self) -> Option<&str> {
+    fn as_written(&self) -> Option<&str> {
         Some(&self.0)
     }
 }
 
-impl NamePattern {
+impl NamePatternText {
     pub(crate) fn pattern(&self) -> apus_cache::policy::NamePattern {
         apus_cache::policy::NamePattern::new(&self.0)
     }
@@ -141,17 +143,17 @@ pub(crate) enum KeyHost {
     Named(String),
 }
 
-impl Word for KeyHost {
-    const WORDS: &'static str = "`$host`, or a host";
+impl StringType for KeyHost {
+    const EXPECTED: &'static str = "`$host`, or a host";
 
     fn parse(text: &str) -> Result<Self, String> {
         match text {
             "$host" => Ok(Self::Requested),
-            _ => Authority::parse(text).map(|host| Self::Named(host.0)),
+            _ => HostAndPort::parse(text).map(|host| Self::Named(host.0)),
         }
     }
 
-    fn word(&self) -> Option<&str> {
+    fn as_written(&self) -> Option<&str> {
         Some(match self {
             Self::Requested => "$host",
             Self::Named(host) => host,
@@ -167,34 +169,35 @@ pub(crate) enum KeyQuery {
     /// Nothing.
     Nothing,
     /// These parameters.
-    Only(Vec<NamePattern>),
+    Only(Vec<NamePatternText>),
     /// All but these.
-    Except(Vec<NamePattern>),
+    Except(Vec<NamePatternText>),
 }
 
 const QUERY: &str = "true, false, a list of names, or { except = a list of names }";
 
-impl Value for KeyQuery {
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+impl KeyType for KeyQuery {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         match node.value {
             DeValue::Boolean(true) => Some(Self::All),
             DeValue::Boolean(false) => Some(Self::Nothing),
             DeValue::Array(_) => {
-                let names = Several::<NamePattern>::read(node, reader)?;
+                let names = OneOrMore::<NamePatternText>::read(node, reader)?;
                 Some(Self::Only(plain(names)))
             }
             DeValue::Table(table) => {
                 let only = table.iter().next().filter(|_| table.len() == 1);
                 let Some((_, names)) = only.filter(|(key, _)| key.get_ref() == "except") else {
                     reader.report(Finding::error(
-                        &node.place,
+                        &node.span,
                         "a table with other keys than `except`",
                         format!("expected {QUERY}"),
                     ));
                     return None;
                 };
-                let names = Node::new(names, node.place.file);
-                Several::<NamePattern>::read(&names, reader).map(|names| Self::Except(plain(names)))
+                let names = ValueNode::new(names, node.span.file);
+                OneOrMore::<NamePatternText>::read(&names, reader)
+                    .map(|names| Self::Except(plain(names)))
             }
             _ => {
                 reader.wrong_type(node, QUERY);
@@ -203,9 +206,9 @@ impl Value for KeyQuery {
         }
     }
 
-    fn kind() -> Kind {
-        let names = Several::<NamePattern>::kind().schema;
-        Kind::new(
+    fn type_description() -> TypeDescription {
+        let names = OneOrMore::<NamePatternText>::type_description().schema;
+        TypeDescription::new(
             QUERY,
             json!({"anyOf": [
                 {"type": "boolean"},
@@ -229,42 +232,42 @@ impl Value for KeyQuery {
     }
 }
 
-fn plain(names: Several<NamePattern>) -> Vec<NamePattern> {
+fn plain(names: OneOrMore<NamePatternText>) -> Vec<NamePatternText> {
     names.0.into_iter().map(|name| name.value).collect()
 }
 
 /// What only those know who may do something.
 #[derive(Clone)]
-pub(crate) struct Secret(pub(crate) String);
+pub(crate) struct PurgeToken(pub(crate) String);
 
-impl std::fmt::Debug for Secret {
+impl std::fmt::Debug for PurgeToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Secret")
+        f.write_str("PurgeToken")
     }
 }
 
 /// Shorter ones can be guessed.
-const SHORTEST_SECRET: usize = 16;
+const SHORTEST_TOKEN: usize = 16;
 
-impl Value for Secret {
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+impl KeyType for PurgeToken {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         let text = node.text(reader, SECRET)?;
-        let why = if text.len() < SHORTEST_SECRET {
-            format!("the secret is shorter than {SHORTEST_SECRET} characters")
+        let why = if text.len() < SHORTEST_TOKEN {
+            format!("the secret is shorter than {SHORTEST_TOKEN} characters")
         } else if text.bytes().any(|byte| !byte.is_ascii_graphic()) {
             "the secret has characters that a token in a field cannot have".to_owned()
         } else {
             return Some(Self(text));
         };
         reader.report(
-            Finding::error(&node.place, why, format!("expected {SECRET}"))
+            Finding::error(&node.span, why, format!("expected {SECRET}"))
                 .help("make one with: openssl rand -hex 32"),
         );
         None
     }
 
-    fn kind() -> Kind {
-        Kind::new(SECRET, json!({"type": "string"}))
+    fn type_description() -> TypeDescription {
+        TypeDescription::new(SECRET, json!({"type": "string"}))
     }
 }
 
@@ -277,7 +280,7 @@ mod tests {
 
     #[test]
     fn statuses_are_single_or_a_class() {
-        let read = |text| Cacheable::parse(text).map(|set| (set.first, set.last));
+        let read = |text| CacheableStatuses::parse(text).map(|set| (set.first, set.last));
         assert_eq!(read("404"), Ok((404, 404)));
         assert_eq!(read("5xx"), Ok((500, 599)));
         for text in ["", "xx", "1xx", "6xx", "304", "199", "600", "2x", "any"] {
@@ -288,10 +291,10 @@ mod tests {
     #[test]
     fn a_star_stands_at_the_end() {
         for text in ["id", "utm_*", "*", "a.b[]"] {
-            assert!(NamePattern::parse(text).is_ok(), "{text:?}");
+            assert!(NamePatternText::parse(text).is_ok(), "{text:?}");
         }
         for text in ["", "a*b", "**", "a b", "a=b", "a;"] {
-            assert!(NamePattern::parse(text).is_err(), "{text:?}");
+            assert!(NamePatternText::parse(text).is_err(), "{text:?}");
         }
     }
 }

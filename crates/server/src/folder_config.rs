@@ -64,12 +64,12 @@ impl std::error::Error for InvalidListen {}
 
 /// How a folder is served. Made once, so that a reload keeps its addresses.
 #[derive(Clone, Debug)]
-pub(crate) struct FolderSite {
+pub(crate) struct FolderConfig {
     listen: Option<ListenArgument>,
     listen_tls: Option<ListenArgument>,
 }
 
-impl FolderSite {
+impl FolderConfig {
     /// Settles the addresses. The default ones give way to what uses them.
     pub(crate) fn new(listen: Option<ListenArgument>, tls: bool) -> Self {
         match (listen, tls) {
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn no_name_of_a_folder_is_taken_for_more() {
-        let site = FolderSite::new(Some(ListenArgument::Port(0)), false);
+        let site = FolderConfig::new(Some(ListenArgument::Port(0)), false);
         let text = site.configuration("/a\"\n${HOME}");
         let table: toml::Table = text.parse().unwrap();
         assert_eq!(table["sites"][0]["root"].as_str(), Some("/a\"\n$${HOME}"));

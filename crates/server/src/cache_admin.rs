@@ -11,14 +11,14 @@ use apus_config as config;
 
 /// A place whose answers are cached: what decides under which keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CachedPlace {
+pub(crate) struct CachedHandler {
     site: Box<str>,
     key: KeyRules,
 }
 
-impl CachedPlace {
+impl CachedHandler {
     /// Those of a configuration; of several with the same keys, one.
-    pub(crate) fn all(plan: &config::Plan) -> Vec<Self> {
+    pub(crate) fn all(plan: &config::ServerPlan) -> Vec<Self> {
         let mut places: Vec<Self> = Vec::new();
         for (site, settings) in plan.caches() {
             let place = Self {
@@ -38,12 +38,12 @@ impl CachedPlace {
 /// # Errors
 /// Why that cannot be, for people.
 pub(crate) fn purges(
-    places: &[CachedPlace],
+    places: &[CachedHandler],
     site: Option<&str>,
     what: &PurgeWhat,
     soft: bool,
 ) -> Result<Vec<PurgeRequest>, String> {
-    let is_meant = |place: &&CachedPlace| site.is_none_or(|site| *place.site == *site);
+    let is_meant = |place: &&CachedHandler| site.is_none_or(|site| *place.site == *site);
     let meant: Vec<_> = places.iter().filter(is_meant).collect();
     if let Some(site) = site.filter(|_| meant.is_empty()) {
         let mut known: Vec<_> = places.iter().map(|place| &*place.site).collect();
@@ -68,7 +68,7 @@ pub(crate) fn purges(
     };
     let url = Url::parse(url).map_err(|error| error.to_string())?;
     let (scheme, target) = (scheme(url.is_secure), url.target());
-    let purge = |place: &CachedPlace| {
+    let purge = |place: &CachedHandler| {
         let of = match is_prefix {
             true => PurgeRequest::prefix,
             false => PurgeRequest::url,
@@ -135,9 +135,9 @@ mod tests {
 
     use super::*;
 
-    fn places(text: &str) -> Vec<CachedPlace> {
+    fn places(text: &str) -> Vec<CachedHandler> {
         let plan = config::parse_str(text, "apus.toml", Path::new("."), &|_| None);
-        CachedPlace::all(&plan.unwrap_or_else(|mistakes| panic!("{mistakes}")))
+        CachedHandler::all(&plan.unwrap_or_else(|mistakes| panic!("{mistakes}")))
     }
 
     const SITES: &str = "[[sites]]\nname = \"one\"\nserver_name = \"one.example\"\nlisten = 80\n\

@@ -14,12 +14,12 @@ use std::str::FromStr;
 use apus_http::is_identity_field;
 use apus_net::ListenAddress;
 use apus_patterns::Glob;
-use apus_sites::{Condition, Pattern, ServerName};
+use apus_sites::{Condition, LocationPattern, ServerName};
 use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::json;
 use toml::de::DeValue;
 
-use super::keys::{Kind, Node, Reader, Value, Word, parse_word};
+use super::keys::{ConfigReader, KeyType, StringType, TypeDescription, ValueNode, parse_string};
 use super::value::Int;
 
 /// A type that the field that uses it parses.
@@ -41,14 +41,14 @@ pub(super) fn one_line(message: &str) -> String {
 
 /// A host name of a site.
 #[derive(Clone, Debug)]
-pub(super) enum Host {
+pub(super) enum SiteHost {
     /// `_`: hosts that no site has.
     Other,
     /// A name or a pattern; the text as it stands.
     Name(ServerName, String),
 }
 
-impl Host {
+impl SiteHost {
     /// What a TLS client would ask for, and a certificate be for; `None` for other hosts and for
     /// patterns that no certificate knows.
     pub(super) fn tls_name(&self) -> Option<String> {
@@ -61,8 +61,8 @@ impl Host {
     }
 }
 
-impl Word for Host {
-    const WORDS: &'static str = "a server name";
+impl StringType for SiteHost {
+    const EXPECTED: &'static str = "a server name";
 
     fn parse(text: &str) -> Result<Self, String> {
         match text {
@@ -74,7 +74,7 @@ impl Word for Host {
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Listen {
+pub(super) enum ListenSpec {
     /// All addresses.
     Port(u16),
     /// One address.
@@ -85,10 +85,10 @@ pub(super) enum Listen {
     Inherited(String),
 }
 
-struct ListenWord(Listen);
+struct ListenSpecText(ListenSpec);
 
-impl Word for ListenWord {
-    const WORDS: &'static str =
+impl StringType for ListenSpecText {
+    const EXPECTED: &'static str =
         "a port, \"address:port\", \"[::1]:port\", \"unix:/path\" or \"systemd:name\"";
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -97,27 +97,27 @@ impl Word for ListenWord {
                 0 => Err("the path is missing".to_owned()),
                 // The kernel's limit for the address of a Unix socket, with its NUL.
                 108.. => Err("the path of a socket has at most 107 bytes".to_owned()),
-                _ => Ok(Self(Listen::Unix(path.into()))),
+                _ => Ok(Self(ListenSpec::Unix(path.into()))),
             };
         }
         if let Some(name) = text.strip_prefix("systemd:") {
             return if name.is_empty() {
                 Err("the name is missing".to_owned())
             } else {
-                Ok(Self(Listen::Inherited(name.to_owned())))
+                Ok(Self(ListenSpec::Inherited(name.to_owned())))
             };
         }
         if let Ok(port) = text.parse() {
-            return Ok(Self(Listen::Port(port)));
+            return Ok(Self(ListenSpec::Port(port)));
         }
         if let Some(port) = text.strip_prefix("*:").and_then(|port| port.parse().ok()) {
-            return Ok(Self(Listen::Port(port)));
+            return Ok(Self(ListenSpec::Port(port)));
         }
         if let Some(port) = text.strip_prefix("localhost:") {
             return Err(format!("write \"127.0.0.1:{port}\" or \"[::1]:{port}\""));
         }
         text.parse()
-            .map(|address| Self(Listen::Tcp(address)))
+            .map(|address| Self(ListenSpec::Tcp(address)))
             .map_err(|_| match text.parse::<IpAddr>() {
                 Ok(_) => "the port is missing".to_owned(),
                 Err(_) => String::new(),
@@ -125,27 +125,27 @@ impl Word for ListenWord {
     }
 }
 
-impl Value for Listen {
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+impl KeyType for ListenSpec {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         if node.value.is_integer() {
             return Int::<0, 65_535>::read(node, reader)
                 .and_then(|port| u16::try_from(port.0).ok())
                 .map(Self::Port);
         }
         let DeValue::String(_) = node.value else {
-            reader.wrong_type(node, ListenWord::WORDS);
+            reader.wrong_type(node, ListenSpecText::EXPECTED);
             return None;
         };
-        let text = node.text(reader, ListenWord::WORDS)?;
-        match parse_word::<ListenWord>(&text, &node.place, reader)?.0 {
-            Self::Unix(path) => Some(Self::Unix(reader.sources.resolve(&node.place, path))),
+        let text = node.text(reader, ListenSpecText::EXPECTED)?;
+        match parse_string::<ListenSpecText>(&text, &node.span, reader)?.0 {
+            Self::Unix(path) => Some(Self::Unix(reader.sources.resolve(&node.span, path))),
             listen => Some(listen),
         }
     }
 
-    fn kind() -> Kind {
-        Kind::new(
-            ListenWord::WORDS,
+    fn type_description() -> TypeDescription {
+        TypeDescription::new(
+            ListenSpecText::EXPECTED,
             json!({"anyOf": [
                 {"type": "integer", "minimum": 0, "maximum": 65_535},
                 {"type": "string"},
@@ -154,7 +154,7 @@ impl Value for Listen {
     }
 }
 
-impl Listen {
+impl ListenSpec {
     /// The address for the engine.
     pub(super) fn address(&self, ipv6_only: bool, mode: u32) -> ListenAddress {
         match self {
@@ -179,8 +179,8 @@ impl Listen {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileMode(pub(super) u32);
 
-impl Word for FileMode {
-    const WORDS: &'static str = "permission bits in octal, as \"0660\"";
+impl StringType for FileMode {
+    const EXPECTED: &'static str = "permission bits in octal, as \"0660\"";
 
     fn parse(text: &str) -> Result<Self, String> {
         u32::from_str_radix(text, 8)
@@ -190,17 +190,17 @@ impl Word for FileMode {
             .ok_or_else(String::new)
     }
 
-    fn word(&self) -> Option<&str> {
+    fn as_written(&self) -> Option<&str> {
         (self.0 == 0o666).then_some("0666")
     }
 }
 
 /// Addresses that may speak the PROXY protocol.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Network(pub(super) apus_http::Network);
+pub(super) struct NetworkText(pub(super) apus_http::Network);
 
-impl Word for Network {
-    const WORDS: &'static str = "a network as \"10.0.0.0/8\", an address, or \"unix:\"";
+impl StringType for NetworkText {
+    const EXPECTED: &'static str = "a network as \"10.0.0.0/8\", an address, or \"unix:\"";
 
     fn parse(text: &str) -> Result<Self, String> {
         if text == "unix:" {
@@ -226,10 +226,10 @@ impl Word for Network {
 
 /// Which paths a location is for.
 #[derive(Clone, Debug)]
-pub(super) struct LocationPath(pub(super) Pattern);
+pub(super) struct LocationPath(pub(super) LocationPattern);
 
-impl Word for LocationPath {
-    const WORDS: &'static str = "the path of a location";
+impl StringType for LocationPath {
+    const EXPECTED: &'static str = "the path of a location";
 
     fn parse(text: &str) -> Result<Self, String> {
         parsed(text).map(Self)
@@ -238,10 +238,10 @@ impl Word for LocationPath {
 
 /// A condition of a rewrite.
 #[derive(Clone, Debug)]
-pub(super) struct Test(pub(super) Condition);
+pub(super) struct ConditionText(pub(super) Condition);
 
-impl Word for Test {
-    const WORDS: &'static str = "a test";
+impl StringType for ConditionText {
+    const EXPECTED: &'static str = "a test";
 
     fn parse(text: &str) -> Result<Self, String> {
         parsed(text).map(Self)
@@ -250,10 +250,10 @@ impl Word for Test {
 
 /// A regular expression.
 #[derive(Clone, Debug)]
-pub(super) struct Expression(pub(super) String);
+pub(super) struct RegexText(pub(super) String);
 
-impl Word for Expression {
-    const WORDS: &'static str = "a regular expression";
+impl StringType for RegexText {
+    const EXPECTED: &'static str = "a regular expression";
 
     fn parse(text: &str) -> Result<Self, String> {
         parsed::<regex::bytes::Regex>(text).map(|_| Self(text.to_owned()))
@@ -268,8 +268,8 @@ pub(super) struct FieldName(pub(super) String);
 #[derive(Clone, Debug)]
 pub(super) struct IdentityFieldName(pub(super) String);
 
-impl Word for IdentityFieldName {
-    const WORDS: &'static str = "a field about the client as \"CF-Connecting-IP\"";
+impl StringType for IdentityFieldName {
+    const EXPECTED: &'static str = "a field about the client as \"CF-Connecting-IP\"";
 
     fn parse(text: &str) -> Result<Self, String> {
         let name = FieldName::parse(text)?.0.to_ascii_lowercase();
@@ -280,8 +280,8 @@ impl Word for IdentityFieldName {
     }
 }
 
-impl Word for FieldName {
-    const WORDS: &'static str = "a field name";
+impl StringType for FieldName {
+    const EXPECTED: &'static str = "a field name";
 
     fn parse(text: &str) -> Result<Self, String> {
         parsed::<HeaderName>(text)
@@ -289,17 +289,17 @@ impl Word for FieldName {
             .map_err(|_| String::new())
     }
 
-    fn word(&self) -> Option<&str> {
+    fn as_written(&self) -> Option<&str> {
         Some(&self.0)
     }
 }
 
 /// The content of an answer, which may hold variables and line breaks.
 #[derive(Clone, Debug)]
-pub(super) struct Content(pub(super) String);
+pub(super) struct BodyText(pub(super) String);
 
-impl Word for Content {
-    const WORDS: &'static str = "a text";
+impl StringType for BodyText {
+    const EXPECTED: &'static str = "a text";
 
     fn parse(text: &str) -> Result<Self, String> {
         Ok(Self(text.to_owned()))
@@ -307,13 +307,13 @@ impl Word for Content {
 }
 
 macro_rules! texts {
-    ($( $(#[doc = $doc:literal])* $Name:ident: $words:literal, )*) => {$(
+    ($( $(#[doc = $doc:literal])* $Name:ident: $expected:literal, )*) => {$(
         $(#[doc = $doc])*
         #[derive(Clone, Debug)]
         pub(super) struct $Name(pub(super) String);
 
-        impl Word for $Name {
-            const WORDS: &'static str = $words;
+        impl StringType for $Name {
+            const EXPECTED: &'static str = $expected;
 
             fn parse(text: &str) -> Result<Self, String> {
                 if text.chars().any(|c| c.is_control() && c != '\t') {
@@ -336,8 +336,8 @@ texts! {
 #[derive(Clone, Debug)]
 pub(super) struct PathPattern(pub(super) Glob);
 
-impl Word for PathPattern {
-    const WORDS: &'static str = "a pattern as \"*.css\" or \"/assets/**\"";
+impl StringType for PathPattern {
+    const EXPECTED: &'static str = "a pattern as \"*.css\" or \"/assets/**\"";
 
     fn parse(text: &str) -> Result<Self, String> {
         Glob::parse(text)
@@ -350,8 +350,8 @@ impl Word for PathPattern {
 #[derive(Clone, Debug)]
 pub(super) struct HeaderText(pub(super) HeaderValue);
 
-impl Word for HeaderText {
-    const WORDS: &'static str = "the value of a field";
+impl StringType for HeaderText {
+    const EXPECTED: &'static str = "the value of a field";
 
     fn parse(text: &str) -> Result<Self, String> {
         HeaderValue::from_str(text)
@@ -364,10 +364,10 @@ impl Word for HeaderText {
 #[derive(Clone, Debug)]
 pub(super) struct MediaType(pub(super) String);
 
-impl Word for MediaType {
-    const WORDS: &'static str = "a media type as \"text/html\"";
+impl StringType for MediaType {
+    const EXPECTED: &'static str = "a media type as \"text/html\"";
 
-    fn word(&self) -> Option<&str> {
+    fn as_written(&self) -> Option<&str> {
         Some(&self.0)
     }
 
@@ -385,10 +385,10 @@ impl Word for MediaType {
 
 /// A path of the site.
 #[derive(Clone, Debug)]
-pub(super) struct Uri(pub(super) String);
+pub(super) struct SitePath(pub(super) String);
 
-impl Word for Uri {
-    const WORDS: &'static str = "a path of the site as \"/404.html\"";
+impl StringType for SitePath {
+    const EXPECTED: &'static str = "a path of the site as \"/404.html\"";
 
     fn parse(text: &str) -> Result<Self, String> {
         if text.starts_with('/') && !text.chars().any(char::is_control) {
@@ -401,18 +401,18 @@ impl Word for Uri {
 
 /// The status of a fixed answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Status(pub(super) StatusCode);
+pub(super) struct StatusNumber(pub(super) StatusCode);
 
-impl Value for Status {
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+impl KeyType for StatusNumber {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         Int::<200, 599>::read(node, reader)
             .and_then(|status| u16::try_from(status.0).ok())
             .and_then(|status| StatusCode::from_u16(status).ok())
             .map(Self)
     }
 
-    fn kind() -> Kind {
-        Int::<200, 599>::kind()
+    fn type_description() -> TypeDescription {
+        Int::<200, 599>::type_description()
     }
 }
 
@@ -425,8 +425,8 @@ pub(super) struct StatusSet {
     pub(super) last: u16,
 }
 
-impl Word for StatusSet {
-    const WORDS: &'static str = "an error status from 400 to 599, \"4xx\" or \"5xx\"";
+impl StringType for StatusSet {
+    const EXPECTED: &'static str = "an error status from 400 to 599, \"4xx\" or \"5xx\"";
 
     fn parse(text: &str) -> Result<Self, String> {
         let (first, last) = match text {

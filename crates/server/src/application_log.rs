@@ -19,17 +19,17 @@ const DEFAULT_LEVEL: &str = "info";
 
 /// The application log. Messages are written to standard error by a thread of its own, so that a
 /// slow reader holds up no worker; what it holds is written when this is dropped.
-pub struct Logging {
+pub struct ApplicationLog {
     filter: reload::Handle<EnvFilter, Registry>,
     _writer: WorkerGuard,
 }
 
-impl Logging {
+impl ApplicationLog {
     /// Starts the log of this process.
     ///
     /// # Errors
     /// The level cannot be parsed, or the process has a log already.
-    pub fn start(level: Option<&str>) -> Result<Self, LoggingError> {
+    pub fn start(level: Option<&str>) -> Result<Self, ApplicationLogError> {
         let is_terminal = io::stderr().is_terminal();
         let (filter, handle) = reload::Layer::new(filter(level)?);
         let (output, guard) = NonBlockingBuilder::default()
@@ -56,7 +56,7 @@ impl Logging {
     ///
     /// # Errors
     /// The level cannot be parsed; the old one stays.
-    pub fn set_level(&self, level: Option<&str>) -> Result<(), LoggingError> {
+    pub fn set_level(&self, level: Option<&str>) -> Result<(), ApplicationLogError> {
         let filter = filter(level)?;
         // The subscriber lives as long as the process, so that there is something to reload.
         let _ = self.filter.reload(filter);
@@ -64,13 +64,13 @@ impl Logging {
     }
 }
 
-impl fmt::Debug for Logging {
+impl fmt::Debug for ApplicationLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Logging").finish_non_exhaustive()
+        f.debug_struct("ApplicationLog").finish_non_exhaustive()
     }
 }
 
-fn filter(level: Option<&str>) -> Result<EnvFilter, LoggingError> {
+fn filter(level: Option<&str>) -> Result<EnvFilter, ApplicationLogError> {
     let variable = env::var(LEVEL_VARIABLE)
         .ok()
         .filter(|value| !value.is_empty());
@@ -78,7 +78,7 @@ fn filter(level: Option<&str>) -> Result<EnvFilter, LoggingError> {
     let directives = variable.as_deref().or(level).unwrap_or(DEFAULT_LEVEL);
     EnvFilter::builder()
         .parse(directives)
-        .map_err(|source| LoggingError::Level {
+        .map_err(|source| ApplicationLogError::Level {
             text: directives.to_owned(),
             from_variable,
             source,
@@ -88,7 +88,7 @@ fn filter(level: Option<&str>) -> Result<EnvFilter, LoggingError> {
 /// Why there is no log.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum LoggingError {
+pub enum ApplicationLogError {
     /// The level is none.
     Level {
         /// What was given.
@@ -102,13 +102,13 @@ pub enum LoggingError {
     Started(TryInitError),
 }
 
-impl From<TryInitError> for LoggingError {
+impl From<TryInitError> for ApplicationLogError {
     fn from(error: TryInitError) -> Self {
         Self::Started(error)
     }
 }
 
-impl fmt::Display for LoggingError {
+impl fmt::Display for ApplicationLogError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Level {
@@ -132,7 +132,7 @@ impl fmt::Display for LoggingError {
     }
 }
 
-impl std::error::Error for LoggingError {
+impl std::error::Error for ApplicationLogError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Level { source, .. } => Some(source),

@@ -7,7 +7,7 @@ use apus_sites::Template;
 use serde_json::json;
 
 use super::origin::{NodeAddress, is_group_name, parse_node};
-use crate::keys::{Kind, Node, Reader, Value, Word, parse_word};
+use crate::keys::{ConfigReader, KeyType, StringType, TypeDescription, ValueNode, parse_string};
 
 /// Where PHP is: an address, or a group of the site by its name.
 #[derive(Clone, Debug)]
@@ -18,8 +18,8 @@ pub(crate) enum PhpServer {
     Program(PathBuf),
 }
 
-impl Word for PhpServer {
-    const WORDS: &'static str = "a socket as \"/run/php/php-fpm.sock\", \"host:port\", the name of a group \
+impl StringType for PhpServer {
+    const EXPECTED: &'static str = "a socket as \"/run/php/php-fpm.sock\", \"host:port\", the name of a group \
          of the site, or a program as \"/usr/bin/php-cgi\"";
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -46,17 +46,17 @@ impl Word for PhpServer {
 #[derive(Clone, Debug)]
 pub(crate) struct PhpAddress(pub(crate) PhpServer);
 
-impl Value for PhpAddress {
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        let text = node.text(reader, PhpServer::WORDS)?;
-        Some(Self(match parse_word(&text, &node.place, reader)? {
+impl KeyType for PhpAddress {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
+        let text = node.text(reader, PhpServer::EXPECTED)?;
+        Some(Self(match parse_string(&text, &node.span, reader)? {
             PhpServer::Node(address) => PhpServer::Node(address.resolved(node, reader)),
             group => group,
         }))
     }
 
-    fn kind() -> Kind {
-        Kind::new(PhpServer::WORDS, json!({"type": "string"}))
+    fn type_description() -> TypeDescription {
+        TypeDescription::new(PhpServer::EXPECTED, json!({"type": "string"}))
     }
 }
 
@@ -64,8 +64,8 @@ impl Value for PhpAddress {
 #[derive(Clone, Debug)]
 pub(crate) struct ScriptPath(pub(crate) String);
 
-impl Word for ScriptPath {
-    const WORDS: &'static str = "a path as \"/index.php\"";
+impl StringType for ScriptPath {
+    const EXPECTED: &'static str = "a path as \"/index.php\"";
 
     fn parse(text: &str) -> Result<Self, String> {
         if !text.ends_with(".php") {
@@ -85,8 +85,8 @@ impl Word for ScriptPath {
 #[derive(Clone, Debug)]
 pub(crate) struct VariableName(pub(crate) String);
 
-impl Word for VariableName {
-    const WORDS: &'static str = "the name of a variable as \"APP_ENV\"";
+impl StringType for VariableName {
+    const EXPECTED: &'static str = "the name of a variable as \"APP_ENV\"";
 
     fn parse(text: &str) -> Result<Self, String> {
         let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
@@ -101,8 +101,8 @@ impl Word for VariableName {
 #[derive(Clone, Debug)]
 pub(crate) struct VariableValue(pub(crate) Template);
 
-impl Word for VariableValue {
-    const WORDS: &'static str = "a text, which may hold variables as $host";
+impl StringType for VariableValue {
+    const EXPECTED: &'static str = "a text, which may hold variables as $host";
 
     fn parse(text: &str) -> Result<Self, String> {
         Template::parse(text)

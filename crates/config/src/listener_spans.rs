@@ -5,24 +5,24 @@ use std::error::Error;
 use apus_net::{ListenAddress, StartError};
 
 use super::diagnostics::{Diagnostics, Finding};
-use super::plan::Plan;
-use super::source::{Place, Sources};
+use super::plan::ServerPlan;
+use super::source::{SourceFiles, SourceSpan};
 
 /// The addresses of a configuration, each with its places.
 #[derive(Default)]
-pub struct ListenPlaces {
-    sources: Sources,
-    places: Vec<(ListenAddress, Place)>,
+pub struct ListenerSpans {
+    sources: SourceFiles,
+    spans: Vec<(ListenAddress, SourceSpan)>,
 }
 
-impl ListenPlaces {
+impl ListenerSpans {
     /// Those of `plan`.
-    pub fn of(plan: &Plan) -> Self {
+    pub fn of(plan: &ServerPlan) -> Self {
         let listeners = plan.sites.iter().flat_map(|site| &site.listeners);
         Self {
             sources: plan.warnings.sources.clone(),
-            places: listeners
-                .map(|listener| (listener.address.clone(), listener.place.clone()))
+            spans: listeners
+                .map(|listener| (listener.address.clone(), listener.span.clone()))
                 .collect(),
         }
     }
@@ -31,12 +31,12 @@ impl ListenPlaces {
     /// `None` if the error is another, or no place does.
     pub fn explain(&self, error: &StartError) -> Option<Diagnostics> {
         let refused = error.address()?;
-        let (_, place) = self.places.iter().find(|(named, _)| named == refused)?;
+        let (_, span) = self.spans.iter().find(|(named, _)| named == refused)?;
         let cause = error
             .source()
             .map_or_else(String::new, <dyn Error>::to_string);
         let mut finding = Finding::error(
-            place,
+            span,
             format!("cannot listen on {refused}: {cause}"),
             "expected an address that can be listened on",
         );
