@@ -1,8 +1,8 @@
 //! The targets of the cache: the fields that it lives by, and what it keeps on disk.
 
 use apus_cache::policy::{
-    Conditions, Freshened, KeyRules, OriginResponse, PresentedRequest, Reuse, Rules, Stored,
-    Timestamp, freshen, invalidated, may_store, reuse,
+    CacheRules, CachingContext, FreshenResult, KeyRules, OriginResponse, PresentedRequest,
+    ReuseDecision, StoredResponse, Timestamp, decide_reuse, freshen, keys_to_invalidate, may_store,
 };
 use apus_http::fields::{
     CacheStatus, Handling, RequestDirectives, ResponseDirectives, Scope, Vary, age, surrogate_keys,
@@ -39,17 +39,17 @@ pub fn cache_fields(data: &[u8]) {
         received: NOW,
     };
     let (rules, conditions) = (
-        Rules::default(),
-        Conditions {
+        CacheRules::default(),
+        CachingContext {
             uses: 1,
-            ..Conditions::default()
+            ..CachingContext::default()
         },
     );
     let posted = PresentedRequest {
         method: &Method::POST,
         ..request
     };
-    let keys = invalidated(&posted, StatusCode::OK, &answered, &rules.key);
+    let keys = keys_to_invalidate(&posted, StatusCode::OK, &answered, &rules.key);
     let site = KeyRules::default().uri(&PresentedRequest {
         path: "/",
         ..request
@@ -77,16 +77,16 @@ pub fn cache_fields(data: &[u8]) {
         ..request
     }));
     let expired = stored.fresh_until();
-    let later = reuse(&request, &stored, &rules, &conditions, expired);
-    assert!(!matches!(later, Reuse::Fresh { .. }));
+    let later = decide_reuse(&request, &stored, &rules, &conditions, expired);
+    assert!(!matches!(later, ReuseDecision::Fresh { .. }));
     let mut bytes = Vec::new();
     stored.encode(&mut bytes);
-    assert_eq!(Stored::decode(&bytes).as_ref(), Ok(&stored));
+    assert_eq!(StoredResponse::decode(&bytes).as_ref(), Ok(&stored));
     let current = OriginResponse {
         status: StatusCode::NOT_MODIFIED,
         ..response
     };
-    if let Freshened::Stored(newer) = freshen(&request, &stored, &current, &rules) {
+    if let FreshenResult::Stored(newer) = freshen(&request, &stored, &current, &rules) {
         assert_eq!(newer.status(), stored.status());
         assert_eq!(
             newer.headers().get("content-length"),
@@ -98,7 +98,7 @@ pub fn cache_fields(data: &[u8]) {
 /// What is read as a stored response is written as the same bytes, and has sensible times whatever
 /// they are.
 pub fn cache_record(data: &[u8]) {
-    let Ok(stored) = Stored::decode(data) else {
+    let Ok(stored) = StoredResponse::decode(data) else {
         return;
     };
     let mut again = Vec::new();

@@ -9,9 +9,9 @@ use apus::{
     Answer, Body, BodyError, BodyStream, ConnectionInfo, Frame, Headers, Method, Peer, Request,
     Response, ServiceFactory, StatusCode, Target, Version, service_fn,
 };
-use apus_cache::policy::{Host, NamePattern, Query};
-use apus_cache::service::{Cache, CacheSettings, Cached};
-use apus_cache::store::Settings;
+use apus_cache::policy::{CacheNamePattern, KeyHostRule, KeyQueryRule};
+use apus_cache::service::{Cache, CacheSettings, CachedService};
+use apus_cache::store::StoreSettings;
 use apus_http::{Network, RequestParts, TlsInfo, TlsVersion, TrustedProxies, is_identity_field};
 use bytes::Bytes;
 
@@ -86,15 +86,20 @@ impl Site {
                 .map(str::to_owned)
                 .collect();
             let lower = || names.iter().map(|name| name.to_ascii_lowercase());
-            let patterns = || names.iter().map(|name| NamePattern::new(name)).collect();
+            let patterns = || {
+                names
+                    .iter()
+                    .map(|name| CacheNamePattern::new(name))
+                    .collect()
+            };
             let rules = &mut site.settings.rules;
             match word {
                 "query" => {
-                    rules.key.query = Query::Only(patterns());
+                    rules.key.query = KeyQueryRule::Only(patterns());
                     site.parameters = names;
                 }
                 "except" => {
-                    rules.key.query = Query::Except(patterns());
+                    rules.key.query = KeyQueryRule::Except(patterns());
                     site.parameters = names;
                 }
                 "headers" => {
@@ -113,7 +118,7 @@ impl Site {
                     rules.credentials.session_cookies = patterns();
                     site.session_cookies = names;
                 }
-                "host" => rules.key.host = Host::Named("all".into()),
+                "host" => rules.key.host = KeyHostRule::Named("all".into()),
                 "scheme" => rules.key.scheme = false,
                 "sort" => rules.key.sort_query = true,
                 "php" => site.is_php = true,
@@ -135,8 +140,8 @@ impl Site {
                 .expect("a runtime");
         }
         let origin = self.clone();
-        let service = Cached::new(
-            &Cache::new(Settings::default()),
+        let service = CachedService::new(
+            &Cache::new(StoreSettings::default()),
             "site",
             self.settings.clone(),
             move || {
@@ -211,7 +216,7 @@ impl Site {
         if key.scheme {
             add("scheme", request.scheme());
         }
-        if key.host == Host::Requested {
+        if key.host == KeyHostRule::Requested {
             add("host", request.authority().unwrap_or_default());
             if key.scheme {
                 add("port", &format!("{:?}", request.port()));
@@ -255,7 +260,7 @@ impl Site {
     fn parameters(&self, query: Option<&str>) -> String {
         let key = &self.settings.rules.key;
         let query = query.unwrap_or_default();
-        if key.query == Query::All && !key.sort_query {
+        if key.query == KeyQueryRule::All && !key.sort_query {
             return query.to_owned();
         }
         let split = |at: char| at == '&' || self.splits_at_semicolons && at == ';';
@@ -264,10 +269,10 @@ impl Site {
             .map(|part| part.split_once('=').unwrap_or((part, "")))
             .map(|(name, value)| (self.name(name), value))
             .filter(|(name, _)| match &key.query {
-                Query::All => true,
-                Query::Ignored => false,
-                Query::Only(_) => self.parameters.contains(name),
-                Query::Except(_) => !self.parameters.contains(name),
+                KeyQueryRule::All => true,
+                KeyQueryRule::Ignored => false,
+                KeyQueryRule::Only(_) => self.parameters.contains(name),
+                KeyQueryRule::Except(_) => !self.parameters.contains(name),
             })
             .collect();
         if key.sort_query {

@@ -1,8 +1,8 @@
-//! A shared HTTP cache.
+//! A shared HTTP cache (RFC 9111).
 //!
-//! [`policy`] decides what may be stored, for how long, and what may be sent from it (RFC 9111). It
-//! does no I/O and reads no clock. [`store`] keeps stored responses, in memory and on disk. [`service`] is the
-//! cache in front of another service.
+//! [`policy`] decides what may be stored and sent (RFC 9111), without I/O and without a clock.
+//! [`store`] keeps stored responses in memory and on disk. [`service`] is the cache in front of
+//! another service.
 
 #![forbid(unsafe_code)]
 

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use apus_cache::service::CacheSettings;
-use apus_cache::store::{DiskSettings, Settings};
+use apus_cache::store::{DiskSettings, StoreSettings};
 use apus_compress::Compression;
 use apus_files::{Symlinks, TryFiles};
 use apus_http::{Network, TrustedProxies};
@@ -71,7 +71,7 @@ pub struct GlobalPlan {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheStorePlan {
     /// The store in memory.
-    pub settings: Settings,
+    pub settings: StoreSettings,
     /// The store on disk, if there is one.
     pub disk: Option<DiskSettings>,
 }

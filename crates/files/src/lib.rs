@@ -1,12 +1,13 @@
-//! Static files.
+//! Static files as a service: lookup below a root, conditional and range requests, compressed
+//! variants, and listings.
 //!
-//! [`Files`] says which and how; each worker makes a [`FilesService`] of it. Answers are kept in
-//! memory as they go over the wire, and looked after in the file system at most once a second.
+//! [`Files`] is the configuration; each worker builds a [`FilesService`] from it. Responses are
+//! cached in memory in wire form, and checked against the file system at most once a second.
 
-mod content;
+mod body;
 mod entry;
 mod listing;
-mod lookup;
+mod path_resolver;
 mod representation;
 mod service;
 pub mod tree;
@@ -24,39 +25,40 @@ use apus_http::{HeaderName, HeaderValue, Headers, Service, ServiceFactory};
 use apus_net::coarse_now;
 
 pub use apus_patterns::{Glob, InvalidGlob};
+pub use service::FilesOutcome;
 pub use service::FilesService;
-pub use service::Handled;
 pub use tree::Symlinks;
 pub use try_files::{InvalidTryFiles, TryFiles};
-pub use variants::Variants;
+pub use variants::VariantStore;
 
 /// A tree of static files, as a service.
 ///
-/// Files are answered with validators, ranges and compressed forms; folders with their index or a
-/// listing. Outside of the root, hidden files (but for `/.well-known/`) and the source of PHP
-/// programs are not found.
+/// Files are sent with validators, ranges and compressed variants; folders with their index or a
+/// listing. Paths outside of the root, hidden files (except below `/.well-known/`) and the source
+/// of PHP programs are not found.
 ///
 /// Text is compressed with brotli, zstd and gzip in the background, once for all workers, while the
-/// first clients get it as it is. Files beside it (`.br`, `.zst`, `.gz`) that are not older are taken
-/// instead. Text of more than 4 MB and up to 32 MB is compressed as it is sent, while there is memory for
-/// compressors ([`ResponseMemory`](apus_http::ResponseMemory)); parts of it are parts of the file as it is.
+/// first clients get it uncompressed. Files beside it (`.br`, `.zst`, `.gz`) that are not older are
+/// sent instead. Text of more than 4 MB and up to 32 MB is compressed while it is sent, as long as
+/// there is memory for compressors ([`ResponseMemory`](apus_http::ResponseMemory)); range requests
+/// for it get parts of the uncompressed file.
 ///
-/// What is not negotiated, as an image is not, is sent as it is whatever a client accepts; where there
-/// are forms to choose from, a client that accepts none of them, not even `identity`, is answered 406
-/// (RFC 9110 section 12.5.3). So is one that refuses `identity` while there is no memory for a compressor, or
-/// too much to be compressed already; for others the file goes as it is.
+/// A file without compressed variants, such as an image, is sent uncompressed whatever the client
+/// accepts. For a file with variants, a client that accepts none of them, not even `identity`, gets
+/// 406 (RFC 9110 section 12.5.3). So does a client that refuses `identity` while there is no memory
+/// for a compressor or too much to compress; other clients get the uncompressed file then.
 #[derive(Clone)]
 pub struct Files {
-    options: Options,
+    options: FilesOptions,
     cache_bytes: u64,
     clock: fn() -> Instant,
     fallback: Option<Arc<dyn ServiceFactory>>,
     /// Shared by the services of all workers.
-    variants: Arc<Variants>,
+    variants: Arc<VariantStore>,
 }
 
 #[derive(Clone)]
-struct Options {
+struct FilesOptions {
     root: PathBuf,
     symlinks: Symlinks,
     prefix: Vec<u8>,
@@ -71,7 +73,7 @@ struct Options {
     source_extensions: Vec<String>,
     /// Whether the fallback runs programs.
     runs_programs: bool,
-    /// Whether programs are among the files, whoever runs them.
+    /// Whether there are programs among the files, whichever service runs them.
     has_programs: bool,
     protected: Vec<Glob>,
     headers: Headers,
@@ -85,7 +87,7 @@ impl Files {
     /// The files below `root`.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self {
-            options: Options {
+            options: FilesOptions {
                 root: root.into(),
                 symlinks: Symlinks::default(),
                 prefix: Vec::new(),
@@ -112,30 +114,30 @@ impl Files {
             cache_bytes: CACHE_BYTES,
             clock: coarse_now,
             fallback: None,
-            variants: Arc::new(Variants::new(CACHE_BYTES)),
+            variants: Arc::new(VariantStore::new(CACHE_BYTES)),
         }
     }
 
-    /// Takes this path off the front of each request's path before the root is put there instead, as
-    /// `alias` does. Only whole segments count: `/a` is no prefix of `/ab`. In normal form, that is
-    /// not percent-encoded; requests for anything else are not found.
+    /// Removes this prefix from the path of each request before the root is prepended, as `alias`
+    /// in nginx does. Only whole segments count: `/a` is no prefix of `/ab`. The prefix is in
+    /// normal form, that is not percent-encoded; other paths are not found.
     #[must_use]
     pub fn strip_prefix(mut self, prefix: &str) -> Self {
         self.options.prefix = prefix.trim_end_matches('/').into();
         self
     }
 
-    /// Whether programs are run too.
+    /// Whether the fallback runs programs.
     pub fn runs_programs(&self) -> bool {
         self.options.runs_programs
     }
 
-    /// What [`Files::strip_prefix`] takes off.
+    /// The prefix of [`Files::strip_prefix`].
     pub fn prefix(&self) -> &[u8] {
         &self.options.prefix
     }
 
-    /// The names looked for in a folder, in this order. Default: `index.html`.
+    /// The names of index files, in order of preference. Default: `index.html`.
     #[must_use]
     pub fn index<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.options.index = names.into_iter().map(Into::into).collect();
@@ -149,25 +151,25 @@ impl Files {
         self
     }
 
-    /// What to look for, in turn, for a request. A last resort that is a path is looked for among the
-    /// locations of a site anew; elsewhere, it is a file below the root.
+    /// The paths to try for a request. If the last parameter is a path, a site continues with it in
+    /// its locations; elsewhere it is a file below the root.
     #[must_use]
     pub fn try_files(mut self, list: TryFiles) -> Self {
         self.options.try_files = Some(list);
         self
     }
 
-    /// The file, by its path below the root, that answers for every page there is no file for, as
-    /// single-page applications want it. Missing files of a known type other than HTML stay
-    /// missing, so that a script that is not there does not turn out to be a page.
+    /// The file, by its path below the root, that is sent for every page without a file, as
+    /// single-page applications need it. Missing files of a known type other than HTML stay
+    /// missing, so that no page is sent for a missing script.
     #[must_use]
     pub fn spa(mut self, page: impl Into<String>) -> Self {
         self.options.spa = Some(page.into());
         self
     }
 
-    /// What answers requests, of any method, for which there is no file. A last resort of
-    /// [`Files::try_files`] that is a path goes there too, with path and query replaced.
+    /// The service for requests of any method for which there is no file. A path as last parameter
+    /// of [`Files::try_files`] goes there too, with path and query replaced.
     #[must_use]
     pub fn fallback(mut self, service: Arc<dyn ServiceFactory>) -> Self {
         self.fallback = Some(service);
@@ -175,8 +177,8 @@ impl Files {
     }
 
     /// As [`Files::fallback`], with a service that runs programs, which are files too: it also gets
-    /// requests for a path that ends like the name of a program, and for a folder whose first index file
-    /// that exists is one. It is for that service to say which of them it runs.
+    /// requests for a path that ends like the name of a program, and for a folder whose first
+    /// existing index file is one. That service decides which of them it runs.
     #[must_use]
     pub fn programs(self, service: Arc<dyn ServiceFactory>) -> Self {
         let mut files = self.fallback(service).beside_programs();
@@ -184,22 +186,22 @@ impl Files {
         files
     }
 
-    /// Says that programs are among the files, whoever runs them: then what is left of one by editors
-    /// and upgrades, and what programs include, is not found either, as `x.php.bak`, `x.old` and `x.inc`.
+    /// Declares that there are programs among the files, whichever service runs them: backup copies
+    /// of programs and include files are not found then, such as `x.php.bak`, `x.old` and `x.inc`.
     #[must_use]
     pub fn beside_programs(mut self) -> Self {
         self.options.has_programs = true;
         self
     }
 
-    /// Paths below the root at which there is nothing for anybody, whatever there is.
+    /// Paths below the root that are never found.
     #[must_use]
     pub fn protected(mut self, paths: impl IntoIterator<Item = Glob>) -> Self {
         self.options.protected = paths.into_iter().collect();
         self
     }
 
-    /// `Cache-Control` by the path of the file below the root; the first pattern that matches counts.
+    /// `Cache-Control` by the path of the file below the root; the first matching pattern counts.
     #[must_use]
     pub fn cache_control(mut self, rules: impl IntoIterator<Item = (Glob, HeaderValue)>) -> Self {
         self.options.cache_control = rules.into_iter().collect();
@@ -243,7 +245,7 @@ impl Files {
         self
     }
 
-    /// Where symbolic links may lead. Default: to below the root.
+    /// Where symbolic links may lead. Default: below the root.
     #[must_use]
     pub fn symlinks(mut self, symlinks: Symlinks) -> Self {
         self.options.symlinks = symlinks;
@@ -264,37 +266,37 @@ impl Files {
         self
     }
 
-    /// What is compressed. Default: all codings, from 1 KB on.
+    /// Which codings are used, and from which length on. Default: all codings, from 1 KB on.
     #[must_use]
     pub fn compression(mut self, compression: Compression) -> Self {
         self.options.compression = compression;
         self
     }
 
-    /// Whether compressed siblings of a file are sent in its place. Default: yes.
+    /// Whether precompressed files beside a file are sent instead of it. Default: yes.
     #[must_use]
     pub fn precompressed(mut self, precompressed: bool) -> Self {
         self.options.precompressed = precompressed;
         self
     }
 
-    /// How much memory each worker may keep files in, and how much all of them together may keep
-    /// compressed forms in, in bytes. Default: 64 MB.
+    /// The bytes of memory for files in each worker, and for the compressed variants of all workers
+    /// together. Default: 64 MB.
     #[must_use]
     pub fn cache(mut self, bytes: u64) -> Self {
         self.cache_bytes = bytes;
-        self.variants = Arc::new(Variants::new(bytes));
+        self.variants = Arc::new(VariantStore::new(bytes));
         self
     }
 
-    /// Where compressed forms are kept, in place of a store of these files' own.
+    /// The store of compressed variants, instead of one for these files only.
     #[must_use]
-    pub fn variants(mut self, variants: Arc<Variants>) -> Self {
+    pub fn variants(mut self, variants: Arc<VariantStore>) -> Self {
         self.variants = variants;
         self
     }
 
-    /// What tells the time, for revalidation. Default: [`coarse_now`].
+    /// The clock for revalidation. Default: [`coarse_now`].
     #[must_use]
     pub fn clock(mut self, clock: fn() -> Instant) -> Self {
         self.clock = clock;

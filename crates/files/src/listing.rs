@@ -1,4 +1,4 @@
-//! What is in a folder, as a page for people and as JSON for programs.
+//! A listing of a folder, as an HTML page or JSON.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -13,40 +13,40 @@ use apus_http::{HeaderValue, Request, Response, StatusCode, header};
 use rustix::fs::{AtFlags, Dir, FileType};
 use serde::Serialize;
 
-use crate::Options;
-use crate::tree::Root;
+use crate::FilesOptions;
+use crate::tree::RootFolder;
 use apus_http::path::encode;
 use apus_media_type as media_type;
 
-/// A folder with more than that is listed in part, and says so.
+/// The most entries of a listing. A longer one is cut, and says so.
 const MAX_ENTRIES: usize = 10_000;
 
 const STYLE: &str = include_str!("listing.css");
 const ICONS: &str = include_str!("listing.svg");
 
-/// What a listing is sorted by.
+/// The order of a listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Order {
-    column: Column,
+pub(crate) struct ListingOrder {
+    column: ListingColumn,
     is_descending: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Column {
+enum ListingColumn {
     #[default]
     Name,
     Size,
     Modified,
 }
 
-const COLUMNS: [(Column, &str, &str); 3] = [
-    (Column::Name, "name", "Name"),
-    (Column::Size, "size", "Size"),
-    (Column::Modified, "modified", "Modified"),
+const COLUMNS: [(ListingColumn, &str, &str); 3] = [
+    (ListingColumn::Name, "name", "Name"),
+    (ListingColumn::Size, "size", "Size"),
+    (ListingColumn::Modified, "modified", "Modified"),
 ];
 
-impl Order {
-    /// Reads `sort=size&order=desc`; what is something else is ignored.
+impl ListingOrder {
+    /// Parses `sort=size&order=desc`; other values are ignored.
     pub(crate) fn of(query: Option<&str>) -> Self {
         let mut order = Self::default();
         for (key, value) in pairs(query) {
@@ -63,15 +63,15 @@ impl Order {
     }
 }
 
-/// How a listing is written.
+/// The format of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
+pub(crate) enum ListingFormat {
     Html,
     Json,
 }
 
-impl Format {
-    /// By `?format=json`, else by `Accept`.
+impl ListingFormat {
+    /// From `?format=json`, else from `Accept`.
     pub(crate) fn of(request: &Request) -> Self {
         for pair in pairs(request.query()) {
             match pair {
@@ -87,7 +87,7 @@ impl Format {
         }
     }
 
-    /// The answer with a listing.
+    /// The response with a listing.
     pub(crate) fn respond(self, text: String) -> Response {
         let media_type = HeaderValue::from_static(match self {
             Self::Html => "text/html; charset=utf-8",
@@ -111,9 +111,9 @@ fn pairs(query: Option<&str>) -> impl Iterator<Item = (&str, &str)> {
         .filter_map(|pair| pair.split_once('='))
 }
 
-/// Something in a folder.
+/// An entry of a listing.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct ListingEntry {
     name: Vec<u8>,
     is_folder: bool,
     len: u64,
@@ -122,14 +122,14 @@ pub(crate) struct Entry {
     media_type: String,
 }
 
-/// A folder, as far as it is listed.
-pub(crate) struct Entries {
-    entries: Vec<Entry>,
+/// The entries of a folder, up to the limit.
+pub(crate) struct Listing {
+    entries: Vec<ListingEntry>,
     is_cut: bool,
 }
 
-/// Reads the folder at `path`, relative to the root. Only what would be served is in it.
-pub(crate) fn read(root: &Root, path: &[u8], options: &Options) -> io::Result<Entries> {
+/// Reads the folder at `path`, relative to the root. Only entries that are served are listing.
+pub(crate) fn read(root: &RootFolder, path: &[u8], options: &FilesOptions) -> io::Result<Listing> {
     let folder = root.open(path)?.file;
     let mut entries = Vec::new();
     let mut is_cut = false;
@@ -146,21 +146,21 @@ pub(crate) fn read(root: &Root, path: &[u8], options: &Options) -> io::Result<En
             is_cut = true;
             break;
         }
-        if let Some(entry) = look_at(root, &folder, path, name, options) {
+        if let Some(entry) = read_entry(root, &folder, path, name, options) {
             entries.push(entry);
         }
     }
-    Ok(Entries { entries, is_cut })
+    Ok(Listing { entries, is_cut })
 }
 
-/// What `name` is, unless it is nothing to be seen.
-fn look_at(
-    root: &Root,
+/// The entry for `name`; `None` if it is not listing.
+fn read_entry(
+    root: &RootFolder,
     folder: &File,
     path: &[u8],
     name: &[u8],
-    options: &Options,
-) -> Option<Entry> {
+    options: &FilesOptions,
+) -> Option<ListingEntry> {
     let target = match path {
         b"" => name.to_vec(),
         path => [path, b"/", name].concat(),
@@ -171,7 +171,7 @@ fn look_at(
     let stat = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let (kind, len, modified) = match FileType::from_raw_mode(stat.st_mode) {
         FileType::Symlink => {
-            // It is what it leads to, if it may be followed at all.
+            // A link is listing as its target, if it may be followed.
             let metadata = root.open(&target).ok()?.metadata;
             let kind = FileType::from_raw_mode(metadata.mode());
             (kind, metadata.len(), metadata.mtime())
@@ -184,10 +184,10 @@ fn look_at(
     };
     let is_folder = match kind {
         FileType::Directory => true,
-        FileType::RegularFile if !options.is_source(name) && !options.is_remnant(name) => false,
+        FileType::RegularFile if !options.is_source(name) && !options.is_leftover(name) => false,
         _ => return None,
     };
-    Some(Entry {
+    Some(ListingEntry {
         name: name.to_vec(),
         is_folder,
         len: if is_folder { 0 } else { len },
@@ -196,27 +196,32 @@ fn look_at(
     })
 }
 
-/// Writes a listing of the folder that the client knows as `path`.
-pub(crate) fn write(mut listed: Entries, path: &[u8], order: Order, format: Format) -> String {
-    listed.entries.sort_by(|one, two| compare(one, two, order));
+/// Writes a listing of the folder with the request path `path`.
+pub(crate) fn write(
+    mut listing: Listing,
+    path: &[u8],
+    order: ListingOrder,
+    format: ListingFormat,
+) -> String {
+    listing.entries.sort_by(|one, two| compare(one, two, order));
     match format {
-        Format::Html => html(&listed, path, order),
-        Format::Json => json(&listed, path),
+        ListingFormat::Html => html(&listing, path, order),
+        ListingFormat::Json => json(&listing, path),
     }
 }
 
 /// Folders before files; then by the column; then by name without regard to case.
-fn compare(one: &Entry, two: &Entry, order: Order) -> Ordering {
+fn compare(one: &ListingEntry, two: &ListingEntry, order: ListingOrder) -> Ordering {
     let by_name = || {
-        let folded = |entry: &Entry| entry.name.to_ascii_lowercase();
+        let folded = |entry: &ListingEntry| entry.name.to_ascii_lowercase();
         folded(one)
             .cmp(&folded(two))
             .then_with(|| one.name.cmp(&two.name))
     };
     let by_column = match order.column {
-        Column::Name => Ordering::Equal,
-        Column::Size => one.len.cmp(&two.len),
-        Column::Modified => one.modified.cmp(&two.modified),
+        ListingColumn::Name => Ordering::Equal,
+        ListingColumn::Size => one.len.cmp(&two.len),
+        ListingColumn::Modified => one.modified.cmp(&two.modified),
     };
     let by_column = by_column.then_with(by_name);
     two.is_folder
@@ -228,15 +233,15 @@ fn compare(one: &Entry, two: &Entry, order: Order) -> Ordering {
         })
 }
 
-fn json(listed: &Entries, path: &[u8]) -> String {
+fn json(listing: &Listing, path: &[u8]) -> String {
     #[derive(Serialize)]
-    struct Listing<'a> {
+    struct JsonListing<'a> {
         path: Cow<'a, str>,
         complete: bool,
-        entries: Vec<Item<'a>>,
+        entries: Vec<JsonEntry<'a>>,
     }
     #[derive(Serialize)]
-    struct Item<'a> {
+    struct JsonEntry<'a> {
         name: Cow<'a, str>,
         href: String,
         r#type: &'static str,
@@ -244,16 +249,16 @@ fn json(listed: &Entries, path: &[u8]) -> String {
         size: Option<u64>,
         modified: String,
     }
-    let items = listed.entries.iter().map(|entry| Item {
+    let items = listing.entries.iter().map(|entry| JsonEntry {
         name: String::from_utf8_lossy(&entry.name),
         href: href(entry),
         r#type: if entry.is_folder { "directory" } else { "file" },
         size: (!entry.is_folder).then_some(entry.len),
         modified: date(entry.modified),
     });
-    let listing = Listing {
+    let listing = JsonListing {
         path: String::from_utf8_lossy(path),
-        complete: !listed.is_cut,
+        complete: !listing.is_cut,
         entries: items.collect(),
     };
     // Strings and numbers always have a form in JSON.
@@ -261,7 +266,7 @@ fn json(listed: &Entries, path: &[u8]) -> String {
 }
 
 /// A reference relative to the folder. The `./` keeps a colon in a name from being a scheme.
-fn href(entry: &Entry) -> String {
+fn href(entry: &ListingEntry) -> String {
     let mut href = String::from("./");
     href.push_str(&encode(&entry.name));
     if entry.is_folder {
@@ -270,9 +275,9 @@ fn href(entry: &Entry) -> String {
     href
 }
 
-fn html(listed: &Entries, path: &[u8], order: Order) -> String {
+fn html(listing: &Listing, path: &[u8], order: ListingOrder) -> String {
     let mut page = String::with_capacity(
-        listed
+        listing
             .entries
             .len()
             .saturating_mul(256)
@@ -281,11 +286,16 @@ fn html(listed: &Entries, path: &[u8], order: Order) -> String {
             .saturating_add(2048),
     );
     // Writing to a string does not fail.
-    let _ = write_html(&mut page, listed, path, order);
+    let _ = write_html(&mut page, listing, path, order);
     page
 }
 
-fn write_html(page: &mut String, listed: &Entries, path: &[u8], order: Order) -> std::fmt::Result {
+fn write_html(
+    page: &mut String,
+    listing: &Listing,
+    path: &[u8],
+    order: ListingOrder,
+) -> std::fmt::Result {
     let title = escape(&String::from_utf8_lossy(path));
     write!(
         page,
@@ -295,13 +305,13 @@ fn write_html(page: &mut String, listed: &Entries, path: &[u8], order: Order) ->
          <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{ICONS}<main>\n"
     )?;
     write_breadcrumbs(page, path)?;
-    let folders = listed
+    let folders = listing
         .entries
         .iter()
         .filter(|entry| entry.is_folder)
         .count();
-    let files = listed.entries.len().saturating_sub(folders);
-    let bytes = listed
+    let files = listing.entries.len().saturating_sub(folders);
+    let bytes = listing
         .entries
         .iter()
         .fold(0_u64, |sum, entry| sum.saturating_add(entry.len));
@@ -340,7 +350,7 @@ fn write_html(page: &mut String, listed: &Entries, path: &[u8], order: Order) ->
              <td class=\"size\"></td><td class=\"modified\"></td></tr>\n",
         );
     }
-    for entry in &listed.entries {
+    for entry in &listing.entries {
         let icon = icon(entry);
         writeln!(
             page,
@@ -360,10 +370,10 @@ fn write_html(page: &mut String, listed: &Entries, path: &[u8], order: Order) ->
         )?;
     }
     page.push_str("</tbody>\n</table>\n");
-    if listed.entries.is_empty() {
+    if listing.entries.is_empty() {
         page.push_str("<p class=\"empty\">Nothing here yet.</p>\n");
     }
-    if listed.is_cut {
+    if listing.is_cut {
         writeln!(
             page,
             "<p class=\"empty\">Only {MAX_ENTRIES} of the names in this folder are shown.</p>"
@@ -373,7 +383,7 @@ fn write_html(page: &mut String, listed: &Entries, path: &[u8], order: Order) ->
     Ok(())
 }
 
-/// A link to each folder from the root on.
+/// Links to each folder on the path.
 fn write_breadcrumbs(page: &mut String, path: &[u8]) -> std::fmt::Result {
     page.push_str("<h1><a href=\"/\" title=\"Top\">⌂</a>");
     let trimmed = path.strip_suffix(b"/").unwrap_or(path);
@@ -408,7 +418,7 @@ fn escape(text: &str) -> String {
 }
 
 /// The symbol of [`ICONS`] for an entry.
-fn icon(entry: &Entry) -> &'static str {
+fn icon(entry: &ListingEntry) -> &'static str {
     if entry.is_folder {
         return "folder";
     }
@@ -486,9 +496,15 @@ mod tests {
 
     #[test]
     fn reads_the_order_from_the_query() {
-        let order = Order::of(Some("a=b&sort=size&order=desc"));
-        assert_eq!((order.column, order.is_descending), (Column::Size, true));
-        assert_eq!(Order::of(Some("sort=<script>&order")), Order::default());
-        assert_eq!(Order::of(None), Order::default());
+        let order = ListingOrder::of(Some("a=b&sort=size&order=desc"));
+        assert_eq!(
+            (order.column, order.is_descending),
+            (ListingColumn::Size, true)
+        );
+        assert_eq!(
+            ListingOrder::of(Some("sort=<script>&order")),
+            ListingOrder::default()
+        );
+        assert_eq!(ListingOrder::of(None), ListingOrder::default());
     }
 }

@@ -1,6 +1,5 @@
-//! One representation of a file, and the responses made from it.
-//!
-//! They are whole, ranges, or 304 (RFC 9110 sections 13 to 15).
+//! A representation of a file, and its responses: complete, ranges, or 304 (RFC 9110 sections 13 to
+//! 15).
 
 use std::cell::OnceCell;
 use std::collections::VecDeque;
@@ -20,44 +19,44 @@ use apus_http::{
 };
 use bytes::Bytes;
 
-use crate::content::Content;
-use crate::tree::Identity;
+use crate::body::FileBody;
+use crate::tree::FileIdentity;
 
-/// What all forms of one file have in common.
-pub(crate) struct About {
+/// The header fields that all variants of a file have in common.
+pub(crate) struct FileHeaders {
     pub(crate) media_type: String,
     pub(crate) is_negotiated: bool,
     pub(crate) cache_control: Option<Box<[u8]>>,
     pub(crate) extra: Headers,
 }
 
-/// One form of a file.
+/// A file in one content coding.
 pub(crate) struct Representation {
     pub(crate) coding: Coding,
     headers: Rc<Headers>,
     not_modified: OnceCell<Rc<Headers>>,
-    pub(crate) content: Content,
+    pub(crate) body: FileBody,
     entity_tag: Option<Box<[u8]>>,
     last_modified: SystemTime,
 }
 
 impl Representation {
     pub(crate) fn new(
-        about: &About,
-        content: Content,
+        about: &FileHeaders,
+        body: FileBody,
         coding: Coding,
-        identity: &Identity,
+        identity: &FileIdentity,
     ) -> Self {
         let last_modified = identity.last_modified();
-        let entity_tag = entity_tag(&content, coding, identity);
+        let entity_tag = entity_tag(&body, coding, identity);
         let mut headers = Headers::with_capacity(256);
         {
             let mut line = |name: &str, value: &[u8]| {
-                // None of the values can hold a control character; what did is not sent.
+                // No value can contain a control character; an invalid one is not sent.
                 let _ = headers.try_append(name, value);
             };
             line("content-type", about.media_type.as_bytes());
-            line("content-length", content.len().to_string().as_bytes());
+            line("content-length", body.len().to_string().as_bytes());
             if coding != Coding::Identity {
                 line("content-encoding", coding.as_str().as_bytes());
             }
@@ -83,32 +82,31 @@ impl Representation {
             coding,
             headers: Rc::new(headers),
             not_modified: OnceCell::new(),
-            content,
+            body,
             entity_tag: entity_tag.map(|tag| tag.into_bytes().into()),
             last_modified,
         }
     }
 
-    /// What this costs in memory, in bytes.
+    /// The memory that it takes, in bytes.
     pub(crate) fn weight(&self) -> u64 {
-        let content = match &self.content {
-            Content::Memory { bytes, .. } => bytes.len(),
-            Content::File { .. } => 0,
+        let body = match &self.body {
+            FileBody::Memory { bytes, .. } => bytes.len(),
+            FileBody::File { .. } => 0,
         };
         let headers = self.headers.wire().len();
-        // Twice, for the lines of 304; and what holds it all together.
-        content
-            .saturating_add(headers.saturating_mul(2))
+        // Twice, because of the fields of 304, plus the overhead of the structures.
+        body.saturating_add(headers.saturating_mul(2))
             .saturating_add(1024) as u64
     }
 
-    /// The answer to a GET or HEAD.
+    /// The response to a GET or HEAD.
     pub(crate) fn respond(&self, request: &Request) -> Response {
         self.respond_by(request, true)
     }
 
-    /// The same with all of the content, whatever part the client asks for: a server may ignore that
-    /// (RFC 9110 section 14.2).
+    /// The same with the complete body, regardless of `Range`: a server may ignore it (RFC 9110
+    /// section 14.2).
     pub(crate) fn respond_whole(&self, request: &Request) -> Response {
         self.respond_by(request, false)
     }
@@ -159,13 +157,13 @@ impl Representation {
     fn whole(&self) -> Response {
         let all = ByteRange {
             start: 0,
-            len: self.content.len(),
+            len: self.body.len(),
         };
-        let body = self.content.body(all);
+        let body = self.body.range(all);
         Response::with_shared_headers(StatusCode::OK, Rc::clone(&self.headers), body)
     }
 
-    /// Everything that would be in a 200 but for what describes content (section 15.4.5).
+    /// The fields of a 200, except those that describe the body (section 15.4.5).
     fn not_modified_headers(&self) -> Rc<Headers> {
         let mut headers = Headers::clone(&self.headers);
         for name in [
@@ -180,7 +178,7 @@ impl Representation {
     }
 
     fn ranges(&self, range: &[u8]) -> Response {
-        let complete = self.content.len();
+        let complete = self.body.len();
         let parts = match Ranges::parse(range, complete) {
             Ranges::Whole => return self.whole(),
             Ranges::Unsatisfiable => {
@@ -196,7 +194,7 @@ impl Representation {
         let body = if let [part] = *parts {
             let _ = headers.try_insert("content-length", part.len.to_string());
             let _ = headers.try_append("content-range", part.content_range(complete).to_string());
-            self.content.body(part)
+            self.body.range(part)
         } else {
             let body = self.multipart(&parts, &mut headers);
             let _ = headers.try_insert("content-length", body.remaining.to_string());
@@ -206,9 +204,9 @@ impl Representation {
     }
 
     /// `multipart/byteranges` (section 14.6).
-    fn multipart(&self, parts: &[ByteRange], headers: &mut Headers) -> Multipart {
-        // 128 bits nobody can foresee, so no content can hold them on purpose.
-        let random = || RandomState::new().hash_one(self.content.len());
+    fn multipart(&self, parts: &[ByteRange], headers: &mut Headers) -> MultipartByteranges {
+        // The boundary has 128 unpredictable bits, so that no file can contain it on purpose.
+        let random = || RandomState::new().hash_one(self.body.len());
         let boundary = format!("{:016x}{:016x}", random(), random());
         let media_type = headers
             .get_str("content-type")
@@ -218,8 +216,8 @@ impl Representation {
             "content-type",
             format!("multipart/byteranges; boundary={boundary}"),
         );
-        let complete = self.content.len();
-        let mut body = Multipart::default();
+        let complete = self.body.len();
+        let mut body = MultipartByteranges::default();
         for part in parts {
             let mut head = String::new();
             // Writing to a string does not fail.
@@ -229,23 +227,23 @@ impl Representation {
                 part.content_range(complete)
             );
             body.push(Frame::Data(head.into()));
-            body.push(self.content.frame(*part));
+            body.push(self.body.frame(*part));
         }
         body.push(Frame::Data(format!("\r\n--{boundary}--\r\n").into()));
         body
     }
 }
 
-/// The opaque part of the entity tag, which no two contents share. Content in memory is known to the
-/// byte. A file is known by its metadata, and not at all while these are not to be trusted.
-fn entity_tag(content: &Content, coding: Coding, identity: &Identity) -> Option<String> {
-    let mut tag = match content {
-        Content::Memory { bytes, hash, .. } => format!("{:x}-{hash:x}", bytes.len()),
-        Content::File { len, .. } if identity.is_settled() => {
+/// The opaque part of the entity tag, which differs for different bytes. For bytes in memory it is
+/// a hash; for a file it is made of its metadata, and there is none until the metadata are settled.
+fn entity_tag(body: &FileBody, coding: Coding, identity: &FileIdentity) -> Option<String> {
+    let mut tag = match body {
+        FileBody::Memory { bytes, hash, .. } => format!("{:x}-{hash:x}", bytes.len()),
+        FileBody::File { len, .. } if identity.is_settled() => {
             let (seconds, nanoseconds) = identity.modified();
             format!("{len:x}-{seconds:x}.{nanoseconds:x}")
         }
-        Content::File { .. } => return None,
+        FileBody::File { .. } => return None,
     };
     if coding != Coding::Identity {
         tag.push('-');
@@ -254,7 +252,7 @@ fn entity_tag(content: &Content, coding: Coding, identity: &Identity) -> Option<
     Some(tag)
 }
 
-impl Content {
+impl FileBody {
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Memory { bytes, .. } => bytes.len() as u64,
@@ -262,7 +260,7 @@ impl Content {
         }
     }
 
-    fn body(&self, part: ByteRange) -> Body {
+    fn range(&self, part: ByteRange) -> Body {
         match self {
             Self::Memory { bytes, sealed, .. } => {
                 let within = within(bytes, part);
@@ -297,14 +295,14 @@ fn file_range(file: &Arc<File>, part: ByteRange) -> FileRange {
     }
 }
 
-/// Parts of a file with what stands between them.
+/// The body of `multipart/byteranges`: the parts and their delimiters.
 #[derive(Default)]
-struct Multipart {
+struct MultipartByteranges {
     frames: VecDeque<Frame>,
     remaining: u64,
 }
 
-impl Multipart {
+impl MultipartByteranges {
     fn push(&mut self, frame: Frame) {
         self.remaining = self.remaining.saturating_add(size(&frame));
         self.frames.push_back(frame);
@@ -319,7 +317,7 @@ fn size(frame: &Frame) -> u64 {
     }
 }
 
-impl BodyStream for Multipart {
+impl BodyStream for MultipartByteranges {
     fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         let frame = self.frames.pop_front();
         let sent = frame.as_ref().map_or(0, size);

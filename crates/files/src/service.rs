@@ -1,4 +1,4 @@
-//! The service of one worker: from the request to the answer, out of memory where that is possible.
+//! The file service of one worker, which responds from memory where possible.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,15 +19,15 @@ use quick_cache::unsync::Cache;
 use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 
-use crate::content::{Content, Wait};
-use crate::entry::{Entry, Form};
+use crate::body::{DiskWait, FileBody};
+use crate::entry::{FileEntry, FormState};
 use crate::listing;
-use crate::lookup::{Found, FoundFile, Lookup};
+use crate::path_resolver::{FileWithSiblings, PathResolver, ResolvedPath};
 use crate::representation::Representation;
 use crate::tree::{REVALIDATE, Tree};
-use crate::try_files::{Last, TryFiles};
-use crate::variants::{Variants, Waiting};
-use crate::{Files, Options};
+use crate::try_files::{LastAction, TryFiles};
+use crate::variants::{VariantStore, VariantWait};
+use crate::{Files, FilesOptions};
 use apus_compress::{Encoding, describe, weaken_tag};
 use apus_http::mounted_at;
 use apus_http::path::encode;
@@ -36,110 +36,110 @@ use apus_media_type as media_type;
 
 /// [`Files`] on one worker.
 pub struct FilesService {
-    worker: Rc<Worker>,
+    worker: Rc<WorkerFiles>,
 }
 
-/// What came of a request.
-pub enum Handled {
-    /// It was answered.
-    Answer(Answer),
-    /// There is no file: `try_files` has given the request the path where it goes on.
-    Elsewhere(Request),
+/// The result of a request for a file.
+pub enum FilesOutcome {
+    /// A response.
+    Response(Answer),
+    /// There is no file, and `try_files` has rewritten the request to the path where it continues.
+    Rewritten(Request),
 }
 
-impl From<Response> for Handled {
+impl From<Response> for FilesOutcome {
     fn from(response: Response) -> Self {
-        Self::Answer(response.into())
+        Self::Response(response.into())
     }
 }
 
-struct Worker {
-    options: Options,
+struct WorkerFiles {
+    options: FilesOptions,
     tree: Tree,
     clock: fn() -> Instant,
-    /// By the normal form of the path of a request; or, for a page that answers for many paths, by
-    /// its path below the root without a slash at its start, which no request can have.
-    cache: RefCell<Cache<Box<[u8]>, Cached, Weight>>,
-    /// What is being read from the disk.
-    loading: RefCell<HashMap<Box<[u8]>, Rc<Loading>>>,
-    variants: Arc<Variants>,
-    programs: RefCell<Programs>,
+    /// Entries by the normal form of the path of a request; or, for a page that is sent for many
+    /// paths, by its path below the root without a leading slash, which no request has.
+    cache: RefCell<Cache<Box<[u8]>, CachedEntry, EntryWeighter>>,
+    /// Entries that are being read from disk.
+    loading: RefCell<HashMap<Box<[u8]>, Rc<LoadingCell>>>,
+    variants: Arc<VariantStore>,
+    programs: RefCell<ProgramCache>,
     fallback: Option<Rc<dyn Service>>,
-    /// Whether the last resort of `try_files` is a path, which may be one for any method.
-    leads_elsewhere: bool,
+    /// Whether the last parameter of `try_files` is a path, which may apply to any method.
+    may_rewrite: bool,
 }
 
-/// Paths that a moment ago led to programs, such as folders with an index of PHP: whose answer is in a
-/// cache is not looked up in the file system for each request.
+/// A short-lived cache of paths that were resolved to programs, such as folders with an index of
+/// PHP, so that requests with a cached response cost no lookup in the file system.
 #[derive(Default)]
-struct Programs {
+struct ProgramCache {
     since: Option<Instant>,
-    /// By the normal form of the path of a request, the path of the program below the root.
-    known: HashMap<Box<[u8]>, Rc<[u8]>>,
+    /// The paths of programs below the root, by the normal form of the path of a request.
+    paths: HashMap<Box<[u8]>, Rc<[u8]>>,
 }
 
-/// How many programs are known at a time.
-const MOST_PROGRAMS: usize = 1024;
+/// The most programs in the cache.
+const MAX_PROGRAMS: usize = 1024;
 
-impl Programs {
+impl ProgramCache {
     fn get(&self, path: &[u8], now: Instant) -> Option<Rc<[u8]>> {
         self.since
             .filter(|since| now.saturating_duration_since(*since) < REVALIDATE)
-            .and_then(|_| self.known.get(path).cloned())
+            .and_then(|_| self.paths.get(path).cloned())
     }
 
     fn insert(&mut self, path: &[u8], program: &[u8], now: Instant) {
         let is_recent = |since: Instant| now.saturating_duration_since(since) < REVALIDATE;
-        if !self.since.is_some_and(is_recent) || self.known.len() >= MOST_PROGRAMS {
-            self.known.clear();
+        if !self.since.is_some_and(is_recent) || self.paths.len() >= MAX_PROGRAMS {
+            self.paths.clear();
             self.since = Some(now);
         }
-        self.known.insert(path.into(), program.into());
+        self.paths.insert(path.into(), program.into());
     }
 }
 
 /// An entry that requests wait for.
-type Loading = OnceCell<Rc<Entry>>;
+type LoadingCell = OnceCell<Rc<FileEntry>>;
 
-/// An entry with what it weighed when it was put into the cache.
+/// An entry with its weight when it was inserted into the cache.
 #[derive(Clone)]
-struct Cached {
-    entry: Rc<Entry>,
+struct CachedEntry {
+    entry: Rc<FileEntry>,
     weight: u64,
 }
 
 #[derive(Clone)]
-struct Weight;
+struct EntryWeighter;
 
-impl Weighter<Box<[u8]>, Cached> for Weight {
-    fn weight(&self, path: &Box<[u8]>, cached: &Cached) -> u64 {
+impl Weighter<Box<[u8]>, CachedEntry> for EntryWeighter {
+    fn weight(&self, path: &Box<[u8]>, cached: &CachedEntry) -> u64 {
         cached.weight.saturating_add(path.len() as u64)
     }
 }
 
 const ALLOW: &str = "GET, HEAD, OPTIONS";
 
-/// About what a file with its field lines takes, to size the table of the cache.
+/// The approximate weight of a file with its header fields, to size the table of the cache.
 const TYPICAL_WEIGHT: u64 = 16 << 10;
 
 impl FilesService {
     pub(crate) fn new(files: &Files) -> Self {
         let entries = usize::try_from(files.cache_bytes / TYPICAL_WEIGHT).unwrap_or(usize::MAX);
         Self {
-            worker: Rc::new(Worker {
+            worker: Rc::new(WorkerFiles {
                 tree: Tree::new(files.options.root.clone(), files.options.symlinks),
                 options: files.options.clone(),
                 clock: files.clock,
                 cache: RefCell::new(Cache::with_weighter(
                     entries.max(16),
                     files.cache_bytes,
-                    Weight,
+                    EntryWeighter,
                 )),
                 loading: RefCell::default(),
                 variants: Arc::clone(&files.variants),
                 programs: RefCell::default(),
                 fallback: files.fallback.as_ref().map(|factory| factory.service()),
-                leads_elsewhere: files
+                may_rewrite: files
                     .options
                     .try_files
                     .as_ref()
@@ -148,8 +148,8 @@ impl FilesService {
         }
     }
 
-    /// Answers a request, or gives it back for another location to answer.
-    pub fn handle(&self, request: Request) -> Handled {
+    /// Responds to a request, or returns it for another location.
+    pub fn handle(&self, request: Request) -> FilesOutcome {
         self.worker.handle(request)
     }
 }
@@ -157,20 +157,20 @@ impl FilesService {
 impl Service for FilesService {
     fn call(&self, request: Request) -> Answer {
         match self.worker.handle(request) {
-            Handled::Answer(answer) => answer,
-            Handled::Elsewhere(request) => self.worker.stay(request),
+            FilesOutcome::Response(response) => response,
+            FilesOutcome::Rewritten(request) => self.worker.respond_after_rewrite(request),
         }
     }
 }
 
-impl Worker {
-    fn handle(self: &Rc<Self>, request: Request) -> Handled {
+impl WorkerFiles {
+    fn handle(self: &Rc<Self>, request: Request) -> FilesOutcome {
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        if !is_read && self.fallback.is_none() && !self.leads_elsewhere {
+        if !is_read && self.fallback.is_none() && !self.may_rewrite {
             note(&request, || {
                 Step::new(StepKind::File, "none", "files are for GET and HEAD")
             });
-            return not_read(&request).into();
+            return method_not_allowed(&request).into();
         }
         let Ok(path) = request.plain_path() else {
             note(&request, || {
@@ -181,35 +181,36 @@ impl Worker {
         if let Some(programs) = &self.fallback
             && self.options.names_program(path)
         {
-            return Handled::Answer(programs.call(request));
+            return FilesOutcome::Response(programs.call(request));
         }
         let now = (self.clock)();
         if is_read && let Some(entry) = self.cached(path, now) {
             note(&request, || self.file_step(&entry, "in memory"));
             let choice = self.choose(&entry, path, &request);
-            return Handled::Answer(choice.respond(entry, request));
+            return FilesOutcome::Response(choice.respond(entry, request));
         }
         let path = path.to_vec();
         let program = self.programs.borrow().get(&path, now);
         if let Some(program) = program {
-            return Handled::Answer(self.run(request, &path, &program));
+            return FilesOutcome::Response(self.run_program(request, &path, &program));
         }
-        let found = self.look(now, |lookup| lookup.find(&path, request.query()));
-        self.settle(request, path, found, now)
+        let found = self.resolve(now, |resolver| resolver.resolve(&path, request.query()));
+        self.respond_for(request, path, found, now)
     }
 
-    /// The entry for a path, if there is one that is still true.
-    fn cached(&self, path: &[u8], now: Instant) -> Option<Rc<Entry>> {
+    /// The cached entry for a path, if it is still current.
+    fn cached(&self, path: &[u8], now: Instant) -> Option<Rc<FileEntry>> {
         let entry = Rc::clone(&self.cache.borrow().get(path)?.entry);
         if now.saturating_duration_since(entry.checked.get()) < REVALIDATE {
             return Some(entry);
         }
-        // The query only has a part in the last resort of try_files, which is kept as a page.
-        let found = self.look(now, |lookup| match path.first() {
-            Some(b'/') => lookup.find(path, None),
-            _ => lookup.find_below(path),
+        // The query is only used in the last parameter of try_files, whose file is cached as a
+        // page.
+        let found = self.resolve(now, |resolver| match path.first() {
+            Some(b'/') => resolver.resolve(path, None),
+            _ => resolver.resolve_below(path),
         });
-        if let Found::File(found) = found
+        if let ResolvedPath::File(found) = found
             && entry.is_made_from(&found)
         {
             entry.checked.set(now);
@@ -219,88 +220,105 @@ impl Worker {
         None
     }
 
-    fn look(&self, now: Instant, find: impl FnOnce(&Lookup<'_>) -> Found) -> Found {
+    fn resolve(
+        &self,
+        now: Instant,
+        find: impl FnOnce(&PathResolver<'_>) -> ResolvedPath,
+    ) -> ResolvedPath {
         match self.tree.root(now) {
-            Ok(root) => find(&Lookup {
+            Ok(root) => find(&PathResolver {
                 options: &self.options,
                 root: &root,
             }),
             Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => {
-                Found::Failed(StatusCode::SERVICE_UNAVAILABLE)
+                ResolvedPath::Error(StatusCode::SERVICE_UNAVAILABLE)
             }
-            Err(_) => Found::Missing,
+            Err(_) => ResolvedPath::NotFound,
         }
     }
 
-    /// Answers with what was found.
-    fn settle(
+    /// Responds according to a resolved path.
+    fn respond_for(
         self: &Rc<Self>,
         mut request: Request,
         path: Vec<u8>,
-        found: Found,
+        found: ResolvedPath,
         now: Instant,
-    ) -> Handled {
+    ) -> FilesOutcome {
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         match found {
-            Found::File(_) | Found::Listing(_) | Found::Unslashed if !is_read => {
-                not_read(&request).into()
+            ResolvedPath::File(_) | ResolvedPath::Listing(_) | ResolvedPath::MissingSlash
+                if !is_read =>
+            {
+                method_not_allowed(&request).into()
             }
-            Found::File(found) => Handled::Answer(self.load(request, path, *found, now)),
-            Found::Unslashed => {
+            ResolvedPath::File(found) => {
+                FilesOutcome::Response(self.load(request, path, *found, now))
+            }
+            ResolvedPath::MissingSlash => {
                 note(&request, || {
                     let folder = self.full_path(self.below_prefix(&path));
                     Step::new(StepKind::File, folder, "a folder has a slash at its end")
                 });
-                add_slash(&request, &path).into()
+                redirect_to_slash(&request, &path).into()
             }
-            Found::Listing(folder) => Handled::Answer(self.list(request, &path, folder, now)),
-            Found::NoIndex => {
-                Handled::Answer(self.nothing(request, &path, StatusCode::FORBIDDEN, now))
+            ResolvedPath::Listing(folder) => {
+                FilesOutcome::Response(self.respond_with_listing(request, &path, folder, now))
             }
-            Found::Program(program) => {
+            ResolvedPath::NoIndex => FilesOutcome::Response(self.respond_not_found(
+                request,
+                &path,
+                StatusCode::FORBIDDEN,
+                now,
+            )),
+            ResolvedPath::Program(program) => {
                 self.programs.borrow_mut().insert(&path, &program, now);
-                Handled::Answer(self.run(request, &path, &program))
+                FilesOutcome::Response(self.run_program(request, &path, &program))
             }
-            Found::Missing => {
-                Handled::Answer(self.nothing(request, &path, StatusCode::NOT_FOUND, now))
-            }
-            Found::Failed(status) | Found::Last(Last::Status(status)) => {
+            ResolvedPath::NotFound => FilesOutcome::Response(self.respond_not_found(
+                request,
+                &path,
+                StatusCode::NOT_FOUND,
+                now,
+            )),
+            ResolvedPath::Error(status) | ResolvedPath::Last(LastAction::Status(status)) => {
                 note(&request, || {
-                    Step::new(StepKind::File, "none", format!("answered {status}"))
+                    Step::new(StepKind::File, "none", format!("responded with {status}"))
                 });
                 Response::new(status).into()
             }
-            Found::Last(Last::Rewrite(uri)) => {
+            ResolvedPath::Last(LastAction::Rewrite(uri)) => {
                 note(&request, || {
                     Step::new(
                         StepKind::Rewrite,
                         uri.as_str(),
-                        "no file of try_files is there",
+                        "no path of try_files exists",
                     )
                 });
                 if request.set_path_and_query(&uri).is_err() {
                     return Response::new(StatusCode::NOT_FOUND).into();
                 }
                 if let Some(fallback) = &self.fallback {
-                    return Handled::Answer(fallback.call(request));
+                    return FilesOutcome::Response(fallback.call(request));
                 }
-                // Where it is already, it would be sent on again.
+                // At the same path, it would be rewritten again.
                 match request.plain_path().is_ok_and(|new| *new == *path) {
-                    true => Handled::Answer(self.stay(request)),
-                    false => Handled::Elsewhere(request),
+                    true => FilesOutcome::Response(self.respond_after_rewrite(request)),
+                    false => FilesOutcome::Rewritten(request),
                 }
             }
         }
     }
 
-    /// Has a program answer, by its path below the root.
-    fn run(&self, mut request: Request, path: &[u8], program: &[u8]) -> Answer {
+    /// Forwards a request to the service that runs programs, by the path of the program below the
+    /// root.
+    fn run_program(&self, mut request: Request, path: &[u8], program: &[u8]) -> Answer {
         let Some(programs) = &self.fallback else {
             return Response::new(StatusCode::NOT_FOUND).into();
         };
         let below = self.below_prefix(path);
         let below = below.strip_prefix(b"/").unwrap_or(below);
-        // What runs it finds the index of a folder itself, and does best with the path as it was sent.
+        // The service finds the index of a folder itself, and needs the path as it was sent.
         let folder = program
             .len()
             .checked_sub(
@@ -323,14 +341,14 @@ impl Worker {
         programs.call(request)
     }
 
-    /// Answers a request that `try_files` has sent to another path, where nothing else does.
-    fn stay(self: &Rc<Self>, request: Request) -> Answer {
+    /// Responds to a request that `try_files` has rewritten and that no other location handles.
+    fn respond_after_rewrite(self: &Rc<Self>, request: Request) -> Answer {
         let path = request.plain_path().unwrap_or_default().to_vec();
-        self.page(request, &path, StatusCode::NOT_FOUND, (self.clock)())
+        self.respond_with_page(request, &path, StatusCode::NOT_FOUND, (self.clock)())
     }
 
-    /// Answers for a path with nothing there.
-    fn nothing(
+    /// Responds for a path without a file.
+    fn respond_not_found(
         self: &Rc<Self>,
         request: Request,
         path: &[u8],
@@ -348,7 +366,7 @@ impl Worker {
                     "the page of the application",
                 )
             });
-            return self.page(request, page.as_bytes(), status, now);
+            return self.respond_with_page(request, page.as_bytes(), status, now);
         }
         if let Some(fallback) = &self.fallback {
             return fallback.call(request);
@@ -356,16 +374,16 @@ impl Worker {
         note(&request, || {
             let path = self.full_path(self.below_prefix(path));
             let why = match status {
-                StatusCode::FORBIDDEN => format!("{path} has no index and is not to be listed"),
-                _ => format!("{path} is not there, or not to be sent"),
+                StatusCode::FORBIDDEN => format!("{path} has no index and must not be listed"),
+                _ => format!("{path} does not exist, or must not be sent"),
             };
             Step::new(StepKind::File, "none", why)
         });
         Response::new(status).into()
     }
 
-    /// Answers with one file, by its path below the root, for a path with nothing there.
-    fn page(
+    /// Responds with one file, by its path below the root, for a path without a file.
+    fn respond_with_page(
         self: &Rc<Self>,
         request: Request,
         path: &[u8],
@@ -373,32 +391,32 @@ impl Worker {
         now: Instant,
     ) -> Answer {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return not_read(&request).into();
+            return method_not_allowed(&request).into();
         }
         let key = path.strip_prefix(b"/").unwrap_or(path);
         if let Some(entry) = self.cached(key, now) {
             note(&request, || self.file_step(&entry, "in memory"));
             return self.choose(&entry, key, &request).respond(entry, request);
         }
-        match self.look(now, |lookup| lookup.find_below(path)) {
-            Found::File(found) => self.load(request, key.to_owned(), *found, now),
-            Found::Failed(failed) => Response::new(failed).into(),
+        match self.resolve(now, |resolver| resolver.resolve_below(path)) {
+            ResolvedPath::File(found) => self.load(request, key.to_owned(), *found, now),
+            ResolvedPath::Error(failed) => Response::new(failed).into(),
             _ => Response::new(status).into(),
         }
     }
 
-    /// Reads a file, keeps it, and answers with it.
+    /// Reads a file, caches it, and responds with it.
     fn load(
         self: &Rc<Self>,
         request: Request,
         path: Vec<u8>,
-        found: FoundFile,
+        found: FileWithSiblings,
         now: Instant,
     ) -> Answer {
-        match found.load(Wait::Never) {
+        match found.load(DiskWait::Never) {
             Ok(loaded) => {
-                let entry = Rc::new(Entry::new(&self.options, found, loaded, now));
-                self.keep(&path, &entry);
+                let entry = Rc::new(FileEntry::new(&self.options, found, loaded, now));
+                self.insert(&path, &entry);
                 note(&request, || {
                     self.file_step(&entry, "read from the page cache")
                 });
@@ -421,31 +439,31 @@ impl Worker {
         }
     }
 
-    /// Reads a file on a thread that may block; once, however many requests wait for it.
+    /// Reads a file on a thread that may block, once for all requests that wait for it.
     async fn load_from_disk(
         &self,
         path: &[u8],
-        found: FoundFile,
+        found: FileWithSiblings,
         now: Instant,
-    ) -> io::Result<Rc<Entry>> {
-        let turn = Turn::take(self, path);
+    ) -> io::Result<Rc<FileEntry>> {
+        let guard = LoadingGuard::new(self, path);
         let load = || async {
             let loading = spawn_blocking(move || {
-                let loaded = found.load(Wait::ForDisk)?;
+                let loaded = found.load(DiskWait::ForDisk)?;
                 io::Result::Ok((found, loaded))
             });
             let (found, loaded) = loading.await.map_err(io::Error::other)??;
-            let entry = Rc::new(Entry::new(&self.options, found, loaded, now));
-            self.keep(path, &entry);
+            let entry = Rc::new(FileEntry::new(&self.options, found, loaded, now));
+            self.insert(path, &entry);
             Ok(entry)
         };
-        turn.cell.get_or_try_init(load).await.cloned()
+        guard.cell.get_or_try_init(load).await.cloned()
     }
 
-    /// Puts an entry into the cache, at what it weighs now.
-    fn keep(&self, path: &[u8], entry: &Rc<Entry>) {
+    /// Inserts an entry into the cache with its current weight.
+    fn insert(&self, path: &[u8], entry: &Rc<FileEntry>) {
         if entry.is_cacheable {
-            let cached = Cached {
+            let cached = CachedEntry {
                 entry: Rc::clone(entry),
                 weight: entry.weight(),
             };
@@ -453,11 +471,12 @@ impl Worker {
         }
     }
 
-    /// Negotiates the form of the answer (RFC 9110 section 12.5.3). The most welcome form that is
-    /// there wins; the most welcome of all is asked for, to be there next time. One that is made as it is
-    /// sent is for those who want all of it, as far as there is memory for compressors.
-    fn choose(&self, entry: &Rc<Entry>, path: &[u8], request: &Request) -> Choice {
-        let plain = || Choice::Form(Rc::clone(&entry.plain));
+    /// Negotiates the content coding of the response (RFC 9110 section 12.5.3). The most preferred
+    /// variant that is ready is sent, and the most preferred of all is requested for later
+    /// requests. A variant that is compressed while it is sent is only for complete responses, as
+    /// long as there is memory for compressors.
+    fn choose(&self, entry: &Rc<FileEntry>, path: &[u8], request: &Request) -> FormChoice {
+        let plain = || FormChoice::Form(Rc::clone(&entry.plain));
         let headers = request.headers();
         if !entry.is_negotiated() || !headers.contains("accept-encoding") {
             return plain();
@@ -470,56 +489,62 @@ impl Worker {
             }
             let variants = possible.is_none().then_some(&self.variants);
             match entry.form(coding, variants) {
-                Form::Never => {}
-                Form::Streamed if headers.contains("range") && accept.accepts(Coding::Identity) => {
-                }
-                Form::Streamed => {
+                FormState::Never => {}
+                FormState::Streamed
+                    if headers.contains("range") && accept.accepts(Coding::Identity) => {}
+                FormState::Streamed => {
                     if let Some(choice) = self.stream(coding, request) {
                         return choice;
                     }
                 }
-                Form::Possible => possible = possible.or(Some(coding)),
-                Form::Ready(form) => return Choice::Form(form),
-                Form::Arrived(form) => {
-                    self.weigh_again(path, entry);
-                    return Choice::Form(form);
+                FormState::Possible => possible = possible.or(Some(coding)),
+                FormState::Ready(form) => return FormChoice::Form(form),
+                FormState::NewlyReady(form) => {
+                    self.update_weight(path, entry);
+                    return FormChoice::Form(form);
                 }
             }
         }
         let made = possible.and_then(|coding| {
-            if !self.variants.keeps(entry.plain.content.len()) {
+            if !self.variants.can_keep(entry.plain.body.len()) {
                 return self.stream(coding, request);
             }
-            let waiting = self.variants.wait(entry.key(coding), entry.source())?;
-            Some(Choice::Make(coding, waiting))
+            let wait = self.variants.wait(entry.key(coding), entry.source())?;
+            Some(FormChoice::Make(coding, wait))
         });
-        made.unwrap_or(Choice::None)
+        made.unwrap_or(FormChoice::None)
     }
 
-    /// Chooses the form that is made as it is sent, if there is memory for that.
-    fn stream(&self, coding: Coding, request: &Request) -> Option<Choice> {
+    /// Chooses compression while sending, if there is memory for it.
+    fn stream(&self, coding: Coding, request: &Request) -> Option<FormChoice> {
         let encoding = Encoding::of_dynamic(coding, self.options.compression);
         let memory = match *request.method() {
             Method::HEAD => None,
             _ => Some(encoding.reserve(request.connection().id)?),
         };
-        Some(Choice::Stream(encoding, memory))
+        Some(FormChoice::Stream(encoding, memory))
     }
 
-    /// Tells the cache of what an entry has got.
-    fn weigh_again(&self, path: &[u8], entry: &Rc<Entry>) {
+    /// Updates the weight of a cached entry.
+    fn update_weight(&self, path: &[u8], entry: &Rc<FileEntry>) {
         let is_kept = self
             .cache
             .borrow()
             .peek(path)
             .is_some_and(|cached| Rc::ptr_eq(&cached.entry, entry));
         if is_kept {
-            self.keep(path, entry);
+            self.insert(path, entry);
         }
     }
 
-    /// Answers with what is in a folder.
-    fn list(&self, request: Request, path: &[u8], folder: Vec<u8>, now: Instant) -> Answer {
+    /// Responds with the listing of a folder.
+    fn respond_with_listing(
+        &self,
+        request: Request,
+        path: &[u8],
+        folder: Vec<u8>,
+        now: Instant,
+    ) -> Answer {
         let Ok(root) = self.tree.root(now) else {
             return Response::new(StatusCode::NOT_FOUND).into();
         };
@@ -527,17 +552,17 @@ impl Worker {
             Step::new(
                 StepKind::File,
                 self.full_path(&folder),
-                "a folder without an index, which is listed",
+                "a folder without an index, listed",
             )
         });
-        let order = listing::Order::of(request.query());
-        let format = listing::Format::of(&request);
-        let shown = [mounted_at(&request).as_bytes(), path].concat();
+        let order = listing::ListingOrder::of(request.query());
+        let format = listing::ListingFormat::of(&request);
+        let request_path = [mounted_at(&request).as_bytes(), path].concat();
         let options = self.options.clone();
         Answer::later(async move {
             let listing = spawn_blocking(move || {
                 let entries = listing::read(&root, &folder, &options)?;
-                io::Result::Ok(listing::write(entries, &shown, order, format))
+                io::Result::Ok(listing::write(entries, &request_path, order, format))
             });
             match listing.await {
                 Ok(Ok(text)) => format.respond(text),
@@ -548,13 +573,13 @@ impl Worker {
     }
 }
 
-/// What is told to those who ask why.
-impl Worker {
-    fn file_step(&self, entry: &Entry, why: &str) -> Step {
+/// Steps for `apus explain`.
+impl WorkerFiles {
+    fn file_step(&self, entry: &FileEntry, why: &str) -> Step {
         Step::new(StepKind::File, self.full_path(&entry.path), why)
     }
 
-    /// The path of a file from the root of the system, by its path below the root of these.
+    /// The absolute path of a file, by its path below the root.
     fn full_path(&self, below: &[u8]) -> String {
         let below = OsStr::from_bytes(below.strip_prefix(b"/").unwrap_or(below));
         let path = self.options.root.join(below);
@@ -566,42 +591,42 @@ impl Worker {
     }
 }
 
-/// A request's part in the loading of one file.
-struct Turn<'a> {
-    worker: &'a Worker,
+/// The participation of one request in the loading of a file.
+struct LoadingGuard<'a> {
+    worker: &'a WorkerFiles,
     path: &'a [u8],
-    cell: Rc<Loading>,
+    cell: Rc<LoadingCell>,
 }
 
-impl<'a> Turn<'a> {
-    fn take(worker: &'a Worker, path: &'a [u8]) -> Self {
+impl<'a> LoadingGuard<'a> {
+    fn new(worker: &'a WorkerFiles, path: &'a [u8]) -> Self {
         let mut loading = worker.loading.borrow_mut();
         let cell = Rc::clone(loading.entry(path.into()).or_default());
         Self { worker, path, cell }
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for LoadingGuard<'_> {
     fn drop(&mut self) {
-        // The map and this: nobody else waits.
+        // Only the map and this request have it: no other request waits.
         if Rc::strong_count(&self.cell) == 2 {
             self.worker.loading.borrow_mut().remove(self.path);
         }
     }
 }
 
-/// Which form is to be sent.
-enum Choice {
+/// Which variant to send.
+enum FormChoice {
     Form(Rc<Representation>),
-    /// Nothing that is there is accepted, but this is being made.
-    Make(Coding, Waiting),
-    /// It is made as it is sent, with this memory.
+    /// No variant that is ready is accepted, but this one is being made.
+    Make(Coding, VariantWait),
+    /// The file is compressed while it is sent, with this memory.
     Stream(Encoding, Option<ConnectionReservation>),
     None,
 }
 
-impl Choice {
-    fn respond(self, entry: Rc<Entry>, request: Request) -> Answer {
+impl FormChoice {
+    fn respond(self, entry: Rc<FileEntry>, request: Request) -> Answer {
         match self {
             Self::Form(form) => {
                 note(&request, || {
@@ -613,37 +638,42 @@ impl Choice {
                 });
                 form.respond(&request).into()
             }
-            Self::Make(coding, waiting) => make(entry, coding, waiting, request),
+            Self::Make(coding, wait) => respond_when_made(entry, coding, wait, request),
             Self::Stream(encoding, memory) => {
                 note(&request, || {
                     Step::new(
                         StepKind::Content,
                         encoding.coding.as_str(),
-                        "by accept-encoding, compressed as it is sent",
+                        "by accept-encoding, compressed while it is sent",
                     )
                 });
-                stream(&entry, encoding, memory, &request).into()
+                respond_streamed(&entry, encoding, memory, &request).into()
             }
             Self::None => not_acceptable().into(),
         }
     }
 }
 
-/// Responds with a form that is being made for a client that accepts nothing that is there.
-fn make(entry: Rc<Entry>, coding: Coding, waiting: Waiting, request: Request) -> Answer {
-    let respond = move |entry: &Entry, made: Option<Content>, request: &Request| match made {
-        Some(content) => entry.made(content, coding).respond(request),
+/// Responds with a variant that is being made, for a client that accepts no other.
+fn respond_when_made(
+    entry: Rc<FileEntry>,
+    coding: Coding,
+    wait: VariantWait,
+    request: Request,
+) -> Answer {
+    let respond = move |entry: &FileEntry, made: Option<FileBody>, request: &Request| match made {
+        Some(body) => entry.representation(body, coding).respond(request),
         None => not_acceptable(),
     };
-    match waiting.done() {
+    match wait.variant_if_made() {
         Some(made) => respond(&entry, made, &request).into(),
-        None => Answer::later(async move { respond(&entry, waiting.made().await, &request) }),
+        None => Answer::later(async move { respond(&entry, wait.variant().await, &request) }),
     }
 }
 
-/// Responds with all of a file, compressed as it is sent.
-fn stream(
-    entry: &Entry,
+/// Responds with a complete file that is compressed while it is sent.
+fn respond_streamed(
+    entry: &FileEntry,
     encoding: Encoding,
     memory: Option<ConnectionReservation>,
     request: &Request,
@@ -660,15 +690,15 @@ fn stream(
     response
 }
 
-/// Whether a path can be one that an application shows a page for.
+/// Whether an application may show a page at a path.
 fn is_page(path: &[u8]) -> bool {
     let extension = media_type::extension(path);
     let media_type = media_type::of_extension(&extension);
     media_type == "text/html" || !media_type::is_listed(&extension)
 }
 
-/// The answer to methods that files have no use for.
-fn not_read(request: &Request) -> Response {
+/// The response to methods that files do not support.
+fn method_not_allowed(request: &Request) -> Response {
     let status = match *request.method() {
         Method::OPTIONS => StatusCode::NO_CONTENT,
         _ => StatusCode::METHOD_NOT_ALLOWED,
@@ -681,9 +711,9 @@ fn not_acceptable() -> Response {
         .with_header(&header::VARY, &HeaderValue::from_static("accept-encoding"))
 }
 
-/// To the same path with a slash. The path starts with one slash and holds none twice, so the
-/// location cannot be taken for another host.
-fn add_slash(request: &Request, path: &[u8]) -> Response {
+/// Redirects to the same path with a slash. The path starts with exactly one slash and contains no
+/// double slash, so that the location cannot be taken for another host.
+fn redirect_to_slash(request: &Request, path: &[u8]) -> Response {
     let mut location = mounted_at(request).to_owned();
     location.push_str(&encode(path));
     location.push('/');
@@ -692,7 +722,7 @@ fn add_slash(request: &Request, path: &[u8]) -> Response {
         location.push_str(query);
     }
     let mut response = Response::new(StatusCode::MOVED_PERMANENTLY);
-    // Encoded, and a query is visible ASCII; there is nothing to refuse.
+    // The path is encoded and the query is visible ASCII, so that the value is valid.
     let _ = response.headers_mut().try_append("location", location);
     response
 }

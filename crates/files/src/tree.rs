@@ -1,4 +1,4 @@
-//! The folder that files are served from: opening paths below it, and never one outside of it.
+//! The root folder, and opening paths that never lead outside of it.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -13,11 +13,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
 
-/// How long what was learnt from the file system is taken as still true.
+/// How long information from the file system counts as current.
 pub const REVALIDATE: Duration = Duration::from_secs(1);
 
-/// A file changed less than this ago may change again without a trace in its metadata, whose clock
-/// moves in steps.
+/// A file that was changed more recently may change again without a trace in its metadata, whose
+/// clock has a coarse resolution.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// Where symbolic links below the root may lead.
@@ -32,11 +32,11 @@ pub enum Symlinks {
     Follow,
 }
 
-/// The root, which may itself be a symbolic link that is swapped at a release.
+/// The root, which may be a symbolic link that a release swaps.
 pub struct Tree {
     root: PathBuf,
     symlinks: Symlinks,
-    current: RefCell<Option<(Instant, Arc<Root>)>>,
+    current: RefCell<Option<(Instant, Arc<RootFolder>)>>,
 }
 
 impl Tree {
@@ -50,7 +50,7 @@ impl Tree {
     }
 
     /// The root as it was at most a second ago.
-    pub fn root(&self, now: Instant) -> rustix::io::Result<Arc<Root>> {
+    pub fn root(&self, now: Instant) -> rustix::io::Result<Arc<RootFolder>> {
         let mut current = self.current.borrow_mut();
         if let Some((opened, root)) = &*current
             && now.saturating_duration_since(*opened) < REVALIDATE
@@ -58,7 +58,7 @@ impl Tree {
             return Ok(Arc::clone(root));
         }
         *current = None;
-        let root = Arc::new(Root {
+        let root = Arc::new(RootFolder {
             fd: openat(rustix::fs::CWD, &self.root, DIRECTORY, Mode::empty())?,
             path: self.root.clone(),
             symlinks: self.symlinks,
@@ -70,25 +70,25 @@ impl Tree {
 
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// `NONBLOCK`, for a FIFO would hold up the worker.
+/// `NONBLOCK`, because a FIFO would block the worker.
 const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 
 /// An open root folder.
-pub struct Root {
+pub struct RootFolder {
     fd: OwnedFd,
     path: PathBuf,
     symlinks: Symlinks,
 }
 
-impl Root {
-    /// Opens what is at `path`, which is relative to the root and in normal form; the root itself
-    /// is the empty path.
-    pub(crate) fn open(&self, path: &[u8]) -> rustix::io::Result<Opened> {
+impl RootFolder {
+    /// Opens `path`, which is relative to the root and in normal form; the empty path is the root
+    /// itself.
+    pub(crate) fn open(&self, path: &[u8]) -> rustix::io::Result<FileHandle> {
         let fd = match self.open_with(path, READ) {
-            // A folder may be open to passing through, but not to listing.
+            // A folder may be searchable but not readable.
             Err(Errno::ACCESS) => match self.open_with(path, OFlags::PATH | OFlags::CLOEXEC) {
                 Ok(fd) => fd,
                 Err(_) => return Err(Errno::ACCESS),
@@ -99,10 +99,10 @@ impl Root {
         let metadata = file
             .metadata()
             .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        Ok(Opened { file, metadata })
+        Ok(FileHandle { file, metadata })
     }
 
-    /// The metadata of what is at `path`, without opening it: it need not be readable.
+    /// The metadata of `path`. The file need not be readable.
     pub fn metadata(&self, path: &[u8]) -> rustix::io::Result<Metadata> {
         let fd = self.open_with(path, OFlags::PATH | OFlags::CLOEXEC)?;
         let metadata = File::from(fd).metadata();
@@ -116,24 +116,24 @@ impl Root {
             Symlinks::Inside => ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
             Symlinks::Follow => ResolveFlags::NO_MAGICLINKS,
         };
-        // EAGAIN: something was renamed meanwhile, so that the kernel could not be sure.
+        // EAGAIN: a concurrent rename prevented the kernel from checking the path.
         let mut attempts = 0..4;
         loop {
             match openat2(&self.fd, path, flags, Mode::empty(), resolve) {
                 Err(Errno::AGAIN | Errno::INTR) if attempts.next().is_some() => {}
                 Err(Errno::XDEV) if self.symlinks == Symlinks::Inside => {
-                    // An absolute link, which may well lead to below the root.
+                    // An absolute link, which may lead to below the root.
                     return self.open_canonical(path, flags);
                 }
-                // Not in this kernel, or kept from us by a sandbox.
+                // Not supported by this kernel, or forbidden by a sandbox.
                 Err(Errno::NOSYS | Errno::PERM) => return self.open_canonical(path, flags),
                 opened => return opened,
             }
         }
     }
 
-    /// Opens `path` by its canonical form if that is below the root, link by link refused, so that
-    /// nothing can be swapped between the check and the opening.
+    /// Opens the canonical form of `path` if it is below the root, without following any link, so
+    /// that no link can be swapped between the check and the opening.
     fn open_canonical(&self, path: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::NOENT);
         let path = Path::new(OsStr::from_bytes(path));
@@ -162,15 +162,15 @@ impl Root {
     }
 }
 
-/// Something that was opened.
-pub(crate) struct Opened {
+/// An open file or folder.
+pub(crate) struct FileHandle {
     pub(crate) file: File,
     pub(crate) metadata: Metadata,
 }
 
-/// One version of one file, as far as metadata tell versions apart.
+/// A version of a file, as far as metadata can tell versions apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Identity {
+pub(crate) struct FileIdentity {
     device: u64,
     inode: u64,
     pub(crate) len: u64,
@@ -178,7 +178,7 @@ pub(crate) struct Identity {
     changed: (i64, i64),
 }
 
-impl Identity {
+impl FileIdentity {
     pub(crate) fn of(metadata: &Metadata) -> Self {
         Self {
             device: metadata.dev(),
@@ -189,8 +189,8 @@ impl Identity {
         }
     }
 
-    /// Whether any later change will show. The time of a change of the inode decides, which unlike
-    /// the modification time cannot be set.
+    /// Whether any later change is visible in the metadata. This depends on the change time of the
+    /// inode, which cannot be set, unlike the modification time.
     pub(crate) fn is_settled(&self) -> bool {
         let changed = since_epoch(self.changed);
         SystemTime::now()
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn opens_canonically_what_is_below_the_root_and_nothing_else() {
+    fn opens_only_canonical_paths_below_the_root() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("root");
         std::fs::create_dir_all(root.join("a/b")).unwrap();

@@ -1,4 +1,4 @@
-//! The list of files to try in turn, and what to do if there is none: `$uri`, `$uri/`, `=404`.
+//! The list of paths to try, as in nginx's `try_files`: `$uri`, `$uri/`, `=404`.
 
 use std::fmt;
 
@@ -6,58 +6,59 @@ use apus_http::StatusCode;
 
 use apus_http::path::encode;
 
-/// Files and folders to look for in turn, and what happens if none is there.
+/// Files and folders to try in order, and what to do if none of them exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TryFiles {
-    attempts: Vec<Attempt>,
-    otherwise: Otherwise,
+    paths: Vec<TryPath>,
+    last: LastParameter,
 }
 
-/// A path to look for: `$uri` in it stands for the path of the request below the root.
+/// A path to try, in which `$uri` stands for the path of the request below the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Attempt {
+struct TryPath {
     template: String,
     is_folder: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Otherwise {
+enum LastParameter {
     Status(StatusCode),
     Rewrite(String),
 }
 
-/// What is left when nothing was found.
-pub(crate) enum Last {
-    /// An answer with this status.
+/// What to do if no path exists.
+pub(crate) enum LastAction {
+    /// A response with this status.
     Status(StatusCode),
-    /// Another path and query, percent-encoded.
+    /// A rewrite to this path and query, percent-encoded.
     Rewrite(String),
 }
 
 impl TryFiles {
-    /// Reads a list as `["$uri", "$uri/", "/index.php?$args"]`. A path with a slash at its end is for
-    /// folders with an index, any other for files. The last is not looked for, but taken: `=404` to
-    /// answer with a status, or a path to continue with, in which `$args` stands for the query.
+    /// Parses a list such as `["$uri", "$uri/", "/index.php?$args"]`. A path with a slash at its
+    /// end matches folders with an index, any other path matches files. The last parameter is not
+    /// looked up: it is `=404` to respond with a status, or a path to continue with, in which
+    /// `$args` stands for the query.
     ///
     /// # Errors
     /// The list is empty, a path does not start with `/` or `$uri`, or a status is not one.
     pub fn parse<S: AsRef<str>>(
         list: impl IntoIterator<Item = S>,
     ) -> Result<Self, InvalidTryFiles> {
-        let mut attempts = Vec::new();
+        let mut paths = Vec::new();
         let mut last: Option<String> = None;
         for item in list {
             if let Some(template) = last.replace(item.as_ref().to_owned()) {
                 check_path(&template)?;
-                attempts.push(Attempt {
+                paths.push(TryPath {
                     is_folder: template.ends_with('/'),
                     template: template.trim_end_matches('/').to_owned(),
                 });
             }
         }
         let last = last.ok_or(InvalidTryFiles::Empty)?;
-        let otherwise = match last.strip_prefix('=') {
-            Some(code) => Otherwise::Status(
+        let last = match last.strip_prefix('=') {
+            Some(code) => LastParameter::Status(
                 code.parse()
                     .ok()
                     .filter(|status: &StatusCode| status.as_u16() >= 200)
@@ -65,25 +66,22 @@ impl TryFiles {
             ),
             None => {
                 check_path(&last)?;
-                Otherwise::Rewrite(last)
+                LastParameter::Rewrite(last)
             }
         };
-        Ok(Self {
-            attempts,
-            otherwise,
-        })
+        Ok(Self { paths, last })
     }
 
-    /// Whether a request for which there is no file goes on with another path.
+    /// Whether the last parameter is a path.
     pub(crate) fn ends_with_path(&self) -> bool {
-        matches!(self.otherwise, Otherwise::Rewrite(_))
+        matches!(self.last, LastParameter::Rewrite(_))
     }
 
-    /// The paths to look for, and whether as folders, for a request of `uri`.
-    pub(crate) fn attempts(&self, uri: &[u8]) -> impl Iterator<Item = (Vec<u8>, bool)> {
-        self.attempts.iter().map(move |attempt| {
+    /// The paths to try for `uri`, each with whether it is for folders.
+    pub(crate) fn candidates(&self, uri: &[u8]) -> impl Iterator<Item = (Vec<u8>, bool)> {
+        self.paths.iter().map(move |candidate| {
             let mut path = Vec::with_capacity(uri.len().saturating_add(16));
-            let mut pieces = attempt.template.split("$uri");
+            let mut pieces = candidate.template.split("$uri");
             push_path(&mut path, pieces.next().unwrap_or_default().as_bytes());
             for piece in pieces {
                 push_path(&mut path, uri);
@@ -92,15 +90,15 @@ impl TryFiles {
             while path.last() == Some(&b'/') {
                 path.pop();
             }
-            (path, attempt.is_folder)
+            (path, candidate.is_folder)
         })
     }
 
-    /// What to do if none of them is there.
-    pub(crate) fn last(&self, uri: &[u8], query: Option<&str>) -> Last {
-        match &self.otherwise {
-            Otherwise::Status(status) => Last::Status(*status),
-            Otherwise::Rewrite(template) => Last::Rewrite(
+    /// What to do for `uri` if no path exists.
+    pub(crate) fn last_action(&self, uri: &[u8], query: Option<&str>) -> LastAction {
+        match &self.last {
+            LastParameter::Status(status) => LastAction::Status(*status),
+            LastParameter::Rewrite(template) => LastAction::Rewrite(
                 template
                     .replace("$uri", &encode(uri))
                     .replace("$is_args", if query.is_some() { "?" } else { "" })
@@ -111,7 +109,7 @@ impl TryFiles {
     }
 }
 
-/// Appends part of a path, with no slash after a slash.
+/// Appends to a path without repeating a slash.
 fn push_path(path: &mut Vec<u8>, part: &[u8]) {
     for byte in part {
         if *byte != b'/' || path.last() != Some(&b'/') {
@@ -132,9 +130,9 @@ fn check_path(path: &str) -> Result<(), InvalidTryFiles> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidTryFiles {
-    /// There is nothing in it, so it does not say what to do in the end.
+    /// The list is empty, so that the last parameter is missing.
     Empty,
-    /// What is not a path below the root.
+    /// This is not a path below the root.
     Path(String),
     /// `=` without a final status, from 200 to 999.
     Status(String),
@@ -143,7 +141,7 @@ pub enum InvalidTryFiles {
 impl fmt::Display for InvalidTryFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => f.write_str("expected paths and a last resort, such as \"=404\""),
+            Self::Empty => f.write_str("expected paths and a last parameter such as \"=404\""),
             Self::Path(path) => write!(f, "expected a path from / or $uri, found {path:?}"),
             Self::Status(status) => {
                 write!(f, "expected a status such as \"=404\", found {status:?}")
@@ -167,23 +165,23 @@ mod tests {
             "/index.php?q=$uri&$args",
         ])
         .unwrap();
-        let attempts: Vec<_> = list.attempts(b"/a b/").collect();
+        let paths: Vec<_> = list.candidates(b"/a b/").collect();
         assert_eq!(
-            attempts,
+            paths,
             [
                 (b"/a b".to_vec(), false),
                 (b"/a b".to_vec(), true),
                 (b"/cache/a b/.html".to_vec(), false),
             ]
         );
-        let Last::Rewrite(uri) = list.last(b"/a b/", Some("x=1")) else {
+        let LastAction::Rewrite(uri) = list.last_action(b"/a b/", Some("x=1")) else {
             panic!("a status");
         };
         assert_eq!(uri, "/index.php?q=/a%20b/&x=1");
     }
 
     #[test]
-    fn refuses_what_is_no_list() {
+    fn rejects_invalid_lists() {
         assert_eq!(TryFiles::parse([""; 0]), Err(InvalidTryFiles::Empty));
         for list in [
             &["uri", "=404"][..],

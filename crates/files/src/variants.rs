@@ -1,7 +1,7 @@
-//! Compressed variants of files, made once per version for all workers.
+//! Compressed variants of files, made once per version for all workers by threads of low priority.
 //!
-//! Threads of low priority make them: one in the background, and a few for clients that accept
-//! nothing else and wait.
+//! One thread compresses in the background, and a few compress for clients that accept nothing else
+//! and wait.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -15,58 +15,58 @@ use apus_http::fields::Coding;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-use crate::content::Content;
-use crate::tree::Identity;
+use crate::body::FileBody;
+use crate::tree::FileIdentity;
 use apus_compress::{Encoder, Encoding};
 
-/// The longest file that is compressed as a whole and kept.
+/// The longest file whose compressed variants are stored.
 pub(crate) const MAX_SOURCE: u64 = 4 << 20;
 
-/// How many files wait for compression at once, in the background and for clients that wait; the
-/// rest is asked for again by later requests.
+/// The length of each queue, in the background and for waiting clients; later requests ask again
+/// for the rest.
 const MAX_QUEUE: usize = 32;
 
-/// How many threads compress for clients that wait.
+/// The number of threads that compress for waiting clients.
 const MAX_URGENT_THREADS: usize = 2;
 
-/// After so many bytes a thread looks whether somebody still waits.
-const PIECE: usize = 64 * 1024;
+/// The number of bytes after which a thread checks whether a client still waits.
+const PIECE_BYTES: usize = 64 * 1024;
 
-/// One version of a file in one coding. Metadata do not tell versions apart that come in quick
-/// succession, so the hash of the content is part of it where that is known.
+/// A version of a file in one content coding. Metadata do not tell versions apart that follow each
+/// other quickly, so the key includes the hash of the bytes where it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
-    pub(crate) identity: Identity,
+pub(crate) struct VariantKey {
+    pub(crate) identity: FileIdentity,
     pub(crate) hash: u64,
     pub(crate) coding: Coding,
 }
 
-/// What is to be compressed.
+/// The bytes to compress.
 #[derive(Clone)]
-pub(crate) enum Source {
+pub(crate) enum VariantSource {
     Memory(Bytes),
     File(Arc<File>, u64),
 }
 
-/// A variant that is there or being made.
+/// A variant that is made or being made.
 #[derive(Default)]
 pub(crate) struct Variant {
-    done: OnceLock<Option<Content>>,
+    result: OnceLock<Option<FileBody>>,
     ready: Notify,
-    /// Nobody waits for it any more.
+    /// Whether no request waits for it any more.
     is_cancelled: AtomicBool,
 }
 
 impl Variant {
-    /// The variant once it is made; `Some(None)` if compression does not pay.
-    pub(crate) fn done(&self) -> Option<Option<Content>> {
-        self.done.get().cloned()
+    /// The result once it is there; `Some(None)` if compression does not pay.
+    pub(crate) fn result(&self) -> Option<Option<FileBody>> {
+        self.result.get().cloned()
     }
 
-    async fn made(&self) -> Option<Content> {
+    async fn made(&self) -> Option<FileBody> {
         loop {
             let ready = self.ready.notified();
-            if let Some(done) = self.done() {
+            if let Some(done) = self.result() {
                 return done;
             }
             ready.await;
@@ -74,53 +74,54 @@ impl Variant {
     }
 }
 
-/// Compressed forms of files, oldest dropped first. They are known by the version of the file, so any
-/// [`Files`](super::Files) may share one store: all of a server, and those of its next configuration.
-pub struct Variants {
-    state: Mutex<State>,
+/// A store of compressed variants of files, which drops the oldest first. Its keys identify
+/// versions of files, so that any [`Files`](super::Files) may share one store: all of a server, and
+/// those of its next configuration.
+pub struct VariantStore {
+    state: Mutex<VariantStoreState>,
     capacity: u64,
 }
 
 #[derive(Default)]
-struct State {
-    known: HashMap<(Key, Effort), Known>,
-    /// What was made, in that order, with its size.
-    made: VecDeque<((Key, Effort), u64)>,
+struct VariantStoreState {
+    entries: HashMap<(VariantKey, CompressionEffort), VariantEntry>,
+    /// The variants in the order in which they were made, with their sizes.
+    order: VecDeque<((VariantKey, CompressionEffort), u64)>,
     bytes: u64,
-    background: Queue,
-    urgent: Queue,
+    background: CompressionQueue,
+    urgent: CompressionQueue,
 }
 
-struct Known {
+struct VariantEntry {
     variant: Arc<Variant>,
-    /// How many requests wait for it.
-    waiting: usize,
+    /// The number of requests that wait for it.
+    waiters: usize,
 }
 
-/// What is to be made, and by how many threads it is.
+/// Queued compressions, and the number of threads for them.
 #[derive(Default)]
-struct Queue {
-    jobs: VecDeque<Job>,
+struct CompressionQueue {
+    jobs: VecDeque<CompressionJob>,
     threads: usize,
 }
 
-struct Job {
-    key: Key,
+struct CompressionJob {
+    key: VariantKey,
     variant: Arc<Variant>,
-    source: Source,
+    source: VariantSource,
 }
 
-impl State {
-    fn queue(&mut self, effort: Effort) -> &mut Queue {
+impl VariantStoreState {
+    fn queue(&mut self, effort: CompressionEffort) -> &mut CompressionQueue {
         match effort {
-            Effort::Least => &mut self.urgent,
-            Effort::Most => &mut self.background,
+            CompressionEffort::Least => &mut self.urgent,
+            CompressionEffort::Most => &mut self.background,
         }
     }
 }
 
-impl Variants {
-    /// A store of this many bytes.
+impl VariantStore {
+    /// A store with this capacity in bytes.
     pub fn new(capacity: u64) -> Self {
         Self {
             state: Mutex::default(),
@@ -128,50 +129,58 @@ impl Variants {
         }
     }
 
-    /// The bytes that it may hold.
+    /// The capacity in bytes.
     pub fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Whether the variants of a file of this length are kept: what takes most of the room would be
-    /// made again and again.
-    pub(crate) fn keeps(&self, length: u64) -> bool {
+    /// Whether variants of a file of this length are stored. Those that need most of the capacity
+    /// would be made again and again.
+    pub(crate) fn can_keep(&self, length: u64) -> bool {
         length <= MAX_SOURCE && length <= self.capacity / 2
     }
 
-    /// The variant, to be made if it is not known; `None` if too many are waiting already, or there
-    /// is no room to keep any.
-    pub(crate) fn request(self: &Arc<Self>, key: Key, source: Source) -> Option<Arc<Variant>> {
-        self.enter(key, Effort::Most, source, &mut self.lock())
+    /// The variant, which is queued if it is missing. `None` if the queue is full, or nothing can
+    /// be stored.
+    pub(crate) fn request(
+        self: &Arc<Self>,
+        key: VariantKey,
+        source: VariantSource,
+    ) -> Option<Arc<Variant>> {
+        self.get_or_enqueue(key, CompressionEffort::Most, source, &mut self.lock())
     }
 
-    /// The variant for a request that waits for it: made quickly, once for all that wait, and not to
-    /// its end if they all leave. `None` if too many are waiting already.
-    pub(crate) fn wait(self: &Arc<Self>, key: Key, source: Source) -> Option<Waiting> {
+    /// The variant for a request that waits for it: it is compressed quickly, once for all that
+    /// wait, and cancelled if they all leave. `None` if the queue is full.
+    pub(crate) fn wait(
+        self: &Arc<Self>,
+        key: VariantKey,
+        source: VariantSource,
+    ) -> Option<VariantWait> {
         let mut state = self.lock();
-        let variant = self.enter(key, Effort::Least, source, &mut state)?;
-        if let Some(known) = state.known.get_mut(&(key, Effort::Least)) {
-            known.waiting = known.waiting.saturating_add(1);
+        let variant = self.get_or_enqueue(key, CompressionEffort::Least, source, &mut state)?;
+        if let Some(entry) = state.entries.get_mut(&(key, CompressionEffort::Least)) {
+            entry.waiters = entry.waiters.saturating_add(1);
         }
-        Some(Waiting {
+        Some(VariantWait {
             store: Arc::clone(self),
             key,
             variant,
         })
     }
 
-    fn enter(
+    fn get_or_enqueue(
         self: &Arc<Self>,
-        key: Key,
-        effort: Effort,
-        source: Source,
-        state: &mut State,
+        key: VariantKey,
+        effort: CompressionEffort,
+        source: VariantSource,
+        state: &mut VariantStoreState,
     ) -> Option<Arc<Variant>> {
         if self.capacity == 0 {
             return None;
         }
-        if let Some(known) = state.known.get(&(key, effort)) {
-            return Some(Arc::clone(&known.variant));
+        if let Some(entry) = state.entries.get(&(key, effort)) {
+            return Some(Arc::clone(&entry.variant));
         }
         let queue = state.queue(effort);
         if queue.jobs.len() >= MAX_QUEUE {
@@ -186,21 +195,21 @@ impl Variants {
             queue.threads = queue.threads.saturating_add(1);
         }
         let variant = Arc::new(Variant::default());
-        queue.jobs.push_back(Job {
+        queue.jobs.push_back(CompressionJob {
             key,
             variant: Arc::clone(&variant),
             source,
         });
-        let known = Known {
+        let entry = VariantEntry {
             variant: Arc::clone(&variant),
-            waiting: 0,
+            waiters: 0,
         };
-        state.known.insert((key, effort), known);
+        state.entries.insert((key, effort), entry);
         Some(variant)
     }
 
-    /// The next thing to make; after `None` the thread ends.
-    fn next(&self, effort: Effort) -> Option<Job> {
+    /// The next job; after `None` the thread ends.
+    fn next(&self, effort: CompressionEffort) -> Option<CompressionJob> {
         let mut state = self.lock();
         let queue = state.queue(effort);
         let next = queue.jobs.pop_front();
@@ -210,34 +219,34 @@ impl Variants {
         next
     }
 
-    fn finish(&self, job: &Job, effort: Effort, made: Option<Bytes>) {
-        // What does not pay is remembered too, at a nominal size.
+    fn finish(&self, job: &CompressionJob, effort: CompressionEffort, made: Option<Bytes>) {
+        // A variant that does not pay is remembered too, with a nominal size.
         let size = made.as_ref().map_or(0, |bytes| bytes.len() as u64);
         let size = size.saturating_add(256);
-        let made = made.map(Content::from);
+        let made = made.map(FileBody::from);
         let mut state = self.lock();
         if job.variant.is_cancelled.load(Ordering::Relaxed) {
             return;
         }
-        let _ = job.variant.done.set(made);
-        state.made.push_back(((job.key, effort), size));
+        let _ = job.variant.result.set(made);
+        state.order.push_back(((job.key, effort), size));
         state.bytes = state.bytes.saturating_add(size);
         while state.bytes > self.capacity
-            && let Some((oldest, size)) = state.made.pop_front()
+            && let Some((oldest, size)) = state.order.pop_front()
         {
-            state.known.remove(&oldest);
+            state.entries.remove(&oldest);
             state.bytes = state.bytes.saturating_sub(size);
         }
         drop(state);
         job.variant.ready.notify_waiters();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, VariantStoreState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl fmt::Debug for Variants {
+impl fmt::Debug for VariantStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Variants")
             .field("capacity", &self.capacity)
@@ -246,46 +255,46 @@ impl fmt::Debug for Variants {
 }
 
 /// A request that waits for a variant.
-pub(crate) struct Waiting {
-    store: Arc<Variants>,
-    key: Key,
+pub(crate) struct VariantWait {
+    store: Arc<VariantStore>,
+    key: VariantKey,
     variant: Arc<Variant>,
 }
 
-impl Waiting {
-    /// The variant, when it is made; `None` if compression does not pay.
-    pub(crate) async fn made(&self) -> Option<Content> {
+impl VariantWait {
+    /// Waits for the variant; `None` if compression does not pay.
+    pub(crate) async fn variant(&self) -> Option<FileBody> {
         self.variant.made().await
     }
 
     /// The variant, if it is made.
-    pub(crate) fn done(&self) -> Option<Option<Content>> {
-        self.variant.done()
+    pub(crate) fn variant_if_made(&self) -> Option<Option<FileBody>> {
+        self.variant.result()
     }
 }
 
-impl Drop for Waiting {
+impl Drop for VariantWait {
     fn drop(&mut self) {
         let mut state = self.store.lock();
-        let key = (self.key, Effort::Least);
-        let Some(known) = state.known.get_mut(&key) else {
+        let key = (self.key, CompressionEffort::Least);
+        let Some(entry) = state.entries.get_mut(&key) else {
             return;
         };
-        if !Arc::ptr_eq(&known.variant, &self.variant) {
+        if !Arc::ptr_eq(&entry.variant, &self.variant) {
             return;
         }
-        known.waiting = known.waiting.saturating_sub(1);
-        if known.waiting == 0 && self.variant.done.get().is_none() {
+        entry.waiters = entry.waiters.saturating_sub(1);
+        if entry.waiters == 0 && self.variant.result.get().is_none() {
             self.variant.is_cancelled.store(true, Ordering::Relaxed);
-            state.known.remove(&key);
-            let is_other = |job: &Job| !Arc::ptr_eq(&job.variant, &self.variant);
+            state.entries.remove(&key);
+            let is_other = |job: &CompressionJob| !Arc::ptr_eq(&job.variant, &self.variant);
             state.urgent.jobs.retain(is_other);
         }
     }
 }
 
-/// Makes variants until none is waiting or nobody wants them any more.
-fn run(store: &Weak<Variants>, effort: Effort) {
+/// Makes variants until the queue is empty or the store is dropped.
+fn run(store: &Weak<VariantStore>, effort: CompressionEffort) {
     yield_to_workers();
     while let Some(job) = store.upgrade().and_then(|store| store.next(effort)) {
         let is_cancelled = || job.variant.is_cancelled.load(Ordering::Relaxed);
@@ -297,18 +306,18 @@ fn run(store: &Weak<Variants>, effort: Effort) {
     }
 }
 
-/// Leaves the core of the worker that started this thread, and lets workers go first.
+/// Lowers the priority of the thread, and lets it leave the core of the worker that started it.
 fn yield_to_workers() {
     let mut everywhere = rustix::thread::CpuSet::new();
     for cpu in 0..rustix::thread::CpuSet::MAX_CPU {
         everywhere.set(cpu);
     }
-    // Both only make the work less of a burden; it is done all the same without them.
+    // Both only reduce the load on the workers; failures are harmless.
     let _ = rustix::thread::sched_setaffinity(None, &everywhere);
     let _ = rustix::process::nice(10);
 }
 
-impl Source {
+impl VariantSource {
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Memory(bytes) => bytes.len() as u64,
@@ -316,15 +325,15 @@ impl Source {
         }
     }
 
-    /// Has all of it, piece by piece.
+    /// Calls `take` for each piece of the bytes.
     fn read(&self, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         match self {
-            Self::Memory(bytes) => bytes.chunks(PIECE).try_for_each(take),
+            Self::Memory(bytes) => bytes.chunks(PIECE_BYTES).try_for_each(take),
             Self::File(file, len) => {
-                let mut piece = vec![0; PIECE];
+                let mut piece = vec![0; PIECE_BYTES];
                 let mut offset = 0;
                 while offset < *len {
-                    let left = usize::try_from(*len - offset).unwrap_or(PIECE);
+                    let left = usize::try_from(*len - offset).unwrap_or(PIECE_BYTES);
                     piece.truncate(left);
                     file.read_exact_at(&mut piece, offset)?;
                     offset = offset.saturating_add(piece.len() as u64);
@@ -338,14 +347,14 @@ impl Source {
 
 /// How long compression may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Effort {
-    /// Somebody waits for it.
+pub(crate) enum CompressionEffort {
+    /// A client waits for it.
     Least,
     /// It is made once and sent many times.
     Most,
 }
 
-impl Effort {
+impl CompressionEffort {
     fn most_threads(self) -> usize {
         match self {
             Self::Least => MAX_URGENT_THREADS,
@@ -364,8 +373,8 @@ impl Effort {
             (Coding::Zstd, Self::Least) => 1,
             (Coding::Zstd, Self::Most) => 19,
         };
-        // A window of the length is as good as one that is larger, and takes less memory. With one of 64
-        // KiB or less Brotli would take a table of 32 MiB.
+        // A window of the length suffices and takes less memory than a larger one. With one of 64
+        // KiB or less, Brotli would use a table of 32 MiB.
         let bits = u64::BITS.saturating_sub(length.leading_zeros());
         let window = u8::try_from(bits.clamp(17, 22)).ok();
         Encoding {
@@ -377,15 +386,14 @@ impl Effort {
     }
 }
 
-/// The content in another coding; `None` if that is not notably smaller.
+/// The bytes in another coding; `None` if they are not notably smaller.
 ///
 /// # Errors
-/// The source cannot be read, or `is_cancelled` said that nobody waits
-/// ([`io::ErrorKind::Interrupted`]).
+/// The source cannot be read, or `is_cancelled` returned `true` ([`io::ErrorKind::Interrupted`]).
 fn compress(
-    source: &Source,
+    source: &VariantSource,
     coding: Coding,
-    effort: Effort,
+    effort: CompressionEffort,
     is_cancelled: impl Fn() -> bool,
 ) -> io::Result<Option<Bytes>> {
     if coding == Coding::Identity {
@@ -409,10 +417,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compresses_what_gets_smaller() {
+    fn compresses_only_if_the_result_is_smaller() {
         let text = "all work and no play ".repeat(1000);
-        for effort in [Effort::Least, Effort::Most] {
-            let source = Source::Memory(text.clone().into());
+        for effort in [CompressionEffort::Least, CompressionEffort::Most] {
+            let source = VariantSource::Memory(text.clone().into());
             let made = |coding| compress(&source, coding, effort, || false).unwrap();
             let mut gzip = String::new();
             flate2::read::GzDecoder::new(&*made(Coding::Gzip).unwrap())
@@ -428,26 +436,28 @@ mod tests {
             assert_eq!(zstd, text.as_bytes());
             assert_eq!(made(Coding::Identity), None);
         }
-        let short = Source::Memory(Bytes::from_static(b"x"));
-        let made = compress(&short, Coding::Gzip, Effort::Most, || false).unwrap();
+        let short = VariantSource::Memory(Bytes::from_static(b"x"));
+        let made = compress(&short, Coding::Gzip, CompressionEffort::Most, || false).unwrap();
         assert_eq!(made, None);
     }
 
     #[test]
-    fn makes_each_variant_once_and_forgets_the_oldest() {
+    fn makes_each_variant_once_and_drops_the_oldest() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         std::fs::write(&path, "x").unwrap();
-        let identity = Identity::of(&std::fs::metadata(&path).unwrap());
-        let store = Arc::new(Variants::new(1000));
+        let identity = FileIdentity::of(&std::fs::metadata(&path).unwrap());
+        let store = Arc::new(VariantStore::new(1000));
         let text = Bytes::from("na ".repeat(1000));
         let request = |hash| {
-            let key = Key {
+            let key = VariantKey {
                 identity,
                 hash,
                 coding: Coding::Gzip,
             };
-            store.request(key, Source::Memory(text.clone())).unwrap()
+            store
+                .request(key, VariantSource::Memory(text.clone()))
+                .unwrap()
         };
         let first = request(1);
         assert!(Arc::ptr_eq(&first, &request(1)));
@@ -457,44 +467,52 @@ mod tests {
         while store.lock().background.threads > 0 {
             std::thread::yield_now();
         }
-        assert!(first.done().unwrap().is_some());
+        assert!(first.result().unwrap().is_some());
         assert!(store.lock().bytes <= 1000);
         assert!(!Arc::ptr_eq(&first, &request(1)));
     }
 
-    /// Of a coding that takes its time.
-    fn key(hash: u64) -> Key {
+    /// A key with a slow coding.
+    fn key(hash: u64) -> VariantKey {
         let file = tempfile::tempfile().unwrap();
-        Key {
-            identity: Identity::of(&file.metadata().unwrap()),
+        VariantKey {
+            identity: FileIdentity::of(&file.metadata().unwrap()),
             hash,
             coding: Coding::Brotli,
         }
     }
 
     #[tokio::test]
-    async fn one_compression_is_for_all_that_wait() {
-        let store = Arc::new(Variants::new(1 << 20));
+    async fn compresses_once_for_all_waiting_requests() {
+        let store = Arc::new(VariantStore::new(1 << 20));
         let text = Bytes::from("na ".repeat(100_000));
         let key = key(1);
-        let wait = || store.wait(key, Source::Memory(text.clone())).unwrap();
+        let wait = || {
+            store
+                .wait(key, VariantSource::Memory(text.clone()))
+                .unwrap()
+        };
         let (first, second) = (wait(), wait());
         assert!(Arc::ptr_eq(&first.variant, &second.variant));
         drop(first);
-        let made = second.made().await.unwrap();
+        let made = second.variant().await.unwrap();
         assert!(made.len() < text.len() as u64 / 10);
         drop(second);
-        assert!(matches!(wait().done(), Some(Some(_))));
+        assert!(matches!(wait().variant_if_made(), Some(Some(_))));
     }
 
     #[test]
-    fn what_nobody_waits_for_any_more_is_not_made() {
-        let store = Arc::new(Variants::new(1 << 20));
+    fn cancels_variants_that_no_request_waits_for() {
+        let store = Arc::new(VariantStore::new(1 << 20));
         let text = Bytes::from("na ".repeat(300_000));
         let keys: Vec<_> = (0..8).map(key).collect();
         let waiting: Vec<_> = keys
             .iter()
-            .map(|key| store.wait(*key, Source::Memory(text.clone())).unwrap())
+            .map(|key| {
+                store
+                    .wait(*key, VariantSource::Memory(text.clone()))
+                    .unwrap()
+            })
             .collect();
         let variants: Vec<_> = waiting.iter().map(|one| one.variant.clone()).collect();
         drop(waiting);
@@ -502,18 +520,18 @@ mod tests {
         while store.lock().urgent.threads > 0 {
             std::thread::yield_now();
         }
-        let made = variants.iter().filter(|variant| variant.done().is_some());
+        let made = variants.iter().filter(|variant| variant.result().is_some());
         let made = made.count();
         assert!(made < keys.len(), "all were made");
-        assert_eq!(store.lock().known.len(), made);
+        assert_eq!(store.lock().entries.len(), made);
     }
 
     #[test]
-    fn more_than_can_wait_are_turned_away() {
-        let store = Arc::new(Variants::new(1 << 20));
+    fn rejects_requests_when_the_queue_is_full() {
+        let store = Arc::new(VariantStore::new(1 << 20));
         let text = Bytes::from("na ".repeat(300_000));
         let waiting: Vec<_> = (0..100)
-            .filter_map(|hash| store.wait(key(hash), Source::Memory(text.clone())))
+            .filter_map(|hash| store.wait(key(hash), VariantSource::Memory(text.clone())))
             .collect();
         assert!(waiting.len() >= MAX_QUEUE && waiting.len() < 100);
     }

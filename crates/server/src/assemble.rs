@@ -7,7 +7,7 @@ mod sni_check;
 use std::io;
 use std::sync::Arc;
 
-use apus_files::{Files, Variants};
+use apus_files::{Files, VariantStore};
 use apus_http::ServiceFactory;
 use apus_net::tls::{ClientAuth, TlsSettings, TlsSite};
 use apus_net::{ListenAddress, Listener};
@@ -27,7 +27,7 @@ pub struct ProcessResources<'a> {
     /// The files of access logs.
     pub logs: &'a AccessLogs,
     /// Compressed variants of files.
-    pub variants: &'a Arc<Variants>,
+    pub variants: &'a Arc<VariantStore>,
     /// The services for origins.
     pub origins: OriginServices<'a>,
 }
@@ -342,7 +342,7 @@ mod tests {
     fn assembled(plan: &config::ServerPlan) -> io::Result<apus_net::Plan> {
         let resources = ProcessResources {
             logs: &AccessLogs::new().0,
-            variants: &Arc::new(Variants::new(0)),
+            variants: &Arc::new(VariantStore::new(0)),
             origins: OriginServices::DryRun,
         };
         assemble(plan, resources)

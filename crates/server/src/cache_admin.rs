@@ -2,7 +2,7 @@
 
 use apus_cache::policy::KeyRules;
 use apus_cache::service::{Cache, PurgeRequest};
-use apus_cache::store::{Figures, Purged};
+use apus_cache::store::{CacheStatistics, PurgeTarget};
 use apus_control::PurgeWhat;
 use serde_json::{Value, json};
 
@@ -56,13 +56,13 @@ pub(crate) fn purges(
             ),
         });
     }
-    let everywhere = |what| {
+    let everywhere = |target| {
         let site = site.map(Box::from);
-        vec![PurgeRequest { site, what, soft }]
+        vec![PurgeRequest { site, target, soft }]
     };
     let (url, is_prefix) = match what {
-        PurgeWhat::All => return Ok(everywhere(Purged::All)),
-        PurgeWhat::Tag(tag) => return Ok(everywhere(Purged::Tag(tag.as_bytes().into()))),
+        PurgeWhat::All => return Ok(everywhere(PurgeTarget::All)),
+        PurgeWhat::Tag(tag) => return Ok(everywhere(PurgeTarget::Tag(tag.as_bytes().into()))),
         PurgeWhat::Url(url) => (url, false),
         PurgeWhat::Prefix(url) => (url, true),
     };
@@ -76,7 +76,7 @@ pub(crate) fn purges(
         let what = of(&place.key, scheme, url.authority, &target);
         Ok(PurgeRequest {
             site: Some(place.site.clone()),
-            what: what.map_err(|error| error.to_string())?,
+            target: what.map_err(|error| error.to_string())?,
             soft,
         })
     };
@@ -85,7 +85,7 @@ pub(crate) fn purges(
 
 /// What the cache holds and has done, for programs.
 pub(crate) fn status(cache: &Cache, has_disk: bool) -> Value {
-    let Figures {
+    let CacheStatistics {
         hits,
         misses,
         collapsed,
@@ -103,7 +103,7 @@ pub(crate) fn status(cache: &Cache, has_disk: bool) -> Value {
         disk_damaged,
         disk_skipped,
         ..
-    } = cache.figures();
+    } = cache.statistics();
     let disk = has_disk.then(|| {
         json!({
             "objects": disk_objects,
@@ -152,11 +152,11 @@ mod tests {
     fn shown(purges: &[PurgeRequest]) -> Vec<String> {
         let shown = |purge: &PurgeRequest| {
             let site = purge.site.as_deref().unwrap_or("*");
-            let what = match &purge.what {
-                Purged::All => "all".to_owned(),
-                Purged::Key(key) => format!("key {}", key.escape_ascii()),
-                Purged::Prefix(key) => format!("prefix {}", key.escape_ascii()),
-                Purged::Tag(tag) => format!("tag {}", tag.escape_ascii()),
+            let what = match &purge.target {
+                PurgeTarget::All => "all".to_owned(),
+                PurgeTarget::Key(key) => format!("key {}", key.escape_ascii()),
+                PurgeTarget::Prefix(key) => format!("prefix {}", key.escape_ascii()),
+                PurgeTarget::Tag(tag) => format!("tag {}", tag.escape_ascii()),
             };
             format!("{site} {what}{}", if purge.soft { ", soft" } else { "" })
         };

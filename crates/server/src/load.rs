@@ -10,7 +10,7 @@ use std::{fmt, fs, io};
 
 use apus_cache::service::Cache;
 use apus_control::{ControlError, Request, Response, ask, socket_path};
-use apus_files::Variants;
+use apus_files::VariantStore;
 use apus_net::Account;
 use apus_php::plan::PoolPlan;
 use apus_php::{Launcher, Pools};
@@ -36,7 +36,7 @@ pub(crate) struct PlanLoader {
     /// Reads what only root can, once this process is not root any more.
     helper: Option<Arc<HelperClient>>,
     /// What was compressed; a reload does not change files.
-    variants: RefCell<Arc<Variants>>,
+    variants: RefCell<Arc<VariantStore>>,
     /// What is known of origins; a reload does not change those that stay.
     upstreams: Upstreams,
     /// PHP that stays in memory; a reload loads it anew.
@@ -103,7 +103,7 @@ impl PlanLoader {
             certificates,
             workers,
             helper: None,
-            variants: RefCell::new(Arc::new(Variants::new(0))),
+            variants: RefCell::new(Arc::new(VariantStore::new(0))),
             upstreams: Upstreams::new(),
             pools: Pools::new(),
             cache: RefCell::default(),
@@ -268,10 +268,10 @@ impl PlanLoader {
     }
 
     /// The store of compressed forms, the same as long as its size is.
-    fn variants(&self, bytes: u64) -> Arc<Variants> {
+    fn variants(&self, bytes: u64) -> Arc<VariantStore> {
         let mut variants = self.variants.borrow_mut();
         if variants.capacity() != bytes {
-            *variants = Arc::new(Variants::new(bytes));
+            *variants = Arc::new(VariantStore::new(bytes));
         }
         Arc::clone(&variants)
     }

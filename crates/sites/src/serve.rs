@@ -26,7 +26,7 @@ use super::template::{Captures, DocumentRoot, VariableScope};
 use apus_compress::Compression;
 use apus_compress::EncodingNegotiation;
 use apus_error_page::{ErrorFormat, error_page};
-use apus_files::{Files, FilesService, Handled};
+use apus_files::{Files, FilesOutcome, FilesService};
 use apus_http::trace::{self, Step, StepKind, Trace};
 use apus_layers::ForceHttps;
 
@@ -258,8 +258,8 @@ impl SiteState {
                 }
             }
             match self.call_handler(location, request, &captures, context) {
-                Handled::Answer(answer) => return answer,
-                Handled::Elsewhere(redirected) => {
+                FilesOutcome::Response(response) => return response,
+                FilesOutcome::Rewritten(redirected) => {
                     context.is_internal = true;
                     request = redirected;
                 }
@@ -283,7 +283,7 @@ impl SiteState {
         mut request: Request,
         captures: &Captures,
         context: &mut RequestContext,
-    ) -> Handled {
+    ) -> FilesOutcome {
         if location.body_limit > 0 {
             match request.body_mut().len() {
                 Some(0) => {}
@@ -331,7 +331,8 @@ impl SiteState {
                     Step::new(StepKind::Handler, *name, "the handler of the location")
                 });
                 let mut handled = files.handle(request);
-                if let (Handled::Elsewhere(request), Some(headers)) = (&mut handled, original) {
+                if let (FilesOutcome::Rewritten(request), Some(headers)) = (&mut handled, original)
+                {
                     *request.headers_mut() = headers;
                 }
                 handled
@@ -343,7 +344,7 @@ impl SiteState {
                 trace::note(&request, || {
                     Step::new(StepKind::Handler, &**name, "the handler of the location")
                 });
-                Handled::Answer(service.call(request))
+                FilesOutcome::Response(service.call(request))
             }
         }
     }

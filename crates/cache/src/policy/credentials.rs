@@ -1,42 +1,42 @@
-//! Requests that tell who the client is (RFC 9111 sections 3.5 and 7.3).
+//! Requests that identify the client (RFC 9111 sections 3.5 and 7.3).
 
 use apus_http::fields::{DeltaSeconds, ResponseDirectives};
 
 use super::names::cookies;
-use super::rules::{Credentials, Sharing};
-use super::{PresentedRequest, Refusal};
+use super::rules::{CredentialRules, SharingRule};
+use super::{PresentedRequest, StoreRefusal};
 
-impl Credentials {
-    /// Whether the response to this request may be stored for all.
+impl CredentialRules {
+    /// Checks whether the response to this request may be stored for all clients.
     pub(super) fn allow_storing(
         &self,
         request: &PresentedRequest<'_>,
         directives: &ResponseDirectives,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), StoreRefusal> {
         let is_shared =
             directives.public || matches!(directives.s_maxage, Some(DeltaSeconds::Valid(_)));
-        if self.authorization == Sharing::Declared
+        if self.authorization == SharingRule::Declared
             && !is_shared
             && !directives.must_revalidate
             && has_authorization(request)
         {
-            return Err(Refusal::Authorization);
+            return Err(StoreRefusal::Authorization);
         }
-        if self.authorization == Sharing::Declared && !is_shared && request.has_certificate {
-            return Err(Refusal::ClientCertificate);
+        if self.authorization == SharingRule::Declared && !is_shared && request.has_certificate {
+            return Err(StoreRefusal::ClientCertificate);
         }
-        if self.cookies == Sharing::Declared && !is_shared && self.has_session(request) {
-            return Err(Refusal::SessionCookie);
+        if self.cookies == SharingRule::Declared && !is_shared && self.has_session(request) {
+            return Err(StoreRefusal::SessionCookie);
         }
         Ok(())
     }
 
-    /// Whether this request may be answered with a response whose origin did not name a lifetime.
+    /// Whether this request may get a stored response whose origin did not set a lifetime.
     pub(super) fn allow_undeclared(&self, request: &PresentedRequest<'_>) -> bool {
-        let is_known = self.authorization == Sharing::Declared
+        let is_identified = self.authorization == SharingRule::Declared
             && (has_authorization(request) || request.has_certificate);
-        let has_session = self.cookies == Sharing::Declared && self.has_session(request);
-        !is_known && !has_session
+        let has_session = self.cookies == SharingRule::Declared && self.has_session(request);
+        !is_identified && !has_session
     }
 
     fn has_session(&self, request: &PresentedRequest<'_>) -> bool {
@@ -45,8 +45,8 @@ impl Credentials {
             .get_all("cookie")
             .flat_map(cookies)
             .any(|cookie| {
-                cookie.may_mean(&self.session_cookies)
-                    && !cookie.always_means(&self.harmless_cookies)
+                cookie.may_match(&self.session_cookies)
+                    && !cookie.always_matches(&self.harmless_cookies)
             })
     }
 }

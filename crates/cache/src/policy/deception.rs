@@ -1,22 +1,23 @@
-//! Pages under the address of an image: web cache deception.
+//! Protection against web cache deception: a page that is requested by the path of a file.
 
 use apus_http::Headers;
 
-/// Whether the type of a response is not one that files with the path's extension have. An attacker
-/// has a victim ask for `/account/x.css`, which an application answers with `/account`, and reads
-/// what was stored.
-pub(super) fn is_disguised(path: &str, headers: &Headers) -> bool {
+/// Whether the media type of a response does not fit the extension of the path. In the attack, a
+/// victim requests `/account/x.css`, the application responds with the page `/account`, and the
+/// attacker reads the page from the cache.
+pub(super) fn has_unexpected_type(path: &str, headers: &Headers) -> bool {
     let Some(expected) = expected_types(path) else {
         return false;
     };
     let value = headers.get("content-type").unwrap_or_default();
     let media_type = value.split(|byte| *byte == b';').next().unwrap_or_default();
     let media_type = media_type.trim_ascii().to_ascii_lowercase();
-    let is_expected = |part: &&str| media_type.starts_with(part.as_bytes());
+    let is_expected = |prefix: &&str| media_type.starts_with(prefix.as_bytes());
     media_type != b"application/octet-stream" && !expected.iter().any(is_expected)
 }
 
-/// The beginnings of the types that a path promises by its extension; `None` if it promises none.
+/// The prefixes of the media types that belong to the extension of a path; `None` for an unknown
+/// extension.
 fn expected_types(path: &str) -> Option<&'static [&'static str]> {
     let (_, extension) = path.rsplit_once('.')?;
     let mut lower = [0; 8];

@@ -1,20 +1,20 @@
-//! [`Stored`] as bytes, for keeping it on disk.
+//! The encoding of [`StoredResponse`] for the disk.
 
 use std::fmt;
 
 use apus_http::{Headers, StatusCode};
 
-use super::stored::{Flags, Times};
-use super::{Stored, Timestamp, Variance, Variant};
+use super::stored::{ResponseFlags, ResponseTimes};
+use super::{SecondaryKey, StoredResponse, Timestamp, VaryFields};
 
-/// Two letters, and the version of the layout. What has another one is not read.
+/// Two letters, and the version of the layout. Data with another signature is not read.
 const SIGNATURE: [u8; 4] = *b"AS\0\x01";
 
-/// More bytes than any of the parts has; a length past it is an error, not a reservation.
-const MAX_PART: usize = 1 << 24;
+/// More bytes than any field has. A greater length is an error, so that it allocates nothing.
+const MAX_FIELD_BYTES: usize = 1 << 24;
 
-impl Stored {
-    /// Appends the form in which it is kept. It does not tell its own length.
+impl StoredResponse {
+    /// Appends the encoded response. The encoding does not contain its own length.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&SIGNATURE);
         out.extend_from_slice(&self.status.as_u16().to_be_bytes());
@@ -22,63 +22,64 @@ impl Stored {
         for time in self.times.all() {
             out.extend_from_slice(&time.as_unix_millis().to_be_bytes());
         }
-        for part in [
-            &self.variance.line()[..],
-            self.variant.bytes(),
+        for field in [
+            &self.vary.line()[..],
+            self.secondary_key.bytes(),
             &self.tags,
             self.headers.wire(),
         ] {
-            let len = u32::try_from(part.len()).unwrap_or(u32::MAX);
+            let len = u32::try_from(field.len()).unwrap_or(u32::MAX);
             out.extend_from_slice(&len.to_be_bytes());
-            out.extend_from_slice(part);
+            out.extend_from_slice(field);
         }
     }
 
-    /// Reads what [`Stored::encode`] wrote, and nothing else.
+    /// Decodes the output of [`StoredResponse::encode`].
     ///
     /// # Errors
-    /// It is of another version, cut off, followed by something, or holds what cannot be stored.
-    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader(bytes);
+    /// The bytes are of another version, truncated, followed by other bytes, or invalid.
+    pub fn decode(bytes: &[u8]) -> Result<Self, StoredDecodeError> {
+        let mut reader = StoredResponseReader(bytes);
         if reader.take()? != SIGNATURE {
-            return Err(DecodeError::Version);
+            return Err(StoredDecodeError::Version);
         }
         let status = u16::from_be_bytes(reader.take()?);
-        let status = StatusCode::from_u16(status).map_err(|_| DecodeError::Invalid)?;
+        let status = StatusCode::from_u16(status).map_err(|_| StoredDecodeError::Invalid)?;
         let [flags] = reader.take()?;
-        let times = Times {
-            born: reader.time()?,
+        let times = ResponseTimes {
+            generated: reader.time()?,
             received: reader.time()?,
             fresh_until: reader.time()?,
             revalidate_until: reader.time()?,
             error_until: reader.time()?,
             changed: reader.time()?,
         };
-        let names = reader.part()?;
-        let variance = Variance::from_line(names);
-        let variant = Variant::from_bytes(reader.part()?);
-        let tags = reader.part()?;
-        let headers = Headers::from_wire(reader.part()?).map_err(|_| DecodeError::Invalid)?;
-        if !reader.0.is_empty() || flags & !Flags::ALL != 0 || variance.line() != names {
-            return Err(DecodeError::Invalid);
+        let names = reader.field()?;
+        let vary = VaryFields::from_line(names);
+        let secondary_key = SecondaryKey::from_bytes(reader.field()?);
+        let tags = reader.field()?;
+        let headers =
+            Headers::from_wire(reader.field()?).map_err(|_| StoredDecodeError::Invalid)?;
+        if !reader.0.is_empty() || flags & !ResponseFlags::ALL != 0 || vary.line() != names {
+            return Err(StoredDecodeError::Invalid);
         }
         Ok(Self {
             status,
-            flags: Flags(flags),
+            flags: ResponseFlags(flags),
             times,
-            variance,
-            variant,
+            vary,
+            secondary_key,
             tags: tags.into(),
             headers,
         })
     }
 }
 
-impl Times {
-    /// In the order in which they are kept.
+impl ResponseTimes {
+    /// All times in the order of the encoding.
     fn all(&self) -> [Timestamp; 6] {
         let Self {
-            born,
+            generated,
             received,
             fresh_until,
             revalidate_until,
@@ -86,7 +87,7 @@ impl Times {
             changed,
         } = *self;
         [
-            born,
+            generated,
             received,
             fresh_until,
             revalidate_until,
@@ -96,53 +97,59 @@ impl Times {
     }
 }
 
-/// What is left to read.
-struct Reader<'a>(&'a [u8]);
+/// The bytes that are not read yet.
+struct StoredResponseReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(DecodeError::Truncated)?;
+impl<'a> StoredResponseReader<'a> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], StoredDecodeError> {
+        let (taken, rest) = self
+            .0
+            .split_first_chunk()
+            .ok_or(StoredDecodeError::Truncated)?;
         self.0 = rest;
         Ok(*taken)
     }
 
-    fn time(&mut self) -> Result<Timestamp, DecodeError> {
+    fn time(&mut self) -> Result<Timestamp, StoredDecodeError> {
         Ok(Timestamp::from_unix_millis(u64::from_be_bytes(
             self.take()?,
         )))
     }
 
-    fn part(&mut self) -> Result<&'a [u8], DecodeError> {
+    fn field(&mut self) -> Result<&'a [u8], StoredDecodeError> {
         let len = u32::from_be_bytes(self.take()?) as usize;
-        if len > MAX_PART {
-            return Err(DecodeError::Invalid);
+        if len > MAX_FIELD_BYTES {
+            return Err(StoredDecodeError::Invalid);
         }
-        let (part, rest) = self.0.split_at_checked(len).ok_or(DecodeError::Truncated)?;
+        let (field, rest) = self
+            .0
+            .split_at_checked(len)
+            .ok_or(StoredDecodeError::Truncated)?;
         self.0 = rest;
-        Ok(part)
+        Ok(field)
     }
 }
 
-/// Why bytes are not a stored response.
+/// Why bytes cannot be decoded as a stored response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum DecodeError {
-    /// They were written by another version of Apus, or by something else.
+pub enum StoredDecodeError {
+    /// The bytes were written by another version of Apus, or by another program.
     Version,
-    /// They end too early: the writer was stopped, or the disk was full.
+    /// The bytes end too early: the writer was stopped, or the disk was full.
     Truncated,
-    /// They hold what no stored response holds: they were damaged, or are not ours.
+    /// The bytes are damaged, or were not written by Apus.
     Invalid,
 }
 
-impl fmt::Display for DecodeError {
+impl fmt::Display for StoredDecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Version => "stored by another version",
+            Self::Version => "the response was stored by another version",
             Self::Truncated => "the stored response is cut off",
             Self::Invalid => "the stored response is damaged",
         })
     }
 }
 
-impl std::error::Error for DecodeError {}
+impl std::error::Error for StoredDecodeError {}

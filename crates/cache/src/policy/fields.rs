@@ -1,11 +1,12 @@
-//! Which field lines are stored (RFC 9111 section 3.1), and which a newer response replaces (3.2).
+//! Which header fields are stored (RFC 9111 section 3.1), and which of them a newer response
+//! replaces (section 3.2).
 
 use apus_http::fields::ResponseDirectives;
 use apus_http::{Headers, list};
 
-use super::{Rules, SetCookie, Timestamp};
+use super::{CacheRules, SetCookieRule, Timestamp};
 
-/// Fields that are about one connection, one message, or one client's access to a proxy.
+/// Fields that belong to one connection, one message, or the access of one client to a proxy.
 const NEVER_STORED: [&str; 13] = [
     "connection",
     "keep-alive",
@@ -17,29 +18,28 @@ const NEVER_STORED: [&str; 13] = [
     "proxy-authenticate",
     "proxy-authentication-info",
     "proxy-authorization",
-    // Worked out anew for each answer.
+    // Computed for each response.
     "age",
-    // Only sensible beside a part, and the whole is what is stored.
+    // Belongs to a partial response, while the complete response is stored.
     "content-range",
-    // Obsolete, and wrong by the time that it is sent (RFC 9111 section 5.5).
+    // Obsolete, and no longer true when the stored response is sent (RFC 9111 section 5.5).
     "warning",
 ];
 
-/// Fields that a newer response without the content does not change: they describe the content as it
-/// is stored.
-const TIED_TO_CONTENT: [&str; 3] = ["content-length", "content-encoding", "content-range"];
+/// Fields that a newer response without a body does not replace: they describe the stored body.
+const DESCRIBES_BODY: [&str; 3] = ["content-length", "content-encoding", "content-range"];
 
-/// The lines of a response that are stored; with a `Date`, if it has none (RFC 9110 section 6.6.1).
+/// The fields of a response that are stored, with a `Date` if it has none (RFC 9110 section 6.6.1).
 pub(super) fn storable(
     headers: &Headers,
     directives: &ResponseDirectives,
-    rules: &Rules,
+    rules: &CacheRules,
     received: Timestamp,
 ) -> Headers {
     let mut stored = Headers::with_capacity(headers.wire().len().saturating_add(40));
     stored.append_from(headers, |name, _| {
         let is_hidden = rules.hide_tags && rules.tag_fields.iter().any(|tags| **tags == *name);
-        let is_removed = name == "set-cookie" && rules.set_cookie == SetCookie::Remove;
+        let is_removed = name == "set-cookie" && rules.set_cookie == SetCookieRule::Remove;
         !is_hidden
             && !is_removed
             && !NEVER_STORED.contains(&name)
@@ -48,33 +48,33 @@ pub(super) fn storable(
             && !is_nominated(headers, name)
     });
     if !stored.contains("date") {
-        // A date has no byte that a value may not have.
+        // A date is a valid field value.
         let _ = stored.try_append("date", received.to_http_date());
     }
     stored
 }
 
-/// The stored lines with those of a newer response in their place, as far as they are wanted: all
-/// lines of a name that the newer response has are replaced by its own.
+/// The stored fields, updated by those fields of a newer response for which `wanted` holds: the
+/// lines of the newer response replace all stored lines of the same name.
 pub(super) fn updated(stored: &Headers, newer: &Headers, wanted: impl Fn(&str) -> bool) -> Headers {
     let replaces = |name: &str| {
         wanted(name)
-            && !TIED_TO_CONTENT.contains(&name)
-            // The age is that of the newer response; it is not stored, but counts.
+            && !DESCRIBES_BODY.contains(&name)
+            // `Age` is not stored, but the freshness of the newer response depends on it.
             && (name == "age" || !NEVER_STORED.contains(&name))
             && !is_nominated(newer, name)
     };
     let mut merged = Headers::with_capacity(stored.wire().len());
     merged.append_from(stored, |name, _| {
-        // Without a date of its own the newer response is as new as when it came.
+        // A newer response without a date is as new as its time of receipt.
         name != "date" && !(replaces(name) && newer.contains(name))
     });
     merged.append_from(newer, |name, _| replaces(name));
     merged
 }
 
-/// Whether a field is only about how long a response is fresh, and which version it is.
-pub(super) fn is_of_freshness(name: &str, rules: &Rules) -> bool {
+/// Whether a field only describes the freshness and the version of a response.
+pub(super) fn is_of_freshness(name: &str, rules: &CacheRules) -> bool {
     matches!(
         name,
         "date"

@@ -1,62 +1,63 @@
-//! How old a response is, and for how long it is fresh (RFC 9111 section 4.2).
+//! The age and the freshness lifetime of a response (RFC 9111 section 4.2).
 
 use std::time::Duration;
 
 use apus_http::StatusCode;
 use apus_http::fields::{DeltaSeconds, ResponseDirectives, age};
 
-use super::{OriginResponse, Rules, Timestamp};
+use super::{CacheRules, OriginResponse, Timestamp};
 
-/// What the times in a response say.
+/// The freshness of a response, computed from its header fields.
 pub(super) struct Freshness {
-    /// When its age was 0, as far as that can be known.
-    pub(super) born: Timestamp,
+    /// The time at which its age was 0.
+    pub(super) generated: Timestamp,
     /// When it becomes stale.
     pub(super) fresh_until: Timestamp,
-    /// Whether the origin named the lifetime.
+    /// Whether the lifetime was set by the origin.
     pub(super) is_declared: bool,
-    /// Whether nobody did, and none could be guessed.
+    /// Whether there is no lifetime, neither set nor heuristic.
     pub(super) is_unknown: bool,
 }
 
 impl Freshness {
-    /// Works it out for a response whose directives are known. `is_targeted` says that they are of a
-    /// targeted field, which replaces `Expires` too (RFC 9213 section 2.2).
+    /// Computes the freshness of a response. `is_targeted` says that the directives come from a
+    /// targeted field, which also replaces `Expires` (RFC 9213 section 2.2).
     pub(super) fn of(
         response: &OriginResponse<'_>,
         directives: &ResponseDirectives,
         is_targeted: bool,
         has_query: bool,
-        rules: &Rules,
+        rules: &CacheRules,
     ) -> Self {
         let date = date(response);
-        let born = born(response, date);
+        let generated = generated(response, date);
         let declared = Self::declared(response, directives, is_targeted, date, rules);
         let ttl = rules.ttl(response.status);
         let configured = ttl.filter(|_| rules.ttl_overrides || declared.is_none());
-        let guessed = || guess(response, directives, date, has_query, rules);
-        let lifetime = declared.or_else(guessed);
+        let heuristic = || heuristic_lifetime(response, directives, date, has_query, rules);
+        let lifetime = declared.or_else(heuristic);
         let fresh_until = match configured {
-            // The configuration knows nothing of the origin's clock.
+            // A configured lifetime starts at the receipt: it does not depend on the clock of the
+            // origin.
             Some(ttl) => response.received.after(ttl),
-            None => born.after(lifetime.unwrap_or(Duration::ZERO)),
+            None => generated.after(lifetime.unwrap_or(Duration::ZERO)),
         };
         let latest = rules.max_ttl.map(|max| response.received.after(max));
         Self {
-            born,
+            generated,
             fresh_until: latest.map_or(fresh_until, |latest| fresh_until.min(latest)),
             is_declared: configured.is_none() && declared.is_some(),
             is_unknown: configured.is_none() && lifetime.is_none(),
         }
     }
 
-    /// The freshness lifetime that the origin names (section 4.2.1), for a shared cache.
+    /// The freshness lifetime that the origin sets for a shared cache (section 4.2.1).
     fn declared(
         response: &OriginResponse<'_>,
         directives: &ResponseDirectives,
         is_targeted: bool,
         date: Timestamp,
-        rules: &Rules,
+        rules: &CacheRules,
     ) -> Option<Duration> {
         if let Some(seconds) = directives.s_maxage.or(directives.max_age) {
             return Some(Duration::from_secs(DeltaSeconds::seconds(seconds).into()));
@@ -66,14 +67,15 @@ impl Freshness {
         }
         let mut lines = response.headers.get_all("expires");
         let first = lines.next()?;
-        // What cannot be read, such as "0", and what contradicts itself has expired.
+        // A value that is not a date, such as "0", or contradictory lines mean that the response
+        // has expired.
         let is_single = lines.all(|line| line == first);
         let expires = Timestamp::from_http_date(first).filter(|_| is_single);
         Some(expires.map_or(Duration::ZERO, |expires| expires.since(date)))
     }
 }
 
-/// When the origin made the response; when it came, if it does not say.
+/// When the origin generated the response; the time of receipt if it does not say.
 pub(super) fn date(response: &OriginResponse<'_>) -> Timestamp {
     response
         .headers
@@ -82,7 +84,7 @@ pub(super) fn date(response: &OriginResponse<'_>) -> Timestamp {
         .unwrap_or(response.received)
 }
 
-/// When the response changed last, by its own account.
+/// When the resource was last modified, according to the response.
 pub(super) fn last_modified(response: &OriginResponse<'_>) -> Option<Timestamp> {
     response
         .headers
@@ -90,9 +92,9 @@ pub(super) fn last_modified(response: &OriginResponse<'_>) -> Option<Timestamp> 
         .and_then(Timestamp::from_http_date)
 }
 
-/// The time of its receipt less its corrected initial age (section 4.2.3).
-fn born(response: &OriginResponse<'_>, date: Timestamp) -> Timestamp {
-    // Dates have whole seconds; the rest of a second is not age.
+/// The time of receipt minus the corrected initial age (section 4.2.3).
+fn generated(response: &OriginResponse<'_>, date: Timestamp) -> Timestamp {
+    // Dates have whole seconds; the fraction of a second does not count as age.
     let received = Timestamp::from_unix_seconds(response.received.as_unix_seconds());
     let apparent_age = received.since(date);
     let age_value = Duration::from_secs(age(response.headers).unwrap_or(0).into());
@@ -102,12 +104,12 @@ fn born(response: &OriginResponse<'_>, date: Timestamp) -> Timestamp {
 }
 
 /// A heuristic lifetime (section 4.2.2).
-fn guess(
+fn heuristic_lifetime(
     response: &OriginResponse<'_>,
     directives: &ResponseDirectives,
     date: Timestamp,
     has_query: bool,
-    rules: &Rules,
+    rules: &CacheRules,
 ) -> Option<Duration> {
     let heuristic = rules.heuristic?;
     if has_query && !heuristic.with_query {

@@ -1,22 +1,23 @@
-//! What is outdated by requests that change something (RFC 9111 section 4.4).
+//! Invalidation of stored responses by unsafe requests (RFC 9111 section 4.4).
 
 use apus_http::{Headers, Method, StatusCode};
 use smallvec::SmallVec;
 
 use super::key::is_same_authority;
-use super::{Key, KeyRules, PresentedRequest};
+use super::{KeyRules, PresentedRequest, RequestKey};
 
-/// The targets whose stored responses are outdated by the answer to a request, as [`Key::uri`] has
-/// them: that of the request, and those that `Location` and `Content-Location` name, if the method
-/// is unsafe and the answer no error.
+/// The targets that the response to a request invalidates, in the form of [`RequestKey::uri`]: the
+/// target of the request, and those in `Location` and `Content-Location`, if the method is unsafe
+/// and the response is no error.
 ///
-/// Targets of other origins are not outdated: anybody could empty the cache for others.
-pub fn invalidated(
+/// Targets of other origins are not invalidated: otherwise any site could empty the cache of
+/// another.
+pub fn keys_to_invalidate(
     request: &PresentedRequest<'_>,
     status: StatusCode,
     headers: &Headers,
     rules: &KeyRules,
-) -> SmallVec<[Key; 1]> {
+) -> SmallVec<[RequestKey; 1]> {
     let mut keys = SmallVec::new();
     let is_changed = status.is_success() || status.is_redirection();
     if is_safe(request.method) || !is_changed {
@@ -27,7 +28,7 @@ pub fn invalidated(
         if let Some(reference) = headers.get_str(name)
             && let Some(target) = resolve(request, reference)
         {
-            let key = Key::of_uri(rules, request.scheme, request.authority, &target);
+            let key = RequestKey::of_uri(rules, request.scheme, request.authority, &target);
             if !keys.contains(&key) {
                 keys.push(key);
             }
@@ -36,13 +37,13 @@ pub fn invalidated(
     keys
 }
 
-/// Whether a method changes nothing. Of methods that are not known here that cannot be said.
+/// Whether a method is safe. An unknown method counts as unsafe.
 fn is_safe(method: &Method) -> bool {
     method.is_safe() || matches!(method.as_str(), "PROPFIND" | "REPORT" | "SEARCH" | "QUERY")
 }
 
-/// The target that a reference names, with its query, if it is of the request's origin (RFC 3986
-/// section 5.2).
+/// Resolves a reference to a target with its query, if it belongs to the origin of the request (RFC
+/// 3986 section 5.2).
 fn resolve(request: &PresentedRequest<'_>, reference: &str) -> Option<String> {
     let reference = reference.split('#').next().unwrap_or(reference);
     let is_secure = request.scheme.eq_ignore_ascii_case("https");

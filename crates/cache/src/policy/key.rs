@@ -6,26 +6,27 @@ use std::fmt;
 use apus_http::{Authority, Method};
 use smallvec::SmallVec;
 
-use super::variance::{write_field, write_value};
-use super::{NamePattern, PresentedRequest, names};
+use super::vary::{write_field, write_value};
+use super::{CacheNamePattern, PresentedRequest, names};
 
-/// What tells stored responses apart, beside the path, which always does.
+/// Which parts of a request are in the cache key. The path always is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRules {
-    /// Whether `http` and `https` are told apart.
+    /// Whether `http` and `https` have different keys.
     pub scheme: bool,
-    /// The host.
-    pub host: Host,
-    /// What of the query counts.
-    pub query: Query,
-    /// Whether parameters of the query count in any order. Several that an origin may take for one name
-    /// keep theirs.
+    /// Which host is in the key.
+    pub host: KeyHostRule,
+    /// Which part of the query is in the key.
+    pub query: KeyQueryRule,
+    /// Whether the order of the parameters in the query is ignored. Parameters that an origin may
+    /// treat as one name keep their order.
     pub sort_query: bool,
-    /// Fields of the request whose values count, in lower case.
+    /// Header fields of the request whose values are in the key, in lower case.
     pub headers: Vec<Box<str>>,
-    /// Cookies whose values count, and those that an origin may take for them.
+    /// Cookies whose values are in the key, together with the cookies that an origin may take for
+    /// them.
     pub cookies: Vec<Box<str>>,
-    /// Whether the class of the device counts.
+    /// Whether the class of the device is in the key.
     pub device: bool,
 }
 
@@ -33,8 +34,8 @@ impl Default for KeyRules {
     fn default() -> Self {
         Self {
             scheme: true,
-            host: Host::Requested,
-            query: Query::All,
+            host: KeyHostRule::Requested,
+            query: KeyQueryRule::All,
             sort_query: false,
             headers: Vec::new(),
             cookies: Vec::new(),
@@ -43,40 +44,42 @@ impl Default for KeyRules {
     }
 }
 
-/// The host in a key.
+/// Which host is in the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Host {
-    /// That of the request, in lower case, without the default port.
+pub enum KeyHostRule {
+    /// The host of the request, in lower case, without the default port.
     Requested,
-    /// This name, for all hosts that have the same content.
+    /// This name, for all hosts that serve the same content.
     Named(Box<str>),
 }
 
-/// What of the query counts.
+/// Which part of the query is in the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Query {
-    /// All of it, as it is.
+pub enum KeyQueryRule {
+    /// The whole query, unchanged.
     All,
-    /// Nothing of it.
+    /// The query is not in the key.
     Ignored,
-    /// Parameters that an origin may take for one of these names.
-    Only(Vec<NamePattern>),
-    /// All parameters but those that every origin takes for one of these names.
-    Except(Vec<NamePattern>),
+    /// The parameters that an origin may take for one of these names.
+    Only(Vec<CacheNamePattern>),
+    /// All parameters except those that every origin takes for one of these names.
+    Except(Vec<CacheNamePattern>),
 }
 
-/// A key: bytes that are the same for two requests only if the rules say so.
+/// The cache key of a request: two requests have the same bytes only if the rules allow them to
+/// share a response.
 ///
-/// First comes what names the target: scheme, host, path and query. Then what else the rules have.
+/// The target comes first (scheme, host, path and query), followed by the other parts that the
+/// rules require.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Key {
+pub struct RequestKey {
     bytes: SmallVec<[u8; 128]>,
     uri_end: u32,
 }
 
 impl KeyRules {
     /// The key of a request. GET and HEAD have the same.
-    pub fn key(&self, request: &PresentedRequest<'_>) -> Key {
+    pub fn key(&self, request: &PresentedRequest<'_>) -> RequestKey {
         let mut key = self.uri(request);
         let out = &mut key.bytes;
         for name in &self.headers {
@@ -92,8 +95,8 @@ impl KeyRules {
                 .get_all("cookie")
                 .flat_map(names::cookies)
                 .filter(|cookie| {
-                    names::may_be(name, cookie.name)
-                        || cookie.is_nameless && names::may_be(name, cookie.value)
+                    names::may_be_name(name, cookie.name)
+                        || cookie.is_nameless && names::may_be_name(name, cookie.value)
                 });
             match (found.next(), found.next()) {
                 (None, _) => out.push(0),
@@ -101,7 +104,7 @@ impl KeyRules {
                     out.push(1);
                     write_value(cookie.value, out);
                 }
-                // Which one counts, and whether it does, is for the origin to say.
+                // Only the origin can say which of them counts.
                 (Some(_), _) => {
                     out.push(2);
                     for line in request.headers.get_all("cookie") {
@@ -117,9 +120,10 @@ impl KeyRules {
         key
     }
 
-    /// The part of the key that names the target: the same for all requests for it. What is stored
-    /// for a target are the keys that begin with it and have the same [`Key::uri`].
-    pub fn uri(&self, request: &PresentedRequest<'_>) -> Key {
+    /// The part of the key that identifies the target, the same for all requests for it. The stored
+    /// responses of a target are those whose keys begin with it and have the same
+    /// [`RequestKey::uri`].
+    pub fn uri(&self, request: &PresentedRequest<'_>) -> RequestKey {
         let mut bytes = SmallVec::new();
         let is_secure = request.scheme.eq_ignore_ascii_case("https");
         bytes.push(match (self.scheme, is_secure) {
@@ -128,9 +132,9 @@ impl KeyRules {
             (true, false) => b'h',
         });
         match &self.host {
-            Host::Requested => bytes.extend_from_slice(request.authority.as_bytes()),
-            Host::Named(name) => {
-                // No host of a request holds a space, and a slash is where the path begins.
+            KeyHostRule::Requested => bytes.extend_from_slice(request.authority.as_bytes()),
+            KeyHostRule::Named(name) => {
+                // The host of a request contains no space, and the path begins at the first slash.
                 bytes.push(b' ');
                 for byte in name.bytes() {
                     match byte {
@@ -141,7 +145,7 @@ impl KeyRules {
                 }
             }
         }
-        // A host holds no slash, and the target of a request that can be stored begins with one.
+        // A host contains no slash, and the target of a cacheable request begins with one.
         if !request.path.starts_with('/') {
             bytes.push(b'/');
             bytes.push(b' ');
@@ -150,17 +154,17 @@ impl KeyRules {
         if let Some(query) = request.query {
             self.write_query(query, &mut bytes);
         }
-        Key {
+        RequestKey {
             uri_end: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
             bytes,
         }
     }
 
-    /// What the keys of all responses to one target begin with, whose [`KeyRules::uri`] this is, and no key
-    /// of another target does. `None` if they have one key, and that is it.
-    pub fn variants_of(&self, uri: &Key) -> Option<Box<[u8]>> {
+    /// The common prefix of the keys of all responses to the target with this [`KeyRules::uri`],
+    /// which no key of another target has. `None` if the target has a single key, which is `uri`.
+    pub fn variants_of(&self, uri: &RequestKey) -> Option<Box<[u8]>> {
         let mut prefix = uri.bytes.clone();
-        // With the length of a name comes a NUL, which no target holds.
+        // The length of a name contains a NUL, which no target contains.
         match (self.headers.first(), self.cookies.first()) {
             (Some(name), _) => {
                 prefix.push(b'H');
@@ -178,15 +182,17 @@ impl KeyRules {
 
     fn write_query(&self, query: &str, out: &mut SmallVec<[u8; 128]>) {
         let counts: &dyn Fn(&[u8]) -> bool = match &self.query {
-            Query::Ignored => return,
-            Query::All if !self.sort_query => {
+            KeyQueryRule::Ignored => return,
+            KeyQueryRule::All if !self.sort_query => {
                 out.push(b'?');
                 out.extend_from_slice(query.as_bytes());
                 return;
             }
-            Query::All => &|_| true,
-            Query::Only(patterns) => &|name| NamePattern::may_mean(patterns, name),
-            Query::Except(patterns) => &|name| !NamePattern::always_means(patterns, name),
+            KeyQueryRule::All => &|_| true,
+            KeyQueryRule::Only(patterns) => &|name| CacheNamePattern::may_match(patterns, name),
+            KeyQueryRule::Except(patterns) => {
+                &|name| !CacheNamePattern::always_matches(patterns, name)
+            }
         };
         let mut parameters: SmallVec<[&str; 8]> = query
             .split('&')
@@ -206,7 +212,7 @@ impl KeyRules {
     }
 }
 
-/// Sorts parameters by their names, unless an origin may take one for another.
+/// Sorts parameters by name, unless an origin may interpret one name as another.
 fn sort(parameters: &mut [&str]) {
     let sort_name = |parameter: &&str| names::sort_name(names::name_of(parameter.as_bytes()));
     let is_clear = |parameter: &&str| !parameter.contains(';') && sort_name(parameter).is_some();
@@ -215,12 +221,12 @@ fn sort(parameters: &mut [&str]) {
     }
 }
 
-/// Whether two authorities of one scheme are the same.
+/// Whether two authorities of the same scheme are equal.
 pub(super) fn is_same_authority(one: &str, other: &str, is_secure: bool) -> bool {
     normal(one, is_secure) == normal(other, is_secure)
 }
 
-/// The normal form of an authority. What is none is like no other.
+/// The normal form of an authority; an invalid authority is returned unchanged.
 fn normal(authority: &str, is_secure: bool) -> Cow<'_, str> {
     match Authority::normalise(authority.as_bytes(), is_secure) {
         Some(authority) => Cow::Owned(authority.as_str().to_owned()),
@@ -228,26 +234,26 @@ fn normal(authority: &str, is_secure: bool) -> Cow<'_, str> {
     }
 }
 
-impl Key {
+impl RequestKey {
     /// The whole key.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The part that names the target. That of a path that begins with another's path begins with
-    /// the other's, if the host and the scheme are the same.
+    /// The part that identifies the target. If the path of a target begins with the path of another
+    /// one of the same scheme and host, so do these bytes.
     pub fn uri(&self) -> &[u8] {
         self.bytes
             .get(..self.uri_end as usize)
             .unwrap_or(&self.bytes)
     }
 
-    /// How many bytes of [`Key::bytes`] are [`Key::uri`].
+    /// The length of [`RequestKey::uri`] in bytes.
     pub fn uri_len(&self) -> usize {
         self.uri().len()
     }
 
-    /// The key of one target, without anything of a request: for purging and the like.
+    /// The key of a target without a request, for purges and invalidation.
     pub fn of_uri(rules: &KeyRules, scheme: &str, authority: &str, target: &str) -> Self {
         let (path, query) = match target.split_once('?') {
             Some((path, query)) => (path, Some(query)),
@@ -268,8 +274,8 @@ impl Key {
     }
 }
 
-/// The target in the form of a URI, and then what else there is, as far as it can be read.
-impl fmt::Display for Key {
+/// The target as a URI, followed by the printable part of the rest.
+impl fmt::Display for RequestKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let uri = self.uri();
         let (scheme, rest) = uri.split_first().unwrap_or((&b'*', b""));
@@ -294,7 +300,7 @@ impl fmt::Display for Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for RequestKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key({self})")
     }

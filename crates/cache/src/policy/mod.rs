@@ -1,18 +1,23 @@
-//! What a shared cache may store and send (RFC 9111), as functions over fields and times.
+//! What a shared cache may store and send (RFC 9111), as functions of header fields and times.
 //!
-//! Nothing here reads a clock, keeps anything, or talks to an origin. In the order of a request:
+//! This module reads no clock, keeps no state and does no I/O. The functions in the order of a
+//! request:
 //!
-//! 1. [`KeyRules::key`] says where to look.
-//! 2. Nothing there: [`must_not_forward`] tells whether the client wants 504 then. Else the request
-//!    goes to the origin, and [`may_store`] makes a [`Stored`] of the answer, or says why not.
-//! 3. Something there: [`reuse`] says whether it may be sent, with 304 if
-//!    [`Stored::is_not_modified`], or has to be validated: [`add_conditions`] makes the request,
-//!    [`validated`] says what the answer to it means, and [`freshen`] updates what is stored.
-//! 4. Other methods go to the origin, and [`invalidated`] names what their answers outdate.
+//! 1. [`KeyRules::key`] computes the cache key.
+//! 2. Without a stored response, [`must_not_forward`] says whether the client gets 504. Otherwise
+//!    the request goes to the origin, and [`may_store`] returns the [`StoredResponse`] or the
+//!    reason why the response is not stored.
+//! 3. With a stored response, [`decide_reuse`] says whether it is sent (with 304 if
+//!    [`StoredResponse::is_not_modified`]) or has to be validated: [`add_conditions`] prepares the
+//!    request, [`evaluate_validation`] interprets the response to it, and [`freshen`] updates the
+//!    stored response.
+//! 4. Unsafe methods go to the origin, and [`keys_to_invalidate`] lists the keys that their
+//!    responses invalidate.
 //!
-//! All that can be worked out of a response is worked out once, in [`may_store`]; a hit is a few
+//! [`may_store`] computes everything that depends on the response alone, so that a hit costs a few
 //! comparisons of numbers.
 
+mod content_range;
 mod credentials;
 mod deception;
 mod encode;
@@ -21,7 +26,6 @@ mod freshness;
 mod invalidation;
 mod key;
 mod names;
-mod part;
 mod refusal;
 mod request;
 mod reuse;
@@ -30,23 +34,25 @@ mod stored;
 mod storing;
 mod time;
 mod validation;
-mod variance;
+mod vary;
 
-pub use encode::DecodeError;
-pub use invalidation::invalidated;
-pub use key::{Host, Key, KeyRules, Query};
-pub use names::NamePattern;
-pub use part::Part;
-pub use refusal::Refusal;
-pub use request::{Conditions, OriginResponse, PresentedRequest};
-pub use reuse::{Reuse, may_serve_on_error, must_not_forward, reuse};
+pub use content_range::ContentRange;
+pub use encode::StoredDecodeError;
+pub use invalidation::keys_to_invalidate;
+pub use key::{KeyHostRule, KeyQueryRule, KeyRules, RequestKey};
+pub use names::CacheNamePattern;
+pub use refusal::StoreRefusal;
+pub use request::{CachingContext, OriginResponse, PresentedRequest};
+pub use reuse::{ReuseDecision, decide_reuse, may_serve_on_error, must_not_forward};
 pub use rules::{
-    ClientDirectives, Credentials, Heuristic, Ignored, Rules, SetCookie, Sharing, StatusTtl,
+    CacheRules, ClientDirectiveRule, CredentialRules, HeuristicLifetime, IgnoredFields,
+    SetCookieRule, SharingRule, StatusTtl,
 };
-pub use stored::Stored;
-pub use storing::{Storable, may_store};
+pub use stored::StoredResponse;
+pub use storing::{StorableResponse, may_store};
 pub use time::Timestamp;
 pub use validation::{
-    Freshened, HeadUpdate, Validated, add_conditions, freshen, selected, update_by_head, validated,
+    FreshenResult, HeadUpdate, ValidationResult, add_conditions, evaluate_validation, freshen,
+    select_validated, update_by_head,
 };
-pub use variance::{Variance, Variant};
+pub use vary::{SecondaryKey, VaryFields};

@@ -1,67 +1,67 @@
-//! Names of cookies and of parameters of the query, and what origins may take them for.
+//! Names of cookies and query parameters, and how origins interpret them.
 //!
-//! Origins do not agree on names: all decode `%69d` to `id`, PHP reads `a.b`, `a b` and `a[b` as `a_b`, PHP, Rack
-//! and `qs` read `a[x]` as a part of `a`, C libraries end a name at a NUL, ASP.NET ignores case, and
-//! some split at `;` or `,`. A cache that compares the bytes would store what one of these spellings
-//! causes for everybody who sends none of them. So two questions are asked of a name:
-//! [`NamePattern::may_mean`], where a name that is meant has to count, and
-//! [`NamePattern::always_means`], where one that is meant does not count.
+//! Origins interpret names differently: all decode `%69d` to `id`; PHP reads `a.b`, `a b` and `a[b`
+//! as `a_b`; PHP, Rack and `qs` read `a[x]` as an element of `a`; C libraries end a name at a NUL;
+//! ASP.NET ignores case; and some split at `;` or `,`. A cache that compared bytes would store the
+//! response to one of these spellings for clients that did not send it. So there are two
+//! predicates: [`CacheNamePattern::may_match`] for names that have to be in the key, and
+//! [`CacheNamePattern::always_matches`] for names that are left out of it.
 
 use apus_http::Headers;
 use apus_http::fields::{CookiePair, cookie_texts};
 use smallvec::SmallVec;
 
-/// A name; with `*` at its end all names that begin so, with `*` at its front all that end so, with both
-/// all in which it is found.
+/// A name, in which `*` at the end matches any suffix and `*` at the front any prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamePattern {
+pub struct CacheNamePattern {
     text: Box<str>,
-    /// [`Self::text`] in the form in which what origins may take for the same is the same.
+    /// [`Self::text`], folded: names that origins may take for one another are equal.
     folded: Box<[u8]>,
-    /// Whether anything may stand in front.
-    is_open_before: bool,
-    /// Whether anything may follow.
-    is_open_behind: bool,
+    /// Whether any prefix is allowed.
+    has_any_prefix: bool,
+    /// Whether any suffix is allowed.
+    has_any_suffix: bool,
 }
 
-impl NamePattern {
+impl CacheNamePattern {
     /// Reads `name`, `prefix*`, `*suffix` or `*part*`.
     pub fn new(pattern: &str) -> Self {
-        let behind = pattern.strip_suffix('*');
-        let text = behind.unwrap_or(pattern);
-        let before = text.strip_prefix('*');
-        let text = before.unwrap_or(text);
+        let without_suffix = pattern.strip_suffix('*');
+        let text = without_suffix.unwrap_or(pattern);
+        let without_prefix = text.strip_prefix('*');
+        let text = without_prefix.unwrap_or(text);
         Self {
             text: text.into(),
             folded: text.bytes().map(fold).collect(),
-            is_open_before: before.is_some(),
-            is_open_behind: behind.is_some(),
+            has_any_prefix: without_prefix.is_some(),
+            has_any_suffix: without_suffix.is_some(),
         }
     }
 
-    /// Whether some origin may take a name, as it was sent, for one of these.
-    pub fn may_mean(patterns: &[Self], sent: &[u8]) -> bool {
-        let is_one = |reading: &[u8]| patterns.iter().any(|own| own.matches(reading, &own.folded));
-        !patterns.is_empty() && Readings::of(sent).any(is_one)
+    /// Whether some origin may interpret the name as it was sent as one that these patterns match.
+    pub fn may_match(patterns: &[Self], sent: &[u8]) -> bool {
+        let is_match = |name: &[u8]| patterns.iter().any(|own| own.matches(name, &own.folded));
+        !patterns.is_empty() && NameInterpretations::of(sent).any(is_match)
     }
 
-    /// Whether every origin takes a name, as it was sent, for one of these.
-    pub fn always_means(patterns: &[Self], sent: &[u8]) -> bool {
-        let is_one = |reading: &[u8]| patterns.iter().any(|own| own.matches(reading, &own.folded));
+    /// Whether every origin interprets the name as it was sent as one that these patterns match.
+    pub fn always_matches(patterns: &[Self], sent: &[u8]) -> bool {
+        let is_match = |name: &[u8]| patterns.iter().any(|own| own.matches(name, &own.folded));
         let decoded = decoded(sent);
         let is_named = |own: &Self| own.matches(&decoded, own.text.as_bytes());
-        patterns.iter().any(is_named) && !Readings::of(sent).any(|reading| !is_one(reading))
+        patterns.iter().any(is_named) && !NameInterpretations::of(sent).any(|name| !is_match(name))
     }
 
-    /// Whether some origin may take something in the `Cookie` fields of a request for a cookie of
-    /// one of these names.
-    pub fn any_cookie(patterns: &[Self], headers: &Headers) -> bool {
+    /// Whether some origin may find a cookie that these patterns match in the `Cookie` fields of a
+    /// request.
+    pub fn matches_any_cookie(patterns: &[Self], headers: &Headers) -> bool {
         !patterns.is_empty()
-            && (headers.get_all("cookie").flat_map(cookies)).any(|cookie| cookie.may_mean(patterns))
+            && (headers.get_all("cookie").flat_map(cookies))
+                .any(|cookie| cookie.may_match(patterns))
     }
 
     fn matches(&self, name: &[u8], text: &[u8]) -> bool {
-        match (self.is_open_before, self.is_open_behind) {
+        match (self.has_any_prefix, self.has_any_suffix) {
             (false, false) => name == text,
             (false, true) => name.starts_with(text),
             (true, false) => name.ends_with(text),
@@ -70,40 +70,41 @@ impl NamePattern {
     }
 }
 
-/// What origins may take a name for, each folded.
-struct Readings {
-    /// All of it, decoded.
+/// The interpretations of one name by origins, each folded.
+struct NameInterpretations {
+    /// The whole name, percent-decoded.
     whole: SmallVec<[u8; 32]>,
 }
 
-impl Readings {
+impl NameInterpretations {
     fn of(sent: &[u8]) -> Self {
         Self {
             whole: decoded(sent),
         }
     }
 
-    /// Whether one of them is one that is looked for.
-    fn any(&self, mut is_one: impl FnMut(&[u8]) -> bool) -> bool {
+    /// Whether the predicate holds for one of the interpretations.
+    fn any(&self, mut is_match: impl FnMut(&[u8]) -> bool) -> bool {
         let whole = trim(&self.whole);
-        // Before a NUL, which ends strings in C.
+        // A NUL ends strings in C.
         let ended = trim(until(whole, |byte| byte == 0));
-        // The name of the array of which it is an element, and that of Rack and `qs` for `[name]`.
+        // The name of the array that it is an element of, and the name that Rack and `qs` read from
+        // `[name]`.
         let is_bracket = |byte| matches!(byte, b'[' | b']');
         let array = trim(until(ended, is_bracket));
         let opening = ended.iter().take_while(|byte| is_bracket(**byte)).count();
         let element = until(ended.get(opening..).unwrap_or_default(), is_bracket);
         let mut folded: SmallVec<[u8; 32]> = SmallVec::new();
         let mut previous: Option<&[u8]> = None;
-        for reading in [&self.whole, whole, ended, array, element] {
-            // Mostly they are all the same.
-            if previous == Some(reading) {
+        for name in [&self.whole, whole, ended, array, element] {
+            // They are usually equal.
+            if previous == Some(name) {
                 continue;
             }
-            previous = Some(reading);
+            previous = Some(name);
             folded.clear();
-            folded.extend(reading.iter().copied().map(fold));
-            if is_one(&folded) {
+            folded.extend(name.iter().copied().map(fold));
+            if is_match(&folded) {
                 return true;
             }
         }
@@ -111,8 +112,8 @@ impl Readings {
     }
 }
 
-/// The name without white space and control bytes around it: some origins take away the one, and some, as
-/// those in Java, both.
+/// Removes white space and control bytes around a name: some origins remove white space, and some,
+/// such as those in Java, both.
 fn trim(mut name: &[u8]) -> &[u8] {
     while let [0..=b' ', rest @ ..] | [rest @ .., 0..=b' '] = name {
         name = rest;
@@ -120,13 +121,13 @@ fn trim(mut name: &[u8]) -> &[u8] {
     name
 }
 
-/// The bytes before the first such one.
+/// The bytes before the first one that the predicate accepts.
 fn until(bytes: &[u8], is_end: impl Fn(u8) -> bool) -> &[u8] {
     let end = bytes.iter().position(|byte| is_end(*byte));
     bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default()
 }
 
-/// What PHP or ASP.NET take for the same is the same.
+/// Maps the bytes that PHP or ASP.NET treat as equal to one byte.
 fn fold(byte: u8) -> u8 {
     match byte {
         b'.' | b' ' | b'[' => b'_',
@@ -154,13 +155,14 @@ fn decoded(sent: &[u8]) -> SmallVec<[u8; 32]> {
     decoded
 }
 
-/// Whether some origin may take a name, as it was sent, for this one.
-pub(super) fn may_be(name: &str, sent: &[u8]) -> bool {
-    Readings::of(sent).any(|reading| reading.iter().copied().eq(name.bytes().map(fold)))
+/// Whether some origin may interpret the name as it was sent as `name`.
+pub(super) fn may_be_name(name: &str, sent: &[u8]) -> bool {
+    NameInterpretations::of(sent)
+        .any(|candidate| candidate.iter().copied().eq(name.bytes().map(fold)))
 }
 
-/// The name by which a parameter is sorted: the same for all that some origin may take for the same,
-/// so that these keep their order. `None` if origins take it for different ones.
+/// The name by which a parameter is sorted. Parameters that some origin may treat as one have equal
+/// names, so that they keep their order. `None` if origins interpret the name differently.
 pub(super) fn sort_name(sent: &[u8]) -> Option<SmallVec<[u8; 32]>> {
     let decoded = decoded(sent);
     let name = decoded.trim_ascii();
@@ -177,7 +179,8 @@ pub(super) fn name_of(parameter: &[u8]) -> &[u8] {
     until(parameter, |byte| byte == b'=')
 }
 
-/// The parameters that an origin may see in one of a query: it, and what is between `;` in it.
+/// The parameters that an origin may find in one parameter: the parameter itself, and its parts
+/// between `;`.
 pub(super) fn parameters_in(parameter: &[u8]) -> impl Iterator<Item = &[u8]> {
     let is_several = parameter.contains(&b';');
     let parts = parameter
@@ -186,32 +189,33 @@ pub(super) fn parameters_in(parameter: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::once(parameter).chain(parts)
 }
 
-/// What some origin may take for a cookie.
+/// A cookie that some origin may find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cookie<'a> {
+pub(super) struct CookieCandidate<'a> {
     pub(super) name: &'a [u8],
     pub(super) value: &'a [u8],
-    /// Without `=`: all of it is the value, or all of it is the name (RFC 6265bis section 5.7).
+    /// Whether the pair has no `=`: all of it is the value, or all of it is the name (RFC 6265bis
+    /// section 5.7).
     pub(super) is_nameless: bool,
-    /// Only origins see it that split at more than `;`, as old Rack does at `,` and Python's
-    /// `http.cookies` at white space.
+    /// Whether it is found only by origins that split at more than `;`: old Rack at `,`, and
+    /// Python's `http.cookies` at white space.
     pub(super) is_inside: bool,
 }
 
-impl Cookie<'_> {
-    pub(super) fn may_mean(&self, patterns: &[NamePattern]) -> bool {
-        NamePattern::may_mean(patterns, self.name)
-            || self.is_nameless && NamePattern::may_mean(patterns, self.value)
+impl CookieCandidate<'_> {
+    pub(super) fn may_match(&self, patterns: &[CacheNamePattern]) -> bool {
+        CacheNamePattern::may_match(patterns, self.name)
+            || self.is_nameless && CacheNamePattern::may_match(patterns, self.value)
     }
 
-    pub(super) fn always_means(&self, patterns: &[NamePattern]) -> bool {
-        NamePattern::always_means(patterns, self.name)
-            && (!self.is_nameless || NamePattern::always_means(patterns, self.value))
+    pub(super) fn always_matches(&self, patterns: &[CacheNamePattern]) -> bool {
+        CacheNamePattern::always_matches(patterns, self.name)
+            && (!self.is_nameless || CacheNamePattern::always_matches(patterns, self.value))
     }
 }
 
-/// What origins may take for the cookies of a line.
-pub(super) fn cookies(line: &[u8]) -> impl Iterator<Item = Cookie<'_>> {
+/// The cookies that origins may find in a field line.
+pub(super) fn cookies(line: &[u8]) -> impl Iterator<Item = CookieCandidate<'_>> {
     cookie_texts(line).flat_map(|pair| {
         let inner = pair
             .split(|byte| matches!(byte, b',' | b' ' | b'\t'))
@@ -222,9 +226,9 @@ pub(super) fn cookies(line: &[u8]) -> impl Iterator<Item = Cookie<'_>> {
     })
 }
 
-fn cookie(pair: &[u8], is_inside: bool) -> Cookie<'_> {
+fn cookie(pair: &[u8], is_inside: bool) -> CookieCandidate<'_> {
     let CookiePair { name, value } = CookiePair::split(pair);
-    Cookie {
+    CookieCandidate {
         name: name.unwrap_or_default(),
         value,
         is_nameless: name.is_none(),
@@ -237,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_anything_at_either_end() {
+    fn a_star_matches_any_prefix_or_suffix() {
         for (pattern, name, matches) in [
             ("a", "a", true),
             ("a", "ab", false),
@@ -250,21 +254,25 @@ mod tests {
             ("*", "b", true),
             ("**", "", true),
         ] {
-            let patterns = [NamePattern::new(pattern)];
+            let patterns = [CacheNamePattern::new(pattern)];
             let name = name.as_bytes();
             let context = format!("{pattern} {name:?}");
-            assert_eq!(NamePattern::may_mean(&patterns, name), matches, "{context}");
             assert_eq!(
-                NamePattern::always_means(&patterns, name),
+                CacheNamePattern::may_match(&patterns, name),
+                matches,
+                "{context}"
+            );
+            assert_eq!(
+                CacheNamePattern::always_matches(&patterns, name),
                 matches,
                 "{context}"
             );
         }
     }
 
-    /// Each name with what it may mean to some origin, and whether it means that to every origin.
+    /// Whether some origin, and whether every origin, interprets the name as a match.
     #[test]
-    fn names_are_what_any_origin_may_take_them_for() {
+    fn matches_names_as_origins_interpret_them() {
         for (pattern, name, may, always) in [
             ("id", "id", true, true),
             ("id", "%69d", true, true),
@@ -275,13 +283,13 @@ mod tests {
             ("id", "%2569d", false, false),
             ("id", "%6", false, false),
             ("id", "%zzid", false, false),
-            // PHP leaves out spaces in front, and what follows a NUL.
+            // PHP removes leading spaces, and what follows a NUL.
             ("id", "+id", true, false),
             ("id", "%20%09id", true, false),
             ("id", "id+", true, false),
             ("id", "id%00x", true, false),
             ("id", "id%00[x]", true, false),
-            // Java leaves out control bytes around it, too.
+            // Java also removes control bytes around a name.
             ("id", "%00id", true, false),
             // Elements of arrays.
             ("id", "id[]", true, false),
@@ -289,7 +297,7 @@ mod tests {
             ("id", "id]", true, false),
             ("id", "[id]", true, false),
             ("id", "x[id]", false, false),
-            // What PHP writes with `_`.
+            // Names in which PHP replaces bytes by `_`.
             ("a_b", "a.b", true, false),
             ("a_b", "a b", true, false),
             ("a_b", "a+b", true, false),
@@ -309,12 +317,16 @@ mod tests {
             ("*id", "x[id", true, false),
             ("*id", "x%00id", true, false),
         ] {
-            let patterns = [NamePattern::new(pattern)];
+            let patterns = [CacheNamePattern::new(pattern)];
             let context = format!("{pattern} {name}");
             let name = name.as_bytes();
-            assert_eq!(NamePattern::may_mean(&patterns, name), may, "{context}");
             assert_eq!(
-                NamePattern::always_means(&patterns, name),
+                CacheNamePattern::may_match(&patterns, name),
+                may,
+                "{context}"
+            );
+            assert_eq!(
+                CacheNamePattern::always_matches(&patterns, name),
                 always,
                 "{context}"
             );
@@ -322,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_the_same_is_sorted_as_the_same() {
+    fn equivalent_names_have_one_sort_name() {
         let sorted = |name: &str| sort_name(name.as_bytes()).map(|name| name.to_vec());
         for same in [
             "a_b", "a.b", "%61_b", "A_B", "+a_b+", "a+b", "a.b[x]", "a_b[][y]",
@@ -335,8 +347,8 @@ mod tests {
     }
 
     #[test]
-    fn cookies_are_found_wherever_an_origin_may_see_them() {
-        for (line, is_there) in [
+    fn finds_cookies_wherever_an_origin_may_find_them() {
+        for (line, is_found) in [
             ("sid=1", true),
             ("a=1; sid=2", true),
             ("a=1;sid=2", true),
@@ -357,10 +369,10 @@ mod tests {
         ] {
             let mut headers = Headers::new();
             headers.try_append("cookie", line).unwrap();
-            let patterns = [NamePattern::new("sid")];
+            let patterns = [CacheNamePattern::new("sid")];
             assert_eq!(
-                NamePattern::any_cookie(&patterns, &headers),
-                is_there,
+                CacheNamePattern::matches_any_cookie(&patterns, &headers),
+                is_found,
                 "{line}"
             );
         }

@@ -5,60 +5,62 @@ use std::fmt;
 /// Why a response is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Refusal {
-    /// The configuration says so for this request.
+pub enum StoreRefusal {
+    /// The configuration excludes this request.
     Configured,
     /// The method is not GET.
     Method,
-    /// It was not asked for often enough yet.
+    /// It was not requested often enough yet.
     TooFewUses,
-    /// The request says `no-store`.
+    /// The request has `no-store`.
     RequestNoStore,
-    /// The request says something that can change the answer and is not part of the key: it has
-    /// content, or names another method or target in a field.
+    /// The request has a property that may change the response and is not part of the key: a body,
+    /// or a field that names another method or target.
     UnkeyedInput,
     /// Responses of this status are not stored.
     Status,
-    /// It says `must-understand`, and the status has no meaning that is known here.
+    /// The response has `must-understand`, and the cache does not implement the status.
     NotUnderstood,
-    /// It says `no-store`.
+    /// The response has `no-store`.
     NoStore,
-    /// It says `private`.
+    /// The response has `private`.
     Private,
-    /// It has another answer sent in its place, for this request (`X-Accel-Redirect`, `X-Sendfile`).
+    /// The response redirects internally (`X-Accel-Redirect`, `X-Sendfile`), which depends on the
+    /// request.
     InternalRedirect,
-    /// It sets a cookie.
+    /// The response sets a cookie.
     SetCookie,
-    /// The request has `Authorization`, and the origin did not declare the answer for all.
+    /// The request has `Authorization`, and the origin did not declare the response as shared.
     Authorization,
-    /// The client showed a certificate, and the origin did not declare the answer for all.
+    /// The client presented a certificate, and the origin did not declare the response as shared.
     ClientCertificate,
-    /// The request has a session cookie, and the origin did not declare the answer for all.
+    /// The request has a session cookie, and the origin did not declare the response as shared.
     SessionCookie,
-    /// `Vary: *`, or a `Vary` that cannot be read.
+    /// `Vary: *`, or an invalid `Vary`.
     VaryAny,
-    /// `Vary` names more fields than is sensible.
+    /// `Vary` names too many fields.
     VaryTooMany,
-    /// `Vary` names a field that tells who the client is: no two clients are sent the same.
+    /// `Vary` names a field that identifies the client, so that no other client could get the
+    /// response.
     VaryClient,
-    /// It is encoded in a way that is not known here.
+    /// The response has an unknown content coding.
     UnknownCoding,
-    /// It is a part that cannot be joined with others.
+    /// A partial response that cannot be combined with others.
     Part,
-    /// Nobody names a lifetime, and none can be guessed.
+    /// There is no lifetime, neither set nor heuristic.
     NoLifetime,
-    /// It is stale already and can be neither validated nor sent stale.
-    Useless,
-    /// It is larger than the configuration allows.
+    /// The response is stale on arrival, has no validator, and may not be sent stale.
+    StaleOnArrival,
+    /// The response is larger than the configuration allows.
     TooLarge,
-    /// It is not of the type that its path promises.
-    Disguised,
+    /// The media type does not fit the extension of the path.
+    UnexpectedType,
 }
 
-impl Refusal {
-    /// Whether it is for what one client sent or is sent: it says nothing against storing the answer
-    /// to another.
-    pub fn is_of_request(self) -> bool {
+impl StoreRefusal {
+    /// Whether the reason is about this request only, so that the response to another one may be
+    /// stored.
+    pub fn is_about_request(self) -> bool {
         matches!(
             self,
             Self::Configured
@@ -74,32 +76,36 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for StoreRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Configured => "the configuration says not to store",
-            Self::Method => "only answers to GET are stored",
-            Self::TooFewUses => "not asked for often enough yet",
-            Self::RequestNoStore => "the request says no-store",
-            Self::UnkeyedInput => "the request says what is not part of the key",
-            Self::Status => "answers of this status are not stored",
-            Self::NotUnderstood => "must-understand with an unknown status",
-            Self::NoStore => "the response says no-store",
-            Self::Private => "the response says private",
-            Self::InternalRedirect => "the response has another one sent in its place",
+            Self::Configured => "the configuration excludes the request",
+            Self::Method => "only responses to GET are stored",
+            Self::TooFewUses => "the response was not requested often enough yet",
+            Self::RequestNoStore => "the request has no-store",
+            Self::UnkeyedInput => {
+                "the request may change the response by something that is not part of the key"
+            }
+            Self::Status => "responses with this status are not stored",
+            Self::NotUnderstood => {
+                "the response has must-understand and a status that is not implemented"
+            }
+            Self::NoStore => "the response has no-store",
+            Self::Private => "the response has private",
+            Self::InternalRedirect => "the response redirects internally",
             Self::SetCookie => "the response sets a cookie",
             Self::Authorization => "the request has Authorization",
-            Self::ClientCertificate => "the client showed a certificate",
+            Self::ClientCertificate => "the client presented a certificate",
             Self::SessionCookie => "the request has a session cookie",
-            Self::VaryAny => "the response varies by anything",
-            Self::VaryTooMany => "the response varies by too many fields",
-            Self::VaryClient => "the response varies by who the client is",
-            Self::UnknownCoding => "the response is encoded in an unknown way",
-            Self::Part => "a part that cannot be joined with others",
-            Self::NoLifetime => "nothing tells how long the response is fresh",
-            Self::Useless => "stale on arrival and without a validator",
-            Self::TooLarge => "larger than the configuration allows",
-            Self::Disguised => "the type is not what the path promises",
+            Self::VaryAny => "the response has Vary: *",
+            Self::VaryTooMany => "Vary names too many fields",
+            Self::VaryClient => "Vary names a field that identifies the client",
+            Self::UnknownCoding => "the response has an unknown content coding",
+            Self::Part => "the partial response cannot be combined with others",
+            Self::NoLifetime => "the response has no freshness lifetime",
+            Self::StaleOnArrival => "the response is stale on arrival and has no validator",
+            Self::TooLarge => "the response is larger than the configuration allows",
+            Self::UnexpectedType => "the media type does not fit the extension of the path",
         })
     }
 }

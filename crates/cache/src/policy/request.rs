@@ -1,4 +1,4 @@
-//! What the policy has to know of a request and of its answer.
+//! The properties of requests and responses on which the policy depends.
 
 use apus_http::{Headers, Method, StatusCode};
 
@@ -11,27 +11,27 @@ pub struct PresentedRequest<'a> {
     pub method: &'a Method,
     /// `http` or `https`: how the client reached the server.
     pub scheme: &'a str,
-    /// `host [":" port]` that the request is for, in its normal form ([`apus_http::Authority`]); empty if it
-    /// names none.
+    /// `host [":" port]` of the request, in its normal form ([`apus_http::Authority`]); empty if
+    /// there is none.
     pub authority: &'a str,
-    /// The path, byte for byte as the origin gets it: a key of another form than what is answered
-    /// would let one path be answered with another's content.
+    /// The path, byte for byte as the origin gets it. With any other form in the key, the response
+    /// to one path could be sent for another.
     pub path: &'a str,
     /// The query as the origin gets it, without `?`.
     pub query: Option<&'a str>,
     /// The field lines.
     pub headers: &'a Headers,
-    /// Whether the request has a body, or may have one: established from the body itself, since HTTP/2 needs
-    /// no field to announce it.
+    /// Whether the request has or may have a body. It is established from the body itself, since
+    /// HTTP/2 needs no field to announce it.
     pub has_body: bool,
-    /// Whether the client showed a certificate.
+    /// Whether the client presented a certificate.
     pub has_certificate: bool,
-    /// The class of the client's device, if the configuration tells them apart.
+    /// The class of the client's device, if it is part of the key.
     pub device: Option<&'a str>,
 }
 
 impl<'a> PresentedRequest<'a> {
-    /// Whether the method can be answered from the cache.
+    /// Whether the cache may respond to the method.
     pub(super) fn is_read(&self) -> bool {
         matches!(*self.method, Method::GET | Method::HEAD)
     }
@@ -43,7 +43,7 @@ impl<'a> PresentedRequest<'a> {
     }
 }
 
-/// A response as it came from the origin.
+/// A response as the origin sent it.
 #[derive(Clone, Copy, Debug)]
 pub struct OriginResponse<'a> {
     /// The status.
@@ -52,19 +52,19 @@ pub struct OriginResponse<'a> {
     pub headers: &'a Headers,
     /// When the request was sent.
     pub requested: Timestamp,
-    /// When the head of the response was there.
+    /// When the header section of the response was received.
     pub received: Timestamp,
 }
 
-/// What the configuration decided about one request, and what the store counted.
+/// What the configuration says about one request, and how often its key was requested.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Conditions {
-    /// Nothing stored is to be used. The answer may be stored.
+pub struct CachingContext {
+    /// Whether stored responses are ignored. The response may be stored.
     pub bypass: bool,
-    /// The answer is not to be stored.
+    /// Whether the response is not stored.
     pub no_store: bool,
-    /// The client is one whose wishes count, for [`super::ClientDirectives::Trusted`].
+    /// Whether the client is trusted, for [`super::ClientDirectiveRule::Trusted`].
     pub is_trusted: bool,
-    /// How often the key was asked for lately, with this request.
+    /// How often the key was requested lately, this request included.
     pub uses: u32,
 }

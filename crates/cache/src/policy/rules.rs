@@ -1,64 +1,66 @@
-//! What the configuration of a location says about caching.
+//! The caching rules of a location.
 
 use std::time::Duration;
 
 use apus_http::StatusCode;
 
-use super::{Conditions, KeyRules, NamePattern};
+use super::{CacheNamePattern, CachingContext, KeyRules};
 
-/// How a location caches. The default follows RFC 9111 and what origins say, and stores nothing that
-/// could be for one client only.
+/// The caching rules of a location. The default follows RFC 9111 and the directives of origins, and
+/// stores nothing that may be for one client only.
 #[derive(Clone, Debug)]
-pub struct Rules {
-    /// What tells stored responses apart.
+pub struct CacheRules {
+    /// Which parts of a request are in the cache key.
     pub key: KeyRules,
-    /// For how long answers are fresh whose origin says nothing about it; the first that has the
-    /// status counts. This is where errors are given a short life.
+    /// The freshness lifetime of responses whose origin sets none; the first entry with the status
+    /// counts. Errors get a short lifetime here.
     pub ttl: Vec<StatusTtl>,
-    /// Whether `ttl` counts even if the origin names a lifetime. `private` and `no-store` still hold.
+    /// Whether `ttl` replaces the lifetime that the origin sets. `private` and `no-store` still
+    /// count.
     pub ttl_overrides: bool,
-    /// The longest lifetime of any response, whatever its origin says.
+    /// The longest lifetime of any response, whatever its origin sets.
     pub max_ttl: Option<Duration>,
-    /// How lifetimes are guessed if nobody names one (RFC 9111 section 4.2.2).
-    pub heuristic: Option<Heuristic>,
-    /// For how long stale responses are sent while they are refreshed, if the origin says nothing
-    /// about it and does not forbid it (RFC 5861 section 3).
+    /// The heuristic lifetime of responses without one (RFC 9111 section 4.2.2).
+    pub heuristic: Option<HeuristicLifetime>,
+    /// How long stale responses are sent while they are refreshed, if the origin neither sets nor
+    /// forbids it (RFC 5861 section 3).
     pub stale_while_revalidate: Duration,
-    /// For how long stale responses are sent if the origin fails, likewise (RFC 5861 section 4).
+    /// How long stale responses are sent if the origin fails, under the same condition (RFC 5861
+    /// section 4).
     pub stale_if_error: Duration,
-    /// The largest content that is stored, in bytes.
+    /// The largest body that is stored, in bytes.
     pub max_size: u64,
-    /// How often something has to be asked for before it is stored.
+    /// How often a response has to be requested before it is stored.
     pub minimum_uses: u32,
-    /// Fields of the origin that do not count.
-    pub ignored: Ignored,
-    /// Fields that say the same as `Cache-Control` to some caches only, in lower case (RFC 9213);
-    /// the first one that a response has replaces `Cache-Control` and `Expires`.
+    /// Fields of the origin that are ignored.
+    pub ignored: IgnoredFields,
+    /// Targeted fields (RFC 9213), in lower case: the first one that a response has replaces
+    /// `Cache-Control` and `Expires`.
     pub targeted: Vec<Box<str>>,
-    /// Whether `X-Accel-Expires` counts, before all others, as nginx has it: seconds, 0 for not to
-    /// store, or `@` and seconds since 1970.
+    /// Whether `X-Accel-Expires` takes precedence over all other fields, as in nginx: seconds, 0
+    /// for `no-store`, or `@` and seconds since 1970.
     pub accel_expires: bool,
-    /// What becomes of responses with `Set-Cookie`.
-    pub set_cookie: SetCookie,
-    /// Requests that tell who the client is.
-    pub credentials: Credentials,
-    /// Whether clients can ask for more than a stored response.
-    pub client_directives: ClientDirectives,
-    /// Whether errors other than 404, 410 and those in `ttl` are stored if the origin names a
-    /// lifetime. A client can cause such errors by what it sends, for others.
+    /// What the cache does with responses that have `Set-Cookie`.
+    pub set_cookie: SetCookieRule,
+    /// Requests that identify the client.
+    pub credentials: CredentialRules,
+    /// Whether the cache directives of requests count.
+    pub client_directives: ClientDirectiveRule,
+    /// Whether errors other than 404, 410 and those in `ttl` are stored if the origin sets a
+    /// lifetime. A client may cause such an error by what it sends, and others would get it.
     pub store_errors: bool,
-    /// Whether parts of a representation (206) are stored.
+    /// Whether partial responses (206) are stored.
     pub store_parts: bool,
-    /// Whether a page is refused whose path ends like that of an image or a style sheet: it may be a
-    /// personal page under an address that an attacker made up ("web cache deception").
+    /// Whether a page is not stored if its path ends like that of an image or a style sheet: it may
+    /// be a personal page at a path that an attacker made up (web cache deception).
     pub refuse_disguised: bool,
-    /// Fields with tags to purge by, in lower case.
+    /// Fields that contain the tags for purges, in lower case.
     pub tag_fields: Vec<Box<str>>,
-    /// Whether clients do not see those fields.
+    /// Whether those fields are not sent to clients.
     pub hide_tags: bool,
 }
 
-impl Default for Rules {
+impl Default for CacheRules {
     fn default() -> Self {
         let names = |names: &[&str]| names.iter().map(|name| (*name).into()).collect();
         Self {
@@ -66,17 +68,17 @@ impl Default for Rules {
             ttl: Vec::new(),
             ttl_overrides: false,
             max_ttl: None,
-            heuristic: Some(Heuristic::default()),
+            heuristic: Some(HeuristicLifetime::default()),
             stale_while_revalidate: Duration::ZERO,
             stale_if_error: Duration::ZERO,
             max_size: 1 << 30,
             minimum_uses: 1,
-            ignored: Ignored::default(),
+            ignored: IgnoredFields::default(),
             targeted: names(&["cdn-cache-control"]),
             accel_expires: true,
-            set_cookie: SetCookie::Refuse,
-            credentials: Credentials::default(),
-            client_directives: ClientDirectives::Trusted,
+            set_cookie: SetCookieRule::Refuse,
+            credentials: CredentialRules::default(),
+            client_directives: ClientDirectiveRule::Trusted,
             store_errors: false,
             store_parts: true,
             refuse_disguised: true,
@@ -86,8 +88,8 @@ impl Default for Rules {
     }
 }
 
-impl Rules {
-    /// The lifetime that the configuration has for a status.
+impl CacheRules {
+    /// The configured lifetime for a status.
     pub(super) fn ttl(&self, status: StatusCode) -> Option<Duration> {
         self.ttl
             .iter()
@@ -96,11 +98,11 @@ impl Rules {
     }
 
     /// Whether the directives of this client count.
-    pub(super) fn heeds_client(&self, conditions: &Conditions) -> bool {
+    pub(super) fn honours_client_directives(&self, conditions: &CachingContext) -> bool {
         match self.client_directives {
-            ClientDirectives::Ignore => false,
-            ClientDirectives::Trusted => conditions.is_trusted,
-            ClientDirectives::Honour => true,
+            ClientDirectiveRule::Ignore => false,
+            ClientDirectiveRule::Trusted => conditions.is_trusted,
+            ClientDirectiveRule::Honour => true,
         }
     }
 }
@@ -110,24 +112,24 @@ impl Rules {
 pub struct StatusTtl {
     /// The first status.
     pub first: u16,
-    /// The last status, itself included.
+    /// The last status, inclusive.
     pub last: u16,
-    /// How long they are fresh, from when they came.
+    /// The lifetime, from the receipt of the response.
     pub ttl: Duration,
 }
 
-/// How a lifetime is guessed from `Last-Modified` (RFC 9111 section 4.2.2).
+/// The heuristic lifetime from `Last-Modified` (RFC 9111 section 4.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heuristic {
-    /// The part of the time since the last change.
+pub struct HeuristicLifetime {
+    /// The percentage of the time since the last modification.
     pub percent: u32,
-    /// The longest lifetime that is guessed.
+    /// The longest heuristic lifetime.
     pub max: Duration,
-    /// Whether it is guessed for targets with a query, too. Those are mostly made by programs.
+    /// Whether it applies to targets with a query, too. Their responses are mostly dynamic.
     pub with_query: bool,
 }
 
-impl Default for Heuristic {
+impl Default for HeuristicLifetime {
     fn default() -> Self {
         Self {
             percent: 10,
@@ -137,52 +139,53 @@ impl Default for Heuristic {
     }
 }
 
-/// Fields of responses that do not count.
+/// Fields of responses that are ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ignored {
-    /// `Cache-Control` and those that replace it, `private` and `no-store` too.
+pub struct IgnoredFields {
+    /// `Cache-Control` and the fields that replace it, including `private` and `no-store`.
     pub cache_control: bool,
     /// `Expires`.
     pub expires: bool,
-    /// `Vary`. What is encoded still goes only to clients that can decode it.
+    /// `Vary`. A response with a content coding still goes only to clients that accept the coding.
     pub vary: bool,
 }
 
-/// What becomes of responses with `Set-Cookie`.
+/// What the cache does with responses that have `Set-Cookie`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SetCookie {
+pub enum SetCookieRule {
     /// They are not stored.
     Refuse,
     /// They are stored without it.
     Remove,
-    /// They are stored with it: every client gets the same cookie.
+    /// They are stored with it: all clients get the same cookie.
     Keep,
 }
 
-/// What is known of clients by their requests.
+/// Which requests identify the client, and when they share stored responses.
 #[derive(Clone, Debug)]
-pub struct Credentials {
-    /// Requests with `Authorization`, and those of clients that showed a certificate.
-    pub authorization: Sharing,
+pub struct CredentialRules {
+    /// Requests with `Authorization`, or with a client certificate.
+    pub authorization: SharingRule,
     /// Requests with session cookies.
-    pub cookies: Sharing,
-    /// The cookies that are of a session. By default all are.
-    pub session_cookies: Vec<NamePattern>,
-    /// The cookies that are not, whatever the line above says. By default those of statistics.
-    pub harmless_cookies: Vec<NamePattern>,
+    pub cookies: SharingRule,
+    /// The cookies that identify a session. Default: all.
+    pub session_cookies: Vec<CacheNamePattern>,
+    /// The cookies that never identify a session, which take precedence. Default: those of web
+    /// analytics.
+    pub harmless_cookies: Vec<CacheNamePattern>,
 }
 
-impl Default for Credentials {
+impl Default for CredentialRules {
     fn default() -> Self {
         Self {
-            authorization: Sharing::Declared,
-            cookies: Sharing::Declared,
-            session_cookies: vec![NamePattern::new("*")],
+            authorization: SharingRule::Declared,
+            cookies: SharingRule::Declared,
+            session_cookies: vec![CacheNamePattern::new("*")],
             harmless_cookies: [
                 "_ga*", "_gid", "_gat*", "_gcl_*", "__utm*", "_fbp", "_fbc", "_pk_*", "_hj*",
                 "_clck", "_clsk", "_uet*", "_ym_*",
             ]
-            .map(NamePattern::new)
+            .map(CacheNamePattern::new)
             .into(),
         }
     }
@@ -190,26 +193,26 @@ impl Default for Credentials {
 
 /// When requests with credentials share stored responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sharing {
-    /// If the origin declared it. Answers to them are stored if they are `public` or have
-    /// `s-maxage`, with `Authorization` also if they have `must-revalidate` (RFC 9111 section 3.5).
-    /// They are answered from the cache if the origin named the lifetime, not the configuration or
-    /// a guess.
+pub enum SharingRule {
+    /// If the origin declares it. Responses to them are stored if they are `public` or have
+    /// `s-maxage`, and with `Authorization` also if they have `must-revalidate` (RFC 9111 section
+    /// 3.5). They get a stored response if the origin set its lifetime, not the configuration or a
+    /// heuristic.
     Declared,
-    /// As all other requests.
+    /// Always, as all other requests do.
     Always,
 }
 
 /// Whether the directives of requests count (RFC 9111 section 5.2.1).
 ///
-/// A client that can have everything fetched anew has the origin do as much work as if there were no
-/// cache. nginx and Varnish ignore them for that reason, and so does Apus unless the client is
-/// trusted. `no-store` and `only-if-cached` cost the origin nothing, and count always.
+/// If every client could force a fetch, the origin would have as much work as without a cache.
+/// nginx and Varnish ignore these directives for that reason, and Apus does so unless the client is
+/// trusted. `no-store` and `only-if-cached` cost the origin nothing and always count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClientDirectives {
+pub enum ClientDirectiveRule {
     /// They do not count.
     Ignore,
-    /// Those of clients count that [`Conditions::is_trusted`] names.
+    /// They count for clients with [`CachingContext::is_trusted`].
     Trusted,
     /// They count.
     Honour,

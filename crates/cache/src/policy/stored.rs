@@ -1,62 +1,62 @@
-//! A stored response: everything about it that decides on its reuse.
+//! A stored response: its header fields, and what decides on its reuse (RFC 9111 section 3).
 
 use std::time::Duration;
 
 use apus_http::fields::{EntityTag, Validators};
 use apus_http::{Headers, StatusCode};
 
-use super::{PresentedRequest, Timestamp, Variance, Variant};
+use super::{PresentedRequest, SecondaryKey, Timestamp, VaryFields};
 
-/// What is stored beside the content of a response (RFC 9111 section 3).
+/// The metadata of a stored response (RFC 9111 section 3).
 ///
-/// It is worked out once, when the response comes or is validated, and never changes: an update
-/// makes a new one for the same content. It can be shared by threads, and kept as bytes
-/// ([`Stored::encode`]).
+/// It is computed once, when the response is received or validated, and never changes: an update
+/// creates a new one for the same body. Threads can share it, and it can be encoded
+/// ([`StoredResponse::encode`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredResponse {
     pub(super) status: StatusCode,
-    pub(super) flags: Flags,
-    pub(super) times: Times,
-    pub(super) variance: Variance,
-    pub(super) variant: Variant,
-    /// Each ended by a line feed, which no field value can hold.
+    pub(super) flags: ResponseFlags,
+    pub(super) times: ResponseTimes,
+    pub(super) vary: VaryFields,
+    pub(super) secondary_key: SecondaryKey,
+    /// Each tag ends with a line feed, which no field value contains.
     pub(super) tags: Box<[u8]>,
     pub(super) headers: Headers,
 }
 
 /// The times of a stored response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Times {
+pub(super) struct ResponseTimes {
     /// When its age was 0.
-    pub(super) born: Timestamp,
-    /// When it came, or was validated.
+    pub(super) generated: Timestamp,
+    /// When it was received or validated.
     pub(super) received: Timestamp,
     /// When it becomes stale.
     pub(super) fresh_until: Timestamp,
-    /// Until when it may be sent while it is refreshed.
+    /// Until when it may be sent stale while it is refreshed.
     pub(super) revalidate_until: Timestamp,
-    /// Until when it may be sent if the origin fails.
+    /// Until when it may be sent stale if the origin fails.
     pub(super) error_until: Timestamp,
-    /// What `If-Modified-Since` is compared with (RFC 9111 section 4.3.2).
+    /// The time to compare `If-Modified-Since` with (RFC 9111 section 4.3.2).
     pub(super) changed: Timestamp,
 }
 
-/// What is true of a stored response.
+/// The boolean properties of a stored response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Flags(pub(super) u8);
+pub(super) struct ResponseFlags(pub(super) u8);
 
-impl Flags {
-    /// It is validated before each use.
+impl ResponseFlags {
+    /// It has to be validated before each use.
     pub(super) const NO_CACHE: u8 = 1;
-    /// It is not sent stale because a client accepts that.
+    /// It may not be sent stale, even if a client accepts that.
     pub(super) const NEVER_STALE: u8 = 2;
-    /// The origin named its lifetime.
+    /// The origin set its lifetime.
     pub(super) const DECLARED: u8 = 4;
     /// It does not change while it is fresh (RFC 8246).
     pub(super) const IMMUTABLE: u8 = 8;
     /// It has a `Last-Modified`.
     pub(super) const HAS_LAST_MODIFIED: u8 = 16;
-    /// That is so much older than its `Date` that it is a strong validator.
+    /// `Last-Modified` is so much older than `Date` that it is a strong validator.
     pub(super) const STRONG_DATE: u8 = 32;
     /// It has an `ETag`.
     pub(super) const HAS_ENTITY_TAG: u8 = 64;
@@ -76,30 +76,30 @@ impl Flags {
     }
 }
 
-impl Stored {
-    /// The status. That of a stored part is 200, as is that of the whole.
+impl StoredResponse {
+    /// The status. A stored partial response has the status of the complete one, 200.
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// The field lines to send. `Age` is not among them.
+    /// The header fields to send, without `Age`.
     pub fn headers(&self) -> &Headers {
         &self.headers
     }
 
-    /// The fields of requests by which the response was chosen.
-    pub fn variance(&self) -> &Variance {
-        &self.variance
+    /// The request fields that `Vary` names.
+    pub fn vary(&self) -> &VaryFields {
+        &self.vary
     }
 
-    /// What the request had in those fields.
-    pub fn variant(&self) -> &Variant {
-        &self.variant
+    /// The values of those fields in the request.
+    pub fn secondary_key(&self) -> &SecondaryKey {
+        &self.secondary_key
     }
 
-    /// Whether it was made for requests like this one (RFC 9111 section 4.1).
+    /// Whether the request has the same values in those fields (RFC 9111 section 4.1).
     pub fn matches(&self, request: &PresentedRequest<'_>) -> bool {
-        self.variance.is_empty() || self.variance.variant(request) == self.variant
+        self.vary.is_empty() || self.vary.secondary_key(request) == self.secondary_key
     }
 
     /// The tags by which it can be purged, each once.
@@ -109,7 +109,7 @@ impl Stored {
             .filter(|tag| !tag.is_empty())
     }
 
-    /// When it came, or was validated.
+    /// When it was received or validated.
     pub fn received(&self) -> Timestamp {
         self.times.received
     }
@@ -119,7 +119,7 @@ impl Stored {
         self.times.fresh_until
     }
 
-    /// From when on it can only be used if it is validated; without a validator it is of no use then.
+    /// From when on it can only be used after validation; without a validator it is useless then.
     pub fn useful_until(&self) -> Timestamp {
         let times = &self.times;
         times
@@ -128,28 +128,31 @@ impl Stored {
             .max(times.error_until)
     }
 
-    /// Whether it is fresh (RFC 9111 section 4.2), and need not be validated first.
+    /// Whether it is fresh (RFC 9111 section 4.2), and needs no validation.
     pub fn is_fresh(&self, now: Timestamp) -> bool {
-        self.is_within(now, self.times.fresh_until) && !self.flags.has(Flags::NO_CACHE)
+        self.is_within(now, self.times.fresh_until) && !self.flags.has(ResponseFlags::NO_CACHE)
     }
 
-    /// Whether it came later than now: the clock was set back since, and how old it is is not known.
-    pub(super) fn is_of_the_future(&self, now: Timestamp) -> bool {
+    /// Whether it was received later than now: the clock was set back since then, and the age is
+    /// unknown.
+    pub(super) fn is_from_the_future(&self, now: Timestamp) -> bool {
         now < self.times.received
     }
 
-    /// Whether one of its times has not passed. All of them have for a response of the future, which
-    /// would have them for as long as the clock went back.
+    /// Whether `until` is not reached yet. A response from the future is past all its times;
+    /// otherwise it would stay fresh for as long as the clock was set back.
     pub(super) fn is_within(&self, now: Timestamp, until: Timestamp) -> bool {
-        now < until && !self.is_of_the_future(now)
+        now < until && !self.is_from_the_future(now)
     }
 
-    /// Seconds since the origin made or validated it (RFC 9111 section 4.2.3): the value of `Age`.
+    /// Seconds since the origin generated or validated it (RFC 9111 section 4.2.3): the value of
+    /// `Age`.
     pub fn age(&self, now: Timestamp) -> u32 {
-        u32::try_from(now.since(self.times.born).as_secs()).unwrap_or(u32::MAX)
+        u32::try_from(now.since(self.times.generated).as_secs()).unwrap_or(u32::MAX)
     }
 
-    /// Seconds for which it stays fresh; negative once it is stale. For `Cache-Status`.
+    /// The remaining freshness lifetime in seconds; negative for a stale response. For
+    /// `Cache-Status`.
     pub fn ttl(&self, now: Timestamp) -> i64 {
         let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
         if now <= self.times.fresh_until {
@@ -159,17 +162,17 @@ impl Stored {
         }
     }
 
-    /// What identifies this version of the representation, for ranges.
+    /// The validators of this version of the representation, for range requests.
     pub fn validators(&self) -> Validators<'_> {
-        let has_last_modified = self.flags.has(Flags::HAS_LAST_MODIFIED);
+        let has_last_modified = self.flags.has(ResponseFlags::HAS_LAST_MODIFIED);
         Validators {
             entity_tag: self.entity_tag(),
             last_modified: has_last_modified.then(|| self.times.changed.into()),
         }
     }
 
-    /// Whether a request with these fields that it would answer is answered with 304 instead (RFC
-    /// 9111 section 4.3.2).
+    /// Whether a request with these fields gets 304 instead of this response (RFC 9111 section
+    /// 4.3.2).
     pub fn is_not_modified(&self, request: &Headers) -> bool {
         if self.status != StatusCode::OK {
             return false;
@@ -181,54 +184,54 @@ impl Stored {
         validators.is_not_modified(request)
     }
 
-    /// Whether the origin can be asked if it is still current.
+    /// Whether it has a validator.
     pub fn can_be_validated(&self) -> bool {
         self.flags
-            .has(Flags::HAS_ENTITY_TAG | Flags::HAS_LAST_MODIFIED)
+            .has(ResponseFlags::HAS_ENTITY_TAG | ResponseFlags::HAS_LAST_MODIFIED)
     }
 
-    /// Whether it has a strong validator (RFC 9110 section 8.8.1): what more is fetched of it can be
-    /// joined with what is there.
+    /// Whether it has a strong validator (RFC 9110 section 8.8.1), so that it can be combined with
+    /// other parts of the same version.
     pub fn has_strong_validator(&self) -> bool {
         match self.entity_tag() {
             Some(tag) => !tag.weak,
-            None => self.flags.has(Flags::STRONG_DATE),
+            None => self.flags.has(ResponseFlags::STRONG_DATE),
         }
     }
 
-    /// The value of `If-Range` with which more of it is fetched; `None` without a strong validator.
+    /// The value of `If-Range` for fetching missing parts; `None` without a strong validator.
     pub fn if_range(&self) -> Option<&[u8]> {
         if !self.has_strong_validator() {
             return None;
         }
-        let name = match self.flags.has(Flags::HAS_ENTITY_TAG) {
+        let name = match self.flags.has(ResponseFlags::HAS_ENTITY_TAG) {
             true => "etag",
             false => "last-modified",
         };
         self.headers.get(name)
     }
 
-    /// Whether a part of `other` is a part of the same version: both have the same strong validator
+    /// Whether parts of `other` belong to the same version: both have the same strong validator
     /// (RFC 9111 section 3.4).
     pub fn may_combine(&self, other: &Self) -> bool {
         self.if_range()
             .is_some_and(|own| other.if_range() == Some(own))
     }
 
-    /// Makes it stale now, as a soft purge does. It can still be sent while it is refreshed, or if the
-    /// origin fails, for as long as it could have been after it would have become stale.
+    /// Makes it stale now, as a soft purge does. It may then be sent stale for as long as it could
+    /// have been after its lifetime.
     pub fn make_stale(&mut self, now: Timestamp) {
         let times = &mut self.times;
         if now < times.fresh_until {
-            let earlier = times.fresh_until.since(now);
+            let shift = times.fresh_until.since(now);
             times.fresh_until = now;
-            times.revalidate_until = times.revalidate_until.before(earlier);
-            times.error_until = times.error_until.before(earlier);
+            times.revalidate_until = times.revalidate_until.before(shift);
+            times.error_until = times.error_until.before(shift);
         }
     }
 
     pub(super) fn entity_tag(&self) -> Option<EntityTag<'_>> {
-        if !self.flags.has(Flags::HAS_ENTITY_TAG) {
+        if !self.flags.has(ResponseFlags::HAS_ENTITY_TAG) {
             return None;
         }
         self.headers.get("etag").and_then(EntityTag::parse)

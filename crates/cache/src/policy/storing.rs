@@ -1,4 +1,4 @@
-//! Which responses are stored (RFC 9111 section 3).
+//! Storing responses in caches (RFC 9111 section 3).
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use apus_http::fields::{
 };
 use apus_http::{Headers, Method, StatusCode};
 
+use super::content_range::content_length;
 use super::freshness::{Freshness, date, is_heuristically_cacheable, last_modified};
-use super::part::content_length;
-use super::stored::{Flags, Times};
+use super::stored::{ResponseFlags, ResponseTimes};
 use super::{
-    Conditions, OriginResponse, Part, PresentedRequest, Refusal, Rules, SetCookie, Stored,
-    Timestamp, Variance, deception, fields,
+    CacheRules, CachingContext, ContentRange, OriginResponse, PresentedRequest, SetCookieRule,
+    StoreRefusal, StoredResponse, Timestamp, VaryFields, deception, fields,
 };
 
-/// Fields by which frameworks take a request for one with another method or target.
-const OVERRIDES: [&str; 5] = [
+/// Request fields by which frameworks replace the method or the target.
+const OVERRIDE_FIELDS: [&str; 5] = [
     "x-http-method-override",
     "x-http-method",
     "x-method-override",
@@ -24,42 +24,43 @@ const OVERRIDES: [&str; 5] = [
     "x-rewrite-url",
 ];
 
-/// More tags than any page has parts.
+/// The most tags of one response.
 const MAX_TAGS: usize = 256;
 
 /// A response that may be stored.
 #[derive(Clone, Debug)]
-pub struct Storable {
-    /// What is stored of it.
-    pub stored: Stored,
-    /// Which part of the content came with it, if it is not the whole: it may be stored beside parts
-    /// that [`Stored::may_combine`] with it, as may be what came of a content that broke off.
-    pub part: Option<Part>,
+pub struct StorableResponse {
+    /// The stored response.
+    pub stored: StoredResponse,
+    /// The range that the response contains, if it is partial. It may be stored beside ranges that
+    /// [`StoredResponse::may_combine`] with it, and so may the received part of an interrupted
+    /// response.
+    pub part: Option<ContentRange>,
 }
 
-/// Decides whether a response may be stored, before its content is read. Its content must then turn
-/// out no larger than [`Rules::max_size`].
+/// Decides whether a response may be stored, before its body is read. The body must then be no
+/// larger than [`CacheRules::max_size`].
 ///
 /// # Errors
-/// It may not, for this reason.
+/// The reason why it may not be stored.
 pub fn may_store(
     request: &PresentedRequest<'_>,
     response: &OriginResponse<'_>,
-    rules: &Rules,
-    conditions: &Conditions,
-) -> Result<Storable, Refusal> {
-    // Answers to HEAD have nothing to store, and PUT and POST not what the next request asks for.
+    rules: &CacheRules,
+    conditions: &CachingContext,
+) -> Result<StorableResponse, StoreRefusal> {
+    // A response to HEAD has no body, and a response to POST or PUT does not represent the target.
     if *request.method != Method::GET {
-        return Err(Refusal::Method);
+        return Err(StoreRefusal::Method);
     }
     if conditions.no_store {
-        return Err(Refusal::Configured);
+        return Err(StoreRefusal::Configured);
     }
     if conditions.uses < rules.minimum_uses {
-        return Err(Refusal::TooFewUses);
+        return Err(StoreRefusal::TooFewUses);
     }
     check_request(request, rules)?;
-    let part = part(response, rules)?;
+    let part = content_range(response, rules)?;
     check_credentials(request, response, rules)?;
     let stored = evaluate(request, response, rules)?;
     let length = match part {
@@ -67,39 +68,42 @@ pub fn may_store(
         None => content_length(response.headers),
     };
     if length.is_some_and(|length| length > rules.max_size) {
-        return Err(Refusal::TooLarge);
+        return Err(StoreRefusal::TooLarge);
     }
     if part.is_some() && !stored.has_strong_validator() {
-        return Err(Refusal::Part);
+        return Err(StoreRefusal::Part);
     }
-    Ok(Storable {
+    Ok(StorableResponse {
         stored: match part {
-            Some(part) => as_whole(stored, part),
+            Some(part) => as_complete(stored, part),
             None => stored,
         },
         part,
     })
 }
 
-/// Whether the response to a request may change what others are sent, whatever it says: store
-/// something, update what is stored, or take it out.
-pub(super) fn check_request(request: &PresentedRequest<'_>, rules: &Rules) -> Result<(), Refusal> {
+/// Checks whether the response to a request may change what other clients get: by being stored, or
+/// by updating or removing a stored response.
+pub(super) fn check_request(
+    request: &PresentedRequest<'_>,
+    rules: &CacheRules,
+) -> Result<(), StoreRefusal> {
     if RequestDirectives::of(request.headers).no_store {
-        return Err(Refusal::RequestNoStore);
+        return Err(StoreRefusal::RequestNoStore);
     }
-    // An origin may have responded to something else than what the key says.
+    // The origin may have responded to something other than the key says.
     if request.has_body || has_override(request, rules) {
-        return Err(Refusal::UnkeyedInput);
+        return Err(StoreRefusal::UnkeyedInput);
     }
     Ok(())
 }
 
-/// Whether the response may be stored for all though the request tells who the client is.
+/// Checks whether the response may be stored for all clients, although the request identifies one.
 pub(super) fn check_credentials(
     request: &PresentedRequest<'_>,
     response: &OriginResponse<'_>,
-    rules: &Rules,
-) -> Result<(), Refusal> {
+    rules: &CacheRules,
+) -> Result<(), StoreRefusal> {
     if rules.credentials.allow_undeclared(request) {
         return Ok(());
     }
@@ -107,36 +111,36 @@ pub(super) fn check_credentials(
     rules.credentials.allow_storing(request, &directives)
 }
 
-/// Everything that decides on a response and is neither about the content nor the client: for new responses, and for
-/// stored ones whose fields were updated.
+/// The checks that depend neither on the body nor on the client: for new responses, and for stored
+/// ones whose fields were updated.
 pub(super) fn evaluate(
     request: &PresentedRequest<'_>,
     response: &OriginResponse<'_>,
-    rules: &Rules,
-) -> Result<Stored, Refusal> {
+    rules: &CacheRules,
+) -> Result<StoredResponse, StoreRefusal> {
     let headers = response.headers;
     if ["x-accel-redirect", "x-sendfile"]
         .iter()
         .any(|name| headers.contains(name))
     {
-        return Err(Refusal::InternalRedirect);
+        return Err(StoreRefusal::InternalRedirect);
     }
     let (directives, is_targeted) = directives(response, rules);
     check_status(response, &directives, rules)?;
     check_directives(response.status, &directives)?;
-    if rules.set_cookie == SetCookie::Refuse
+    if rules.set_cookie == SetCookieRule::Refuse
         && headers.contains("set-cookie")
         && !directives.private.names("set-cookie")
         && !directives.no_cache.names("set-cookie")
     {
-        return Err(Refusal::SetCookie);
+        return Err(StoreRefusal::SetCookie);
     }
-    let variance = Variance::of(headers, rules)?;
+    let vary = VaryFields::of(headers, rules)?;
     if rules.refuse_disguised
         && response.status.is_success()
-        && deception::is_disguised(request.path, headers)
+        && deception::has_unexpected_type(request.path, headers)
     {
-        return Err(Refusal::Disguised);
+        return Err(StoreRefusal::UnexpectedType);
     }
     let freshness = Freshness::of(
         response,
@@ -146,39 +150,39 @@ pub(super) fn evaluate(
         rules,
     );
     if freshness.is_unknown && !directives.public && !is_heuristically_cacheable(response.status) {
-        return Err(Refusal::NoLifetime);
+        return Err(StoreRefusal::NoLifetime);
     }
-    let mut stored = Stored {
+    let mut stored = StoredResponse {
         status: response.status,
         flags: flags(response, &directives, &freshness),
         times: times(response, &directives, &freshness, rules),
-        variant: variance.variant(request),
-        variance,
+        secondary_key: vary.secondary_key(request),
+        vary,
         tags: tags(headers, rules),
         headers: fields::storable(headers, &directives, rules, response.received),
     };
-    // The validators have to be among what is stored.
+    // Only validators that are stored count.
     for (flag, name) in [
-        (Flags::HAS_ENTITY_TAG, "etag"),
-        (Flags::HAS_LAST_MODIFIED, "last-modified"),
+        (ResponseFlags::HAS_ENTITY_TAG, "etag"),
+        (ResponseFlags::HAS_LAST_MODIFIED, "last-modified"),
     ] {
-        let is_kept = stored.flags.has(flag) && stored.headers.contains(name);
-        stored.flags.set(flag, is_kept);
+        let is_stored = stored.flags.has(flag) && stored.headers.contains(name);
+        stored.flags.set(flag, is_stored);
     }
-    let is_of_use = response.received < stored.useful_until() || stored.can_be_validated();
-    let is_never_current = stored.flags.has(Flags::NO_CACHE) && !stored.can_be_validated();
-    if !is_of_use || is_never_current {
+    let is_useful = response.received < stored.useful_until() || stored.can_be_validated();
+    let is_never_current = stored.flags.has(ResponseFlags::NO_CACHE) && !stored.can_be_validated();
+    if !is_useful || is_never_current {
         return Err(match freshness.is_unknown {
-            true => Refusal::NoLifetime,
-            false => Refusal::Useless,
+            true => StoreRefusal::NoLifetime,
+            false => StoreRefusal::StaleOnArrival,
         });
     }
     Ok(stored)
 }
 
-/// The directives for this cache: of nginx's own field, of the first targeted field that can be read,
-/// or of `Cache-Control` (RFC 9213 section 2.2). The flag tells whether it is not the last.
-fn directives(response: &OriginResponse<'_>, rules: &Rules) -> (ResponseDirectives, bool) {
+/// The directives for this cache: from `X-Accel-Expires`, from the first valid targeted field, or
+/// from `Cache-Control` (RFC 9213 section 2.2). The flag is false for `Cache-Control`.
+fn directives(response: &OriginResponse<'_>, rules: &CacheRules) -> (ResponseDirectives, bool) {
     if rules.ignored.cache_control {
         return (ResponseDirectives::default(), false);
     }
@@ -195,7 +199,7 @@ fn directives(response: &OriginResponse<'_>, rules: &Rules) -> (ResponseDirectiv
     }
 }
 
-/// What `X-Accel-Expires` means as directives; `None` if it is absent or cannot be read.
+/// `X-Accel-Expires` as directives; `None` if it is absent or invalid.
 fn accel_expires(response: &OriginResponse<'_>) -> Option<ResponseDirectives> {
     let value = response.headers.get_str("x-accel-expires")?;
     let seconds = match value.strip_prefix('@') {
@@ -213,28 +217,31 @@ fn accel_expires(response: &OriginResponse<'_>) -> Option<ResponseDirectives> {
     })
 }
 
-/// Whether a field that is not part of the key may name another method or target.
-fn has_override(request: &PresentedRequest<'_>, rules: &Rules) -> bool {
+/// Whether the request has a field that may replace the method or the target and is not in the key.
+fn has_override(request: &PresentedRequest<'_>, rules: &CacheRules) -> bool {
     let is_keyed = |name: &str| rules.key.headers.iter().any(|keyed| **keyed == *name);
-    OVERRIDES
+    OVERRIDE_FIELDS
         .iter()
         .any(|name| request.headers.contains(name) && !is_keyed(name))
 }
 
-fn part(response: &OriginResponse<'_>, rules: &Rules) -> Result<Option<Part>, Refusal> {
+fn content_range(
+    response: &OriginResponse<'_>,
+    rules: &CacheRules,
+) -> Result<Option<ContentRange>, StoreRefusal> {
     if response.status != StatusCode::PARTIAL_CONTENT {
         return Ok(None);
     }
-    match Part::of(response.headers) {
+    match ContentRange::of(response.headers) {
         Some(part) if rules.store_parts => Ok(Some(part)),
-        _ => Err(Refusal::Part),
+        _ => Err(StoreRefusal::Part),
     }
 }
 
-/// The status and length that the whole has.
-fn as_whole(mut stored: Stored, part: Part) -> Stored {
+/// Gives a partial response the status and the length of the complete one.
+fn as_complete(mut stored: StoredResponse, part: ContentRange) -> StoredResponse {
     stored.status = StatusCode::OK;
-    // A number has no byte that a value may not have.
+    // A number is a valid field value.
     let _ = stored
         .headers
         .try_insert("content-length", part.complete.to_string());
@@ -244,39 +251,42 @@ fn as_whole(mut stored: Stored, part: Part) -> Stored {
 fn check_status(
     response: &OriginResponse<'_>,
     directives: &ResponseDirectives,
-    rules: &Rules,
-) -> Result<(), Refusal> {
+    rules: &CacheRules,
+) -> Result<(), StoreRefusal> {
     let status = response.status;
     let is_allowed = match status.as_u16() {
-        // Not final; about what a client has; about a range that a client asked for.
+        // Interim responses, 304 for a condition of the client, and 416 for a range of the client.
         0..200 | 304 | 416 => false,
         404 | 410 => true,
         400.. => rules.store_errors || rules.ttl(status).is_some(),
         _ => true,
     };
     if !is_allowed {
-        return Err(Refusal::Status);
+        return Err(StoreRefusal::Status);
     }
     if directives.must_understand && !is_understood(status) {
-        return Err(Refusal::NotUnderstood);
+        return Err(StoreRefusal::NotUnderstood);
     }
     Ok(())
 }
 
-fn check_directives(status: StatusCode, directives: &ResponseDirectives) -> Result<(), Refusal> {
-    // Who sends both means no-store for caches that do not know must-understand (RFC 9111 section
-    // 5.2.2.3).
-    let is_void = directives.must_understand && is_understood(status);
-    if directives.no_store && !is_void {
-        return Err(Refusal::NoStore);
+fn check_directives(
+    status: StatusCode,
+    directives: &ResponseDirectives,
+) -> Result<(), StoreRefusal> {
+    // An origin that sends both means no-store for caches that do not implement must-understand
+    // (RFC 9111 section 5.2.2.3).
+    let is_overridden = directives.must_understand && is_understood(status);
+    if directives.no_store && !is_overridden {
+        return Err(StoreRefusal::NoStore);
     }
     if directives.private.is_whole() {
-        return Err(Refusal::Private);
+        return Err(StoreRefusal::Private);
     }
     Ok(())
 }
 
-/// Whether the status is one of RFC 9110 section 15, whose meaning for caches is implemented here.
+/// Whether the status is one of RFC 9110 section 15, whose caching semantics are implemented here.
 fn is_understood(status: StatusCode) -> bool {
     matches!(
         status.as_u16(),
@@ -288,31 +298,34 @@ fn flags(
     response: &OriginResponse<'_>,
     directives: &ResponseDirectives,
     freshness: &Freshness,
-) -> Flags {
+) -> ResponseFlags {
     let headers = response.headers;
     let last_modified = last_modified(response);
-    // RFC 9110 section 8.8.2.2: what changed twice in one second has one date.
+    // RFC 9110 section 8.8.2.2: two changes within one second have the same date.
     let is_strong = last_modified.is_some_and(|last_modified| {
         headers.contains("date") && date(response).since(last_modified) >= Duration::from_secs(1)
     });
     let has_entity_tag = headers
         .get("etag")
         .is_some_and(|tag| EntityTag::parse(tag).is_some());
-    let mut flags = Flags::default();
-    flags.set(Flags::NO_CACHE, directives.no_cache.is_whole());
+    let mut flags = ResponseFlags::default();
+    flags.set(ResponseFlags::NO_CACHE, directives.no_cache.is_whole());
     flags.set(
-        Flags::NEVER_STALE,
+        ResponseFlags::NEVER_STALE,
         is_staleness_forbidden(directives) || directives.s_maxage.is_some(),
     );
-    flags.set(Flags::DECLARED, freshness.is_declared || directives.public);
-    flags.set(Flags::IMMUTABLE, directives.immutable);
-    flags.set(Flags::HAS_LAST_MODIFIED, last_modified.is_some());
-    flags.set(Flags::STRONG_DATE, is_strong);
-    flags.set(Flags::HAS_ENTITY_TAG, has_entity_tag);
+    flags.set(
+        ResponseFlags::DECLARED,
+        freshness.is_declared || directives.public,
+    );
+    flags.set(ResponseFlags::IMMUTABLE, directives.immutable);
+    flags.set(ResponseFlags::HAS_LAST_MODIFIED, last_modified.is_some());
+    flags.set(ResponseFlags::STRONG_DATE, is_strong);
+    flags.set(ResponseFlags::HAS_ENTITY_TAG, has_entity_tag);
     flags
 }
 
-/// Whether nothing allows to send the response stale (RFC 9111 section 4.2.4).
+/// Whether the response may never be sent stale (RFC 9111 section 4.2.4).
 fn is_staleness_forbidden(directives: &ResponseDirectives) -> bool {
     directives.must_revalidate || directives.proxy_revalidate || directives.no_cache.is_whole()
 }
@@ -321,15 +334,17 @@ fn times(
     response: &OriginResponse<'_>,
     directives: &ResponseDirectives,
     freshness: &Freshness,
-    rules: &Rules,
-) -> Times {
+    rules: &CacheRules,
+) -> ResponseTimes {
     let Freshness {
-        born, fresh_until, ..
+        generated,
+        fresh_until,
+        ..
     } = *freshness;
-    // By s-maxage a stale response has to be validated (RFC 9111 section 5.2.2.10). An origin that
-    // allows stale ones beside it means them for those who know RFC 5861; the configuration cannot.
-    // Nor can it for what was never meant to be sent without asking.
-    let is_configurable = directives.s_maxage.is_none() && fresh_until > born;
+    // With s-maxage, a stale response has to be validated (RFC 9111 section 5.2.2.10). An origin
+    // that allows stale responses beside it means caches that implement RFC 5861. The configuration
+    // cannot allow them, nor for a response that was never meant to be sent without validation.
+    let is_configurable = directives.s_maxage.is_none() && fresh_until > generated;
     let window = |directive: Option<DeltaSeconds>, configured: Duration| match directive {
         _ if is_staleness_forbidden(directives) => Duration::ZERO,
         Some(seconds) => Duration::from_secs(seconds.seconds().into()),
@@ -341,8 +356,8 @@ fn times(
         rules.stale_while_revalidate,
     );
     let error = window(directives.stale_if_error, rules.stale_if_error);
-    Times {
-        born,
+    ResponseTimes {
+        generated,
         received: response.received,
         fresh_until,
         revalidate_until: fresh_until.after(revalidate),
@@ -351,8 +366,8 @@ fn times(
     }
 }
 
-/// The tags of all fields for tags, each once.
-fn tags(headers: &Headers, rules: &Rules) -> Box<[u8]> {
+/// The tags of all tag fields, each once.
+fn tags(headers: &Headers, rules: &CacheRules) -> Box<[u8]> {
     let mut tags: Vec<&[u8]> = rules
         .tag_fields
         .iter()

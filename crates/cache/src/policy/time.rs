@@ -1,8 +1,8 @@
-//! Points in time, as the policy counts them.
+//! Points in time in milliseconds, without a clock.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Milliseconds since 1970. Sums and differences end at the ends of the range.
+/// Milliseconds since 1970. Arithmetic saturates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Timestamp(u64);
 
@@ -42,19 +42,19 @@ impl Timestamp {
         httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds))
     }
 
-    /// So much later.
+    /// This time plus a duration.
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(millis(duration)))
     }
 
-    /// So much earlier.
+    /// This time minus a duration.
     #[must_use]
     pub fn before(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(millis(duration)))
     }
 
-    /// How long after `earlier` this is; nothing if it is not.
+    /// The time since `earlier`; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }

@@ -1,23 +1,23 @@
-//! Asking the origin whether stored responses are current (RFC 9111 section 4.3).
+//! Validation of stored responses (RFC 9111 section 4.3).
 
 use apus_http::fields::EntityTag;
 use apus_http::{Headers, StatusCode};
 
-use super::part::content_length;
+use super::content_range::content_length;
 use super::reuse::is_failure;
-use super::stored::Flags;
+use super::stored::ResponseFlags;
 use super::storing::{check_credentials, check_request, evaluate};
 use super::{
-    Conditions, OriginResponse, PresentedRequest, Refusal, Rules, Stored, Timestamp, fields,
-    may_serve_on_error,
+    CacheRules, CachingContext, OriginResponse, PresentedRequest, StoreRefusal, StoredResponse,
+    Timestamp, fields, may_serve_on_error,
 };
 
-/// Makes a request one that asks whether any of these stored responses is current (RFC 9111 section
-/// 4.3.1), in the place of what the client asked: its own conditions and range are taken out, and are
-/// for the caller to answer from what is stored then.
+/// Makes a request validate these stored responses (RFC 9111 section 4.3.1). The conditions and the
+/// range of the client are removed: the caller evaluates them against the stored response
+/// afterwards.
 ///
-/// All have to be of one key. `Last-Modified` is used if there is only one.
-pub fn add_conditions(stored: &[&Stored], headers: &mut Headers) {
+/// All responses have to have the same key. `Last-Modified` is used if there is only one.
+pub fn add_conditions(stored: &[&StoredResponse], headers: &mut Headers) {
     for name in [
         "if-match",
         "if-none-match",
@@ -30,64 +30,64 @@ pub fn add_conditions(stored: &[&Stored], headers: &mut Headers) {
     }
     let mut tags: Vec<&[u8]> = stored
         .iter()
-        .filter(|stored| stored.flags.has(Flags::HAS_ENTITY_TAG))
+        .filter(|stored| stored.flags.has(ResponseFlags::HAS_ENTITY_TAG))
         .filter_map(|stored| stored.headers.get("etag"))
         .collect();
     tags.dedup();
     if !tags.is_empty() {
-        // Both fields were valid where they come from.
+        // Both values come from valid fields.
         let _ = headers.try_append("if-none-match", tags.join(&b", "[..]));
     }
     if let [only] = stored
-        && only.flags.has(Flags::HAS_LAST_MODIFIED)
+        && only.flags.has(ResponseFlags::HAS_LAST_MODIFIED)
         && let Some(date) = only.headers.get("last-modified")
     {
         let _ = headers.try_append("if-modified-since", date);
     }
 }
 
-/// What the answer to a validation means (RFC 9111 section 4.3.3).
+/// The result of a validation (RFC 9111 section 4.3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Validated {
-    /// 304: the stored response that [`selected`] names is current. It is freshened and sent.
+pub enum ValidationResult {
+    /// 304: the stored response that [`select_validated`] returns is current, and is freshened and
+    /// sent.
     Current,
-    /// The answer is sent, and may be stored in the place of the stored response.
+    /// The response is sent, and may replace the stored one.
     Replaced,
-    /// The origin failed. The stored response is sent, with this many seconds as `Age`.
+    /// The origin failed. The stored response is sent, with `age` as `Age`.
     ServeStale {
         /// Its age.
         age: u32,
     },
-    /// The origin failed. Its answer is sent, and the stored response stays.
+    /// The origin failed. Its response is sent, and the stored one is kept.
     Failed,
 }
 
-/// Says what the answer to a validation of `stored` means.
-pub fn validated(
+/// Interprets the response to a validation of `stored`.
+pub fn evaluate_validation(
     request: &PresentedRequest<'_>,
-    stored: &Stored,
+    stored: &StoredResponse,
     status: StatusCode,
-    rules: &Rules,
-    conditions: &Conditions,
+    rules: &CacheRules,
+    conditions: &CachingContext,
     now: Timestamp,
-) -> Validated {
+) -> ValidationResult {
     if status == StatusCode::NOT_MODIFIED {
-        return Validated::Current;
+        return ValidationResult::Current;
     }
     if !is_failure(status) {
-        return Validated::Replaced;
+        return ValidationResult::Replaced;
     }
     match may_serve_on_error(request, stored, rules, conditions, now) {
-        Some(age) => Validated::ServeStale { age },
-        None => Validated::Failed,
+        Some(age) => ValidationResult::ServeStale { age },
+        None => ValidationResult::Failed,
     }
 }
 
-/// Which of the stored responses that a 304 was asked for it is about (RFC 9111 section 4.3.4): its
-/// place in `stored`. `None` if it is about none of them; the request is sent anew without conditions
-/// then.
-pub fn selected(stored: &[&Stored], not_modified: &Headers) -> Option<usize> {
-    let newest = |matches: &dyn Fn(&Stored) -> bool| {
+/// The index of the stored response that a 304 is about (RFC 9111 section 4.3.4). `None` if it is
+/// about none of them; the request is then repeated without conditions.
+pub fn select_validated(stored: &[&StoredResponse], not_modified: &Headers) -> Option<usize> {
+    let newest = |matches: &dyn Fn(&StoredResponse) -> bool| {
         stored
             .iter()
             .enumerate()
@@ -109,45 +109,45 @@ pub fn selected(stored: &[&Stored], not_modified: &Headers) -> Option<usize> {
         .and_then(Timestamp::from_http_date)
     {
         return newest(&|stored| {
-            stored.flags.has(Flags::HAS_LAST_MODIFIED) && stored.times.changed == date
+            stored.flags.has(ResponseFlags::HAS_LAST_MODIFIED) && stored.times.changed == date
         });
     }
-    // Without a validator it can only be about what was asked for.
+    // Without a validator it can only be about the one that was validated.
     (stored.len() == 1).then_some(0)
 }
 
-/// What a 304 makes of a stored response.
+/// The result of freshening a stored response by a 304.
 #[derive(Clone, Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "taken apart where it is returned"
 )]
-pub enum Freshened {
-    /// It is stored in the place of the older one, with the same content.
-    Stored(Box<Stored>),
-    /// It answers this request only.
+pub enum FreshenResult {
+    /// The updated response replaces the older one, with the same body.
+    Stored(Box<StoredResponse>),
+    /// The response is for this request only.
     NotStored {
         /// The fields to send.
         headers: Headers,
-        /// Why.
-        refusal: Refusal,
-        /// Whether the older one is to be removed, because the origin took back that it may be
-        /// stored. Otherwise it is something about this request, and the older one stays.
+        /// Why it is not stored.
+        refusal: StoreRefusal,
+        /// Whether the older response is removed, because the origin no longer allows to store it.
+        /// Otherwise the reason is about this request, and the older response stays.
         is_revoked: bool,
-        /// What is stored in its place, with the same content: the older one with nothing but the
-        /// times and validators of the 304, as that may be for one client only. `None` if the older
-        /// one stays as it was.
-        renewed: Option<Box<Stored>>,
+        /// The replacement of the older response, with the same body: only the times and validators
+        /// come from the 304, since its other fields may be for one client. `None` if the older
+        /// response stays unchanged.
+        renewed: Option<Box<StoredResponse>>,
     },
 }
 
 /// Updates a stored response by a 304 that is about it (RFC 9111 sections 3.2 and 4.3.4).
 pub fn freshen(
     request: &PresentedRequest<'_>,
-    stored: &Stored,
+    stored: &StoredResponse,
     not_modified: &OriginResponse<'_>,
-    rules: &Rules,
-) -> Freshened {
+    rules: &CacheRules,
+) -> FreshenResult {
     let as_current = |headers| OriginResponse {
         status: stored.status,
         headers,
@@ -158,14 +158,14 @@ pub fn freshen(
     let allowed =
         check_request(request, rules).and_then(|()| check_credentials(request, &current, rules));
     let refusal = match allowed.and_then(|()| renewed(request, stored, &current, rules)) {
-        Ok(newer) => return Freshened::Stored(Box::new(newer)),
+        Ok(newer) => return FreshenResult::Stored(Box::new(newer)),
         Err(refusal) => refusal,
     };
     let renewed = match refusal {
-        Refusal::Authorization
-        | Refusal::ClientCertificate
-        | Refusal::SessionCookie
-        | Refusal::SetCookie => {
+        StoreRefusal::Authorization
+        | StoreRefusal::ClientCertificate
+        | StoreRefusal::SessionCookie
+        | StoreRefusal::SetCookie => {
             let headers = fields::updated(&stored.headers, not_modified.headers, |name| {
                 fields::is_of_freshness(name, rules)
             });
@@ -174,50 +174,50 @@ pub fn freshen(
         _ => None,
     };
     merged.remove("age");
-    Freshened::NotStored {
+    FreshenResult::NotStored {
         headers: merged,
         refusal,
-        is_revoked: !refusal.is_of_request(),
+        is_revoked: !refusal.is_about_request(),
         renewed: renewed.map(Box::new),
     }
 }
 
-/// The stored response with other fields, from now on.
+/// The stored response with the fields of `current`.
 fn renewed(
     request: &PresentedRequest<'_>,
-    stored: &Stored,
+    stored: &StoredResponse,
     current: &OriginResponse<'_>,
-    rules: &Rules,
-) -> Result<Stored, Refusal> {
+    rules: &CacheRules,
+) -> Result<StoredResponse, StoreRefusal> {
     let mut newer = evaluate(request, current, rules)?;
     if newer.tags.is_empty() {
         newer.tags = stored.tags.clone();
     }
-    // It may be another request's: any of those that were asked about can be the current one.
-    if !stored.variance.is_empty() && newer.variance == stored.variance {
-        newer.variant = stored.variant.clone();
+    // The 304 may confirm a response that was stored for another secondary key.
+    if !stored.vary.is_empty() && newer.vary == stored.vary {
+        newer.secondary_key = stored.secondary_key.clone();
     }
     Ok(newer)
 }
 
-/// What the answer to a HEAD request makes of a stored response.
+/// The result of updating a stored response by a response to HEAD.
 #[derive(Clone, Debug)]
 pub enum HeadUpdate {
-    /// It is stored in the place of the older one, with the same content.
-    Stored(Box<Stored>),
-    /// It is of another version, or forbids to store it: the stored response is not current.
+    /// The updated response replaces the older one, with the same body.
+    Stored(Box<StoredResponse>),
+    /// The response is of another version, or forbids storing: the stored one is not current.
     Invalid,
-    /// It says nothing about it.
+    /// The response says nothing about the stored one.
     Unchanged,
 }
 
-/// Updates a stored response by the answer to a HEAD request for the same key (RFC 9111 section
+/// Updates a stored response by the response to a HEAD request with the same key (RFC 9111 section
 /// 4.3.5).
 pub fn update_by_head(
     request: &PresentedRequest<'_>,
-    stored: &Stored,
+    stored: &StoredResponse,
     response: &OriginResponse<'_>,
-    rules: &Rules,
+    rules: &CacheRules,
 ) -> HeadUpdate {
     if response.status != StatusCode::OK
         || stored.status != StatusCode::OK
@@ -241,14 +241,14 @@ pub fn update_by_head(
         return HeadUpdate::Invalid;
     }
     match freshen(request, stored, response, rules) {
-        Freshened::Stored(newer)
-        | Freshened::NotStored {
+        FreshenResult::Stored(newer)
+        | FreshenResult::NotStored {
             renewed: Some(newer),
             ..
         } => HeadUpdate::Stored(newer),
-        Freshened::NotStored {
+        FreshenResult::NotStored {
             is_revoked: true, ..
         } => HeadUpdate::Invalid,
-        Freshened::NotStored { .. } => HeadUpdate::Unchanged,
+        FreshenResult::NotStored { .. } => HeadUpdate::Unchanged,
     }
 }

@@ -1,4 +1,5 @@
-//! A cache in front of programs, with a bypass for requests whose response its key does not identify.
+//! A cache in front of programs, with a bypass for requests whose response does not depend on the
+//! key alone.
 
 use std::rc::Rc;
 
@@ -7,13 +8,14 @@ use apus_http::{Answer, CacheBypass, Request, RouteInfo, Service, ServiceFactory
 use apus_http::path::sent_on;
 use apus_http::trace::{self, Step, StepKind};
 
-/// Sends requests to a cache in front of a service, except for those whose response the target that the
-/// client sent does not identify: the cache [stores](super::CacheSettings::by_sent_target) by that target.
+/// Sends requests to a cache in front of a service, except those whose response depends on more
+/// than the target that the client sent: the cache [stores](super::CacheSettings::by_sent_target)
+/// by that target.
 ///
-/// A path with `//` or dot segments has the key of its normal form, while applications redirect it there:
-/// the stored redirect would lead in a circle. After a rewrite that looked at more than the target, each
-/// client may get another program. And an internal redirect (`X-Accel-Redirect`) would be stored over the
-/// response that asks for it.
+/// A path with `//` or dot segments has the key of its normal form, to which applications redirect:
+/// the stored redirect would be a loop. After a rewrite that depends on more than the target,
+/// clients may get different programs. And an internal redirect (`X-Accel-Redirect`) would be
+/// stored over the response that requests it.
 #[derive(Clone, Debug)]
 pub struct CacheUnlessBypassed<C, F> {
     cached: C,
@@ -21,7 +23,7 @@ pub struct CacheUnlessBypassed<C, F> {
 }
 
 impl<C, F> CacheUnlessBypassed<C, F> {
-    /// Sends requests to `cached`, or to `inner`, which is the service behind it.
+    /// Sends requests to `cached`, or to `inner`, the service behind it.
     pub fn new(cached: C, inner: F) -> Self {
         Self { cached, inner }
     }
@@ -61,7 +63,7 @@ impl Service for CacheUnlessBypassedService {
         }
         trace::note(&request, || {
             let why = match is_normal {
-                true => "more than the path that the client sent says what is run",
+                true => "the program depends on more than the path that the client sent",
                 false => "the path that the client sent is not in its normal form",
             };
             Step::new(StepKind::Cache, "passed", why)

@@ -1,40 +1,41 @@
-//! The service: a hit, a request that joins another one, or a request to the service behind.
+//! The service: a response from the store, a request that waits for another one, or a forwarded
+//! request.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::policy::{
-    Conditions, HeadUpdate, Key, OriginResponse, PresentedRequest, Reuse, Timestamp, Variance,
-    invalidated, must_not_forward, reuse, update_by_head,
+    CachingContext, HeadUpdate, OriginResponse, PresentedRequest, RequestKey, ReuseDecision,
+    Timestamp, VaryFields, decide_reuse, keys_to_invalidate, must_not_forward, update_by_head,
 };
-use crate::store::{Awaited, Found, Key as StoreKey, Object, WorkerFront};
+use crate::store::{CacheLookup, Object, StoreKey, WaitOutcome, WorkerCache};
 use apus_http::fields::{ForwardReason, Handling};
 use apus_http::{
     Answer, Method, Request, Response, RouteInfo, Service, ServiceFactory, StatusCode,
 };
 use tokio::time::Instant;
 
-use super::answer::{Prepared, Sending};
+use super::cache_status::CacheStatusWriter;
 use super::clock::now;
+use super::compression::ResponseCompressor;
 use super::device::device;
-use super::fetch::{Asked, Errand, head};
-use super::forms::Forming;
+use super::fetch::{FetchContext, RequestSnapshot, metadata};
+use super::prepared_response::{PreparedResponse, SendContext};
 use super::purge::{self, PurgeRequest};
-use super::ranges::{Beginning, Gaps, Opened};
+use super::ranges::{GapFetcher, GapResult, InitialRange};
 use super::settings::{Cache, CacheSettings};
-use super::telling::Telling;
 use apus_compress::Compression;
 
-/// What a worker keeps ready of one location.
-const FRONT_ENTRIES: usize = 10_000;
-const FRONT_BYTES: u64 = 32 << 20;
+/// The bounds of the cache that a worker has for a location.
+const WORKER_CACHE_ENTRIES: usize = 10_000;
+const WORKER_CACHE_BYTES: u64 = 32 << 20;
 
-/// How often a request looks again for what another one fetched.
-const MAX_LOOKS: usize = 8;
+/// How often a request looks up the store again after waiting for another one.
+const MAX_LOOKUPS: usize = 8;
 
-/// What makes a service whose answers are cached.
+/// A service factory that puts a cache in worker_cache of another one.
 #[derive(Clone, Debug)]
-pub struct Cached<F> {
+pub struct CachedService<F> {
     cache: Cache,
     site: Arc<str>,
     settings: Arc<CacheSettings>,
@@ -42,8 +43,8 @@ pub struct Cached<F> {
     inner: F,
 }
 
-impl<F> Cached<F> {
-    /// Caches the answers of what `inner` makes. Only services of the same site share what is stored.
+impl<F> CachedService<F> {
+    /// Caches the responses of `inner`. Only services of the same site share stored responses.
     pub fn new(cache: &Cache, site: &str, settings: CacheSettings, inner: F) -> Self {
         Self {
             cache: cache.clone(),
@@ -54,7 +55,7 @@ impl<F> Cached<F> {
         }
     }
 
-    /// Has compressed forms of what is stored made once, instead of for every answer.
+    /// Sets which compressed forms of stored responses are made, once instead of for each response.
     pub fn compression(self, compression: Compression) -> Self {
         Self {
             compression,
@@ -63,16 +64,16 @@ impl<F> Cached<F> {
     }
 }
 
-impl<F: ServiceFactory> ServiceFactory for Cached<F> {
+impl<F: ServiceFactory> ServiceFactory for CachedService<F> {
     fn service(&self) -> Rc<dyn Service> {
         let store = self.cache.0.store.clone();
-        Rc::new(CachedService(Rc::new(Inner {
+        Rc::new(LocationCacheService(Rc::new(LocationCache {
             cache: self.cache.clone(),
             site: Arc::clone(&self.site),
             settings: Arc::clone(&self.settings),
             compression: self.compression,
             inner: self.inner.service(),
-            front: WorkerFront::new(store, FRONT_ENTRIES, FRONT_BYTES),
+            worker_cache: WorkerCache::new(store, WORKER_CACHE_ENTRIES, WORKER_CACHE_BYTES),
         })))
     }
 
@@ -85,22 +86,22 @@ impl<F: ServiceFactory> ServiceFactory for Cached<F> {
     }
 }
 
-struct CachedService(Rc<Inner>);
+struct LocationCacheService(Rc<LocationCache>);
 
 /// The cache of one location on one worker.
-pub(super) struct Inner {
+pub(super) struct LocationCache {
     pub(super) cache: Cache,
     pub(super) site: Arc<str>,
     pub(super) settings: Arc<CacheSettings>,
     compression: Compression,
     pub(super) inner: Rc<dyn Service>,
-    front: WorkerFront<Prepared>,
+    worker_cache: WorkerCache<PreparedResponse>,
 }
 
-impl Service for CachedService {
+impl Service for LocationCacheService {
     fn call(&self, mut request: Request) -> Answer {
         let cached = &self.0;
-        // What is sent on as the same is stored as the same, and purged as that.
+        // Paths with the same normal form have one key and one purge target.
         let Ok(path) = request.forwarded_path() else {
             return Response::new(StatusCode::BAD_REQUEST).into();
         };
@@ -118,7 +119,7 @@ impl Service for CachedService {
             _ if request.method().as_str() == "PURGE" && cached.settings.purge.is_some() => {
                 return cached.purge(&request).into();
             }
-            _ => return cached.change(request),
+            _ => return cached.forward_unsafe(request),
         }
         if cached.settings.is_bypassed(&request) {
             return cached.forward(request, ForwardReason::Bypass);
@@ -127,24 +128,26 @@ impl Service for CachedService {
         let key = cached.settings.rules.key.key(&presented);
         let conditions = cached.conditions(&request, &key);
         let found = cached
-            .front
-            .find(key.bytes(), |kept| kept.stored.matches(&presented));
-        if let Some(kept) = found {
+            .worker_cache
+            .find(key.bytes(), |prepared| prepared.stored.matches(&presented));
+        if let Some(prepared) = found {
             let now = now();
-            match reuse(
+            match decide_reuse(
                 &presented,
-                &kept.stored,
+                &prepared.stored,
                 &cached.settings.rules,
                 &conditions,
                 now,
             ) {
-                Reuse::Fresh { age } => {
-                    return kept.respond(&presented, cached.hit(age, now)).into();
+                ReuseDecision::Fresh { age } => {
+                    return prepared
+                        .respond(&presented, cached.hit_context(age, now))
+                        .into();
                 }
-                Reuse::Stale { age, refresh } => {
-                    let response = kept.respond(&presented, cached.hit(age, now));
+                ReuseDecision::Stale { age, refresh } => {
+                    let response = prepared.respond(&presented, cached.hit_context(age, now));
                     if refresh {
-                        cached.refresh(&request, &key, kept);
+                        cached.refresh(&request, &key, prepared);
                     }
                     return response.into();
                 }
@@ -152,77 +155,90 @@ impl Service for CachedService {
             }
         }
         let cached = Rc::clone(cached);
-        Answer::later(async move { cached.look(request, key, conditions).await })
+        Answer::later(async move { cached.respond_from_store(request, key, conditions).await })
     }
 }
 
-impl Inner {
-    /// Answers out of the store, or sees to it that the answer gets there.
-    async fn look(self: Rc<Self>, request: Request, key: Key, conditions: Conditions) -> Response {
+impl LocationCache {
+    /// Responds from the store, or fetches the response into it.
+    async fn respond_from_store(
+        self: Rc<Self>,
+        request: Request,
+        key: RequestKey,
+        conditions: CachingContext,
+    ) -> Response {
         let rules = &self.settings.rules;
-        let stored_under = self.stored_under(&key);
+        let store_key = self.store_key(&key);
         let until = Instant::now() + self.settings.lock_timeout;
         let is_head = *request.method() == Method::HEAD;
-        // What is stored and has to be validated first.
-        let mut stale: Option<Rc<Prepared>> = None;
+        // The stored response that has to be validated first.
+        let mut stale: Option<Rc<PreparedResponse>> = None;
         let mut reason = ForwardReason::UriMiss;
-        for _ in 0..MAX_LOOKS {
+        for _ in 0..MAX_LOOKUPS {
             let presented = presented(&request, &self.settings);
             let is_stale = stale.is_some();
-            let found = match self.fetches_nothing(&presented) {
+            let found = match self.never_fetches(&presented) {
                 true if is_stale => None,
-                true => self.stored(&stored_under, &presented).await.map(Found::Hit),
-                false => Some(self.find(&stored_under, &presented, is_stale)),
+                true => self
+                    .find_stored(&store_key, &presented)
+                    .await
+                    .map(CacheLookup::Hit),
+                false => Some(self.find(&store_key, &presented, is_stale)),
             };
-            let (object, is_along) = match found {
-                Some(Found::Hit(object)) => (object, false),
-                Some(Found::Filling(object)) => (object, true),
-                Some(Found::Wait(wait)) => {
+            let (object, is_joined) = match found {
+                Some(CacheLookup::Hit(object)) => (object, false),
+                Some(CacheLookup::Filling(object)) => (object, true),
+                Some(CacheLookup::Wait(wait)) => {
                     match tokio::time::timeout_at(until, wait.outcome()).await {
-                        Ok(Awaited::Again) => continue,
-                        Ok(Awaited::Pass) | Err(_) => break,
+                        Ok(WaitOutcome::Again) => continue,
+                        Ok(WaitOutcome::Pass) | Err(_) => break,
                     }
                 }
-                Some(Found::Lead(ticket)) => {
-                    let asked = Rc::new(self.asked(&request));
-                    let errand = Errand {
+                Some(CacheLookup::Lead(ticket)) => {
+                    let snapshot = Rc::new(self.snapshot(&request));
+                    let context = FetchContext {
                         ticket,
                         stale,
                         reason,
                         conditions,
                     };
-                    return self.fetch(asked, request, errand).await;
+                    return self.fetch(snapshot, request, context).await;
                 }
-                Some(Found::Pass) | None => {
+                Some(CacheLookup::Pass) | None => {
                     if must_not_forward(&presented) {
                         return Response::new(StatusCode::GATEWAY_TIMEOUT);
                     }
                     break;
                 }
             };
-            // While this is here nothing is let go of what the request is to be sent. What cannot be stored, and has
-            // begun to go, is nothing to come along with.
-            let follows = (is_along && !is_head).then(|| object.read(None));
-            if follows.is_some() && !object.is_joinable() {
+            // This reader keeps the bytes that the request is to be sent. An object that cannot be
+            // stored and has dropped its first bytes cannot be joined.
+            let reader = (is_joined && !is_head).then(|| object.read(None));
+            if reader.is_some() && !object.is_joinable() {
                 continue;
             }
             let now = now();
             let epoch = object.epoch();
-            let Some(kept) = Prepared::of(&object, now) else {
+            let Some(prepared) = PreparedResponse::of(&object, now) else {
                 self.drop_object(&object);
                 continue;
             };
-            let gaps = match object.is_resumable() && !object.is_complete() && !is_head {
-                true => Gaps::of(&self, &Rc::new(self.asked(&request)), &kept.stored, &object),
+            let gap_fetcher = match object.is_resumable() && !object.is_complete() && !is_head {
+                true => GapFetcher::of(
+                    &self,
+                    &Rc::new(self.snapshot(&request)),
+                    &prepared.stored,
+                    &object,
+                ),
                 false => None,
             };
-            let kept = Rc::new(kept.with(gaps));
-            if !object.is_complete() && !is_along && !is_head && kept.gaps.is_none() {
-                // The rest cannot be asked for any more.
+            let prepared = Rc::new(prepared.with_gap_fetcher(gap_fetcher));
+            if !object.is_complete() && !is_joined && !is_head && prepared.gap_fetcher.is_none() {
+                // The missing ranges can no longer be fetched.
                 self.drop_object(&object);
                 continue;
             }
-            if is_along && wants_middle(&presented) && kept.may_take_long() {
+            if is_joined && wants_later_range(&presented) && prepared.may_take_long() {
                 break;
             }
             let forwarded = |reason, collapsed| Handling::Forwarded {
@@ -231,96 +247,109 @@ impl Inner {
                 stored: true,
                 collapsed,
             };
-            let mut handling = match is_along {
+            let mut handling = match is_joined {
                 false => Handling::Hit,
                 true => forwarded(reason, true),
             };
-            let decision = reuse(&presented, &kept.stored, rules, &conditions, now);
-            if matches!(decision, Reuse::Fresh { .. } | Reuse::Stale { .. }) {
-                let lacks = kept.lacks(&presented);
-                if must_not_forward(&presented) && lacks {
+            let decision = decide_reuse(&presented, &prepared.stored, rules, &conditions, now);
+            if matches!(
+                decision,
+                ReuseDecision::Fresh { .. } | ReuseDecision::Stale { .. }
+            ) {
+                let is_incomplete = prepared.is_missing_bytes_for(&presented);
+                if must_not_forward(&presented) && is_incomplete {
                     return Response::new(StatusCode::GATEWAY_TIMEOUT);
                 }
-                match kept.complete(&presented).await {
-                    Opened::Fetched => handling = forwarded(ForwardReason::Partial, false),
-                    Opened::Comes if lacks => handling = forwarded(ForwardReason::Partial, true),
-                    Opened::Comes => {}
-                    Opened::Outdated => continue,
-                    Opened::Alone => break,
-                    Opened::Refused(response) => return self.told(response, reason),
+                match prepared.ensure_available(&presented).await {
+                    GapResult::Started => handling = forwarded(ForwardReason::Partial, false),
+                    GapResult::NotNeeded if is_incomplete => {
+                        handling = forwarded(ForwardReason::Partial, true)
+                    }
+                    GapResult::NotNeeded => {}
+                    GapResult::Outdated => continue,
+                    GapResult::NotStorable => break,
+                    GapResult::OriginError(response) => {
+                        return self.uncached_response(response, reason);
+                    }
                 }
             }
-            let sending = |age| Sending {
+            let context = |age| SendContext {
                 handling,
-                ..self.hit(age, now)
+                ..self.hit_context(age, now)
             };
             match decision {
-                Reuse::Fresh { age } => {
-                    // What is on disk is looked at before each response.
-                    if !is_along && object.bytes().is_some() && kept.gaps.is_none() {
-                        self.front
-                            .keep(key.bytes(), &object, epoch, Rc::clone(&kept), kept.size());
+                ReuseDecision::Fresh { age } => {
+                    // Bodies on disk are verified before each response.
+                    if !is_joined && object.bytes().is_some() && prepared.gap_fetcher.is_none() {
+                        self.worker_cache.insert(
+                            key.bytes(),
+                            &object,
+                            epoch,
+                            Rc::clone(&prepared),
+                            prepared.size(),
+                        );
                     }
-                    return kept.respond(&presented, sending(age));
+                    return prepared.respond(&presented, context(age));
                 }
-                Reuse::Stale { age, refresh } => {
-                    let response = kept.respond(&presented, sending(age));
-                    if refresh && !is_along {
-                        self.refresh(&request, &key, kept);
+                ReuseDecision::Stale { age, refresh } => {
+                    let response = prepared.respond(&presented, context(age));
+                    if refresh && !is_joined {
+                        self.refresh(&request, &key, prepared);
                     }
                     return response;
                 }
-                // What another request is just being sent is current, if it may be shared at all.
-                Reuse::Validate(why) if is_along => {
-                    reason = why;
+                // A response that another request is just receiving is current, if it may be shared
+                // at all.
+                ReuseDecision::Validate(new_reason) if is_joined => {
+                    reason = new_reason;
                     break;
                 }
-                Reuse::Validate(why) => {
-                    reason = why;
-                    stale = Some(kept);
+                ReuseDecision::Validate(new_reason) => {
+                    reason = new_reason;
+                    stale = Some(prepared);
                 }
-                Reuse::Forward(why) => {
-                    reason = why;
+                ReuseDecision::Forward(new_reason) => {
+                    reason = new_reason;
                     break;
                 }
-                Reuse::GatewayTimeout => return Response::new(StatusCode::GATEWAY_TIMEOUT),
+                ReuseDecision::GatewayTimeout => return Response::new(StatusCode::GATEWAY_TIMEOUT),
             }
         }
         if is_head {
-            return self.forward_head(request, &stored_under, reason).await;
+            return self.forward_head(request, &store_key, reason).await;
         }
         self.forward(request, reason).wait().await
     }
 
-    /// The answer to a HEAD also tells whether what is stored for GET is current (RFC 9111 section
-    /// 4.3.5).
+    /// Forwards a HEAD request. Its response also shows whether the response stored for GET is
+    /// current (RFC 9111 section 4.3.5).
     async fn forward_head(
         &self,
         request: Request,
         key: &StoreKey,
         reason: ForwardReason,
     ) -> Response {
-        let asked = self.asked(&request);
+        let snapshot = self.snapshot(&request);
         let requested = now();
         let response = self.forward(request, reason).wait().await;
         let received = now();
-        let presented = asked.presented();
-        let Some(object) = self.stored(key, &presented).await else {
+        let presented = snapshot.presented();
+        let Some(object) = self.find_stored(key, &presented).await else {
             return response;
         };
-        let answer = OriginResponse {
+        let origin = OriginResponse {
             status: response.status(),
             headers: response.headers(),
             requested,
             received,
         };
         let rules = &self.settings.rules;
-        let update = Prepared::of(&object, received)
-            .map(|kept| update_by_head(&presented, &kept.stored, &answer, rules));
+        let update = PreparedResponse::of(&object, received)
+            .map(|prepared| update_by_head(&presented, &prepared.stored, &origin, rules));
         match update {
             Some(HeadUpdate::Stored(newer)) => {
-                if let Found::Lead(ticket) = self.find(key, &presented, true) {
-                    ticket.freshen(&object, head(&newer));
+                if let CacheLookup::Lead(ticket) = self.find(key, &presented, true) {
+                    ticket.freshen(&object, metadata(&newer));
                 }
             }
             Some(HeadUpdate::Invalid) => self.drop_object(&object),
@@ -329,8 +358,13 @@ impl Inner {
         response
     }
 
-    /// What is stored, or who gets it; only the latter if what is stored is stale.
-    fn find(&self, key: &StoreKey, presented: &PresentedRequest<'_>, is_stale: bool) -> Found {
+    /// Looks up the store, or only the pending requests if the stored response is stale.
+    fn find(
+        &self,
+        key: &StoreKey,
+        presented: &PresentedRequest<'_>,
+        is_stale: bool,
+    ) -> CacheLookup {
         let store = &self.cache.0.store;
         let mut secondary = |line: &[u8]| secondary(presented, line);
         match is_stale {
@@ -339,8 +373,8 @@ impl Inner {
         }
     }
 
-    /// What is stored.
-    async fn stored(
+    /// The stored response for a request, in memory or on disk.
+    async fn find_stored(
         &self,
         key: &StoreKey,
         presented: &PresentedRequest<'_>,
@@ -349,50 +383,51 @@ impl Inner {
         self.cache.0.store.find(key, &mut secondary).await
     }
 
-    /// Whether a request has nobody asked for something to store: HEAD, some parts, and what only wants
-    /// what is stored. What others are sent just now is not looked at for it then, but what is on disk.
-    fn fetches_nothing(&self, presented: &PresentedRequest<'_>) -> bool {
+    /// Whether a request never fetches something to store: HEAD, some ranges, and `only-if-cached`.
+    /// It then uses stored responses, including those on disk, but none that another request is
+    /// just receiving.
+    fn never_fetches(&self, presented: &PresentedRequest<'_>) -> bool {
         *presented.method == Method::HEAD
             || must_not_forward(presented)
-            || (wants_middle(presented)
-                && Beginning::of(presented.headers, &self.settings.rules).is_none())
+            || (wants_later_range(presented)
+                && InitialRange::of(presented.headers, &self.settings.rules).is_none())
     }
 
-    /// Asks for what is stored anew, while the stale answer is on its way.
-    fn refresh(self: &Rc<Self>, request: &Request, key: &Key, stale: Rc<Prepared>) {
+    /// Refreshes a stored response in the background, while the stale one is sent.
+    fn refresh(self: &Rc<Self>, request: &Request, key: &RequestKey, stale: Rc<PreparedResponse>) {
         let presented = presented(request, &self.settings);
-        let found = self.find(&self.stored_under(key), &presented, true);
-        let Found::Lead(ticket) = found else {
-            // Somebody does already.
+        let found = self.find(&self.store_key(key), &presented, true);
+        let CacheLookup::Lead(ticket) = found else {
+            // Another request refreshes it already.
             return;
         };
-        let asked = Rc::new(self.asked(request));
-        let again = asked.again();
+        let snapshot = Rc::new(self.snapshot(request));
+        let fetch_request = snapshot.to_fetch_request();
         let cached = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            let errand = Errand {
+            let context = FetchContext {
                 ticket,
                 stale: Some(stale),
                 reason: ForwardReason::Stale,
-                conditions: Conditions {
+                conditions: CachingContext {
                     uses: cached.settings.rules.minimum_uses,
-                    ..Conditions::default()
+                    ..CachingContext::default()
                 },
             };
-            // The answer goes nowhere; what is stored counts.
-            drop(cached.fetch(asked, again, errand).await);
+            // The response is not sent to a client; it is only stored.
+            drop(cached.fetch(snapshot, fetch_request, context).await);
         });
     }
 
-    /// A request that may change what is stored (RFC 9111 section 4.4).
-    fn change(self: &Rc<Self>, request: Request) -> Answer {
-        let asked = self.asked(&request);
+    /// Forwards an unsafe request, which may invalidate stored responses (RFC 9111 section 4.4).
+    fn forward_unsafe(self: &Rc<Self>, request: Request) -> Answer {
+        let snapshot = self.snapshot(&request);
         let cached = Rc::clone(self);
         self.forward(request, ForwardReason::Method)
             .map(move |response| {
                 let rules = &cached.settings.rules.key;
-                let keys = invalidated(
-                    &asked.presented(),
+                let keys = keys_to_invalidate(
+                    &snapshot.presented(),
                     response.status(),
                     response.headers(),
                     rules,
@@ -400,7 +435,7 @@ impl Inner {
                 for key in &keys {
                     cached.cache.purge(&PurgeRequest {
                         site: Some(cached.site.as_ref().into()),
-                        what: purge::of_uri(key, rules),
+                        target: purge::target_of(key, rules),
                         soft: false,
                     });
                 }
@@ -408,20 +443,21 @@ impl Inner {
             })
     }
 
-    /// What the service behind answers, which is not stored.
+    /// Forwards a request without storing the response.
     pub(super) fn forward(&self, request: Request, reason: ForwardReason) -> Answer {
-        let telling = self.settings.telling();
-        let answer = self.inner.call(request);
-        answer.map(move |response| passed_on(response, reason, telling))
+        let status_writer = self.settings.status_writer();
+        self.inner
+            .call(request)
+            .map(move |response| mark_uncached(response, reason, status_writer))
     }
 
-    /// An answer of the service behind, which is not stored.
-    pub(super) fn told(&self, response: Response, reason: ForwardReason) -> Response {
-        passed_on(response, reason, self.settings.telling())
+    /// Reports a response of the service behind as not stored.
+    pub(super) fn uncached_response(&self, response: Response, reason: ForwardReason) -> Response {
+        mark_uncached(response, reason, self.settings.status_writer())
     }
 
-    fn asked(&self, request: &Request) -> Asked {
-        Asked::of(request, &self.settings)
+    fn snapshot(&self, request: &Request) -> RequestSnapshot {
+        RequestSnapshot::of(request, &self.settings)
     }
 
     fn purge(&self, request: &Request) -> Response {
@@ -438,79 +474,83 @@ impl Inner {
                 rules,
                 &self.site,
             ) {
-                tracing::info!(site = &*self.site, ?purge, "purged by request");
+                tracing::info!(site = &*self.site, ?purge, "purged by a request");
                 self.cache.purge(&purge);
             }
         }
-        purge::answer(is_allowed)
+        purge::response(is_allowed)
     }
 
-    fn conditions(&self, request: &Request, key: &Key) -> Conditions {
+    fn conditions(&self, request: &Request, key: &RequestKey) -> CachingContext {
         let minimum = self.settings.rules.minimum_uses;
         let trusted = &self.settings.trusted;
-        Conditions {
+        CachingContext {
             uses: match minimum {
                 0 | 1 => 1,
-                _ => self.cache.0.uses.count(key.bytes()),
+                _ => self.cache.0.use_counter.count(key.bytes()),
             },
             is_trusted: !trusted.is_empty() && {
                 let client = request.client().peer();
                 trusted.iter().any(|network| network.contains(&client))
             },
-            ..Conditions::default()
+            ..CachingContext::default()
         }
     }
 
-    pub(super) fn hit(&self, age: u32, now: Timestamp) -> Sending<'_> {
-        Sending {
+    pub(super) fn hit_context(&self, age: u32, now: Timestamp) -> SendContext<'_> {
+        SendContext {
             age,
             now,
             handling: Handling::Hit,
-            telling: self.settings.telling(),
-            forming: Forming {
+            status_writer: self.settings.status_writer(),
+            compressor: ResponseCompressor {
                 cache: &self.cache,
                 compression: self.compression,
             },
         }
     }
 
-    pub(super) fn stored_under(&self, key: &Key) -> StoreKey {
+    pub(super) fn store_key(&self, key: &RequestKey) -> StoreKey {
         StoreKey::new(&self.site, key.bytes())
     }
 
-    /// Takes one object out for good.
+    /// Removes an object from memory and disk.
     pub(super) fn drop_object(&self, object: &Arc<Object>) {
         self.cache.0.store.remove(object);
     }
 }
 
-/// An answer of the service behind, which is not stored, and what the cache did if that is told.
-fn passed_on(mut response: Response, reason: ForwardReason, telling: Telling) -> Response {
+/// Reports a response of the service behind as not stored.
+fn mark_uncached(
+    mut response: Response,
+    reason: ForwardReason,
+    status_writer: CacheStatusWriter,
+) -> Response {
     let handling = Handling::Forwarded {
         reason,
         status: None,
         stored: false,
         collapsed: false,
     };
-    telling.tell(&mut response, handling, None);
+    status_writer.write(&mut response, handling, None);
     response
 }
 
-/// Whether a request is for a part that does not begin at the beginning.
-fn wants_middle(presented: &PresentedRequest<'_>) -> bool {
+/// Whether a request is for a range that does not begin at 0.
+fn wants_later_range(presented: &PresentedRequest<'_>) -> bool {
     presented
         .headers
         .get("range")
         .is_some_and(|range| !range.starts_with(b"bytes=0-"))
 }
 
-/// What a request has in the fields that select a variant.
+/// The secondary key of a request for the fields in `line`.
 fn secondary(presented: &PresentedRequest<'_>, line: &[u8]) -> Vec<u8> {
-    let variance = Variance::from_line(line);
-    variance.variant(presented).bytes().to_vec()
+    let vary = VaryFields::from_line(line);
+    vary.secondary_key(presented).bytes().to_vec()
 }
 
-/// What the policy sees of a request.
+/// The properties of a request that the policy needs.
 pub(super) fn presented<'a>(
     request: &'a Request,
     settings: &CacheSettings,

@@ -1,8 +1,7 @@
-//! The time that tells how old stored responses are (RFC 9111 section 4.2.3).
+//! The clock for the age of stored responses (RFC 9111 section 4.2.3).
 //!
-//! It is the system's, but never goes back: were it set back, what is stored would be younger than it
-//! is, and fresh for longer. It goes on from where it was instead, as fast as the monotonic clock,
-//! and follows the system's clock again when that is ahead.
+//! It follows the system clock but never goes back: if the system clock is set back, it continues
+//! with the monotonic clock, since stored responses would otherwise stay fresh for too long.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,11 +9,12 @@ use std::time::{Instant, SystemTime};
 
 use crate::policy::Timestamp;
 
-/// The time of this process, for all its caches.
+/// The current time, the same for all caches of the process.
 pub(super) fn now() -> Timestamp {
-    static CLOCK: LazyLock<(Clock, Instant)> = LazyLock::new(|| (Clock::default(), Instant::now()));
+    static CLOCK: LazyLock<(MonotonicClock, Instant)> =
+        LazyLock::new(|| (MonotonicClock::default(), Instant::now()));
     let (clock, start) = &*CLOCK;
-    // In this order: a pause between them makes no time that was not there.
+    // The system clock is read first, so that a pause between the two reads does not add time.
     let system = Timestamp::from(SystemTime::now());
     let elapsed = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
     clock.at(system, elapsed)
@@ -22,13 +22,13 @@ pub(super) fn now() -> Timestamp {
 
 /// A clock that does not go back.
 #[derive(Debug, Default)]
-struct Clock {
-    /// The latest time, in milliseconds, that the start of the monotonic clock can have been.
+struct MonotonicClock {
+    /// The latest possible start of the monotonic clock, in milliseconds since 1970.
     start: AtomicU64,
 }
 
-impl Clock {
-    /// The time when the system's clock says `system`, so many milliseconds after the start.
+impl MonotonicClock {
+    /// The time at which the system clock shows `system`, `elapsed` milliseconds after the start.
     fn at(&self, system: Timestamp, elapsed: u64) -> Timestamp {
         let now = system.as_unix_millis().saturating_sub(elapsed);
         let mut start = self.start.load(Ordering::Relaxed);
@@ -44,8 +44,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_set_back_goes_on_and_one_set_ahead_is_followed() {
-        let clock = Clock::default();
+    fn continues_if_the_system_clock_is_set_back_and_follows_if_it_is_set_ahead() {
+        let clock = MonotonicClock::default();
         for (system, elapsed, expected) in [
             (1_000_000, 0, 1_000_000),
             (1_000_010, 10, 1_000_010),
@@ -54,9 +54,10 @@ mod tests {
             (400_000, 30, 1_000_030),
             (401_000, 1030, 1_001_030),
             (0, 1040, 1_001_040),
-            // Set right.
+            // Set to the right time.
             (1_001_050, 1050, 1_001_050),
-            // Set ahead, and back: what was stored before is older than it is rather than younger.
+            // Set ahead and back: a response that was stored before seems older than it is, not
+            // younger.
             (5_000_000, 1060, 5_000_000),
             (1_001_070, 1070, 5_000_010),
         ] {

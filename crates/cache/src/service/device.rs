@@ -1,15 +1,15 @@
-//! Classes of devices, for sites that answer them differently without saying so in `Vary`.
+//! Device classes, for sites that respond differently to them without `Vary`.
 
 use apus_http::Headers;
 
-/// The class of a client's device by its `User-Agent`: `phone`, `tablet` or `desktop`, as browsers
-/// have their names; what says nothing is a desktop.
+/// The class of the client's device from `User-Agent`: `phone`, `tablet` or `desktop`, which is the
+/// default.
 pub(super) fn device(headers: &Headers) -> &'static str {
     let agent = headers.get("user-agent").unwrap_or_default();
-    let says = |word: &str| memchr::memmem::find(agent, word.as_bytes()).is_some();
-    if says("iPad") || says("Tablet") || (says("Android") && !says("Mobile")) {
+    let contains = |word: &str| memchr::memmem::find(agent, word.as_bytes()).is_some();
+    if contains("iPad") || contains("Tablet") || (contains("Android") && !contains("Mobile")) {
         "tablet"
-    } else if says("Mobi") || says("iPhone") {
+    } else if contains("Mobi") || contains("iPhone") {
         "phone"
     } else {
         "desktop"
@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_usual_browsers_apart() {
+    fn recognises_common_browsers() {
         for (agent, class) in [
             (
                 "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",

@@ -1,4 +1,5 @@
-//! Requests to the service behind, and storing its responses (RFC 9111 sections 3 and 4.3).
+//! Requests to the service behind the cache, and store_context its responses (RFC 9111 sections 3 and
+//! 4.3).
 
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
@@ -6,33 +7,34 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::policy::{
-    Conditions, Freshened, OriginResponse, PresentedRequest, Storable, Stored, Timestamp,
-    Validated, add_conditions, freshen, may_store, selected, validated,
+    CachingContext, FreshenResult, OriginResponse, PresentedRequest, StorableResponse,
+    StoredResponse, Timestamp, ValidationResult, add_conditions, evaluate_validation, freshen,
+    may_store, select_validated,
 };
-use crate::store::{FillTicket, Filler, Head, NewObject};
+use crate::store::{FillTicket, NewObject, ObjectFiller, ObjectMetadata};
 use apus_http::fields::{ForwardReason, Handling};
 use apus_http::{Body, FileRange, Frame, Method, Request, Response, StatusCode};
 use bytes::Bytes;
 
-use super::answer::{Prepared, Sending};
-use super::cached::{Inner, presented};
+use super::cached::{LocationCache, presented};
 use super::clock::now;
-use super::ranges::{Beginning, Gaps, Opened};
+use super::prepared_response::{PreparedResponse, SendContext};
+use super::ranges::{GapFetcher, GapResult, InitialRange};
 use super::settings::CacheSettings;
 
-/// For how long requests do not wait for one another, after an answer that cannot be shared.
+/// How long requests do not wait for one another, after a response that cannot be shared.
 const PASS_FOR: Duration = Duration::from_secs(2);
 
-/// How much of a file is read at once.
-const PIECE: u64 = 64 * 1024;
+/// The number of bytes of a file that are read at once.
+const PIECE_BYTES: u64 = 64 * 1024;
 
-/// A request as it was asked, kept while its answer is on its way.
-pub(super) struct Asked {
+/// A copy of a request without its body, for use while its response is awaited.
+pub(super) struct RequestSnapshot {
     request: Request,
     settings: Arc<CacheSettings>,
 }
 
-impl Asked {
+impl RequestSnapshot {
     pub(super) fn of(request: &Request, settings: &Arc<CacheSettings>) -> Self {
         Self {
             request: request.without_body(),
@@ -44,33 +46,33 @@ impl Asked {
         presented(&self.request, &self.settings)
     }
 
-    /// The request once more, over the same connection, for ourselves.
-    pub(super) fn again(&self) -> Request {
+    /// A GET request for the same target on behalf of the cache.
+    pub(super) fn to_fetch_request(&self) -> Request {
         let mut request = self.request.without_body();
         request.set_method(Method::GET);
         request
     }
 }
 
-/// What a request goes to the service behind for.
-pub(super) struct Errand {
-    /// For those who wait.
+/// Why a request is forwarded, and for whom.
+pub(super) struct FetchContext {
+    /// The permit to fetch for all waiting requests.
     pub(super) ticket: FillTicket,
-    /// What is stored, and may be current.
-    pub(super) stale: Option<Rc<Prepared>>,
-    /// Why it is not enough.
+    /// The stored response to validate.
+    pub(super) stale: Option<Rc<PreparedResponse>>,
+    /// Why the stored response, if any, is not sufficient.
     pub(super) reason: ForwardReason,
-    pub(super) conditions: Conditions,
+    pub(super) conditions: CachingContext,
 }
 
-/// An answer and when it was asked for.
-pub(super) struct Fetched {
+/// A response, with the times of the request and the receipt.
+pub(super) struct FetchedResponse {
     pub(super) response: Response,
     pub(super) requested: Timestamp,
     pub(super) received: Timestamp,
 }
 
-impl Fetched {
+impl FetchedResponse {
     pub(super) fn as_origin_response(&self) -> OriginResponse<'_> {
         OriginResponse {
             status: self.response.status(),
@@ -81,53 +83,53 @@ impl Fetched {
     }
 }
 
-impl Inner {
-    /// Asks the service behind for all that wait, whether what is stored is current or for something
-    /// to store.
+impl LocationCache {
+    /// Forwards a request for all that wait, either to validate the stored response or to fetch
+    /// one.
     pub(super) async fn fetch(
         self: &Rc<Self>,
-        asked: Rc<Asked>,
+        snapshot: Rc<RequestSnapshot>,
         mut request: Request,
-        errand: Errand,
+        context: FetchContext,
     ) -> Response {
-        let Errand {
+        let FetchContext {
             ticket,
             stale,
             reason,
             conditions,
-        } = errand;
-        let mut beginning = None;
+        } = context;
+        let mut initial_range = None;
         match &stale {
             Some(stale) => add_conditions(&[&stale.stored], request.headers_mut()),
             None => {
-                beginning = Beginning::of(request.headers(), &self.settings.rules);
+                initial_range = InitialRange::of(request.headers(), &self.settings.rules);
                 add_conditions(&[], request.headers_mut());
             }
         }
-        if let Some(beginning) = &beginning {
-            beginning.ask(request.headers_mut());
+        if let Some(initial_range) = &initial_range {
+            initial_range.add_to(request.headers_mut());
         }
         let requested = now();
         let response = self.inner.call(request).wait().await;
-        let fetched = Fetched {
+        let fetched = FetchedResponse {
             response,
             requested,
             received: now(),
         };
-        let presented = asked.presented();
+        let presented = snapshot.presented();
         let rules = &self.settings.rules;
-        let storing = Storing {
-            asked: &asked,
+        let store_context = StoreContext {
+            snapshot: &snapshot,
             ticket,
             reason,
             conditions: &conditions,
-            beginning,
+            initial_range,
         };
         let Some(stale) = stale else {
-            return self.store(fetched, storing).await;
+            return self.store(fetched, store_context).await;
         };
         let status = fetched.response.status();
-        match validated(
+        match evaluate_validation(
             &presented,
             &stale.stored,
             status,
@@ -135,19 +137,24 @@ impl Inner {
             &conditions,
             fetched.received,
         ) {
-            Validated::Current => {
-                // One with another validator is not about what is stored (RFC 9111 section 4.3.4).
-                if selected(&[&stale.stored], fetched.response.headers()).is_none() {
+            ValidationResult::Current => {
+                // A 304 with another validator is not about the stored response (RFC 9111 section
+                // 4.3.4).
+                if select_validated(&[&stale.stored], fetched.response.headers()).is_none() {
                     self.drop_object(&stale.object);
-                    return self.forward(asked.again(), reason).wait().await;
+                    return self
+                        .forward(snapshot.to_fetch_request(), reason)
+                        .wait()
+                        .await;
                 }
-                self.freshen(&asked, &fetched, storing.ticket, &stale).await
+                self.freshen(&snapshot, &fetched, store_context.ticket, &stale)
+                    .await
             }
-            Validated::Replaced => self.store(fetched, storing).await,
-            Validated::ServeStale { age } => {
-                let opened = stale.complete(&presented).await;
-                if !matches!(opened, Opened::Comes | Opened::Fetched) {
-                    return self.told(fetched.response, reason);
+            ValidationResult::Replaced => self.store(fetched, store_context).await,
+            ValidationResult::ServeStale { age } => {
+                let result = stale.ensure_available(&presented).await;
+                if !matches!(result, GapResult::NotNeeded | GapResult::Started) {
+                    return self.uncached_response(fetched.response, reason);
                 }
                 let handling = Handling::Forwarded {
                     reason: ForwardReason::Stale,
@@ -157,25 +164,25 @@ impl Inner {
                 };
                 stale.respond(
                     &presented,
-                    Sending {
+                    SendContext {
                         handling,
-                        ..self.hit(age, fetched.received)
+                        ..self.hit_context(age, fetched.received)
                     },
                 )
             }
-            Validated::Failed => self.told(fetched.response, reason),
+            ValidationResult::Failed => self.uncached_response(fetched.response, reason),
         }
     }
 
-    /// What is stored is current.
+    /// Updates a stored response that is current.
     async fn freshen(
         self: &Rc<Self>,
-        asked: &Rc<Asked>,
-        fetched: &Fetched,
+        snapshot: &Rc<RequestSnapshot>,
+        fetched: &FetchedResponse,
         ticket: FillTicket,
-        stale: &Prepared,
+        stale: &PreparedResponse,
     ) -> Response {
-        let presented = &asked.presented();
+        let presented = &snapshot.presented();
         let rules = &self.settings.rules;
         let origin = fetched.as_origin_response();
         let now = fetched.received;
@@ -186,41 +193,45 @@ impl Inner {
             collapsed: false,
         };
         match freshen(presented, &stale.stored, &origin, rules) {
-            Freshened::Stored(stored) => {
-                ticket.freshen(&stale.object, head(&stored));
+            FreshenResult::Stored(stored) => {
+                ticket.freshen(&stale.object, metadata(&stored));
                 let age = stored.age(now);
-                let gaps = Gaps::of(self, asked, &stored, &stale.object);
-                let current = Prepared::new(*stored, stale.object.clone()).with(gaps);
-                match current.complete(presented).await {
-                    Opened::Comes | Opened::Fetched => {}
-                    Opened::Refused(response) => return self.told(response, ForwardReason::Stale),
-                    Opened::Outdated | Opened::Alone => {
-                        let again = self.forward(asked.again(), ForwardReason::Stale);
-                        return again.wait().await;
+                let gap_fetcher = GapFetcher::of(self, snapshot, &stored, &stale.object);
+                let current = PreparedResponse::new(*stored, stale.object.clone())
+                    .with_gap_fetcher(gap_fetcher);
+                match current.ensure_available(presented).await {
+                    GapResult::NotNeeded | GapResult::Started => {}
+                    GapResult::OriginError(response) => {
+                        return self.uncached_response(response, ForwardReason::Stale);
+                    }
+                    GapResult::Outdated | GapResult::NotStorable => {
+                        let response =
+                            self.forward(snapshot.to_fetch_request(), ForwardReason::Stale);
+                        return response.wait().await;
                     }
                 }
                 current.respond(
                     presented,
-                    Sending {
+                    SendContext {
                         handling,
-                        ..self.hit(age, now)
+                        ..self.hit_context(age, now)
                     },
                 )
             }
-            Freshened::NotStored {
+            FreshenResult::NotStored {
                 headers,
                 is_revoked,
                 renewed,
                 ..
             } => {
                 if let Some(renewed) = renewed {
-                    ticket.freshen(&stale.object, head(&renewed));
+                    ticket.freshen(&stale.object, metadata(&renewed));
                 } else if is_revoked {
                     self.drop_object(&stale.object);
                 }
                 if !stale.object.is_sound_at(0).await {
-                    let again = self.forward(asked.again(), ForwardReason::Stale);
-                    return again.wait().await;
+                    let response = self.forward(snapshot.to_fetch_request(), ForwardReason::Stale);
+                    return response.wait().await;
                 }
                 let body = stale.body(None);
                 let status = stale.stored.status();
@@ -231,41 +242,51 @@ impl Inner {
                     stored: false,
                     collapsed: false,
                 };
-                self.settings.telling().tell(&mut response, handling, None);
+                self.settings
+                    .status_writer()
+                    .write(&mut response, handling, None);
                 response
             }
         }
     }
 
-    /// Stores an answer if it may be, while it is sent.
-    async fn store(self: &Rc<Self>, mut fetched: Fetched, storing: Storing<'_>) -> Response {
-        let Storing {
-            asked,
+    /// Stores a response, if that is allowed, while it is sent.
+    async fn store(
+        self: &Rc<Self>,
+        mut fetched: FetchedResponse,
+        store_context: StoreContext<'_>,
+    ) -> Response {
+        let StoreContext {
+            snapshot,
             ticket,
             reason,
             conditions,
-            beginning,
-        } = storing;
-        let presented = asked.presented();
+            initial_range,
+        } = store_context;
+        let presented = snapshot.presented();
         let rules = &self.settings.rules;
         let origin = fetched.as_origin_response();
-        let Storable { stored, part } = match may_store(&presented, &origin, rules, conditions) {
-            Ok(storable) => storable,
-            Err(refusal) => {
-                tracing::debug!(path = presented.path, %refusal, "an answer is not stored");
-                // A part that cannot be stored says nothing about the whole.
-                ticket.pass(match refusal.is_of_request() || beginning.is_some() {
-                    true => Duration::ZERO,
-                    false => PASS_FOR,
-                });
-                return self.told(fetched.response, reason);
-            }
-        };
-        let is_asked = |part| beginning.is_some_and(|beginning| beginning.is(part));
+        let StorableResponse { stored, part } =
+            match may_store(&presented, &origin, rules, conditions) {
+                Ok(storable) => storable,
+                Err(refusal) => {
+                    tracing::debug!(path = presented.path, %refusal, "the response is not stored");
+                    // A partial response that cannot be stored says nothing about the complete one.
+                    ticket.pass(
+                        match refusal.is_about_request() || initial_range.is_some() {
+                            true => Duration::ZERO,
+                            false => PASS_FOR,
+                        },
+                    );
+                    return self.uncached_response(fetched.response, reason);
+                }
+            };
+        let is_asked =
+            |part| initial_range.is_some_and(|initial_range| initial_range.matches(part));
         let range = match part {
             Some(part) if !is_asked(part) => {
                 ticket.pass(Duration::ZERO);
-                return self.told(fetched.response, reason);
+                return self.uncached_response(fetched.response, reason);
             }
             part => part.map(|part| part.range.start..part.range.end()),
         };
@@ -286,45 +307,45 @@ impl Inner {
         fill(filler, body, rules.max_size).await;
         let now = fetched.received;
         let age = stored.age(now);
-        let gaps = Gaps::of(self, asked, &stored, &object);
-        let prepared = Prepared::new(stored, object).with(gaps);
+        let gap_fetcher = GapFetcher::of(self, snapshot, &stored, &object);
+        let prepared = PreparedResponse::new(stored, object).with_gap_fetcher(gap_fetcher);
         prepared.respond(
             &presented,
-            Sending {
+            SendContext {
                 handling: Handling::Forwarded {
                     reason,
                     status: None,
                     stored: true,
                     collapsed: false,
                 },
-                ..self.hit(age, now)
+                ..self.hit_context(age, now)
             },
         )
     }
 }
 
-/// What goes with an answer that may be stored.
-struct Storing<'a> {
-    asked: &'a Rc<Asked>,
+/// What is needed to store a response.
+struct StoreContext<'a> {
+    snapshot: &'a Rc<RequestSnapshot>,
     ticket: FillTicket,
     reason: ForwardReason,
-    conditions: &'a Conditions,
-    beginning: Option<Beginning>,
+    conditions: &'a CachingContext,
+    initial_range: Option<InitialRange>,
 }
 
-/// Whether what is missing of a response can be asked for later. An origin that has sent a part
-/// sends others.
-fn can_be_resumed(stored: &Stored, is_part: bool) -> bool {
+/// Whether missing ranges of a response can be fetched later. An origin that has sent a partial
+/// response sends others.
+fn can_be_resumed(stored: &StoredResponse, is_part: bool) -> bool {
     stored.status() == StatusCode::OK
         && stored.has_strong_validator()
         && (is_part || stored.headers().get("accept-ranges") == Some(b"bytes"))
 }
 
-/// The metadata of a response as the store keeps it.
-pub(super) fn head(stored: &Stored) -> Head {
+/// The metadata of a response in the form of the store.
+pub(super) fn metadata(stored: &StoredResponse) -> ObjectMetadata {
     let mut policy = Vec::with_capacity(stored.headers().wire().len() + 128);
     stored.encode(&mut policy);
-    Head {
+    ObjectMetadata {
         policy: policy.into(),
         fields: Bytes::new(),
         expires: stored.useful_until().as_unix_seconds(),
@@ -332,25 +353,28 @@ pub(super) fn head(stored: &Stored) -> Head {
     }
 }
 
-fn new_object(stored: &Stored, length: Option<u64>) -> NewObject {
-    let (vary, secondary) = match stored.variance().is_empty() {
+fn new_object(stored: &StoredResponse, length: Option<u64>) -> NewObject {
+    let (vary, secondary) = match stored.vary().is_empty() {
         true => (Vec::new(), Vec::new()),
-        false => (stored.variance().line(), stored.variant().bytes().to_vec()),
+        false => (
+            stored.vary().line(),
+            stored.secondary_key().bytes().to_vec(),
+        ),
     };
     NewObject {
-        head: head(stored),
+        metadata: metadata(stored),
         vary,
         secondary,
         tags: stored.tags().map(Into::into).collect(),
         length,
         resumable: false,
-        // Whoever leaves does not take the answer with them.
-        fill_unread: true,
+        // The fill continues when all clients have left.
+        fill_without_readers: true,
     }
 }
 
-/// Fills an object: at once if all of its content is there, or by a task of its own.
-pub(super) async fn fill(mut filler: Filler, body: Body, most: u64) {
+/// Fills an object: immediately if the whole body is in memory, else in a task.
+pub(super) async fn fill(mut filler: ObjectFiller, body: Body, max_size: u64) {
     match body {
         Body::Empty => {
             filler.finish();
@@ -360,20 +384,20 @@ pub(super) async fn fill(mut filler: Filler, body: Body, most: u64) {
             filler.finish();
         }
         Body::Bytes(bytes) => {
-            // Whether anybody wants it, the end tells.
+            // The result of `finish` is what counts.
             let _ = filler.append(bytes).await;
             filler.finish();
         }
         body => {
-            tokio::task::spawn_local(pump(filler, body, most));
+            tokio::task::spawn_local(pump(filler, body, max_size));
         }
     }
 }
 
-/// Moves content from the service behind to the object, until it ends or nobody wants it.
-async fn pump(mut filler: Filler, mut body: Body, most: u64) {
+/// Copies a body into the object, until it ends or nobody wants it.
+async fn pump(mut filler: ObjectFiller, mut body: Body, max_size: u64) {
     loop {
-        // An end needs no room.
+        // The end of a body needs no room.
         if body.len() != Some(0) && filler.room().await.is_err() {
             return;
         }
@@ -383,43 +407,47 @@ async fn pump(mut filler: Filler, mut body: Body, most: u64) {
         };
         let pumped = match frame {
             None => break,
-            // What is cached has no trailers.
+            // Trailers are not stored.
             Some(Ok(Frame::Trailers(_))) => continue,
-            Some(Ok(Frame::Data(bytes))) => append(&mut filler, bytes, most).await,
-            Some(Ok(Frame::File(range))) => pump_file(&mut filler, range, most).await,
+            Some(Ok(Frame::Data(bytes))) => append(&mut filler, bytes, max_size).await,
+            Some(Ok(Frame::File(range))) => pump_file(&mut filler, range, max_size).await,
             Some(Err(error)) => Err(error.into()),
         };
         if let Err(error) = pumped {
-            tracing::debug!(%error, "an answer was not stored to its end");
+            tracing::debug!(%error, "the response was not stored completely");
             return;
         }
     }
     filler.finish();
 }
 
-async fn append(filler: &mut Filler, bytes: Bytes, most: u64) -> Result<(), Ended> {
+async fn append(filler: &mut ObjectFiller, bytes: Bytes, max_size: u64) -> Result<(), PumpError> {
     let filled = filler.range().start.saturating_add(bytes.len() as u64);
-    if filled > most {
-        // Nobody said how much it would be. Who reads it gets it all the same.
+    if filled > max_size {
+        // The length was not declared. Current readers still get the whole body.
         filler.do_not_store();
     }
     Ok(filler.append(bytes).await?)
 }
 
-async fn pump_file(filler: &mut Filler, range: FileRange, most: u64) -> Result<(), Ended> {
+async fn pump_file(
+    filler: &mut ObjectFiller,
+    range: FileRange,
+    max_size: u64,
+) -> Result<(), PumpError> {
     let mut done = 0;
     while done < range.len {
-        let len = (range.len - done).min(PIECE);
+        let len = (range.len - done).min(PIECE_BYTES);
         let (file, at) = (Arc::clone(&range.file), range.offset.saturating_add(done));
         let reading = tokio::task::spawn_blocking(move || {
             let mut piece = vec![0; usize::try_from(len).unwrap_or_default()];
             file.read_exact_at(&mut piece, at).map(|()| piece)
         });
-        append(filler, reading.await??.into(), most).await?;
+        append(filler, reading.await??.into(), max_size).await?;
         done += len;
     }
     Ok(())
 }
 
-/// Why content was not moved to its end.
-type Ended = Box<dyn std::error::Error>;
+/// Why a body was not copied to its end.
+type PumpError = Box<dyn std::error::Error>;

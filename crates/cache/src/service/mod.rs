@@ -1,25 +1,25 @@
-//! A cache in front of a service: what may be shared is kept and sent again (RFC 9111).
+//! A shared cache in front of a service (RFC 9111).
 //!
-//! [`Cache`] is what is kept, for all sites and workers; [`Cached`] makes a service that answers from
-//! it, and asks the one behind it for the rest. The rules are `apus-cache`'s; here they meet requests:
-//! `cached` decides what becomes of one, `answer` makes the response out of what is stored,
-//! `fetch` asks the service behind, for one request or for all that wait for the same, and
-//! `ranges` for what is missing of what is stored in parts; `forms` compresses what is stored; `clock` tells how old it is.
+//! [`Cache`] holds the stored responses of all sites and workers. [`CachedService`] makes a service
+//! that responds from it, and forwards the other requests to the service behind it. `cached`
+//! decides about a request, `prepared_response` makes responses from stored ones, `fetch` forwards
+//! requests and stores the responses, `ranges` fetches missing ranges, and `compression` makes
+//! compressed forms.
 
-mod answer;
 mod bypass;
+mod cache_status;
 mod cached;
 mod clock;
+mod compression;
 mod device;
 mod fetch;
-mod forms;
+mod prepared_response;
 mod purge;
 mod ranges;
 mod settings;
-mod telling;
-mod uses;
+mod use_counter;
 
 pub use self::bypass::CacheUnlessBypassed;
-pub use self::cached::Cached;
+pub use self::cached::CachedService;
 pub use self::purge::{PurgeAccess, PurgeRequest};
 pub use self::settings::{Cache, CacheSettings};

@@ -1,38 +1,28 @@
-//! Taking stored responses out by request: `PURGE` with a token.
+//! Purging stored responses by requests with the method `PURGE` and a token.
 
 use std::borrow::Cow;
 
-use crate::policy::{Key, KeyRules, PresentedRequest};
-use crate::store::{Purge, Purged};
+use crate::policy::{KeyRules, PresentedRequest, RequestKey};
+pub use crate::store::PurgeRequest;
+use crate::store::PurgeTarget;
 use apus_http::{HeaderValue, Request, Response, StatusCode, header};
 
 use apus_http::path::{self, InvalidPath};
 
-/// What is purged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PurgeRequest {
-    /// Only of the site with this name.
-    pub site: Option<Box<str>>,
-    /// Which responses.
-    pub what: Purged,
-    /// Whether they become stale rather than go.
-    pub soft: bool,
-}
-
 impl PurgeRequest {
-    /// The responses for one URL, in all their forms.
+    /// The responses for one URL, in all variants.
     ///
     /// # Errors
-    /// A request for it would be refused for its path.
+    /// The path is invalid, so that requests for it are rejected.
     pub fn url(
         rules: &KeyRules,
         scheme: &str,
         authority: &str,
         target: &str,
-    ) -> Result<Purged, InvalidPath> {
-        let target = sent_on(target)?;
-        Ok(of_uri(
-            &Key::of_uri(rules, scheme, authority, &target),
+    ) -> Result<PurgeTarget, InvalidPath> {
+        let target = normal_target(target)?;
+        Ok(target_of(
+            &RequestKey::of_uri(rules, scheme, authority, &target),
             rules,
         ))
     }
@@ -40,28 +30,20 @@ impl PurgeRequest {
     /// The responses for all URLs that begin with this one.
     ///
     /// # Errors
-    /// A request for it would be refused for its path.
+    /// The path is invalid, so that requests for it are rejected.
     pub fn prefix(
         rules: &KeyRules,
         scheme: &str,
         authority: &str,
         target: &str,
-    ) -> Result<Purged, InvalidPath> {
-        let key = Key::of_uri(rules, scheme, authority, &sent_on(target)?);
-        Ok(Purged::Prefix(key.uri().into()))
-    }
-
-    pub(super) fn to_purge(&self) -> Purge {
-        Purge {
-            site: self.site.clone(),
-            what: self.what.clone(),
-            soft: self.soft,
-        }
+    ) -> Result<PurgeTarget, InvalidPath> {
+        let key = RequestKey::of_uri(rules, scheme, authority, &normal_target(target)?);
+        Ok(PurgeTarget::Prefix(key.uri().into()))
     }
 }
 
-/// A target as the requests for it are sent on, and what they get is stored.
-fn sent_on(target: &str) -> Result<Cow<'_, str>, InvalidPath> {
+/// The normal form of a target, in which requests are forwarded and responses are stored.
+fn normal_target(target: &str) -> Result<Cow<'_, str>, InvalidPath> {
     let (path, query) = match target.split_once('?') {
         Some((path, query)) => (path, Some(query)),
         None => (target, None),
@@ -73,47 +55,48 @@ fn sent_on(target: &str) -> Result<Cow<'_, str>, InvalidPath> {
     })
 }
 
-/// What is stored for a target.
-pub(super) fn of_uri(key: &Key, rules: &KeyRules) -> Purged {
+/// All stored responses for a target.
+pub(super) fn target_of(key: &RequestKey, rules: &KeyRules) -> PurgeTarget {
     match rules.variants_of(key) {
-        Some(prefix) => Purged::Prefix(prefix),
-        None => Purged::Key(key.bytes().into()),
+        Some(prefix) => PurgeTarget::Prefix(prefix),
+        None => PurgeTarget::Key(key.bytes().into()),
     }
 }
 
-/// Who may purge by requests with the method `PURGE`.
+/// Which requests with the method `PURGE` are allowed.
 #[derive(Clone, Debug)]
 pub struct PurgeAccess {
-    /// What `Authorization: Bearer` has to hold. Not empty.
+    /// The token that `Authorization: Bearer` has to contain. Not empty.
     pub token: Box<str>,
 }
 
 impl PurgeAccess {
-    /// Whether the request shows the token. The time it takes does not tell how much of it is right.
+    /// Whether the request has the token. The comparison takes the same time however many bytes are
+    /// right.
     pub(super) fn allows(&self, request: &Request) -> bool {
         let mut lines = request.headers().get_all("authorization");
         let (Some(line), None) = (lines.next(), lines.next()) else {
             return false;
         };
-        let Some((scheme, shown)) = line.split_at_checked(7) else {
+        let Some((scheme, presented_token)) = line.split_at_checked(7) else {
             return false;
         };
         let wanted = self.token.as_bytes();
         if !scheme.eq_ignore_ascii_case(b"bearer ") || wanted.is_empty() {
             return false;
         }
-        let differing = shown
+        let differing = presented_token
             .iter()
             .zip(wanted.iter().cycle())
-            .fold(shown.len() ^ wanted.len(), |all, (one, other)| {
+            .fold(presented_token.len() ^ wanted.len(), |all, (one, other)| {
                 all | usize::from(one ^ other)
             });
         differing == 0
     }
 }
 
-/// What a `PURGE` asks for: the URL it is sent to; with `Purge-Prefix` all that begins with it, with
-/// `Purge-Tag` what has one of these tags; with `Purge-Soft` they become stale.
+/// What a `PURGE` request names: its URL; with `Purge-Prefix` all URLs that begin with it; with
+/// `Purge-Tag` the responses with one of these tags. With `Purge-Soft` they become stale instead.
 pub(super) fn read(
     request: &Request,
     presented: &PresentedRequest<'_>,
@@ -121,29 +104,29 @@ pub(super) fn read(
     site: &str,
 ) -> Vec<PurgeRequest> {
     let headers = request.headers();
-    let purge = |what| PurgeRequest {
+    let purge = |target| PurgeRequest {
         site: Some(site.into()),
-        what,
+        target,
         soft: headers.contains("purge-soft"),
     };
     let tags: Vec<PurgeRequest> = headers
         .get_all("purge-tag")
         .flat_map(|line| line.split(|byte| byte.is_ascii_whitespace() || *byte == b','))
         .filter(|tag| !tag.is_empty())
-        .map(|tag| purge(Purged::Tag(tag.into())))
+        .map(|tag| purge(PurgeTarget::Tag(tag.into())))
         .collect();
     if !tags.is_empty() {
         return tags;
     }
     let uri = rules.uri(presented);
     vec![purge(match headers.contains("purge-prefix") {
-        true => Purged::Prefix(uri.uri().into()),
-        false => of_uri(&uri, rules),
+        true => PurgeTarget::Prefix(uri.uri().into()),
+        false => target_of(&uri, rules),
     })]
 }
 
-/// The answer to a `PURGE`.
-pub(super) fn answer(is_allowed: bool) -> Response {
+/// The response to a `PURGE` request.
+pub(super) fn response(is_allowed: bool) -> Response {
     match is_allowed {
         true => Response::new(StatusCode::NO_CONTENT),
         false => Response::new(StatusCode::UNAUTHORIZED).with_header(

@@ -1,10 +1,9 @@
-//! Ranges of stored objects (RFC 9111 section 3.4, RFC 9110 section 14).
+//! Ranges of stored objects, and fetching the missing ones (RFC 9111 section 3.4, RFC 9110 section
+//! 14).
 //!
-//! Missing ranges are fetched, and an object may begin with a part of itself.
-//!
-//! Whoever is sent an object that is there in parts fetches the parts that he comes to and nobody
-//! else fetches, by requests with `If-Range`. What comes is stored only if it is what was asked for,
-//! of the version that is stored; if it is not, the object is outdated and no longer sent to anyone.
+//! A request that reads an incomplete object fetches the missing ranges that no other request
+//! fetches, with `If-Range`. A fetched range is stored only if it is the requested one, of the
+//! stored version. Otherwise the object is outdated, and is not sent any more.
 
 use std::fmt;
 use std::future::Future;
@@ -14,59 +13,62 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use crate::policy::{Conditions, Part, Rules, Storable, Stored, add_conditions, may_store};
-use crate::store::{Object, Piece, ReadError, Reader};
+use crate::policy::{
+    CacheRules, CachingContext, ContentRange, StorableResponse, StoredResponse, add_conditions,
+    may_store,
+};
+use crate::store::{Object, ObjectPiece, ObjectReader, ReadError};
 use apus_http::fields::Ranges;
 use apus_http::{Body, BodyError, BodyStream, Frame, Headers, Response};
 
-use super::cached::Inner;
+use super::cached::LocationCache;
 use super::clock::now;
-use super::fetch::{Asked, Fetched, fill};
+use super::fetch::{FetchedResponse, RequestSnapshot, fill};
 
-/// A reader that is further ahead of who fetches its part does not wait for that.
-pub(super) const AHEAD: u64 = 1 << 20;
+/// A reader that is further ahead of the running fetch fetches its range itself.
+pub(super) const MAX_WAIT_DISTANCE: u64 = 1 << 20;
 
-/// An object in this many parts gets no more of them; those it has still grow together.
-const MOST_PARTS: usize = 48;
+/// An object with this many separate ranges gets no more of them, but those that it has still grow.
+const MAX_PARTS: usize = 48;
 
-/// How often the same bytes are asked for, for one response, when what came was too short.
-const MAX_SHORTFALLS: u32 = 2;
+/// How often the same bytes are requested for one response, if the origin sends too few.
+const MAX_SHORT_RESPONSES: u32 = 2;
 
-/// How what is missing of a stored object is asked for, on behalf of one request.
-pub(super) struct Gaps {
-    cached: Rc<Inner>,
-    asked: Rc<Asked>,
-    /// The strong validator of what is stored.
+/// Fetches the missing ranges of a stored object on behalf of one request.
+pub(super) struct GapFetcher {
+    cached: Rc<LocationCache>,
+    snapshot: Rc<RequestSnapshot>,
+    /// The strong validator of the stored response.
     if_range: Box<[u8]>,
 }
 
-/// What became of a gap.
-pub(super) enum Opened {
-    /// There is none, or another request has asked for what is missing.
-    Comes,
-    /// It was asked for, and is coming.
-    Fetched,
-    /// What is stored is outdated, and has been taken out.
+/// The result of looking for a gap and fetching it.
+pub(super) enum GapResult {
+    /// There is no gap, or another request fetches it.
+    NotNeeded,
+    /// The fetch has begun.
+    Started,
+    /// The stored object is outdated, and was removed.
     Outdated,
-    /// What the origin sends may not be stored, because of the request.
-    Alone,
-    /// The origin refuses, which says nothing about what is stored.
-    Refused(Response),
+    /// The response may not be stored, because of the request.
+    NotStorable,
+    /// The origin responded with an error, which says nothing about the stored object.
+    OriginError(Response),
 }
 
-enum Verdict {
+enum PartVerdict {
     Fits,
     Outdated,
-    Alone,
-    Refused,
+    NotStorable,
+    OriginError,
 }
 
-impl Gaps {
-    /// `None` if nothing is missing of the object, or cannot be asked for.
+impl GapFetcher {
+    /// `None` if the object is complete, or cannot be completed.
     pub(super) fn of(
-        cached: &Rc<Inner>,
-        asked: &Rc<Asked>,
-        stored: &Stored,
+        cached: &Rc<LocationCache>,
+        snapshot: &Rc<RequestSnapshot>,
+        stored: &StoredResponse,
         object: &Object,
     ) -> Option<Rc<Self>> {
         if !object.is_resumable() || object.is_complete() {
@@ -74,84 +76,98 @@ impl Gaps {
         }
         Some(Rc::new(Self {
             cached: Rc::clone(cached),
-            asked: Rc::clone(asked),
+            snapshot: Rc::clone(snapshot),
             if_range: stored.if_range()?.into(),
         }))
     }
 
-    /// `range` of the object as the content of a response, with what is missing of it fetched.
+    /// `range` of the object as a body, whose missing ranges are fetched.
     pub(super) fn body(self: &Rc<Self>, object: &Arc<Object>, range: Option<Range<u64>>) -> Body {
-        Body::stream(Completing {
-            gaps: Rc::clone(self),
+        Body::stream(GapFillingBody {
+            gap_fetcher: Rc::clone(self),
             reader: object.read(range),
-            opening: None,
-            asked_until: 0,
-            shortfalls: 0,
+            fetch: None,
+            requested_until: 0,
+            short_responses: 0,
         })
     }
 
-    /// As [`Gaps::open`], before anything of it is sent: only if that makes not too many parts.
-    pub(super) async fn begin(self: Rc<Self>, object: Arc<Object>, range: Range<u64>) -> Opened {
-        if is_apart(&object, range.clone()) && object.stored().iter().len() >= MOST_PARTS {
-            return Opened::Alone;
+    /// As [`GapFetcher::fetch_first`], before the response begins: only if the object does not get too
+    /// many separate ranges by it.
+    pub(super) async fn fetch_first_if_few(
+        self: Rc<Self>,
+        object: Arc<Object>,
+        range: Range<u64>,
+    ) -> GapResult {
+        if is_separate(&object, range.clone()) && object.stored().iter().len() >= MAX_PARTS {
+            return GapResult::NotStorable;
         }
-        self.open(object, range).await
+        self.fetch_first(object, range).await
     }
 
-    /// Sees to it that the first missing part of `range` comes.
-    pub(super) async fn open(self: Rc<Self>, object: Arc<Object>, range: Range<u64>) -> Opened {
+    /// Fetches the first missing range in `range`.
+    pub(super) async fn fetch_first(
+        self: Rc<Self>,
+        object: Arc<Object>,
+        range: Range<u64>,
+    ) -> GapResult {
         let store = &self.cached.cache.0.store;
-        let Some(filler) = object.fill_first(store, range, AHEAD) else {
-            return Opened::Comes;
+        let Some(filler) = object.fill_first(store, range, MAX_WAIT_DISTANCE) else {
+            return GapResult::NotNeeded;
         };
         let gap = filler.range();
-        let mut request = self.asked.again();
+        let mut request = self.snapshot.to_fetch_request();
         add_conditions(&[], request.headers_mut());
         let last = gap.end.saturating_sub(1);
         let range = format!("bytes={}-{last}", gap.start);
-        // Digits, and what was a field value before.
+        // Digits and a stored field value are valid.
         let _ = request.headers_mut().try_append("range", range);
         let _ = request
             .headers_mut()
             .try_append("if-range", &*self.if_range);
         let requested = now();
         let response = self.cached.inner.call(request).wait().await;
-        let mut fetched = Fetched {
+        let mut fetched = FetchedResponse {
             response,
             requested,
             received: now(),
         };
-        match self.judge(&fetched, &gap, object.length()) {
-            Verdict::Fits => {
+        match self.evaluate(&fetched, &gap, object.length()) {
+            PartVerdict::Fits => {
                 let body = fetched.response.take_body();
                 fill(filler, body, self.cached.settings.rules.max_size).await;
-                Opened::Fetched
+                GapResult::Started
             }
-            Verdict::Outdated => {
+            PartVerdict::Outdated => {
                 tracing::debug!(
-                    path = self.asked.presented().path,
-                    "what is stored in parts is outdated"
+                    path = self.snapshot.presented().path,
+                    "the incomplete stored response is outdated"
                 );
                 filler.discard();
                 store.remove(&object);
-                Opened::Outdated
+                GapResult::Outdated
             }
-            Verdict::Alone => Opened::Alone,
-            Verdict::Refused => Opened::Refused(fetched.response),
+            PartVerdict::NotStorable => GapResult::NotStorable,
+            PartVerdict::OriginError => GapResult::OriginError(fetched.response),
         }
     }
 
-    /// Whether an answer is the part that was asked for.
-    fn judge(&self, fetched: &Fetched, gap: &Range<u64>, length: Option<u64>) -> Verdict {
+    /// Decides whether a response is the requested range.
+    fn evaluate(
+        &self,
+        fetched: &FetchedResponse,
+        gap: &Range<u64>,
+        length: Option<u64>,
+    ) -> PartVerdict {
         let rules = &self.cached.settings.rules;
-        let conditions = Conditions {
+        let conditions = CachingContext {
             uses: rules.minimum_uses,
-            ..Conditions::default()
+            ..CachingContext::default()
         };
         let status = fetched.response.status();
         let origin = fetched.as_origin_response();
-        match may_store(&self.asked.presented(), &origin, rules, &conditions) {
-            Ok(Storable {
+        match may_store(&self.snapshot.presented(), &origin, rules, &conditions) {
+            Ok(StorableResponse {
                 stored,
                 part: Some(part),
             }) if stored.if_range() == Some(&*self.if_range)
@@ -159,66 +175,72 @@ impl Gaps {
                 && part.range.start == gap.start
                 && part.range.end() <= gap.end =>
             {
-                Verdict::Fits
+                PartVerdict::Fits
             }
-            Err(refusal) if refusal.is_of_request() => Verdict::Alone,
+            Err(refusal) if refusal.is_about_request() => PartVerdict::NotStorable,
             _ if status.is_success()
                 || status.is_redirection()
                 || matches!(status.as_u16(), 404 | 410 | 416) =>
             {
-                Verdict::Outdated
+                PartVerdict::Outdated
             }
-            _ => Verdict::Refused,
+            _ => PartVerdict::OriginError,
         }
     }
 }
 
-/// Whether the first missing part of `range` touches nothing that is there.
-fn is_apart(object: &Object, range: Range<u64>) -> bool {
+/// Whether the first missing range in `range` touches no stored range.
+fn is_separate(object: &Object, range: Range<u64>) -> bool {
     let missing = object.missing(range);
     missing.first().is_some_and(|gap| {
         let around = gap.start.saturating_sub(1)..gap.end.saturating_add(1);
-        // A byte more on both sides is missing, too.
+        // One more byte on each side is missing, too.
         object.missing(around.clone()).first() == Some(&around)
     })
 }
 
-/// The content of an object that is there in parts.
-struct Completing {
-    gaps: Rc<Gaps>,
-    reader: Reader,
-    opening: Option<Pin<Box<dyn Future<Output = Opened>>>>,
-    /// The end of the last gap that was asked for.
-    asked_until: u64,
-    shortfalls: u32,
+/// The body of an incomplete object.
+struct GapFillingBody {
+    gap_fetcher: Rc<GapFetcher>,
+    reader: ObjectReader,
+    fetch: Option<Pin<Box<dyn Future<Output = GapResult>>>>,
+    /// The end of the last gap that was requested.
+    requested_until: u64,
+    short_responses: u32,
 }
 
-impl BodyStream for Completing {
+impl BodyStream for GapFillingBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         loop {
-            if let Some(opening) = &mut self.opening {
-                let opened = ready!(opening.as_mut().poll(cx));
-                self.opening = None;
-                if !matches!(opened, Opened::Comes | Opened::Fetched) {
-                    return Poll::Ready(Some(Err(BodyError::Source(Box::new(Incomplete)))));
+            if let Some(fetch) = &mut self.fetch {
+                let result = ready!(fetch.as_mut().poll(cx));
+                self.fetch = None;
+                if !matches!(result, GapResult::NotNeeded | GapResult::Started) {
+                    return Poll::Ready(Some(Err(BodyError::Source(Box::new(IncompleteError)))));
                 }
             }
             let gap = match ready!(self.reader.poll_piece(cx)) {
                 None => return Poll::Ready(None),
-                Some(Ok(Piece::Bytes(bytes))) => return Poll::Ready(Some(Ok(Frame::Data(bytes)))),
-                Some(Ok(Piece::File(range))) => return Poll::Ready(Some(Ok(Frame::File(range)))),
+                Some(Ok(ObjectPiece::Bytes(bytes))) => {
+                    return Poll::Ready(Some(Ok(Frame::Data(bytes))));
+                }
+                Some(Ok(ObjectPiece::File(range))) => {
+                    return Poll::Ready(Some(Ok(Frame::File(range))));
+                }
                 Some(Err(ReadError::Gap(gap))) => gap,
                 Some(Err(error)) => return Poll::Ready(Some(Err(BodyError::Source(error.into())))),
             };
-            if gap.start < self.asked_until {
-                self.shortfalls = self.shortfalls.saturating_add(1);
-                if self.shortfalls > MAX_SHORTFALLS {
-                    return Poll::Ready(Some(Err(BodyError::Source(Box::new(Incomplete)))));
+            if gap.start < self.requested_until {
+                self.short_responses = self.short_responses.saturating_add(1);
+                if self.short_responses > MAX_SHORT_RESPONSES {
+                    return Poll::Ready(Some(Err(BodyError::Source(Box::new(IncompleteError)))));
                 }
             }
-            self.asked_until = gap.end;
+            self.requested_until = gap.end;
             let object = Arc::clone(self.reader.object());
-            self.opening = Some(Box::pin(Rc::clone(&self.gaps).open(object, gap)));
+            self.fetch = Some(Box::pin(
+                Rc::clone(&self.gap_fetcher).fetch_first(object, gap),
+            ));
         }
     }
 
@@ -227,52 +249,52 @@ impl BodyStream for Completing {
     }
 }
 
-/// The origin did not give the rest of what is stored.
+/// The origin did not send a missing range.
 #[derive(Debug)]
-struct Incomplete;
+struct IncompleteError;
 
-impl fmt::Display for Incomplete {
+impl fmt::Display for IncompleteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the origin did not give the rest of what is stored in parts")
+        f.write_str("the origin did not send a missing range of the stored response")
     }
 }
 
-impl std::error::Error for Incomplete {}
+impl std::error::Error for IncompleteError {}
 
-/// Which part an object is begun with, because a request is for that alone.
-pub(super) struct Beginning {
+/// The range with which an object begins, because a request is for this range only.
+pub(super) struct InitialRange {
     range: Box<[u8]>,
     if_range: Option<Box<[u8]>>,
 }
 
-impl Beginning {
-    /// `None` if the request is for the whole, for what begins with its beginning, or for several
-    /// parts.
-    pub(super) fn of(headers: &Headers, rules: &Rules) -> Option<Self> {
+impl InitialRange {
+    /// `None` if the request is for the complete response, for a range at its beginning, or for
+    /// several ranges.
+    pub(super) fn of(headers: &Headers, rules: &CacheRules) -> Option<Self> {
         let range = headers.get("range").filter(|_| rules.store_parts)?;
-        // As of the longest representation there can be, every position is told apart.
+        // With the greatest possible length, all positions are distinct.
         let Ranges::Parts(parts) = Ranges::parse(range, u64::MAX) else {
             return None;
         };
-        let is_alone = parts.len() == 1 && !range.contains(&b',');
+        let is_single = parts.len() == 1 && !range.contains(&b',');
         let is_later = parts.first().is_some_and(|part| part.start > 0);
-        (is_alone && is_later).then(|| Self {
+        (is_single && is_later).then(|| Self {
             range: range.into(),
             if_range: headers.get("if-range").map(Into::into),
         })
     }
 
-    /// Asks for the part, with a request for the whole.
-    pub(super) fn ask(&self, headers: &mut Headers) {
-        // Both were field values before.
+    /// Adds the range to a request for the complete response.
+    pub(super) fn add_to(&self, headers: &mut Headers) {
+        // Both are values of valid fields.
         let _ = headers.try_append("range", &*self.range);
         if let Some(if_range) = &self.if_range {
             let _ = headers.try_append("if-range", &**if_range);
         }
     }
 
-    /// Whether a part that came is what was asked for, or the beginning of that.
-    pub(super) fn is(&self, part: Part) -> bool {
+    /// Whether a partial response is the requested range, or the beginning of it.
+    pub(super) fn matches(&self, part: ContentRange) -> bool {
         match Ranges::parse(&self.range, part.complete) {
             Ranges::Parts(parts) => matches!(*parts, [asked]
                 if asked.start == part.range.start && part.range.end() <= asked.end()),

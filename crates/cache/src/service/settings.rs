@@ -1,110 +1,111 @@
-//! What is cached, and where it is kept.
+//! The cache of all sites, and the caching settings of a location.
 
 use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::policy::{Key, NamePattern, Rules};
-use crate::store::{DiskSettings, Figures, Recorded, Settings, Store};
+use crate::policy::{CacheNamePattern, CacheRules, RequestKey};
+use crate::store::{CacheStatistics, DiskSettings, PurgeReceipt, Store, StoreSettings};
 use apus_http::path::{self, InvalidPath};
 use apus_http::{Network, Request, Target};
 use tokio::sync::Semaphore;
 
 use super::cached::presented;
 use super::purge::{PurgeAccess, PurgeRequest};
-use super::uses::Uses;
+use super::use_counter::UseCounter;
 use apus_patterns::Glob;
 
-/// More compressed forms of long content are not made at a time.
-const FORMS_AT_ONCE: usize = 2;
+/// The number of long bodies that are compressed at the same time.
+const MAX_COMPRESSIONS: usize = 2;
 
-/// What is stored, for all sites and workers. It outlives configurations.
+/// The stored responses of all sites and workers. It outlives configurations.
 #[derive(Clone, Debug)]
-pub struct Cache(pub(super) Arc<Kept>);
+pub struct Cache(pub(super) Arc<CacheInner>);
 
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct CacheInner {
     pub(super) store: Store,
-    pub(super) uses: Uses,
-    /// A permit for each compressed form that may be made at a time.
-    pub(super) forming: Arc<Semaphore>,
+    pub(super) use_counter: UseCounter,
+    /// A permit for each long body that may be compressed at the same time.
+    pub(super) compression_permits: Arc<Semaphore>,
 }
 
 impl Cache {
     /// An empty cache in memory.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: StoreSettings) -> Self {
         Self::of(Store::new(settings))
     }
 
-    /// A cache in memory and on disk, with what is on disk already. Blocks for a few reads.
+    /// A cache in memory and on disk, which finds the responses on disk again. Blocks for a few
+    /// reads.
     ///
     /// # Errors
-    /// The directory cannot be made, read or written, or another process uses it
+    /// The directory cannot be made, read or written, or another process use_counter it
     /// ([`io::ErrorKind::WouldBlock`]).
-    pub fn open(settings: Settings, disk: DiskSettings) -> io::Result<Self> {
+    pub fn open(settings: StoreSettings, disk: DiskSettings) -> io::Result<Self> {
         Store::open(settings, disk).map(Self::of)
     }
 
     fn of(store: Store) -> Self {
-        Self(Arc::new(Kept {
+        Self(Arc::new(CacheInner {
             store,
-            uses: Uses::default(),
-            forming: Arc::new(Semaphore::new(FORMS_AT_ONCE)),
+            use_counter: UseCounter::default(),
+            compression_permits: Arc::new(Semaphore::new(MAX_COMPRESSIONS)),
         }))
     }
 
-    /// Takes stored responses out, or makes them stale. It holds at once; what it returns tells when
-    /// it would hold after a crash.
-    pub fn purge(&self, purge: &PurgeRequest) -> Recorded {
-        self.0.store.purge(&purge.to_purge())
+    /// Removes stored responses, or makes them stale. It takes effect immediately; the receipt
+    /// confirms when it would survive a crash.
+    pub fn purge(&self, purge: &PurgeRequest) -> PurgeReceipt {
+        self.0.store.purge(purge)
     }
 
-    /// Ends the use of the disk, with everything written. Blocks.
+    /// Writes everything to the disk and stops using it. Blocks.
     ///
     /// # Errors
-    /// Not everything could be written: more has to be fetched after a restart.
+    /// Not everything could be written, so that more has to be fetched after a restart.
     pub fn close(&self) -> io::Result<()> {
         self.0.store.close()
     }
 
-    /// What it has done and holds.
-    pub fn figures(&self) -> Figures {
-        self.0.store.figures()
+    /// Counts of what the cache has done and contains.
+    pub fn statistics(&self) -> CacheStatistics {
+        self.0.store.statistics()
     }
 }
 
-/// How a location caches.
+/// The caching settings of a location.
 #[derive(Clone, Debug)]
 pub struct CacheSettings {
-    /// What may be stored and sent.
-    pub rules: Rules,
-    /// Whether the target in the key is the one that the client sent, whatever rewrites made of it: for
-    /// programs, which see that one. Else it is the one that is sent on.
+    /// Which responses may be stored and sent.
+    pub rules: CacheRules,
+    /// Whether the key contains the target that the client sent, regardless of rewrites: for
+    /// programs, which get that target. Otherwise it contains the target that is forwarded.
     pub by_sent_target: bool,
-    /// Requests with what an origin may take for one of these cookies are not answered from the cache, nor are their answers
-    /// stored.
-    pub bypass_cookies: Vec<NamePattern>,
-    /// Nor those with one of these fields, in lower case.
+    /// Requests with a cookie that an origin may take for one of these bypass the cache: they get
+    /// no stored response, and their responses are not stored.
+    pub bypass_cookies: Vec<CacheNamePattern>,
+    /// Requests with one of these fields, in lower case, bypass the cache.
     pub bypass_headers: Vec<Box<str>>,
-    /// Nor those for one of these paths, as the client sent it or as rewrites made it.
+    /// Requests for one of these paths, as the client sent it or after rewrites, bypass the cache.
     pub bypass_paths: Vec<Glob>,
-    /// Networks of clients whose directives count, if the rules have those of trusted clients count.
+    /// Networks of clients whose directives count, if the rules trust some clients.
     pub trusted: Vec<Network>,
-    /// How long a request waits for the answer to another one, before it goes to the origin itself.
+    /// How long a request waits for the response to another one before it is forwarded.
     pub lock_timeout: Duration,
-    /// Whether answers say in `Cache-Status` what the cache did (RFC 9211).
+    /// Whether responses have `Cache-Status` (RFC 9211).
     pub status_field: bool,
-    /// Whether answers say so in `X-FastCGI-Cache` too, in the words of nginx.
+    /// Whether responses have `X-FastCGI-Cache`, with the values of nginx.
     pub fastcgi_field: bool,
-    /// Who may purge by requests; `None`: nobody.
+    /// Which `PURGE` requests are allowed; `None`: none.
     pub purge: Option<PurgeAccess>,
 }
 
 impl Default for CacheSettings {
     fn default() -> Self {
         Self {
-            rules: Rules::default(),
+            rules: CacheRules::default(),
             by_sent_target: false,
             bypass_cookies: Vec::new(),
             bypass_headers: Vec::new(),
@@ -119,17 +120,17 @@ impl Default for CacheSettings {
 }
 
 impl CacheSettings {
-    /// The key under which the answer to a request is stored.
-    pub fn key(&self, request: &Request) -> Key {
+    /// The key under which the response to a request is stored.
+    pub fn key(&self, request: &Request) -> RequestKey {
         let mut presented = presented(request, self);
-        // One that cannot be sent on is refused, whatever its key.
+        // A request whose path is invalid is rejected, whatever its key.
         let path = presented.path;
         let path = path::sent_on(path).unwrap_or(Cow::Borrowed(path));
         presented.path = &path;
         self.rules.key.key(&presented)
     }
 
-    /// The target that counts for the key of a request.
+    /// The target that is in the key of a request.
     pub(super) fn target<'a>(&self, request: &'a Request) -> &'a Target {
         match self.by_sent_target {
             true => request.original_target(),
@@ -137,21 +138,21 @@ impl CacheSettings {
         }
     }
 
-    /// Whether a request goes past what is stored.
+    /// Whether a request bypasses the cache.
     pub fn is_bypassed(&self, request: &Request) -> bool {
         let headers = request.headers();
         if (self.bypass_headers.iter()).any(|name| headers.contains(name)) {
             return true;
         }
-        // What a body asks for is not in the key, and what switches protocols has no response to store.
+        // A body is not in the key, and a protocol upgrade has no response to store.
         request.has_body()
             || request.upgrade().is_some()
-            || self.is_of_bypassed_path(request)
-            || NamePattern::any_cookie(&self.bypass_cookies, headers)
+            || self.has_bypassed_path(request)
+            || CacheNamePattern::matches_any_cookie(&self.bypass_cookies, headers)
     }
 
-    fn is_of_bypassed_path(&self, request: &Request) -> bool {
-        // A path that has no one meaning may be any.
+    fn has_bypassed_path(&self, request: &Request) -> bool {
+        // An ambiguous path may be any path.
         let is_bypassed = |path: Result<&[u8], InvalidPath>| {
             path.ok().is_none_or(|path| {
                 let mut globs = self.bypass_paths.iter();

@@ -1,4 +1,4 @@
-//! Request collapsing: of many requests for the same, one goes to the origin.
+//! Request collapsing: one of many requests for a response is forwarded to the origin.
 
 use std::collections::btree_map::Entry;
 use std::ops::Range;
@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::fill::Filler;
-use super::key::Key;
-use super::object::{Head, NewObject, Object};
+use super::fill::ObjectFiller;
+use super::key::StoreKey;
+use super::object::{NewObject, Object, ObjectMetadata};
 use super::{Store, locked};
 
-/// A request on its way to the origin, of which nothing is known yet.
+/// A forwarded request without a response yet.
 #[derive(Debug, Default)]
-pub(crate) struct Pending {
-    /// What the requests that wait for it have in the fields known to select a variant.
+pub(crate) struct PendingRequest {
+    /// The secondary key that the waiting requests have in common, as far as it is known.
     pub(crate) secondary: Box<[u8]>,
     state: AtomicU8,
     notify: Notify,
@@ -26,7 +26,7 @@ const OPEN: u8 = 0;
 const AGAIN: u8 = 1;
 const PASS: u8 = 2;
 
-impl Pending {
+impl PendingRequest {
     pub(crate) fn new(secondary: &[u8]) -> Self {
         Self {
             secondary: secondary.into(),
@@ -34,7 +34,7 @@ impl Pending {
         }
     }
 
-    /// Has those who wait look again.
+    /// Lets the waiting requests look up the store again.
     pub(crate) fn look_again(&self) {
         self.close(AGAIN);
     }
@@ -45,31 +45,31 @@ impl Pending {
     }
 }
 
-/// What became of the request that was waited for.
+/// The result of waiting for another request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Awaited {
-    /// It has ended or begun to fill an object: look again.
+pub enum WaitOutcome {
+    /// The request has ended or begun to fill an object: look up the store again.
     Again,
-    /// The response cannot be shared: every request has to go to the origin by itself.
+    /// The response cannot be shared: every request has to be forwarded separately.
     Pass,
 }
 
-/// Waits for the request that leads.
+/// Waits for the request that fetches.
 #[derive(Debug)]
-pub struct Wait(pub(crate) Arc<Pending>);
+pub struct FillWait(pub(crate) Arc<PendingRequest>);
 
-impl Wait {
-    /// What became of it. How long to wait at most is the caller's to say: the future may be
-    /// dropped at any time.
-    pub async fn outcome(&self) -> Awaited {
+impl FillWait {
+    /// The result. The caller limits the time of the wait: the future may be dropped at any time.
+    pub async fn outcome(&self) -> WaitOutcome {
         let mut notified = std::pin::pin!(self.0.notify.notified());
         loop {
-            // Registered before the look, so that nothing is missed between the two.
+            // Registered before the state is read, so that no notification is missed between the
+            // two.
             notified.as_mut().enable();
             match self.0.state.load(Ordering::Acquire) {
                 OPEN => {}
-                PASS => return Awaited::Pass,
-                _ => return Awaited::Again,
+                PASS => return WaitOutcome::Pass,
+                _ => return WaitOutcome::Again,
             }
             notified.as_mut().await;
             notified.set(self.0.notify.notified());
@@ -77,20 +77,21 @@ impl Wait {
     }
 }
 
-/// A request to the origin, or what came of it, that purges since it was made have to meet.
+/// Keeps the purges since a request was forwarded, as they apply to its response.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PurgeGuard {
     store: Store,
-    /// The number of the last purge when the origin was asked: later ones meet what it answers.
+    /// The number of the last purge when the request was forwarded: later ones apply to the
+    /// response.
     number: u64,
 }
 
-impl Asked {
-    fn now(store: &Store) -> Self {
-        let mut asked = locked(&store.shared().asked);
+impl PurgeGuard {
+    fn new(store: &Store) -> Self {
+        let mut guarded = locked(&store.shared().guarded_purges);
         let number = store.shared().purges.current();
-        *asked.entry(number).or_default() += 1;
-        drop(asked);
+        *guarded.entry(number).or_default() += 1;
+        drop(guarded);
         Self {
             store: store.clone(),
             number,
@@ -98,9 +99,9 @@ impl Asked {
     }
 }
 
-impl Clone for Asked {
+impl Clone for PurgeGuard {
     fn clone(&self) -> Self {
-        *locked(&self.store.shared().asked)
+        *locked(&self.store.shared().guarded_purges)
             .entry(self.number)
             .or_default() += 1;
         Self {
@@ -110,34 +111,34 @@ impl Clone for Asked {
     }
 }
 
-impl Drop for Asked {
+impl Drop for PurgeGuard {
     fn drop(&mut self) {
-        let mut asked = locked(&self.store.shared().asked);
-        if let Entry::Occupied(mut held) = asked.entry(self.number) {
-            *held.get_mut() = held.get().saturating_sub(1);
-            if *held.get() == 0 {
-                held.remove();
+        let mut guarded = locked(&self.store.shared().guarded_purges);
+        if let Entry::Occupied(mut count) = guarded.entry(self.number) {
+            *count.get_mut() = count.get().saturating_sub(1);
+            if *count.get() == 0 {
+                count.remove();
             }
         }
     }
 }
 
-/// The duty of one request to ask the origin for all that wait.
+/// The permit of one request to fetch for all that wait.
 ///
-/// One that is dropped lets the next of them lead.
+/// If it is dropped, the next one may fetch.
 #[derive(Debug)]
 pub struct FillTicket {
     store: Store,
-    key: Key,
-    pending: Arc<Pending>,
-    asked: Asked,
+    key: StoreKey,
+    pending: Arc<PendingRequest>,
+    purge_guard: PurgeGuard,
     outcome: u8,
 }
 
 impl FillTicket {
-    pub(crate) fn new(store: Store, key: Key, pending: Arc<Pending>) -> Self {
+    pub(crate) fn new(store: Store, key: StoreKey, pending: Arc<PendingRequest>) -> Self {
         Self {
-            asked: Asked::now(&store),
+            purge_guard: PurgeGuard::new(&store),
             store,
             key,
             pending,
@@ -145,43 +146,45 @@ impl FillTicket {
         }
     }
 
-    /// The key that it leads for.
-    pub fn key(&self) -> &Key {
+    /// The key to fetch.
+    pub fn key(&self) -> &StoreKey {
         &self.key
     }
 
-    /// The origin has answered, and the response may be stored: those who wait read it along. An
-    /// older response stays what others find until this one is filled.
-    pub fn start(self, new: NewObject) -> Filler {
+    /// Starts to fill an object with a response that may be stored. The waiting requests read it
+    /// meanwhile. Lookups find an older response until the fill has ended.
+    pub fn start(self, new: NewObject) -> ObjectFiller {
         let object = self.object(new);
-        let filler = Filler::of_all(self.store.clone(), object.clone(), self.asked.clone());
-        self.store.shared().list(object);
+        let filler =
+            ObjectFiller::of_all(self.store.clone(), object.clone(), self.purge_guard.clone());
+        self.store.shared().publish_filling(object);
         filler
     }
 
-    /// As [`FillTicket::start`], when the origin has answered with the part `range` of the content
-    /// only. The length of the whole has to be known.
-    pub fn start_part(self, new: NewObject, range: Range<u64>) -> Filler {
+    /// As [`FillTicket::start`], for a partial response with `range` of the body. The complete
+    /// length has to be known.
+    pub fn start_part(self, new: NewObject, range: Range<u64>) -> ObjectFiller {
         let object = self.object(new);
-        let (store, asked) = (self.store.clone(), self.asked.clone());
-        let filler = Filler::of_part(store, object.clone(), asked, range);
-        self.store.shared().list(object);
+        let (store, purge_guard) = (self.store.clone(), self.purge_guard.clone());
+        let filler = ObjectFiller::of_part(store, object.clone(), purge_guard, range);
+        self.store.shared().publish_filling(object);
         filler
     }
 
     fn object(&self, new: NewObject) -> Arc<Object> {
         let shared = self.store.shared();
-        Arc::new(shared.object(self.key.clone(), new, self.asked.number))
+        Arc::new(shared.object(self.key.clone(), new, self.purge_guard.number))
     }
 
-    /// The origin has said that `object` is still right (304): `head` is its metadata from now on
-    /// (RFC 9111 section 4.3.4).
-    pub fn freshen(self, object: &Arc<Object>, head: Head) {
-        self.store.freshen(object, head, self.asked.number);
+    /// Replaces the metadata of `object`, which the origin has confirmed as current (304, RFC 9111
+    /// section 4.3.4).
+    pub fn freshen(self, object: &Arc<Object>, metadata: ObjectMetadata) {
+        self.store
+            .freshen(object, metadata, self.purge_guard.number);
     }
 
-    /// The response cannot be shared. Those who wait go to the origin by themselves, and for the
-    /// time of `memory` so do those who come, without waiting.
+    /// Reports that the response cannot be shared. The waiting requests are forwarded separately,
+    /// and so are those that arrive within `memory`, without waiting (hit-for-pass in Varnish).
     pub fn pass(mut self, memory: Duration) {
         self.outcome = PASS;
         self.store.shared().remember_pass(&self.key, memory);

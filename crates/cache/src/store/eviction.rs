@@ -1,23 +1,23 @@
-//! What goes first when a tier is full: S3-FIFO (Yang and others, SOSP 2023).
+//! Eviction by S3-FIFO (Yang and others, SOSP 2023).
 //!
-//! New objects enter a small queue that holds a tenth of the bytes. Those used again while they are
-//! in it move to the main queue, the others leave and are remembered for a while; who comes back
-//! then enters the main queue at once. So a scan over many objects passes through the small queue
-//! and leaves the main one alone, and a hit is no more than a store into one byte: no lock, no list
-//! to reorder.
+//! New objects enter a small queue, which has a tenth of the bytes. Objects that are used again
+//! while they are in it move to the main queue; the others leave, and their hashes stay in the
+//! ghost queue for a while. An object that returns in that time enters the main queue directly. So
+//! a scan of many objects passes through the small queue and leaves the main queue alone, and a hit
+//! is one store to a byte, without a lock or a list to reorder.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use super::key::Hash;
+use super::key::KeyHash;
 
-/// How often an object was used lately, and where it stands: shared between the object and its
+/// How often an object was used lately, and in which queue it is. Shared between the object and its
 /// queue.
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
     uses: AtomicU8,
-    place: AtomicU8,
+    queue: AtomicU8,
     bytes: AtomicU64,
 }
 
@@ -25,14 +25,14 @@ const OUTSIDE: u8 = 0;
 const SMALL: u8 = 1;
 const MAIN: u8 = 2;
 
-/// More uses than this make no difference.
+/// Uses are counted up to this number.
 const MOST_USES: u8 = 3;
 
 /// The small queue's share of the bytes: one tenth.
 const SMALL_SHARE: u64 = 10;
 
 impl Usage {
-    /// Notes a use. Only the first few since the last look write anything.
+    /// Counts a use. Only the first few since the last eviction check write anything.
     pub(crate) fn touch(&self) {
         let uses = self.uses.load(Ordering::Relaxed);
         if uses < MOST_USES {
@@ -40,7 +40,7 @@ impl Usage {
         }
     }
 
-    /// How often it was used lately; a few uses count as many.
+    /// How often it was used lately, up to the limit.
     pub(crate) fn uses(&self) -> u8 {
         self.uses.load(Ordering::Relaxed)
     }
@@ -48,31 +48,31 @@ impl Usage {
 
 /// An object in a queue.
 #[derive(Clone, Debug)]
-pub(crate) struct Candidate {
+pub(crate) struct EvictionCandidate {
     /// Which object.
-    pub(crate) hash: Hash,
+    pub(crate) hash: KeyHash,
     /// The hash of its primary key.
-    pub(crate) primary: Hash,
-    /// Which of those that had this name one after another.
+    pub(crate) primary: KeyHash,
+    /// Tells apart successive objects with the same hash.
     pub(crate) generation: u64,
-    /// Its usage; also tells whether it was taken out meanwhile.
+    /// Its usage, which also says whether it was removed.
     pub(crate) usage: Arc<Usage>,
 }
 
 /// The queues of one tier, or of one shard of it.
 #[derive(Debug)]
-pub(crate) struct Eviction {
+pub(crate) struct EvictionQueues {
     capacity: u64,
-    small: VecDeque<Candidate>,
-    main: VecDeque<Candidate>,
+    small: VecDeque<EvictionCandidate>,
+    main: VecDeque<EvictionCandidate>,
     small_bytes: u64,
     main_bytes: u64,
-    /// Candidates in the queues that were taken out.
+    /// The number of removed candidates that are still in the queues.
     removed: usize,
-    ghosts: Ghosts,
+    ghosts: GhostQueue,
 }
 
-impl Eviction {
+impl EvictionQueues {
     pub(crate) fn new(capacity: u64) -> Self {
         Self {
             capacity,
@@ -81,7 +81,7 @@ impl Eviction {
             small_bytes: 0,
             main_bytes: 0,
             removed: 0,
-            ghosts: Ghosts::default(),
+            ghosts: GhostQueue::default(),
         }
     }
 
@@ -95,62 +95,63 @@ impl Eviction {
         (self.small.len().saturating_add(self.main.len())).saturating_sub(self.removed)
     }
 
-    /// Lets an object in. The caller then asks [`Eviction::next`] until it says `None`.
-    pub(crate) fn insert(&mut self, candidate: Candidate, bytes: u64) {
+    /// Inserts an object. The caller then calls [`EvictionQueues::next`] until it returns `None`.
+    pub(crate) fn insert(&mut self, candidate: EvictionCandidate, bytes: u64) {
         let usage = &candidate.usage;
         usage.bytes.store(bytes, Ordering::Relaxed);
         if self.ghosts.forget(candidate.hash) {
-            usage.place.store(MAIN, Ordering::Relaxed);
+            usage.queue.store(MAIN, Ordering::Relaxed);
             self.main_bytes = self.main_bytes.saturating_add(bytes);
             self.main.push_back(candidate);
         } else {
-            usage.place.store(SMALL, Ordering::Relaxed);
+            usage.queue.store(SMALL, Ordering::Relaxed);
             self.small_bytes = self.small_bytes.saturating_add(bytes);
             self.small.push_back(candidate);
         }
     }
 
-    /// Takes an object out, as one that was purged or replaced. Harmless when it is out already.
+    /// Removes an object that was purged or replaced. Does nothing if it is removed already.
     pub(crate) fn remove(&mut self, usage: &Usage) {
-        let place = usage.place.swap(OUTSIDE, Ordering::Relaxed);
-        if place == OUTSIDE {
+        let queue = usage.queue.swap(OUTSIDE, Ordering::Relaxed);
+        if queue == OUTSIDE {
             return;
         }
-        self.subtract(place, usage.bytes.load(Ordering::Relaxed));
+        self.subtract(queue, usage.bytes.load(Ordering::Relaxed));
         self.removed = self.removed.saturating_add(1);
         if self.removed > 64 && self.removed > self.len() {
-            let inside = |held: &Candidate| held.usage.place.load(Ordering::Relaxed) != OUTSIDE;
+            let inside =
+                |held: &EvictionCandidate| held.usage.queue.load(Ordering::Relaxed) != OUTSIDE;
             self.small.retain(inside);
             self.main.retain(inside);
             self.removed = 0;
         }
     }
 
-    /// Tells that an object takes another number of bytes now.
+    /// Changes the size of an object.
     pub(crate) fn resize(&mut self, usage: &Usage, bytes: u64) {
-        let place = usage.place.load(Ordering::Relaxed);
-        if place == OUTSIDE {
+        let queue = usage.queue.load(Ordering::Relaxed);
+        if queue == OUTSIDE {
             return;
         }
-        self.subtract(place, usage.bytes.swap(bytes, Ordering::Relaxed));
-        if place == SMALL {
+        self.subtract(queue, usage.bytes.swap(bytes, Ordering::Relaxed));
+        if queue == SMALL {
             self.small_bytes = self.small_bytes.saturating_add(bytes);
         } else {
             self.main_bytes = self.main_bytes.saturating_add(bytes);
         }
     }
 
-    /// The object to drop, when these and `beside` bytes are more than `capacity`; it is out of the
-    /// queues then.
-    pub(crate) fn next(&mut self, beside: u64) -> Option<Candidate> {
-        if self.bytes().saturating_add(beside) <= self.capacity {
+    /// Removes and returns the object to evict, if all objects and `extra_bytes` bytes exceed the
+    /// capacity.
+    pub(crate) fn next(&mut self, extra_bytes: u64) -> Option<EvictionCandidate> {
+        if self.bytes().saturating_add(extra_bytes) <= self.capacity {
             return None;
         }
         self.take()
     }
 
-    /// The object to drop, however many bytes there are.
-    pub(crate) fn take(&mut self) -> Option<Candidate> {
+    /// Removes and returns the object to evict, regardless of the capacity.
+    pub(crate) fn take(&mut self) -> Option<EvictionCandidate> {
         loop {
             let of_small = self.main.is_empty()
                 || (!self.small.is_empty() && self.small_bytes > self.capacity / SMALL_SHARE);
@@ -165,10 +166,10 @@ impl Eviction {
         }
     }
 
-    /// Looks at the oldest of the small queue: `Some(None)` when it was not one to drop.
-    fn take_small(&mut self) -> Option<Option<Candidate>> {
+    /// Checks the oldest object of the small queue: `Some(None)` if it is not to be evicted.
+    fn take_small(&mut self) -> Option<Option<EvictionCandidate>> {
         let oldest = self.small.pop_front()?;
-        if oldest.usage.place.load(Ordering::Relaxed) == OUTSIDE {
+        if oldest.usage.queue.load(Ordering::Relaxed) == OUTSIDE {
             self.removed = self.removed.saturating_sub(1);
             return Some(None);
         }
@@ -176,20 +177,20 @@ impl Eviction {
         self.subtract(SMALL, bytes);
         if oldest.usage.uses() > 0 {
             oldest.usage.uses.store(0, Ordering::Relaxed);
-            oldest.usage.place.store(MAIN, Ordering::Relaxed);
+            oldest.usage.queue.store(MAIN, Ordering::Relaxed);
             self.main_bytes = self.main_bytes.saturating_add(bytes);
             self.main.push_back(oldest);
             return Some(None);
         }
-        oldest.usage.place.store(OUTSIDE, Ordering::Relaxed);
+        oldest.usage.queue.store(OUTSIDE, Ordering::Relaxed);
         let most = self.main.len().max(self.small.len()).max(64);
         self.ghosts.remember(oldest.hash, most);
         Some(Some(oldest))
     }
 
-    fn take_main(&mut self) -> Option<Option<Candidate>> {
+    fn take_main(&mut self) -> Option<Option<EvictionCandidate>> {
         let oldest = self.main.pop_front()?;
-        if oldest.usage.place.load(Ordering::Relaxed) == OUTSIDE {
+        if oldest.usage.queue.load(Ordering::Relaxed) == OUTSIDE {
             self.removed = self.removed.saturating_sub(1);
             return Some(None);
         }
@@ -203,42 +204,43 @@ impl Eviction {
             return Some(None);
         }
         self.subtract(MAIN, oldest.usage.bytes.load(Ordering::Relaxed));
-        oldest.usage.place.store(OUTSIDE, Ordering::Relaxed);
+        oldest.usage.queue.store(OUTSIDE, Ordering::Relaxed);
         Some(Some(oldest))
     }
 
-    fn subtract(&mut self, place: u8, bytes: u64) {
-        let queue = if place == SMALL {
+    fn subtract(&mut self, queue: u8, bytes: u64) {
+        let bytes_of_queue = if queue == SMALL {
             &mut self.small_bytes
         } else {
             &mut self.main_bytes
         };
-        *queue = queue.saturating_sub(bytes);
+        *bytes_of_queue = bytes_of_queue.saturating_sub(bytes);
     }
 }
 
-/// Names of objects that left the small queue lately.
+/// The ghost queue of S3-FIFO: hashes of objects that left the small queue lately.
 #[derive(Debug, Default)]
-struct Ghosts {
-    order: VecDeque<Hash>,
-    names: HashSet<Hash>,
+struct GhostQueue {
+    order: VecDeque<KeyHash>,
+    hashes: HashSet<KeyHash>,
 }
 
-impl Ghosts {
-    fn remember(&mut self, hash: Hash, most: usize) {
-        if self.names.insert(hash) {
+impl GhostQueue {
+    fn remember(&mut self, hash: KeyHash, most: usize) {
+        if self.hashes.insert(hash) {
             self.order.push_back(hash);
         }
         while self.order.len() > most {
             if let Some(oldest) = self.order.pop_front() {
-                self.names.remove(&oldest);
+                self.hashes.remove(&oldest);
             }
         }
     }
 
-    /// Whether it was remembered. Its place in the order stays and runs out by itself.
-    fn forget(&mut self, hash: Hash) -> bool {
-        self.names.remove(&hash)
+    /// Removes a hash, and returns whether it was present. Its entry in the order expires by
+    /// itself.
+    fn forget(&mut self, hash: KeyHash) -> bool {
+        self.hashes.remove(&hash)
     }
 }
 
@@ -246,29 +248,29 @@ impl Ghosts {
 mod tests {
     use super::*;
 
-    struct Cache {
-        eviction: Eviction,
-        held: std::collections::HashMap<Hash, Arc<Usage>>,
+    struct SimulatedTier {
+        eviction: EvictionQueues,
+        usages: std::collections::HashMap<KeyHash, Arc<Usage>>,
     }
 
-    impl Cache {
+    impl SimulatedTier {
         fn new(capacity: u64) -> Self {
             Self {
-                eviction: Eviction::new(capacity),
-                held: Default::default(),
+                eviction: EvictionQueues::new(capacity),
+                usages: Default::default(),
             }
         }
 
         /// Whether it was a hit.
         fn ask(&mut self, number: u64) -> bool {
-            let hash = Hash::of(&[&number.to_le_bytes()]);
-            if let Some(usage) = self.held.get(&hash) {
+            let hash = KeyHash::of(&[&number.to_le_bytes()]);
+            if let Some(usage) = self.usages.get(&hash) {
                 usage.touch();
                 return true;
             }
             let usage = Arc::new(Usage::default());
-            self.held.insert(hash, usage.clone());
-            let candidate = Candidate {
+            self.usages.insert(hash, usage.clone());
+            let candidate = EvictionCandidate {
                 hash,
                 primary: hash,
                 generation: 0,
@@ -276,15 +278,15 @@ mod tests {
             };
             self.eviction.insert(candidate, 10);
             while let Some(dropped) = self.eviction.next(0) {
-                self.held.remove(&dropped.hash);
+                self.usages.remove(&dropped.hash);
             }
             false
         }
     }
 
     #[test]
-    fn a_scan_leaves_what_is_used_again_and_again() {
-        let mut cache = Cache::new(1000);
+    fn a_scan_does_not_evict_objects_in_use() {
+        let mut cache = SimulatedTier::new(1000);
         for _ in 0..5 {
             for number in 0..50 {
                 cache.ask(number);
@@ -303,23 +305,23 @@ mod tests {
     }
 
     #[test]
-    fn never_holds_more_than_its_capacity() {
-        let mut cache = Cache::new(1000);
+    fn never_exceeds_its_capacity() {
+        let mut cache = SimulatedTier::new(1000);
         for number in 0..10_000 {
             cache.ask(number % 300);
             assert!(cache.eviction.bytes() <= 1000);
-            assert_eq!(cache.held.len(), cache.eviction.len());
+            assert_eq!(cache.usages.len(), cache.eviction.len());
         }
     }
 
     #[test]
-    fn what_is_taken_out_again_and_again_leaves_nothing_behind() {
-        let mut eviction = Eviction::new(1000);
+    fn repeated_removals_leave_nothing_behind() {
+        let mut eviction = EvictionQueues::new(1000);
         for _ in 0..100_000 {
             let usage = Arc::new(Usage::default());
-            let candidate = Candidate {
-                hash: Hash::of(&[b"one"]),
-                primary: Hash::of(&[b"one"]),
+            let candidate = EvictionCandidate {
+                hash: KeyHash::of(&[b"one"]),
+                primary: KeyHash::of(&[b"one"]),
                 generation: 0,
                 usage: usage.clone(),
             };

@@ -9,65 +9,68 @@ use std::task::Poll;
 use bytes::Bytes;
 
 use super::Store;
-use super::collapse::Asked;
-use super::content::{Appended, Filled, Mode};
-use super::disk::{Disk, Seal};
+use super::body::{AppendResult, BodyStorage, FillOutcome};
+use super::collapse::PurgeGuard;
+use super::disk::{Disk, SealRequest};
 use super::object::Object;
 
-/// Nobody wants the rest: the readers have left, or there is no place for it in the object.
+/// The remaining bytes are not wanted: no reader is left, or the object has no place for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unwanted;
+pub struct UnwantedBytesError;
 
-impl std::fmt::Display for Unwanted {
+impl std::fmt::Display for UnwantedBytesError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("nobody waits for the rest of the response any more")
+        f.write_str("no reader waits for the rest of the response")
     }
 }
 
-impl std::error::Error for Unwanted {}
+impl std::error::Error for UnwantedBytesError {}
 
-/// Writes content into an object: all of it, or one gap.
+/// Writes a body into an object: all of it, or one gap.
 ///
-/// Feed it with [`Filler::append`], then call [`Filler::finish`] where the content ends. One that
-/// is dropped before has broken off: what was received stays if the object is resumable, else its
-/// readers get an error and it is not stored.
+/// Call [`ObjectFiller::append`] for each piece, and [`ObjectFiller::finish`] at the end of the
+/// body. A filler that is dropped before has broken off: the received part stays if the object is
+/// resumable; otherwise the readers get an error and the object is not stored.
 #[derive(Debug)]
-pub struct Filler {
+pub struct ObjectFiller {
     store: Store,
     object: Arc<Object>,
     claim: u64,
     range: Range<u64>,
-    /// The bytes it has put in memory.
-    held: u64,
-    /// For the fill that makes an object.
-    asked: Option<Asked>,
+    /// The bytes that it has put in memory.
+    memory_bytes: u64,
+    /// Only for the fill that creates the object.
+    purge_guard: Option<PurgeGuard>,
     ended: bool,
 }
 
-impl Filler {
-    pub(crate) fn of_all(store: Store, object: Arc<Object>, asked: Asked) -> Self {
-        let claim = object.content().claim_all();
+impl ObjectFiller {
+    pub(crate) fn of_all(store: Store, object: Arc<Object>, purge_guard: PurgeGuard) -> Self {
+        let claim = object.stored_body().claim_all();
         let range = 0..object.length().unwrap_or(u64::MAX);
         let mut filler = Self::of_gap(store, object, claim, range);
-        filler.asked = Some(asked);
-        // One that is too large for memory goes to disk from the start.
-        filler.find_room(filler.object.length().unwrap_or_default());
+        filler.purge_guard = Some(purge_guard);
+        // An object that is too large for memory goes to disk from the start.
+        filler.choose_storage(filler.object.length().unwrap_or_default());
         filler
     }
 
-    /// For an object that begins with the part `range` of its content.
+    /// A filler of an object that begins with `range` of its body.
     pub(crate) fn of_part(
         store: Store,
         object: Arc<Object>,
-        asked: Asked,
+        purge_guard: PurgeGuard,
         range: Range<u64>,
     ) -> Self {
-        // No claim has this number: of an object without these bytes nothing is wanted.
+        // No claim has this id: no bytes of an object without this range are wanted.
         let nothing = (0, range.start..range.start);
-        let (claim, gap) = object.content().claim_first(range, 0).unwrap_or(nothing);
+        let (claim, gap) = object
+            .stored_body()
+            .claim_first(range, 0)
+            .unwrap_or(nothing);
         let mut filler = Self::of_gap(store, object, claim, gap);
-        filler.asked = Some(asked);
-        filler.find_room(filler.object.length().unwrap_or_default());
+        filler.purge_guard = Some(purge_guard);
+        filler.choose_storage(filler.object.length().unwrap_or_default());
         filler
     }
 
@@ -77,8 +80,8 @@ impl Filler {
             object,
             claim,
             range,
-            held: 0,
-            asked: None,
+            memory_bytes: 0,
+            purge_guard: None,
             ended: false,
         }
     }
@@ -88,92 +91,102 @@ impl Filler {
         &self.object
     }
 
-    /// What is still to be filled, unless others take over the end of it. It ends at `u64::MAX` when
-    /// the length is not known.
+    /// The range that is still to be filled, unless another filler takes over its end. It ends at
+    /// `u64::MAX` if the length is unknown.
     pub fn range(&self) -> Range<u64> {
         self.range.clone()
     }
 
-    /// Appends what came next. Readers have it at once; the call waits only while too much is held
-    /// in memory for them.
+    /// Appends the next piece. Readers get it immediately; the call waits only while too much is
+    /// buffered in memory.
     ///
     /// # Errors
-    /// [`Unwanted`]: end it, by dropping it or by [`Filler::finish`] if this was all.
-    pub async fn append(&mut self, bytes: Bytes) -> Result<(), Unwanted> {
-        self.find_room(self.range.start.saturating_add(bytes.len() as u64));
-        self.hold(bytes.len() as u64);
+    /// [`UnwantedBytesError`]: drop the filler, or call [`ObjectFiller::finish`] if this was all.
+    pub async fn append(&mut self, bytes: Bytes) -> Result<(), UnwantedBytesError> {
+        self.choose_storage(self.range.start.saturating_add(bytes.len() as u64));
+        self.count_memory(bytes.len() as u64);
         self.wait_for_room().await?;
         let len = bytes.len();
-        let Appended { wanted, to_write } = self.object.content().append(self.claim, bytes);
-        if let Some((piece, file)) = to_write.zip(self.object.content().file()) {
+        let AppendResult { accepted, to_write } =
+            self.object.stored_body().append(self.claim, bytes);
+        if let Some((piece, file)) = to_write.zip(self.object.stored_body().file()) {
             self.store.write(&self.object, file, [piece]);
         }
-        self.range.start = self.range.start.saturating_add(wanted as u64);
-        if wanted < len { Err(Unwanted) } else { Ok(()) }
+        self.range.start = self.range.start.saturating_add(accepted as u64);
+        if accepted < len {
+            Err(UnwantedBytesError)
+        } else {
+            Ok(())
+        }
     }
 
-    /// Waits until there is room for what [`Filler::append`] is given next, so that it need not be
-    /// read before.
+    /// Waits until there is room for the next [`ObjectFiller::append`], so that its piece need not
+    /// be read before.
     ///
     /// # Errors
-    /// [`Unwanted`]: nobody waits for it.
-    pub async fn room(&self) -> Result<(), Unwanted> {
+    /// [`UnwantedBytesError`]: no reader is left.
+    pub async fn room(&self) -> Result<(), UnwantedBytesError> {
         self.wait_for_room().await
     }
 
-    /// Waits until nobody wants the rest, so that a fill from a slow origin can end then.
+    /// Waits until the rest is not wanted, so that a fill from a slow origin can end then.
     pub async fn unwanted(&self) {
-        let stops = !self.object.goes_on_unread();
-        poll_fn(|cx| self.object.content().poll_unread(cx, self.claim, stops)).await;
+        let stops = !self.object.continues_without_readers();
+        poll_fn(|cx| {
+            self.object
+                .stored_body()
+                .poll_unwanted(cx, self.claim, stops)
+        })
+        .await;
     }
 
-    /// Ends the fill where its source ended in an orderly way.
-    pub fn finish(mut self) -> Filled {
+    /// Ends the fill at the regular end of its source.
+    pub fn finish(mut self) -> FillOutcome {
         self.end(true, self.object.is_resumable())
     }
 
-    /// Breaks the fill off and drops what was received: it turned out not to be what it should. What
-    /// nobody else is filling of the object does not come any more.
-    pub fn discard(mut self) -> Filled {
+    /// Breaks the fill off and drops the received bytes, because the response is not what it should
+    /// be. Ranges of the object that no other filler fills never arrive.
+    pub fn discard(mut self) -> FillOutcome {
         self.end(false, false)
     }
 
-    /// Sees to it that the object is not stored: its content is held no longer than its readers
-    /// need.
+    /// Prevents that the object is stored: its body is is_stored only for its current readers.
     pub fn do_not_store(&self) {
-        if self.object.content().is_joinable() {
-            self.lose();
+        if self.object.stored_body().is_joinable() {
+            self.stop_storing();
         }
     }
 
-    /// Finds a place for an object of at least `size` bytes: in memory, else on disk, else only
-    /// with its readers.
-    fn find_room(&mut self, size: u64) {
+    /// Chooses the storage of an object of at least `size` bytes: memory, else disk, else a window
+    /// for its readers.
+    fn choose_storage(&mut self, size: u64) {
         let shared = self.store.shared();
         let for_disk = |disk: &&Disk| size <= disk.settings.object_bytes;
         let on_disk = shared.disk.as_ref().filter(for_disk).is_some();
-        match self.object.content().mode() {
-            Mode::Memory if size <= shared.settings.memory_object_bytes => {}
-            Mode::Memory if on_disk => self.spill(),
-            Mode::Disk(_) if on_disk => {}
-            Mode::Memory | Mode::Disk(_) => self.lose(),
-            Mode::Window(_) => {}
+        match self.object.stored_body().storage() {
+            BodyStorage::Memory if size <= shared.settings.memory_object_bytes => {}
+            BodyStorage::Memory if on_disk => self.spill(),
+            BodyStorage::Disk(_) if on_disk => {}
+            BodyStorage::Memory | BodyStorage::Disk(_) => self.stop_storing(),
+            BodyStorage::Window(_) => {}
         }
     }
 
-    /// Counts `more` bytes in memory; when there are too many in all fills, they leave it.
-    fn hold(&mut self, more: u64) {
+    /// Counts `more` bytes in memory. If all fills together have too many, this one leaves the
+    /// memory.
+    fn count_memory(&mut self, more: u64) {
         let shared = self.store.shared();
-        if self.object.content().mode() != Mode::Memory {
+        if self.object.stored_body().storage() != BodyStorage::Memory {
             return;
         }
         let before = shared.filling.fetch_add(more, Ordering::Relaxed);
-        self.held = self.held.saturating_add(more);
+        self.memory_bytes = self.memory_bytes.saturating_add(more);
         if before.saturating_add(more) > shared.settings.memory_bytes / 2 {
             if shared.disk.is_some() {
                 self.spill();
             } else {
-                self.lose();
+                self.stop_storing();
             }
         }
     }
@@ -185,69 +198,73 @@ impl Filler {
         };
         let file = Arc::new(disk.file_for(&self.store, &self.object));
         let unwritten = shared.settings.unwritten_bytes;
-        if let Some(pieces) = self.object.content().spill(file.clone(), unwritten)
+        if let Some(pieces) = self.object.stored_body().spill(file.clone(), unwritten)
             && !pieces.is_empty()
         {
             self.store.write(&self.object, &file, pieces);
         }
         shared
             .filling
-            .fetch_sub(std::mem::take(&mut self.held), Ordering::Relaxed);
+            .fetch_sub(std::mem::take(&mut self.memory_bytes), Ordering::Relaxed);
     }
 
-    fn lose(&self) {
+    fn stop_storing(&self) {
         let shared = self.store.shared();
-        let content = self.object.content();
-        let file = content.filled_file();
-        content.lose(shared.settings.window_bytes);
+        let body = self.object.stored_body();
+        let file = body.filled_file();
+        body.stop_storing(shared.settings.window_bytes);
         shared.drop_object(&self.object);
         if let Some(file) = file {
             self.store.end_file(&self.object, file, None);
         }
     }
 
-    async fn wait_for_room(&self) -> Result<(), Unwanted> {
-        let content = self.object.content();
-        let stops = !self.object.goes_on_unread();
+    async fn wait_for_room(&self) -> Result<(), UnwantedBytesError> {
+        let body = self.object.stored_body();
+        let stops = !self.object.continues_without_readers();
         loop {
-            let room = poll_fn(|cx| Poll::Ready(content.poll_room(cx, self.claim, stops))).await;
+            let room = poll_fn(|cx| Poll::Ready(body.poll_room(cx, self.claim, stops))).await;
             if let Poll::Ready(wanted) = room {
-                return if wanted { Ok(()) } else { Err(Unwanted) };
+                return if wanted {
+                    Ok(())
+                } else {
+                    Err(UnwantedBytesError)
+                };
             }
-            let room = poll_fn(|cx| content.poll_room(cx, self.claim, stops));
-            let patience = self.store.shared().settings.lag;
-            if tokio::time::timeout(patience, room).await.is_err() {
-                content.cut_laggards();
+            let room = poll_fn(|cx| body.poll_room(cx, self.claim, stops));
+            let max_lag = self.store.shared().settings.lag;
+            if tokio::time::timeout(max_lag, room).await.is_err() {
+                body.cut_off_slow_readers();
             }
         }
     }
 
-    fn end(&mut self, orderly: bool, resumable: bool) -> Filled {
+    fn end(&mut self, is_regular_end: bool, resumable: bool) -> FillOutcome {
         if std::mem::replace(&mut self.ended, true) {
-            return Filled::Nothing;
+            return FillOutcome::Nothing;
         }
-        let content = self.object.content();
-        let filled = content.end(self.claim, orderly, resumable);
+        let body = self.object.stored_body();
+        let filled = body.end(self.claim, is_regular_end, resumable);
         self.store
             .shared()
             .filling
-            .fetch_sub(self.held, Ordering::Relaxed);
-        let kept = self.store.shared().filled(&self.object, filled);
-        let asked = self.asked.take();
-        match content.filled_file() {
-            Some(_) if filled == Filled::Ongoing => {}
+            .fetch_sub(self.memory_bytes, Ordering::Relaxed);
+        let is_stored = self.store.shared().end_fill(&self.object, filled);
+        let purge_guard = self.purge_guard.take();
+        match body.filled_file() {
+            Some(_) if filled == FillOutcome::Ongoing => {}
             Some(file) => {
-                let seal = kept.then_some(Seal(asked));
+                let seal = is_stored.then_some(SealRequest(purge_guard));
                 self.store.end_file(&self.object, file, seal);
             }
-            None if kept => self.store.persist(&self.object, asked),
+            None if is_stored => self.store.persist(&self.object, purge_guard),
             None => {}
         }
         filled
     }
 }
 
-impl Drop for Filler {
+impl Drop for ObjectFiller {
     fn drop(&mut self) {
         self.end(false, self.object.is_resumable());
     }

@@ -1,10 +1,10 @@
-//! Sets of bytes of a representation, as sorted ranges that never touch (RFC 9110 section 14).
+//! Sets of byte positions as sorted ranges that do not touch (RFC 9110 section 14).
 
 use std::ops::Range;
 
-/// A set of byte positions, kept as sorted ranges with at least one byte between two of them.
+/// A set of byte positions as sorted ranges, with at least one byte between two ranges.
 ///
-/// A whole representation is one range; what a few range requests left behind is a few.
+/// A complete representation is one range; the results of a few range requests are a few ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Intervals {
     ranges: Vec<Range<u64>>,
@@ -16,13 +16,17 @@ impl Intervals {
         Self::default()
     }
 
-    /// Adds `range`, joining it with what it touches. An empty range adds nothing.
+    /// Adds `range`, and joins it with the ranges that it touches. An empty range adds nothing.
     pub fn insert(&mut self, range: Range<u64>) {
         if range.is_empty() {
             return;
         }
-        let from = self.ranges.partition_point(|held| held.end < range.start);
-        let to = self.ranges.partition_point(|held| held.start <= range.end);
+        let from = self
+            .ranges
+            .partition_point(|existing| existing.end < range.start);
+        let to = self
+            .ranges
+            .partition_point(|existing| existing.start <= range.end);
         let mut joined = range;
         if let Some(first) = self.ranges.get(from..to).and_then(<[_]>::first) {
             joined.start = joined.start.min(first.start);
@@ -33,13 +37,17 @@ impl Intervals {
         self.ranges.splice(from..to, [joined]);
     }
 
-    /// Takes `range` out.
+    /// Removes `range`.
     pub fn remove(&mut self, range: Range<u64>) {
         if range.is_empty() {
             return;
         }
-        let from = self.ranges.partition_point(|held| held.end <= range.start);
-        let to = self.ranges.partition_point(|held| held.start < range.end);
+        let from = self
+            .ranges
+            .partition_point(|existing| existing.end <= range.start);
+        let to = self
+            .ranges
+            .partition_point(|existing| existing.start < range.end);
         let Some(touched) = self.ranges.get(from..to) else {
             return;
         };
@@ -55,34 +63,38 @@ impl Intervals {
 
     /// The range that holds `position`.
     pub fn at(&self, position: u64) -> Option<Range<u64>> {
-        let next = self.ranges.partition_point(|held| held.end <= position);
+        let next = self
+            .ranges
+            .partition_point(|existing| existing.end <= position);
         self.ranges
             .get(next)
-            .filter(|held| held.start <= position)
+            .filter(|existing| existing.start <= position)
             .cloned()
     }
 
-    /// Whether every byte of `range` is there.
+    /// Whether it contains every byte of `range`.
     pub fn contains(&self, range: &Range<u64>) -> bool {
         range.is_empty()
             || self
                 .at(range.start)
-                .is_some_and(|held| held.end >= range.end)
+                .is_some_and(|existing| existing.end >= range.end)
     }
 
-    /// The parts of `range` that are not there, in order.
+    /// The parts of `range` that it does not contain, in order.
     pub fn missing(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let mut gaps = Vec::new();
         let mut position = range.start;
-        let from = self.ranges.partition_point(|held| held.end <= range.start);
-        for held in self.ranges.iter().skip(from) {
-            if held.start >= range.end {
+        let from = self
+            .ranges
+            .partition_point(|existing| existing.end <= range.start);
+        for existing in self.ranges.iter().skip(from) {
+            if existing.start >= range.end {
                 break;
             }
-            if held.start > position {
-                gaps.push(position..held.start);
+            if existing.start > position {
+                gaps.push(position..existing.start);
             }
-            position = held.end;
+            position = existing.end;
         }
         if position < range.end {
             gaps.push(position..range.end);
@@ -90,18 +102,25 @@ impl Intervals {
         gaps
     }
 
-    /// The first position at or behind `position` that is there.
+    /// The first contained position at or after `position`.
     pub fn next_held(&self, position: u64) -> Option<u64> {
-        let next = self.ranges.partition_point(|held| held.end <= position);
-        self.ranges.get(next).map(|held| held.start.max(position))
+        let next = self
+            .ranges
+            .partition_point(|existing| existing.end <= position);
+        self.ranges
+            .get(next)
+            .map(|existing| existing.start.max(position))
     }
 
-    /// How many bytes are there.
+    /// The number of bytes.
     pub fn len(&self) -> u64 {
-        self.ranges.iter().map(|held| held.end - held.start).sum()
+        self.ranges
+            .iter()
+            .map(|existing| existing.end - existing.start)
+            .sum()
     }
 
-    /// Whether nothing is there.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What an object is found by: the cache key (RFC 9111 section 2), and the hash that stands for it.
+//! Cache keys of the store (RFC 9111 section 2), and their hashes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,24 +7,24 @@ use aws_lc_rs::digest;
 
 /// A primary cache key within a site. Cheap to clone.
 ///
-/// The bytes begin with the URL, so that a purge by prefix means what it says; what else the key is
-/// made of comes behind it. Two sites never share an object, whatever their keys are.
+/// The bytes begin with the URL, so that a purge by prefix matches URLs, followed by the other
+/// parts of the key. Two sites never share an object, whatever their keys are.
 #[derive(Clone)]
-pub struct Key(Arc<Parts>);
+pub struct StoreKey(Arc<StoreKeyParts>);
 
-struct Parts {
+struct StoreKeyParts {
     site: Arc<str>,
     bytes: Box<[u8]>,
-    hash: Hash,
+    hash: KeyHash,
 }
 
-impl Key {
+impl StoreKey {
     /// The key `bytes` of the site named `site`.
     pub fn new(site: &Arc<str>, bytes: &[u8]) -> Self {
-        Self(Arc::new(Parts {
+        Self(Arc::new(StoreKeyParts {
             site: site.clone(),
             bytes: bytes.into(),
-            hash: Hash::of(&[site.as_bytes(), bytes]),
+            hash: KeyHash::of(&[site.as_bytes(), bytes]),
         }))
     }
 
@@ -38,21 +38,21 @@ impl Key {
         &self.0.bytes
     }
 
-    pub(crate) fn hash(&self) -> Hash {
+    pub(crate) fn hash(&self) -> KeyHash {
         self.0.hash
     }
 
-    /// The hash of the variant that `secondary` selects below this key; the key's own without one.
-    pub(crate) fn variant(&self, secondary: &[u8]) -> Hash {
+    /// The hash of the variant with this secondary key; the hash of the primary key without one.
+    pub(crate) fn variant(&self, secondary: &[u8]) -> KeyHash {
         if secondary.is_empty() {
             self.0.hash
         } else {
-            Hash::of(&[self.site().as_bytes(), self.bytes(), secondary])
+            KeyHash::of(&[self.site().as_bytes(), self.bytes(), secondary])
         }
     }
 }
 
-impl PartialEq for Key {
+impl PartialEq for StoreKey {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
             || (self.0.hash == other.0.hash
@@ -61,21 +61,21 @@ impl PartialEq for Key {
     }
 }
 
-impl Eq for Key {}
+impl Eq for StoreKey {}
 
-impl fmt::Debug for Key {
+impl fmt::Debug for StoreKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.0.site, self.0.bytes.escape_ascii())
     }
 }
 
-/// 128 bits of a SHA-256: nobody finds two keys with the same one, and it is the same after a
-/// restart.
+/// 128 bits of a SHA-256: collisions cannot be found, and it is the same after a restart.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Hash(pub(crate) u128);
+pub(crate) struct KeyHash(pub(crate) u128);
 
-impl Hash {
-    /// The hash of `parts`, each with its length, so that no two lists of parts look alike.
+impl KeyHash {
+    /// The hash of `parts`, each with its length, so that no two lists of parts have the same
+    /// input.
     pub(crate) fn of(parts: &[&[u8]]) -> Self {
         let mut context = digest::Context::new(&digest::SHA256);
         for part in parts {
@@ -90,20 +90,20 @@ impl Hash {
         Self(u128::from_be_bytes(bytes))
     }
 
-    /// Sixteen bits of it, to spread objects by.
+    /// Sixteen bits of it, to distribute objects by.
     pub(crate) fn spread(self) -> usize {
         (self.0 & 0xffff) as usize
     }
 }
 
-/// It is spread evenly already: sixty-four of its bits do for any map.
-impl std::hash::Hash for Hash {
+/// It is distributed evenly, so that 64 of its bits suffice for any map.
+impl std::hash::Hash for KeyHash {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         state.write_u64((self.0 >> 64) as u64);
     }
 }
 
-impl fmt::Display for Hash {
+impl fmt::Display for KeyHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
     }

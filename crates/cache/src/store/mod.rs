@@ -1,32 +1,32 @@
-//! Where stored responses are kept: in memory, shared by all workers.
+//! The store of responses, in memory and on disk, shared by all workers.
 //!
-//! The store knows nothing of HTTP. What a response is stored under, until when it is fresh and
-//! whether it may be sent is for [`policy`](crate::policy) to say; to the store its metadata is [a
-//! few bytes](Head).
+//! The store does not depend on HTTP. The [`policy`](crate::policy) decides on keys, freshness and
+//! reuse; the store treats its metadata as [bytes](ObjectMetadata).
 //!
-//! - [`Store::lookup_or_fill`] finds an object, or one that is being filled and can be read along,
-//!   or makes the caller the one who asks the origin while the others [wait](Wait).
-//! - Who asks gets a [`FillTicket`], and for a response that may be stored a [`Filler`]; everybody,
-//!   the one who asked too, reads by [`Object::body`] or a [`Reader`], on whatever thread.
-//! - [`Store::purge`] takes objects out, or makes them stale, whatever their number.
-//! - A worker keeps what it serves most in a [`WorkerFront`], whose hits take no lock.
+//! - [`Store::lookup_or_fill`] finds an object, or one that is being filled and can be read
+//!   meanwhile. Otherwise it lets one caller fetch it while the others [wait](FillWait).
+//! - The caller that fetches gets a [`FillTicket`], and an [`ObjectFiller`] for a response that may
+//!   be stored. All callers read by [`Object::body`] or an [`ObjectReader`], on any thread.
+//! - [`Store::purge`] removes objects, or makes them stale, at a cost that does not depend on their
+//!   number.
+//! - A worker has a [`WorkerCache`] of the objects that it serves most, whose hits take no lock.
 
+mod body;
 mod collapse;
-mod content;
 mod counters;
 mod disk;
+mod encoded_forms;
 mod eviction;
 mod fill;
-mod forms;
-mod front;
 mod intervals;
 mod key;
 mod object;
 mod purge;
 mod read;
 mod shard;
-mod shared;
-mod whole;
+mod state;
+mod whole_body;
+mod worker_cache;
 
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -34,50 +34,51 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use collapse::Pending;
-pub use collapse::{Awaited, FillTicket, Wait};
-pub use content::Filled;
-use counters::Counters;
-pub use counters::Figures;
+pub use body::FillOutcome;
+use collapse::PendingRequest;
+pub use collapse::{FillTicket, FillWait, WaitOutcome};
+pub use counters::CacheStatistics;
+use counters::StoreCounters;
 use disk::Disk;
-pub use disk::{DiskSettings, Recorded};
-pub use fill::{Filler, Unwanted};
-pub use forms::{FORMS, FormTicket};
-pub use front::WorkerFront;
+pub use disk::{DiskSettings, PurgeReceipt};
+pub use encoded_forms::{ENCODED_FORMS, EncodeTicket};
+pub use fill::{ObjectFiller, UnwantedBytesError};
 pub use intervals::Intervals;
-pub use key::Key;
-pub use object::{Head, NewObject, Object};
+pub use key::StoreKey;
+pub use object::{NewObject, Object, ObjectMetadata};
 use purge::Purges;
-pub use purge::{Purge, Purged};
-pub use read::{Piece, ReadError, Reader};
+pub use purge::{PurgeRequest, PurgeTarget};
+pub use read::{ObjectPiece, ObjectReader, ReadError};
 use shard::Shard;
-use shared::Shared;
+use state::StoreState;
+pub use worker_cache::WorkerCache;
 
-/// What a store may take.
+/// The limits of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct StoreSettings {
     /// The bytes of memory for objects.
     pub memory_bytes: u64,
-    /// The largest object to be kept in memory, in bytes; at most an eighth of all is used.
+    /// The largest object in memory, in bytes, but at most an eighth of `memory_bytes`.
     pub memory_object_bytes: u64,
-    /// The most variants below one key.
-    pub most_variants: usize,
-    /// The bytes of an object that cannot be stored to be held for readers who share it.
+    /// The most variants of one key.
+    pub max_variants: usize,
+    /// The bytes to buffer of an object that cannot be stored, for the readers that share it.
     pub window_bytes: u64,
-    /// The bytes of an object to be held while they wait to be written to disk.
+    /// The bytes to buffer of an object while they wait to be written to disk.
     pub unwritten_bytes: u64,
-    /// The most files of objects to be kept open.
+    /// The most open object files.
     pub open_files: u64,
-    /// How long a slow reader of such an object may hold up the others before it is left behind.
+    /// How long a slow reader of an object that cannot be stored may delay the others before it is
+    /// cut off.
     pub lag: Duration,
 }
 
-impl Default for Settings {
+impl Default for StoreSettings {
     fn default() -> Self {
         Self {
             memory_bytes: 256 << 20,
             memory_object_bytes: 1 << 20,
-            most_variants: 32,
+            max_variants: 32,
             window_bytes: 1 << 20,
             unwritten_bytes: 2 << 20,
             open_files: 2048,
@@ -86,67 +87,68 @@ impl Default for Settings {
     }
 }
 
-/// While purges come one after another, a sweep is followed by a rest of this many times as long.
-const SWEEP_REST: u32 = 10;
+/// After a sweep, the next one waits for this many times the duration of the sweep.
+const SWEEP_PAUSE_FACTOR: u32 = 10;
 
-/// With a disk there is this much memory at least: objects pass through it on their way.
-const LEAST_MEMORY_BYTES: u64 = 4 << 20;
+/// The least memory of a store with a disk: objects pass through memory.
+const MIN_MEMORY_BYTES: u64 = 4 << 20;
 
 /// The objects of a cache, shared by all workers. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Store(Arc<Shared>);
+pub struct Store(Arc<StoreState>);
 
-/// What a lookup came to.
+/// The result of a lookup.
 #[derive(Debug)]
-pub enum Found {
-    /// A stored object, whole or in parts. Whether it may be sent is for the policy to say.
+pub enum CacheLookup {
+    /// A stored object, complete or not. The policy decides whether it may be sent.
     Hit(Arc<Object>),
-    /// An object that is being filled: its metadata is there, its content can be read as it comes.
+    /// An object that is being filled: its metadata is complete, and its body can be read as it
+    /// arrives.
     Filling(Arc<Object>),
-    /// Another request has gone to the origin for it, and there is no answer yet.
-    Wait(Wait),
-    /// Nobody has: the caller goes, for all that come meanwhile.
+    /// Another request fetches it, and has no response yet.
+    Wait(FillWait),
+    /// No request fetches it: the caller does, for all that arrive meanwhile.
     Lead(FillTicket),
-    /// Responses for this key could not be shared lately: the caller goes for itself alone.
+    /// Responses for this key could not be shared lately: the caller fetches for itself.
     Pass,
 }
 
 impl Store {
     /// An empty store in memory.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: StoreSettings) -> Self {
         Self::build(settings, None, Purges::new(0))
     }
 
-    /// A store in memory and on disk, with what is on disk already. It can be used at once; what
-    /// is on disk is looked through meanwhile. Blocks for a few reads.
+    /// A store in memory and on disk. It can be used immediately: objects on disk are found again
+    /// by lookups, and by a scan in the background. Blocks for a few reads.
     ///
     /// # Errors
     /// The directory cannot be made, read or written, or another process uses it
     /// ([`io::ErrorKind::WouldBlock`]).
-    pub fn open(mut settings: Settings, disk: DiskSettings) -> io::Result<Self> {
-        settings.memory_bytes = settings.memory_bytes.max(LEAST_MEMORY_BYTES);
+    pub fn open(mut settings: StoreSettings, disk: DiskSettings) -> io::Result<Self> {
+        settings.memory_bytes = settings.memory_bytes.max(MIN_MEMORY_BYTES);
         let (disk, purges) = Disk::open(disk)?;
         let store = Self::build(settings, Some(disk), purges);
         store.scan_disk();
         Ok(store)
     }
 
-    fn build(mut settings: Settings, disk: Option<Disk>, purges: Purges) -> Self {
+    fn build(mut settings: StoreSettings, disk: Option<Disk>, purges: Purges) -> Self {
         let most = settings.memory_bytes / 8;
         settings.memory_object_bytes = settings.memory_object_bytes.min(most);
-        // A shard is large enough that its largest object is a small part of it.
+        // A shard is so large that its largest object is a small part of it.
         let wanted = settings.memory_bytes / settings.memory_object_bytes.saturating_mul(8).max(1);
         let shards = wanted.clamp(1, 64);
         let capacity = settings.memory_bytes / shards;
         let file_weight = (settings.memory_bytes / settings.open_files.max(1)).min(capacity / 8);
         let shard = || Mutex::new(Shard::new(capacity, file_weight));
-        Self(Arc::new(Shared {
+        Self(Arc::new(StoreState {
             shards: (0..shards).map(|_| shard()).collect(),
             filling: AtomicU64::new(0),
-            counters: Counters::default(),
-            // Greater than in any run before, and so are the numbers of purges.
+            counters: StoreCounters::default(),
+            // Greater than in any previous run, because the numbers of purges are.
             generations: AtomicU64::new(purges.current().saturating_mul(1 << 20)),
-            asked: Mutex::default(),
+            guarded_purges: Mutex::default(),
             sweeping: AtomicUsize::new(0),
             disk,
             purges,
@@ -154,29 +156,33 @@ impl Store {
         }))
     }
 
-    /// Finds what is stored for `key`, or sees to it that one request goes and gets it.
+    /// Finds the object for `key`, or lets one request fetch it.
     ///
-    /// `secondary` gives what the request has in the selecting fields that a response came with
-    /// ([`NewObject::vary`]). It is called under a lock: it must be quick, and not use the store.
-    pub fn lookup_or_fill(&self, key: &Key, secondary: &mut dyn FnMut(&[u8]) -> Vec<u8>) -> Found {
+    /// `secondary` returns the secondary key of the request for the fields in [`NewObject::vary`].
+    /// It is called under a lock: it must be quick, and must not use the store.
+    pub fn lookup_or_fill(
+        &self,
+        key: &StoreKey,
+        secondary: &mut dyn FnMut(&[u8]) -> Vec<u8>,
+    ) -> CacheLookup {
         let mut shard = self.0.shard(key.hash());
         if let Some(object) = self.0.find(&mut shard, key, secondary) {
-            return Found::Hit(object);
+            return CacheLookup::Hit(object);
         }
-        // Under the same lock: what has just been filled is no longer being filled.
+        // Under the same lock, so that an object whose fill has just ended is found above.
         if let Some(object) = self.0.join(&mut shard, key, secondary) {
-            return Found::Filling(object);
+            return CacheLookup::Filling(object);
         }
         if let Some(wait) = self.search_disk(key, secondary) {
-            return Found::Wait(wait);
+            return CacheLookup::Wait(wait);
         }
-        self.lead_in(&mut shard, key, secondary)
+        self.lead_in_shard(&mut shard, key, secondary)
     }
 
-    /// Finds what is stored for `key`, also on disk.
+    /// Finds the object for `key` in memory or on disk.
     pub async fn find(
         &self,
-        key: &Key,
+        key: &StoreKey,
         secondary: &mut dyn FnMut(&[u8]) -> Vec<u8>,
     ) -> Option<Arc<Object>> {
         loop {
@@ -187,63 +193,63 @@ impl Store {
         }
     }
 
-    /// Finds what is stored for `key` and in memory.
+    /// Finds the object for `key` in memory.
     pub fn lookup(
         &self,
-        key: &Key,
+        key: &StoreKey,
         secondary: &mut dyn FnMut(&[u8]) -> Vec<u8>,
     ) -> Option<Arc<Object>> {
         let mut shard = self.0.shard(key.hash());
         self.0.find(&mut shard, key, secondary)
     }
 
-    /// As [`Store::lookup_or_fill`], whatever is stored: for a request that has to go to the
-    /// origin, as to validate an object. Never [`Found::Hit`].
-    pub fn lead(&self, key: &Key, secondary: &mut dyn FnMut(&[u8]) -> Vec<u8>) -> Found {
+    /// As [`Store::lookup_or_fill`], regardless of stored objects: for a request that has to be
+    /// forwarded, such as a validation. Never returns [`CacheLookup::Hit`].
+    pub fn lead(&self, key: &StoreKey, secondary: &mut dyn FnMut(&[u8]) -> Vec<u8>) -> CacheLookup {
         let mut shard = self.0.shard(key.hash());
-        self.lead_in(&mut shard, key, secondary)
+        self.lead_in_shard(&mut shard, key, secondary)
     }
 
-    fn lead_in(
+    fn lead_in_shard(
         &self,
         shard: &mut Shard,
-        key: &Key,
+        key: &StoreKey,
         secondary: &mut dyn FnMut(&[u8]) -> Vec<u8>,
-    ) -> Found {
+    ) -> CacheLookup {
         let shared = &*self.0;
         if let Some(object) = shared.join(shard, key, secondary) {
-            return Found::Filling(object);
+            return CacheLookup::Filling(object);
         }
         if shard.is_pass(key.hash()) {
             shared.counters.misses.add(1);
-            return Found::Pass;
+            return CacheLookup::Pass;
         }
         let Ok(primary) = shard.primary_or_new(key) else {
-            return Found::Pass;
+            return CacheLookup::Pass;
         };
-        let expected = primary.expected(secondary);
+        let expected = primary.expected_secondary(secondary);
         if let Some(pending) = primary
             .pending
             .iter()
             .find(|held| *held.secondary == *expected)
         {
             shared.counters.collapsed.add(1);
-            return Found::Wait(Wait(pending.clone()));
+            return CacheLookup::Wait(FillWait(pending.clone()));
         }
         shared.counters.misses.add(1);
-        let pending = Arc::new(Pending::new(&expected));
+        let pending = Arc::new(PendingRequest::new(&expected));
         primary.pending.push(pending.clone());
-        Found::Lead(FillTicket::new(self.clone(), key.clone(), pending))
+        CacheLookup::Lead(FillTicket::new(self.clone(), key.clone(), pending))
     }
 
-    /// Takes objects out, or makes them stale. It holds at once, for everything that was asked for
-    /// before the call, also for what is being filled; what it returns tells when it would hold
-    /// after a crash.
-    pub fn purge(&self, purge: &Purge) -> Recorded {
+    /// Removes objects, or makes them stale. It takes effect immediately for all responses that
+    /// were requested before the call, including those that are being filled. The receipt confirms
+    /// when it would survive a crash.
+    pub fn purge(&self, purge: &PurgeRequest) -> PurgeReceipt {
         let shared = &*self.0;
         shared.counters.purges.add(1);
-        if shared.is_about_nothing(purge) {
-            return Recorded::nothing();
+        if shared.has_no_target(purge) {
+            return PurgeReceipt::nothing();
         }
         let number = shared.purges.add(purge);
         let recorded = self.record(number, purge);
@@ -251,46 +257,47 @@ impl Store {
         recorded
     }
 
-    /// Takes one object out that turned out to be outdated or damaged, whatever else there is for
-    /// its key. Who reads it goes on with what is there of it.
+    /// Removes one object that is outdated or damaged, and no other object of its key. Its readers
+    /// can still read the part that is present.
     pub fn remove(&self, object: &Arc<Object>) {
         self.0.drop_object(object);
         self.remove_file(object);
     }
 
-    /// Removes an object of which a piece on disk is not what was written there.
+    /// Removes an object with a damaged piece on disk.
     pub(crate) fn remove_damaged(&self, object: &Arc<Object>) {
-        if !object.is_out() {
+        if !object.is_removed() {
             self.0.on_disk(Disk::count_damage);
         }
         self.remove(object);
     }
 
-    /// Waits until everything that is stored is on disk, and what was purged is not. Blocks.
+    /// Waits until all stored objects are written to disk, and purged ones are removed. Blocks.
     pub fn flush(&self) {
         self.0.on_disk(Disk::flush);
     }
 
-    /// Ends the use of the disk, with everything written. Blocks. The directory is free for others
-    /// when the last handle of the store is dropped.
+    /// Writes everything to the disk and stops using it. Blocks. Another process can use the
+    /// directory when the last handle of the store is dropped.
     ///
     /// # Errors
-    /// Not everything could be written: more has to be fetched and verified after a restart.
+    /// Not everything could be written, so that more has to be fetched and verified after a
+    /// restart.
     pub fn close(&self) -> io::Result<()> {
         self.0.on_disk(Disk::close).unwrap_or(Ok(()))
     }
 
-    /// What the store has done and holds.
-    pub fn figures(&self) -> Figures {
+    /// Counts of what the store has done and contains.
+    pub fn statistics(&self) -> CacheStatistics {
         let counters = &self.0.counters;
-        let mut figures = Figures {
+        let mut figures = CacheStatistics {
             hits: counters.hits.get(),
             misses: counters.misses.get(),
             collapsed: counters.collapsed.get(),
             stored: counters.stored.get(),
             evictions: counters.evictions.get(),
             purges: counters.purges.get(),
-            ..Figures::default()
+            ..CacheStatistics::default()
         };
         for shard in &self.0.shards {
             let (bytes, objects) = locked(shard).size();
@@ -313,55 +320,54 @@ impl Store {
         figures
     }
 
-    pub(crate) fn freshen(&self, object: &Arc<Object>, head: Head, asked_at: u64) {
-        object.freshen(head, asked_at);
-        self.0.resized(object);
+    pub(crate) fn freshen(&self, object: &Arc<Object>, metadata: ObjectMetadata, filled_at: u64) {
+        object.freshen(metadata, filled_at);
+        self.0.update_size(object);
         self.update_record(object);
     }
 
-    /// Removes what purges are about in the background, and forgets them then. Those that come
-    /// while that is done are for the next time.
+    /// Removes purged objects in the background, and then forgets the purges. Purges during a sweep
+    /// are left for the next one.
     fn sweep(&self) {
         self.sweep_after(Duration::ZERO);
     }
 
-    fn sweep_after(&self, rest: Duration) {
+    fn sweep_after(&self, delay: Duration) {
         if self.0.sweeping.fetch_add(1, Ordering::AcqRel) > 0 {
             return;
         }
         let store = self.clone();
         let job = move || {
             let before = store.0.sweeping.load(Ordering::Acquire);
-            let begun = Instant::now();
+            let start = Instant::now();
             store.0.sweep();
-            let took = begun.elapsed();
+            let duration = start.elapsed();
             if store.0.sweeping.swap(0, Ordering::AcqRel) > before {
-                store.sweep_after(took.saturating_mul(SWEEP_REST));
+                store.sweep_after(duration.saturating_mul(SWEEP_PAUSE_FACTOR));
             }
         };
         match &self.0.disk {
-            Some(disk) => disk.run_after(rest, job),
-            // Without a thread for it, it is left to the next purge.
+            Some(disk) => disk.run_after(delay, job),
+            // If no thread can be started, the next purge sweeps.
             None => {
-                let rested = move || {
-                    thread::park_timeout(rest);
+                let delayed = move || {
+                    thread::park_timeout(delay);
                     job();
                 };
                 let thread = thread::Builder::new().name("apus-cache".to_owned());
-                if thread.spawn(rested).is_err() {
+                if thread.spawn(delayed).is_err() {
                     self.0.sweeping.store(0, Ordering::Release);
                 }
             }
         }
     }
 
-    pub(crate) fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &StoreState {
         &self.0
     }
 }
 
-/// What a panic left behind a lock is whole: nothing is changed there in two steps that could fail
-/// between.
+/// Locks a mutex, also after a panic: no critical section leaves a half-done change behind.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

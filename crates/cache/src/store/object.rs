@@ -1,4 +1,4 @@
-//! A stored response: its metadata, its content, and what became of it since.
+//! A stored response: its metadata, its body and its state.
 
 use std::io;
 use std::ops::Range;
@@ -10,29 +10,28 @@ use bytes::Bytes;
 use tokio::task::spawn_blocking;
 
 use super::Store;
-use super::content::Content;
-use super::disk::{Checked, Name, Record, Sums};
-use super::eviction::{Candidate, Usage};
-use super::fill::Filler;
-use super::forms::Forms;
+use super::body::ObjectBody;
+use super::disk::{CheckedRange, ObjectName, ObjectRecord, PieceChecksums};
+use super::encoded_forms::EncodedForms;
+use super::eviction::{EvictionCandidate, Usage};
+use super::fill::ObjectFiller;
 use super::intervals::Intervals;
-use super::key::{Hash, Key};
-use super::purge::Subject;
-use super::read::Reader;
-use super::whole::Whole;
+use super::key::{KeyHash, StoreKey};
+use super::purge::PurgeSubject;
+use super::read::ObjectReader;
+use super::whole_body::WholeBody;
 
-/// What the policy says about a stored response; replaced as a whole when a validation freshens it
-/// (RFC 9111 section 4.3.4).
+/// The metadata of a stored response. A validation replaces it as a whole (RFC 9111 section 4.3.4).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Head {
-    /// What the policy keeps, in its own form.
+pub struct ObjectMetadata {
+    /// The encoded metadata of the policy.
     pub policy: Bytes,
-    /// The field lines, as they are sent.
+    /// The header fields, as they are sent.
     pub fields: Bytes,
-    /// When it is no longer of any use, in seconds since the epoch: a hint for what to drop first.
+    /// When it becomes useless, in seconds since 1970: a hint for eviction.
     pub expires: u64,
-    /// When it came or was last validated, in seconds since the epoch. What is found on disk and came
-    /// later than now is dropped: how old it is is not known.
+    /// When it was received or last validated, in seconds since 1970. An object on disk with a
+    /// later time than now is dropped, because its age is unknown.
     pub received: u64,
 }
 
@@ -40,65 +39,66 @@ pub struct Head {
 #[derive(Clone, Debug, Default)]
 pub struct NewObject {
     /// Its metadata.
-    pub head: Head,
-    /// Which request fields select it, in the policy's form; empty for a response without Vary.
+    pub metadata: ObjectMetadata,
+    /// The fields in `Vary`, encoded by the policy; empty for a response without it.
     pub vary: Vec<u8>,
-    /// What those fields held: told apart from other variants by it. Empty for a response without
-    /// Vary.
+    /// The secondary key of the request. Empty for a response without `Vary`.
     pub secondary: Vec<u8>,
     /// Its tags (surrogate keys).
     pub tags: Vec<Box<[u8]>>,
-    /// The length of its content in bytes, where it was declared.
+    /// The length of its body in bytes, if it was declared.
     pub length: Option<u64>,
-    /// Whether a part of it may be completed later: it has a strong validator and its origin
-    /// answers range requests.
+    /// Whether missing ranges may be fetched later: it has a strong validator, and its origin
+    /// supports range requests.
     pub resumable: bool,
-    /// Whether the fill goes on when nobody reads it any more.
-    pub fill_unread: bool,
+    /// Whether the fill continues when no reader is left.
+    pub fill_without_readers: bool,
 }
 
-/// A stored response, or one that is being stored. Shared by all who serve it.
+/// A stored response, or one that is being stored. Shared by all that send it.
 #[derive(Debug)]
 pub struct Object {
-    key: Key,
-    hash: Hash,
+    key: StoreKey,
+    hash: KeyHash,
     generation: u64,
     vary: Arc<[u8]>,
     secondary: Box<[u8]>,
     tags: Box<[Box<[u8]>]>,
     resumable: bool,
-    fill_unread: bool,
-    head: Mutex<Arc<Head>>,
-    /// Counts whatever makes copies of it out of date: freshened, purged, replaced, evicted.
+    fill_without_readers: bool,
+    metadata: Mutex<Arc<ObjectMetadata>>,
+    /// Counts the changes that make copies of it out of date: validation, purge, replacement,
+    /// eviction.
     epoch: AtomicU64,
     stale: AtomicBool,
-    /// It is no longer found in memory.
-    gone: AtomicBool,
-    /// It is not to be found again at all: purged, or replaced.
-    out: AtomicBool,
-    /// The number of the last purge when it was asked for, or last validated.
+    /// Whether it was removed from memory.
+    evicted: AtomicBool,
+    /// Whether it must not be found again at all: purged or replaced.
+    removed: AtomicBool,
+    /// The number of the last purge when it was requested or last validated.
     filled_at: AtomicU64,
     /// The number of the last purge that it was checked against.
     checked: AtomicU64,
     hits: AtomicU64,
     usage: Arc<Usage>,
-    content: Content,
-    forms: OnceLock<Box<Forms>>,
+    body: ObjectBody,
+    forms: OnceLock<Box<EncodedForms>>,
 }
 
-/// What makes an object besides the response itself.
-pub(crate) struct Origin {
-    pub(crate) key: Key,
+/// The properties of an object besides the response.
+pub(crate) struct ObjectContext {
+    pub(crate) key: StoreKey,
     pub(crate) generation: u64,
     pub(crate) filled_at: u64,
-    pub(crate) content: Content,
+    pub(crate) body: ObjectBody,
 }
 
-/// What an object takes in memory besides its bytes: itself, its place in the map, its queue.
+/// The memory that an object takes besides its bytes: itself, its entry in the map, its entry in
+/// the queue.
 const OVERHEAD: u64 = 600;
 
 impl Object {
-    pub(crate) fn new(new: NewObject, origin: Origin) -> Self {
+    pub(crate) fn new(new: NewObject, origin: ObjectContext) -> Self {
         Self {
             hash: origin.key.variant(&new.secondary),
             key: origin.key,
@@ -107,32 +107,32 @@ impl Object {
             secondary: new.secondary.into(),
             tags: new.tags.into(),
             resumable: new.resumable,
-            fill_unread: new.fill_unread,
-            head: Mutex::new(Arc::new(new.head)),
+            fill_without_readers: new.fill_without_readers,
+            metadata: Mutex::new(Arc::new(new.metadata)),
             epoch: AtomicU64::new(0),
             stale: AtomicBool::new(false),
-            gone: AtomicBool::new(false),
-            out: AtomicBool::new(false),
+            evicted: AtomicBool::new(false),
+            removed: AtomicBool::new(false),
             filled_at: AtomicU64::new(origin.filled_at),
             checked: AtomicU64::new(origin.filled_at),
             hits: AtomicU64::new(0),
             usage: Arc::default(),
-            content: origin.content,
+            body: origin.body,
             forms: OnceLock::new(),
         }
     }
 
     /// The primary key.
-    pub fn key(&self) -> &Key {
+    pub fn key(&self) -> &StoreKey {
         &self.key
     }
 
-    /// Which request fields select it, as [`NewObject::vary`] said.
+    /// The fields in `Vary`, as in [`NewObject::vary`].
     pub fn vary(&self) -> &[u8] {
         &self.vary
     }
 
-    /// What those fields held, as [`NewObject::secondary`] said.
+    /// The secondary key, as in [`NewObject::secondary`].
     pub fn secondary(&self) -> &[u8] {
         &self.secondary
     }
@@ -142,101 +142,98 @@ impl Object {
         &self.tags
     }
 
-    /// The metadata as it is now.
-    pub fn head(&self) -> Arc<Head> {
-        self.head
+    /// The current metadata.
+    pub fn metadata(&self) -> Arc<ObjectMetadata> {
+        self.metadata
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    /// Whether what is missing of it may be asked for.
+    /// Whether its missing ranges may be fetched.
     pub fn is_resumable(&self) -> bool {
         self.resumable
     }
 
-    /// A number that changes when copies made of it are out of date.
+    /// A number that changes when copies of it become out of date.
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Whether a soft purge has met it since it was last validated.
+    /// Whether a soft purge applied to it since it was last validated.
     pub fn is_purged_softly(&self) -> bool {
         self.stale.load(Ordering::Acquire)
     }
 
-    /// Whether a purge, another response or the lack of room has taken it out. It can still be
-    /// read.
+    /// Whether it was purged, replaced or evicted. It can still be read.
     pub fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Acquire)
+        self.evicted.load(Ordering::Acquire)
     }
 
-    /// How often it was found.
+    /// How often it was a hit.
     pub fn hits(&self) -> u64 {
         self.hits.load(Ordering::Relaxed)
     }
 
-    /// The length of its content in bytes, once it is known.
+    /// The length of its body in bytes, once it is known.
     pub fn length(&self) -> Option<u64> {
-        self.content.length()
+        self.body.length()
     }
 
-    /// Whether all of its content is there.
+    /// Whether its body is complete.
     pub fn is_complete(&self) -> bool {
-        self.content.is_complete()
+        self.body.is_complete()
     }
 
-    /// Whether somebody is filling it.
+    /// Whether it is being filled.
     pub fn is_filling(&self) -> bool {
-        self.content.is_filling()
+        self.body.is_filling()
     }
 
-    /// Whether who comes now can read it from its start: not so if it cannot be stored, and is let go as its
-    /// readers have had it.
+    /// Whether a new reader can read it from the start. This is false for an object that cannot be
+    /// stored, because its bytes are dropped when its readers have got them.
     pub fn is_joinable(&self) -> bool {
-        self.content.is_joinable()
+        self.body.is_joinable()
     }
 
-    /// All of its content, when it is there and in memory.
+    /// Its body, if it is complete and in memory.
     pub fn bytes(&self) -> Option<&Bytes> {
-        self.content.whole().map(Whole::bytes)
+        self.body.whole().map(WholeBody::bytes)
     }
 
-    /// Which parts of `range` are not there, whether or not somebody is filling them.
+    /// The missing parts of `range`, whether or not they are being filled.
     pub fn missing(&self, range: Range<u64>) -> Vec<Range<u64>> {
-        if self.content.whole().is_some() {
+        if self.body.whole().is_some() {
             return Vec::new();
         }
         let end = self
             .length()
             .map_or(range.end, |length| length.min(range.end));
-        self.content
-            .ready()
-            .missing(range.start..end.max(range.start))
+        self.body.ready().missing(range.start..end.max(range.start))
     }
 
-    /// Which parts of the content are there.
+    /// The ranges of the body that are present.
     pub fn stored(&self) -> Intervals {
-        match self.content.whole() {
+        match self.body.whole() {
             Some(whole) => std::iter::once(0..whole.bytes().len() as u64).collect(),
-            None => self.content.ready(),
+            None => self.body.ready(),
         }
     }
 
-    /// Reads `range` of it; the whole of it without one.
-    pub fn read(self: &Arc<Self>, range: Option<Range<u64>>) -> Reader {
-        Reader::new(self.clone(), range.unwrap_or(0..u64::MAX))
+    /// Reads `range` of it, or all of it.
+    pub fn read(self: &Arc<Self>, range: Option<Range<u64>>) -> ObjectReader {
+        ObjectReader::new(self.clone(), range.unwrap_or(0..u64::MAX))
     }
 
-    /// Whether the piece at `position` is what was stored, as far as it is there. If it is not, the object is
-    /// removed: what nobody was sent yet of it can be fetched anew.
+    /// Whether the piece at `position`, if it is present, is undamaged. A damaged object is
+    /// removed, so that the bytes that no client got yet can be fetched again.
     pub async fn is_sound_at(self: &Arc<Self>, position: u64) -> bool {
         let one = position..position.saturating_add(1);
-        let Some((file, range)) = self.content.in_file(&one) else {
+        let Some((file, range)) = self.body.in_file(&one) else {
             return true;
         };
         let is_damaged = matches!(
-            spawn_blocking(file.check(range, Checked::default())).await,
+            spawn_blocking(file.check(range, CheckedRange::default())).await,
             Ok(None)
         );
         if is_damaged {
@@ -245,8 +242,8 @@ impl Object {
         !is_damaged
     }
 
-    /// All of its content in memory, if all of it is there and is what was stored; else, if it is damaged, it
-    /// is removed. Blocks.
+    /// Reads the complete body into memory. `None` if it is incomplete, not written to disk yet, or
+    /// damaged; a damaged object is removed. Blocks.
     ///
     /// # Errors
     /// It cannot be read.
@@ -257,11 +254,11 @@ impl Object {
         let Some(length) = self.length().filter(|_| self.is_complete()) else {
             return Ok(None);
         };
-        let Some((file, range)) = self.content.in_file(&(0..length)) else {
+        let Some((file, range)) = self.body.in_file(&(0..length)) else {
             return Ok(None);
         };
         if range.end < length {
-            // The rest is still to be written.
+            // The rest is not written yet.
             return Ok(None);
         }
         let read = file.read(range)?;
@@ -271,66 +268,70 @@ impl Object {
         Ok(read.map(Bytes::from))
     }
 
-    /// Removes it, as what is on disk is not what was written there.
+    /// Removes it because it is damaged on disk.
     pub(crate) fn remove_damaged(self: &Arc<Self>) {
-        let store = self.content.file().and_then(|file| file.store());
+        let store = self.body.file().and_then(|file| file.store());
         if let Some(store) = store {
             store.remove_damaged(self);
         }
     }
 
-    /// `range` of it as the content of a response, in the simplest form there is: memory, or a
-    /// [`Reader`].
+    /// `range` of it as the body of a response: bytes in memory, or an [`ObjectReader`].
     pub fn body(self: &Arc<Self>, range: Option<Range<u64>>) -> Body {
-        if let Some(whole) = self.content.whole() {
+        if let Some(whole) = self.body.whole() {
             return whole.body(range);
         }
         Body::stream(self.read(range))
     }
 
-    /// Takes over the filling of what is missing of `range` and nobody fills yet: a filler for each
-    /// gap, to be fed from range requests with If-Range. Empty when there is nothing to do, or the
-    /// object is not resumable.
-    pub fn fill(self: &Arc<Self>, store: &Store, range: Range<u64>) -> Vec<Filler> {
+    /// Claims the missing parts of `range` that are not being filled: returns a filler for each, to
+    /// be fed from range requests with If-Range. Empty if there are none, or the object is not
+    /// resumable.
+    pub fn fill(self: &Arc<Self>, store: &Store, range: Range<u64>) -> Vec<ObjectFiller> {
         if !self.resumable {
             return Vec::new();
         }
-        let claims = self.content.claim_missing(range);
-        let filler = |(claim, gap)| Filler::of_gap(store.clone(), self.clone(), claim, gap);
+        let claims = self.body.claim_missing(range);
+        let filler = |(claim, gap)| ObjectFiller::of_gap(store.clone(), self.clone(), claim, gap);
         claims.into_iter().map(filler).collect()
     }
 
-    /// Takes over the filling of the first part of `range` that is not there, if nobody fills it.
+    /// Claims the first missing part of `range`, if it is not being filled.
     ///
-    /// If somebody does, and is more than `ahead` bytes before it, that fill ends where this one
-    /// begins. `None` when the part comes anyway, is there, or cannot be asked for.
+    /// If it is being filled from more than `ahead` bytes before, that fill ends where this one
+    /// begins. `None` if the part is present, will arrive soon, or cannot be fetched.
     pub fn fill_first(
         self: &Arc<Self>,
         store: &Store,
         range: Range<u64>,
         ahead: u64,
-    ) -> Option<Filler> {
+    ) -> Option<ObjectFiller> {
         if !self.resumable {
             return None;
         }
-        let (claim, gap) = self.content.claim_first(range, ahead)?;
-        Some(Filler::of_gap(store.clone(), self.clone(), claim, gap))
+        let (claim, gap) = self.body.claim_first(range, ahead)?;
+        Some(ObjectFiller::of_gap(
+            store.clone(),
+            self.clone(),
+            claim,
+            gap,
+        ))
     }
 
-    pub(crate) fn forms(&self) -> Option<&Forms> {
+    pub(crate) fn forms(&self) -> Option<&EncodedForms> {
         self.forms.get().map(Box::as_ref)
     }
 
-    pub(crate) fn forms_or_new(&self) -> &Forms {
+    pub(crate) fn forms_or_new(&self) -> &EncodedForms {
         self.forms.get_or_init(Box::default)
     }
 
-    pub(crate) fn content(&self) -> &Content {
-        &self.content
+    pub(crate) fn stored_body(&self) -> &ObjectBody {
+        &self.body
     }
 
-    pub(crate) fn goes_on_unread(&self) -> bool {
-        self.fill_unread
+    pub(crate) fn continues_without_readers(&self) -> bool {
+        self.fill_without_readers
     }
 
     pub(crate) fn shared_vary(&self) -> &Arc<[u8]> {
@@ -341,8 +342,8 @@ impl Object {
         self.generation
     }
 
-    pub(crate) fn candidate(&self) -> Candidate {
-        Candidate {
+    pub(crate) fn candidate(&self) -> EvictionCandidate {
+        EvictionCandidate {
             hash: self.hash,
             primary: self.key.hash(),
             generation: self.generation,
@@ -358,8 +359,8 @@ impl Object {
         *self.vary == *vary && *self.secondary == *secondary
     }
 
-    pub(crate) fn subject(&self) -> Subject<'_> {
-        Subject {
+    pub(crate) fn subject(&self) -> PurgeSubject<'_> {
+        PurgeSubject {
             key: &self.key,
             tags: &self.tags,
             filled_at: self.filled_at.load(Ordering::Acquire),
@@ -380,66 +381,66 @@ impl Object {
         }
     }
 
-    /// Notes that it had to make room in memory. `true` the first time.
+    /// Marks it as evicted from memory. Returns `true` the first time.
     pub(crate) fn mark_evicted(&self) -> bool {
         self.epoch.fetch_add(1, Ordering::AcqRel);
-        !self.gone.swap(true, Ordering::AcqRel)
+        !self.evicted.swap(true, Ordering::AcqRel)
     }
 
-    /// Notes that it is not to be found again.
-    pub(crate) fn mark_out(&self) {
-        self.out.store(true, Ordering::Release);
+    /// Marks it as removed.
+    pub(crate) fn mark_removed(&self) {
+        self.removed.store(true, Ordering::Release);
         self.mark_evicted();
     }
 
-    /// Whether it is not to be found again, on disk either.
-    pub(crate) fn is_out(&self) -> bool {
-        self.out.load(Ordering::Acquire)
+    /// Whether it was removed, also from disk.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Acquire)
     }
 
     /// The name of its file.
-    pub(crate) fn name(&self) -> Name {
-        Name {
+    pub(crate) fn name(&self) -> ObjectName {
+        ObjectName {
             primary: self.key.hash(),
             hash: self.hash,
         }
     }
 
-    /// What is written about it, with the `sums` of its content.
-    pub(crate) fn record(&self, sums: Sums) -> Record {
-        Record {
+    /// Its record on disk, with the checksums of its body.
+    pub(crate) fn record(&self, checksums: PieceChecksums) -> ObjectRecord {
+        ObjectRecord {
             key: self.key.clone(),
             new: NewObject {
-                head: Head::clone(&self.head()),
+                metadata: ObjectMetadata::clone(&self.metadata()),
                 vary: self.vary.to_vec(),
                 secondary: self.secondary.to_vec(),
                 tags: self.tags.to_vec(),
                 length: self.length(),
                 resumable: self.resumable,
-                fill_unread: self.fill_unread,
+                fill_without_readers: self.fill_without_readers,
             },
             generation: self.generation,
             filled_at: self.filled_at.load(Ordering::Acquire),
             stale: self.is_purged_softly(),
-            sums,
+            checksums,
         }
     }
 
-    /// An object that was found on disk, with its content.
-    pub(crate) fn restored(record: Record, content: Content) -> Self {
-        let origin = Origin {
+    /// An object from a record on disk, with its body.
+    pub(crate) fn restored(record: ObjectRecord, body: ObjectBody) -> Self {
+        let origin = ObjectContext {
             key: record.key,
             generation: record.generation,
             filled_at: record.filled_at,
-            content,
+            body,
         };
         let object = Self::new(record.new, origin);
         object.stale.store(record.stale, Ordering::Release);
         object
     }
 
-    pub(crate) fn freshen(&self, head: Head, filled_at: u64) {
-        *self.head.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(head);
+    pub(crate) fn freshen(&self, metadata: ObjectMetadata, filled_at: u64) {
+        *self.metadata.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(metadata);
         self.filled_at.store(filled_at, Ordering::Release);
         self.set_checked(filled_at);
         self.stale.store(false, Ordering::Release);
@@ -453,7 +454,7 @@ impl Object {
 
     /// The bytes of memory that it takes.
     pub(crate) fn memory(&self) -> u64 {
-        let head = self.head();
+        let metadata = self.metadata();
         let tags: usize = self
             .tags
             .iter()
@@ -464,13 +465,13 @@ impl Object {
             self.vary.len(),
             self.secondary.len(),
             tags,
-            head.policy.len(),
-            head.fields.len(),
+            metadata.policy.len(),
+            metadata.fields.len(),
         ];
-        let named: usize = parts.iter().sum();
+        let metadata_bytes: usize = parts.iter().sum();
         OVERHEAD
-            .saturating_add(named as u64)
-            .saturating_add(self.content.memory())
-            .saturating_add(self.forms().map_or(0, Forms::bytes))
+            .saturating_add(metadata_bytes as u64)
+            .saturating_add(self.body.memory())
+            .saturating_add(self.forms().map_or(0, EncodedForms::bytes))
     }
 }

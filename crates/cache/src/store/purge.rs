@@ -1,107 +1,110 @@
-//! Purging: rules with a number each, met by objects when they are next looked at.
+//! Purging by numbered rules that apply to objects when they are next used.
 //!
-//! A purge walks over nothing. It notes what it is about and takes the next number; every object
-//! knows the number that was current when its fill was asked for, and is checked against the rules
-//! behind it once. So purging a site of a million objects costs what purging one costs, and one
-//! that is being filled meanwhile does not escape.
+//! A purge does not iterate over objects. It adds a rule with the next number; every object has the
+//! number that was current when its response was requested, and is checked once against the rules
+//! with greater numbers. So purging a site of a million objects costs as much as purging one
+//! object, and objects that are being filled do not escape.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::key::{Hash, Key};
+use super::key::{KeyHash, StoreKey};
 
-/// What a purge is about.
+/// Which objects a purge removes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Purge {
-    /// Only objects of the site with this name; of every site without one.
+pub struct PurgeRequest {
+    /// The site whose objects are purged; `None` for all sites.
     pub site: Option<Box<str>>,
-    /// Which of them.
-    pub what: Purged,
-    /// Whether objects only become stale, so that they are validated before they are used again,
-    /// and may still serve while that fails (a soft purge). Else they are gone.
+    /// Which objects of the site.
+    pub target: PurgeTarget,
+    /// Whether objects only become stale, so that they are validated before their next use and may
+    /// still be sent if that fails (a soft purge). Otherwise they are removed.
     pub soft: bool,
 }
 
-/// Which objects a purge is about.
+/// Which objects are purged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Purged {
-    /// All of them.
+pub enum PurgeTarget {
+    /// All objects.
     All,
-    /// Those with this primary key, in all variants.
+    /// The objects with this primary key, in all variants.
     Key(Box<[u8]>),
-    /// Those whose primary key begins with this.
+    /// The objects whose primary key begins with this.
     Prefix(Box<[u8]>),
-    /// Those with this tag (surrogate key).
+    /// The objects with this tag (surrogate key).
     Tag(Box<[u8]>),
 }
 
-/// What the purges so far mean for an object.
+/// The effect of the purges on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Verdict {
+pub(crate) enum PurgeVerdict {
     Untouched,
     Stale,
     Gone,
 }
 
-/// What of an object a purge looks at.
+/// The properties of an object that decide whether a purge applies to it.
 #[derive(Clone, Copy)]
-pub(crate) struct Subject<'a> {
-    pub(crate) key: &'a Key,
+pub(crate) struct PurgeSubject<'a> {
+    pub(crate) key: &'a StoreKey,
     pub(crate) tags: &'a [Box<[u8]>],
-    /// The number that was current when its fill, or its last validation, was asked for.
+    /// The number of the last purge when it was requested or last validated.
     pub(crate) filled_at: u64,
 }
 
-/// More rules than this are summed up in a wider one: what it costs is stale objects, never wrong
-/// ones.
-const MOST_RULES: usize = 65_536;
+/// If there are more rules, the older half is replaced by a wider one: it makes objects stale or
+/// removes them unnecessarily, but misses none.
+const MAX_RULES: usize = 65_536;
 
-/// Tells objects that no rule can be about from those that one may be about, by their marks.
+/// A filter for objects that no rule can apply to, by the fingerprints of the rules.
 #[derive(Debug)]
-pub(crate) struct Sieve {
-    marks: HashSet<u32>,
+pub(crate) struct PurgeFilter {
+    fingerprints: HashSet<u32>,
     all: bool,
 }
 
-impl Sieve {
-    pub(crate) fn catches(&self, marks: &[u32]) -> bool {
-        self.all || marks.iter().any(|mark| self.marks.contains(mark))
+impl PurgeFilter {
+    pub(crate) fn may_apply_to(&self, fingerprints: &[u32]) -> bool {
+        self.all
+            || fingerprints
+                .iter()
+                .any(|mark| self.fingerprints.contains(mark))
     }
 }
 
-/// For each rule that there may be about an object, other than by prefix, a few bits of it.
-pub(crate) fn marks(key: &Key, tags: &[Box<[u8]>]) -> Box<[u32]> {
+/// The fingerprints of all rules, other than by prefix, that could apply to an object.
+pub(crate) fn fingerprints(key: &StoreKey, tags: &[Box<[u8]>]) -> Box<[u32]> {
     let tags = tags.iter().map(|tag| (TAG, &**tag));
     let exact = [(ALL, &b""[..]), (KEY, key.bytes())];
     let about_site = |(kind, bytes)| {
         let scopes = [None, Some(&**key.site())];
-        scopes.map(|scope| mark(about(scope, kind, bytes)))
+        scopes.map(|scope| fingerprint(rule_hash(scope, kind, bytes)))
     };
     exact.into_iter().chain(tags).flat_map(about_site).collect()
 }
 
-fn mark(rule: Hash) -> u32 {
+fn fingerprint(rule: KeyHash) -> u32 {
     (rule.0 >> 32) as u32
 }
 
-/// All rules that objects may still have to meet.
+/// All rules that may still apply to objects.
 #[derive(Debug)]
 pub(crate) struct Purges {
     current: AtomicU64,
-    rules: RwLock<Rules>,
+    rules: RwLock<PurgeRules>,
 }
 
 #[derive(Debug, Default)]
-struct Rules {
-    /// For all, keys and tags: by what they are about.
-    exact: HashMap<Hash, Times>,
+struct PurgeRules {
+    /// The rules for all objects, keys and tags.
+    exact: HashMap<KeyHash, PurgeNumbers>,
     prefixes: Vec<PrefixRule>,
 }
 
-/// The numbers of the last purges about one thing; zero for none.
+/// The numbers of the last purges by one rule; zero for none.
 #[derive(Clone, Copy, Debug, Default)]
-struct Times {
+struct PurgeNumbers {
     hard: u64,
     soft: u64,
 }
@@ -110,7 +113,7 @@ struct Times {
 struct PrefixRule {
     site: Option<Box<str>>,
     prefix: Box<[u8]>,
-    times: Times,
+    times: PurgeNumbers,
 }
 
 impl Purges {
@@ -127,78 +130,78 @@ impl Purges {
         self.current.load(Ordering::Acquire)
     }
 
-    /// Adds a purge, and returns its number. From now on it holds.
-    pub(crate) fn add(&self, purge: &Purge) -> u64 {
+    /// Adds a purge, and returns its number. It takes effect immediately.
+    pub(crate) fn add(&self, purge: &PurgeRequest) -> u64 {
         let mut rules = self.write();
         let number = self.current().saturating_add(1);
         rules.add(purge, number);
-        rules.bound();
+        rules.limit();
         self.current.store(number, Ordering::Release);
         number
     }
 
-    /// What the purges since `subject.filled_at` mean for it, and the number up to which that was
-    /// looked at.
-    pub(crate) fn verdict(&self, subject: Subject<'_>) -> (Verdict, u64) {
+    /// The effect of the purges since `subject.filled_at`, and the number of the last purge that
+    /// was considered.
+    pub(crate) fn verdict(&self, subject: PurgeSubject<'_>) -> (PurgeVerdict, u64) {
         let rules = self.read();
         let current = self.current();
         if current <= subject.filled_at {
-            return (Verdict::Untouched, current);
+            return (PurgeVerdict::Untouched, current);
         }
         (rules.verdict(subject), current)
     }
 
-    /// Makes the numbers of further purges greater than `number`.
+    /// Makes the numbers of later purges greater than `number`.
     pub(crate) fn begin_at(&self, number: u64) {
         self.current.store(number, Ordering::Release);
     }
 
     /// Adds a purge that was made before a restart.
-    pub(crate) fn restore(&self, purge: &Purge, number: u64) {
+    pub(crate) fn restore(&self, purge: &PurgeRequest, number: u64) {
         let mut rules = self.write();
         rules.add(purge, number);
-        rules.bound();
+        rules.limit();
     }
 
-    /// Forgets the rules up to `number`: every object that they are about has met them.
+    /// Removes the rules up to `number`, after they were applied to every object.
     pub(crate) fn retire(&self, number: u64) {
         let mut rules = self.write();
         rules.exact.retain(|_, times| times.last() > number);
         rules.prefixes.retain(|rule| rule.times.last() > number);
     }
 
-    /// Which of many objects have to be looked at, for all rules there are now.
-    pub(crate) fn sieve(&self) -> Sieve {
+    /// A filter for the objects to which the current rules may apply.
+    pub(crate) fn filter(&self) -> PurgeFilter {
         let rules = self.read();
-        Sieve {
-            marks: rules.exact.keys().map(|hash| mark(*hash)).collect(),
+        PurgeFilter {
+            fingerprints: rules.exact.keys().map(|hash| fingerprint(*hash)).collect(),
             all: !rules.prefixes.is_empty(),
         }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Rules> {
+    fn read(&self) -> RwLockReadGuard<'_, PurgeRules> {
         self.rules.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Rules> {
+    fn write(&self) -> RwLockWriteGuard<'_, PurgeRules> {
         self.rules.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Rules {
-    fn add(&mut self, purge: &Purge, number: u64) {
+impl PurgeRules {
+    fn add(&mut self, purge: &PurgeRequest, number: u64) {
         let site = purge.site.as_deref();
-        let times = match &purge.what {
-            Purged::All => self.exact.entry(about(site, ALL, b"")).or_default(),
-            Purged::Key(key) => self.exact.entry(about(site, KEY, key)).or_default(),
-            Purged::Tag(tag) => self.exact.entry(about(site, TAG, tag)).or_default(),
-            Purged::Prefix(prefix) => {
+        let times = match &purge.target {
+            PurgeTarget::All => self.exact.entry(rule_hash(site, ALL, b"")).or_default(),
+            PurgeTarget::Key(key) => self.exact.entry(rule_hash(site, KEY, key)).or_default(),
+            PurgeTarget::Tag(tag) => self.exact.entry(rule_hash(site, TAG, tag)).or_default(),
+            PurgeTarget::Prefix(prefix) => {
                 let same = |rule: &PrefixRule| rule.site == purge.site && rule.prefix == *prefix;
                 let at = self.prefixes.iter().position(same).unwrap_or_else(|| {
                     self.prefixes.push(PrefixRule {
                         site: purge.site.clone(),
                         prefix: prefix.clone(),
-                        times: Times::default(),
+                        times: PurgeNumbers::default(),
                     });
                     self.prefixes.len().saturating_sub(1)
                 });
@@ -215,49 +218,49 @@ impl Rules {
         }
     }
 
-    fn verdict(&self, subject: Subject<'_>) -> Verdict {
+    fn verdict(&self, subject: PurgeSubject<'_>) -> PurgeVerdict {
         let site = subject.key.site();
-        let mut worst = Verdict::Untouched;
-        let mut meet = |times: &Times| {
+        let mut effect = PurgeVerdict::Untouched;
+        let mut apply = |times: &PurgeNumbers| {
             if times.hard > subject.filled_at {
-                worst = Verdict::Gone;
+                effect = PurgeVerdict::Gone;
             } else if times.soft > subject.filled_at {
-                worst = worst.max(Verdict::Stale);
+                effect = effect.max(PurgeVerdict::Stale);
             }
         };
         for scope in [None, Some(&**site)] {
             let tags = subject.tags.iter().map(|tag| (TAG, &**tag));
             let exact = [(ALL, &b""[..]), (KEY, subject.key.bytes())];
             for (kind, bytes) in exact.into_iter().chain(tags) {
-                if let Some(times) = self.exact.get(&about(scope, kind, bytes)) {
-                    meet(times);
+                if let Some(times) = self.exact.get(&rule_hash(scope, kind, bytes)) {
+                    apply(times);
                 }
             }
         }
         for rule in &self.prefixes {
             let of_site = rule.site.as_ref().is_none_or(|name| **name == **site);
             if of_site && subject.key.bytes().starts_with(&rule.prefix) {
-                meet(&rule.times);
+                apply(&rule.times);
             }
         }
-        worst
+        effect
     }
 
-    /// When there are too many, puts one about everything in the place of the older half.
-    fn bound(&mut self) {
-        if self.exact.len().saturating_add(self.prefixes.len()) <= MOST_RULES {
+    /// If there are too many rules, replaces the older half by one that applies to all objects.
+    fn limit(&mut self) {
+        if self.exact.len().saturating_add(self.prefixes.len()) <= MAX_RULES {
             return;
         }
-        let everything = about(None, ALL, b"");
+        let everything = rule_hash(None, ALL, b"");
         let mut all = self.exact.remove(&everything).unwrap_or_default();
         let times = self
             .exact
             .values()
             .chain(self.prefixes.iter().map(|rule| &rule.times));
-        let mut numbers: Vec<u64> = times.map(Times::last).collect();
+        let mut numbers: Vec<u64> = times.map(PurgeNumbers::last).collect();
         numbers.sort_unstable();
         let limit = numbers.get(numbers.len() / 2).copied().unwrap_or_default();
-        let mut keep = |times: &Times| {
+        let mut keep = |times: &PurgeNumbers| {
             let stays = times.last() > limit;
             if !stays {
                 all.hard = all.hard.max(times.hard);
@@ -271,7 +274,7 @@ impl Rules {
     }
 }
 
-impl Times {
+impl PurgeNumbers {
     fn last(&self) -> u64 {
         self.hard.max(self.soft)
     }
@@ -281,10 +284,10 @@ const ALL: &[u8] = b"all";
 const KEY: &[u8] = b"key";
 const TAG: &[u8] = b"tag";
 
-fn about(site: Option<&str>, kind: &[u8], bytes: &[u8]) -> Hash {
+fn rule_hash(site: Option<&str>, kind: &[u8], bytes: &[u8]) -> KeyHash {
     match site {
-        Some(site) => Hash::of(&[kind, bytes, site.as_bytes()]),
-        None => Hash::of(&[kind, bytes]),
+        Some(site) => KeyHash::of(&[kind, bytes, site.as_bytes()]),
+        None => KeyHash::of(&[kind, bytes]),
     }
 }
 
@@ -294,18 +297,18 @@ mod tests {
 
     use super::*;
 
-    fn key(site: &str, bytes: &str) -> Key {
-        Key::new(&Arc::from(site), bytes.as_bytes())
+    fn key(site: &str, bytes: &str) -> StoreKey {
+        StoreKey::new(&Arc::from(site), bytes.as_bytes())
     }
 
-    fn purge(site: Option<&str>, what: Purged, soft: bool) -> Purge {
+    fn purge(site: Option<&str>, target: PurgeTarget, soft: bool) -> PurgeRequest {
         let site = site.map(Box::from);
-        Purge { site, what, soft }
+        PurgeRequest { site, target, soft }
     }
 
-    fn verdict(purges: &Purges, key: &Key, tags: &[&str], filled_at: u64) -> Verdict {
+    fn verdict(purges: &Purges, key: &StoreKey, tags: &[&str], filled_at: u64) -> PurgeVerdict {
         let tags: Vec<Box<[u8]>> = tags.iter().map(|tag| tag.as_bytes().into()).collect();
-        let subject = Subject {
+        let subject = PurgeSubject {
             key,
             tags: &tags,
             filled_at,
@@ -314,61 +317,73 @@ mod tests {
     }
 
     #[test]
-    fn a_purge_meets_what_was_filled_before_it_and_nothing_else() {
+    fn a_purge_applies_to_matching_objects_that_were_requested_before_it() {
         let purges = Purges::new(0);
         let (one, other) = (key("a", "https://a/x/1"), key("a", "https://a/y/1"));
         purges.add(&purge(
             None,
-            Purged::Prefix((*b"https://a/x").into()),
+            PurgeTarget::Prefix((*b"https://a/x").into()),
             false,
         ));
-        assert_eq!(verdict(&purges, &one, &[], 0), Verdict::Gone);
-        assert_eq!(verdict(&purges, &one, &[], 1), Verdict::Untouched);
-        assert_eq!(verdict(&purges, &other, &[], 0), Verdict::Untouched);
-        purges.add(&purge(Some("a"), Purged::Tag((*b"news").into()), true));
+        assert_eq!(verdict(&purges, &one, &[], 0), PurgeVerdict::Gone);
+        assert_eq!(verdict(&purges, &one, &[], 1), PurgeVerdict::Untouched);
+        assert_eq!(verdict(&purges, &other, &[], 0), PurgeVerdict::Untouched);
+        purges.add(&purge(Some("a"), PurgeTarget::Tag((*b"news").into()), true));
         assert_eq!(
             verdict(&purges, &other, &["old", "news"], 1),
-            Verdict::Stale
+            PurgeVerdict::Stale
         );
-        assert_eq!(verdict(&purges, &other, &["old"], 1), Verdict::Untouched);
+        assert_eq!(
+            verdict(&purges, &other, &["old"], 1),
+            PurgeVerdict::Untouched
+        );
         assert_eq!(
             verdict(&purges, &key("b", "k"), &["news"], 1),
-            Verdict::Untouched
+            PurgeVerdict::Untouched
         );
-        purges.add(&purge(Some("a"), Purged::All, false));
-        assert_eq!(verdict(&purges, &other, &["news"], 1), Verdict::Gone);
-        assert_eq!(verdict(&purges, &key("b", "k"), &[], 0), Verdict::Untouched);
-        purges.add(&purge(None, Purged::Key((*b"k").into()), true));
-        assert_eq!(verdict(&purges, &key("b", "k"), &[], 3), Verdict::Stale);
+        purges.add(&purge(Some("a"), PurgeTarget::All, false));
+        assert_eq!(verdict(&purges, &other, &["news"], 1), PurgeVerdict::Gone);
+        assert_eq!(
+            verdict(&purges, &key("b", "k"), &[], 0),
+            PurgeVerdict::Untouched
+        );
+        purges.add(&purge(None, PurgeTarget::Key((*b"k").into()), true));
+        assert_eq!(
+            verdict(&purges, &key("b", "k"), &[], 3),
+            PurgeVerdict::Stale
+        );
     }
 
     #[test]
     fn a_hard_purge_is_not_softened_by_a_later_soft_one() {
         let purges = Purges::new(0);
-        purges.add(&purge(None, Purged::All, false));
-        purges.add(&purge(None, Purged::All, true));
-        assert_eq!(verdict(&purges, &key("a", "k"), &[], 0), Verdict::Gone);
-        assert_eq!(verdict(&purges, &key("a", "k"), &[], 1), Verdict::Stale);
+        purges.add(&purge(None, PurgeTarget::All, false));
+        purges.add(&purge(None, PurgeTarget::All, true));
+        assert_eq!(verdict(&purges, &key("a", "k"), &[], 0), PurgeVerdict::Gone);
+        assert_eq!(
+            verdict(&purges, &key("a", "k"), &[], 1),
+            PurgeVerdict::Stale
+        );
     }
 
     #[test]
-    fn too_many_rules_become_a_wider_one_that_spares_nothing() {
+    fn too_many_rules_are_replaced_by_a_wider_one() {
         let purges = Purges::new(0);
         let tag = |number: usize| format!("tag-{number}");
-        for number in 0..MOST_RULES + 10 {
-            let what = Purged::Tag(tag(number).as_bytes().into());
-            purges.add(&purge(None, what, number % 2 == 0));
+        for number in 0..MAX_RULES + 10 {
+            let target = PurgeTarget::Tag(tag(number).as_bytes().into());
+            purges.add(&purge(None, target, number % 2 == 0));
         }
         let rules = purges.read().exact.len();
-        assert!(rules <= MOST_RULES);
-        for number in [0, 1, 1000, MOST_RULES] {
-            let met = verdict(&purges, &key("a", "k"), &[&tag(number)], number as u64);
-            assert!(met >= Verdict::Stale);
+        assert!(rules <= MAX_RULES);
+        for number in [0, 1, 1000, MAX_RULES] {
+            let effect = verdict(&purges, &key("a", "k"), &[&tag(number)], number as u64);
+            assert!(effect >= PurgeVerdict::Stale);
         }
         let last = purges.current();
         assert_eq!(
             verdict(&purges, &key("a", "k"), &["tag-0"], last),
-            Verdict::Untouched
+            PurgeVerdict::Untouched
         );
     }
 }

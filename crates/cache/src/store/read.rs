@@ -1,4 +1,4 @@
-//! Reading an object, whole or a range of it, also while it is filled.
+//! Reading an object or a range of it, also while it is filled.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -11,20 +11,20 @@ use apus_http::{BodyError, BodyStream, FileRange, Frame};
 use bytes::Bytes;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use super::content::Unread;
-use super::disk::Checked;
+use super::body::PollReadError;
+use super::disk::CheckedRange;
 use super::object::Object;
 
-/// Part of an object's content.
+/// A piece of an object's body.
 #[derive(Debug)]
-pub enum Piece {
+pub enum ObjectPiece {
     /// Bytes in memory.
     Bytes(Bytes),
     /// Bytes in a file.
     File(FileRange),
 }
 
-impl Piece {
+impl ObjectPiece {
     /// Its length in bytes.
     #[expect(clippy::len_without_is_empty, reason = "a piece is never empty")]
     pub fn len(&self) -> u64 {
@@ -39,15 +39,14 @@ impl Piece {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// Who filled the object broke off, and the rest cannot be asked for: it has no strong
+    /// The fill broke off, and the rest cannot be fetched because the object has no strong
     /// validator.
     BrokenOff,
-    /// The next piece on disk is not what was written there. The object was removed.
+    /// The next piece on disk is damaged. The object was removed.
     Damaged,
-    /// The object cannot be stored, the others who read it along had everything, and this reader
-    /// was too slow.
+    /// The object cannot be stored, and this reader was too slow for the others.
     LeftBehind,
-    /// Nobody fills this range now. The reader may go on once somebody has claimed it with
+    /// No filler fills this range. The reader may continue once it was claimed with
     /// [`Object::fill`].
     Gap(Range<u64>),
 }
@@ -55,7 +54,7 @@ pub enum ReadError {
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::BrokenOff => f.write_str("the stored response broke off while it was fetched"),
+            Self::BrokenOff => f.write_str("the fetch of the stored response broke off"),
             Self::Damaged => f.write_str("the stored response is damaged on disk"),
             Self::LeftBehind => f.write_str("the client read too slowly to share the response"),
             Self::Gap(gap) => write!(f, "bytes {} to {} are not stored", gap.start, gap.end),
@@ -65,31 +64,31 @@ impl fmt::Display for ReadError {
 
 impl std::error::Error for ReadError {}
 
-/// Reads a range of an object in order, and waits for what is still being filled. It counts as
-/// somebody who wants the fill to go on until it is dropped.
+/// Reads a range of an object in order, and waits for bytes that are being filled. Until it is
+/// dropped, it counts as a reader that wants the fill to continue.
 ///
-/// What is on disk is read and compared with its checksums before it is handed on, a little ahead of
-/// the reader, by the blocking threads of the tokio runtime in which it is polled.
+/// The checksums of bytes on disk are verified before they are returned, a little ahead of the
+/// reader, by blocking threads of the tokio runtime that polls it.
 #[derive(Debug)]
-pub struct Reader {
+pub struct ObjectReader {
     object: Arc<Object>,
     id: u64,
-    /// What was not read yet.
+    /// The range that is not read yet.
     range: Range<u64>,
-    /// What was compared last of what is on disk.
-    checked: Checked,
-    /// What comes after it, which is being compared.
-    check: Option<JoinHandle<Option<Checked>>>,
+    /// The last range on disk that was verified.
+    checked: CheckedRange,
+    /// The verification of the next range on disk.
+    check: Option<JoinHandle<Option<CheckedRange>>>,
 }
 
-impl Reader {
+impl ObjectReader {
     pub(crate) fn new(object: Arc<Object>, range: Range<u64>) -> Self {
-        let id = object.content().follow(&range);
+        let id = object.stored_body().add_reader(&range);
         Self {
             object,
             id,
             range,
-            checked: Checked::default(),
+            checked: CheckedRange::default(),
             check: None,
         }
     }
@@ -102,13 +101,16 @@ impl Reader {
     /// The next piece; `None` at the end.
     ///
     /// # Errors
-    /// See [`ReadError`]; after a [`ReadError::Gap`] it may be asked again.
-    pub async fn piece(&mut self) -> Option<Result<Piece, ReadError>> {
+    /// [`ReadError`]. After [`ReadError::Gap`] it may be called again.
+    pub async fn piece(&mut self) -> Option<Result<ObjectPiece, ReadError>> {
         poll_fn(|cx| self.poll_piece(cx)).await
     }
 
-    /// As [`Reader::piece`], for code that is polled.
-    pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Piece, ReadError>>> {
+    /// As [`ObjectReader::piece`], for poll functions.
+    pub fn poll_piece(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<ObjectPiece, ReadError>>> {
         loop {
             if self.range.is_empty() {
                 return Poll::Ready(None);
@@ -122,20 +124,20 @@ impl Reader {
                         self.object.remove_damaged();
                         return Poll::Ready(Some(Err(ReadError::Damaged)));
                     }
-                    // The runtime ends.
+                    // The runtime is shutting down.
                     Err(_) => return Poll::Ready(Some(Err(ReadError::BrokenOff))),
                 }
             }
-            let content = self.object.content();
-            let polled = content.poll_read(cx, self.id, &self.range, self.checked.until);
+            let body = self.object.stored_body();
+            let polled = body.poll_read(cx, self.id, &self.range, self.checked.until);
             return Poll::Ready(match ready!(polled) {
                 None => None,
                 Some(Ok(piece)) => {
                     self.range.start = self.range.start.saturating_add(piece.len());
                     Some(Ok(piece))
                 }
-                Some(Err(Unread::Failed(error))) => Some(Err(error)),
-                Some(Err(Unread::Unchecked(range))) => match content.file() {
+                Some(Err(PollReadError::Failed(error))) => Some(Err(error)),
+                Some(Err(PollReadError::Unchecked(range))) => match body.file() {
                     Some(file) => {
                         self.check = Some(spawn_blocking(file.check(range, self.checked)));
                         continue;
@@ -146,7 +148,7 @@ impl Reader {
         }
     }
 
-    /// The bytes still to come, once the length of the object is known.
+    /// The remaining bytes, once the length of the object is known.
     pub fn remaining(&self) -> Option<u64> {
         let end = match self.object.length() {
             Some(length) => self.range.end.min(length),
@@ -157,18 +159,18 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for ObjectReader {
     fn drop(&mut self) {
-        self.object.content().leave(self.id);
+        self.object.stored_body().remove_reader(self.id);
     }
 }
 
-impl BodyStream for Reader {
+impl BodyStream for ObjectReader {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         self.poll_piece(cx).map(|piece| {
             Some(match piece? {
-                Ok(Piece::Bytes(bytes)) => Ok(Frame::Data(bytes)),
-                Ok(Piece::File(range)) => Ok(Frame::File(range)),
+                Ok(ObjectPiece::Bytes(bytes)) => Ok(Frame::Data(bytes)),
+                Ok(ObjectPiece::File(range)) => Ok(Frame::File(range)),
                 Err(error) => Err(BodyError::Source(error.into())),
             })
         })

@@ -1,121 +1,130 @@
-//! A part of the memory tier: the objects of some keys, behind one lock that is held for moments.
+//! A shard of the memory tier: the objects of some keys, behind one lock.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::collapse::Pending;
-use super::eviction::{Candidate, Eviction};
-use super::key::{Hash, Key};
+use super::collapse::PendingRequest;
+use super::eviction::{EvictionCandidate, EvictionQueues};
+use super::key::{KeyHash, StoreKey};
 use super::object::Object;
 
-/// More than this many lists of selecting fields are not tried for one key.
-const MOST_VARIES: usize = 4;
+/// The most different `Vary` lists that are tried for one key.
+const MAX_VARIES: usize = 4;
 
-/// More marks than this are not kept.
-const MOST_PASSES: usize = 4096;
+/// The most keys with a hit-for-pass mark.
+const MAX_PASSES: usize = 4096;
 
 /// The objects of some keys.
 #[derive(Debug)]
 pub(crate) struct Shard {
-    primaries: HashMap<Hash, Primary>,
-    eviction: Eviction,
-    /// Keys whose responses could not be shared lately, and until when that is assumed.
-    passes: HashMap<Hash, Instant>,
-    /// What an object with an open file counts for at least, so that there are not too many.
+    primaries: HashMap<KeyHash, PrimaryEntry>,
+    eviction: EvictionQueues,
+    /// Keys whose responses could not be shared lately, and until when requests for them do not
+    /// wait for one another (hit-for-pass).
+    passes: HashMap<KeyHash, Instant>,
+    /// The least weight of an object with an open file, which limits the number of open files.
     file_weight: u64,
 }
 
-/// What an insertion moved out.
+/// The objects that an insertion removed.
 #[derive(Debug, Default)]
-pub(crate) struct Moved {
-    /// An older object of the same variant.
+pub(crate) struct RemovedObjects {
+    /// Older objects of the same variant.
     pub(crate) replaced: Vec<Arc<Object>>,
-    /// Those that had to make room.
+    /// Evicted objects.
     pub(crate) evicted: Vec<Arc<Object>>,
 }
 
-/// All there is below one primary key.
+/// All objects with one primary key.
 #[derive(Debug)]
-pub(crate) struct Primary {
-    pub(crate) key: Key,
-    /// The lists of selecting fields that responses came with, the latest first; one is empty: no
-    /// Vary.
+pub(crate) struct PrimaryEntry {
+    pub(crate) key: StoreKey,
+    /// The `Vary` lists of responses, the latest first. One is empty for responses without `Vary`.
     varies: Vec<Arc<[u8]>>,
     objects: Vec<Arc<Object>>,
-    /// Objects that are being filled and can be read along.
+    /// Objects that are being filled and can be joined.
     pub(crate) filling: Vec<Arc<Object>>,
-    pub(crate) pending: Vec<Arc<Pending>>,
+    pub(crate) pending: Vec<Arc<PendingRequest>>,
 }
 
 impl Shard {
     pub(crate) fn new(capacity: u64, file_weight: u64) -> Self {
         Self {
             primaries: HashMap::new(),
-            eviction: Eviction::new(capacity),
+            eviction: EvictionQueues::new(capacity),
             passes: HashMap::new(),
             file_weight,
         }
     }
 
-    /// What there is below `key`: `Err` when its place is taken by another key with the same hash.
-    pub(crate) fn primary(&mut self, key: &Key) -> Result<Option<&mut Primary>, Collision> {
+    /// The entry of `key`; `Err` if another key has the same hash.
+    pub(crate) fn primary(
+        &mut self,
+        key: &StoreKey,
+    ) -> Result<Option<&mut PrimaryEntry>, HashCollision> {
         match self.primaries.get_mut(&key.hash()) {
-            Some(primary) if primary.key != *key => Err(Collision),
+            Some(primary) if primary.key != *key => Err(HashCollision),
             found => Ok(found),
         }
     }
 
-    /// As [`Shard::primary`], and makes it when there is none.
-    pub(crate) fn primary_or_new(&mut self, key: &Key) -> Result<&mut Primary, Collision> {
-        let primary = self.primaries.entry(key.hash()).or_insert_with(|| Primary {
-            key: key.clone(),
-            varies: Vec::new(),
-            objects: Vec::new(),
-            filling: Vec::new(),
-            pending: Vec::new(),
-        });
+    /// As [`Shard::primary`], and inserts an entry if there is none.
+    pub(crate) fn primary_or_new(
+        &mut self,
+        key: &StoreKey,
+    ) -> Result<&mut PrimaryEntry, HashCollision> {
+        let primary = self
+            .primaries
+            .entry(key.hash())
+            .or_insert_with(|| PrimaryEntry {
+                key: key.clone(),
+                varies: Vec::new(),
+                objects: Vec::new(),
+                filling: Vec::new(),
+                pending: Vec::new(),
+            });
         if primary.key == *key {
             Ok(primary)
         } else {
-            Err(Collision)
+            Err(HashCollision)
         }
     }
 
-    /// Forgets `key` when there is nothing below it.
-    pub(crate) fn tidy(&mut self, key: Hash) {
-        if self.primaries.get(&key).is_some_and(Primary::is_empty) {
+    /// Removes the entry of `key` if it is empty.
+    pub(crate) fn remove_if_empty(&mut self, key: KeyHash) {
+        if self.primaries.get(&key).is_some_and(PrimaryEntry::is_empty) {
             self.primaries.remove(&key);
         }
     }
 
-    /// Puts an object in, in the place of an older one of the same variant.
-    pub(crate) fn insert(&mut self, object: Arc<Object>, most_variants: usize) -> Moved {
+    /// Inserts an object, which replaces an older one of the same variant.
+    pub(crate) fn insert(&mut self, object: Arc<Object>, max_variants: usize) -> RemovedObjects {
         let candidate = object.candidate();
         let bytes = self.weight(&object);
         let Ok(primary) = self.primary_or_new(object.key()) else {
-            return Moved::default();
+            return RemovedObjects::default();
         };
-        let mut moved = primary.insert(object, most_variants);
-        for old in moved.replaced.iter().chain(&moved.evicted) {
+        let mut removed = primary.insert(object, max_variants);
+        for old in removed.replaced.iter().chain(&removed.evicted) {
             self.eviction.remove(old.usage());
         }
         self.eviction.insert(candidate, bytes);
-        moved.evicted.extend(self.evict());
-        moved
+        removed.evicted.extend(self.evict());
+        removed
     }
 
-    /// Tells that an object takes another number of bytes now. Returns what had to make room.
-    pub(crate) fn resize(&mut self, object: &Object) -> Moved {
+    /// Updates the size of an object. Returns the objects that are evicted by it.
+    pub(crate) fn resize(&mut self, object: &Object) -> RemovedObjects {
         self.eviction.resize(object.usage(), self.weight(object));
-        Moved {
+        RemovedObjects {
             evicted: self.evict(),
-            ..Moved::default()
+            ..RemovedObjects::default()
         }
     }
 
     fn weight(&self, object: &Object) -> u64 {
-        let least = object.content().file().map_or(0, |_| self.file_weight);
+        let least = object.stored_body().file().map_or(0, |_| self.file_weight);
         object.memory().max(least)
     }
 
@@ -124,32 +133,32 @@ impl Shard {
         self.primaries.values().flat_map(|primary| &primary.objects)
     }
 
-    /// Takes an object out.
+    /// Removes an object.
     pub(crate) fn remove(&mut self, object: &Object) {
         self.eviction.remove(object.usage());
         self.take(object.key().hash(), object.generation());
     }
 
-    /// The object with this name, whatever it is that it is a candidate for.
-    pub(crate) fn named(&self, candidate: &Candidate) -> Option<&Arc<Object>> {
+    /// The object that the candidate stands for.
+    pub(crate) fn find_candidate(&self, candidate: &EvictionCandidate) -> Option<&Arc<Object>> {
         let objects = &self.primaries.get(&candidate.primary)?.objects;
         objects
             .iter()
             .find(|held| held.generation() == candidate.generation)
     }
 
-    pub(crate) fn remember_pass(&mut self, key: Hash, until: Instant, now: Instant) {
-        if self.passes.len() >= MOST_PASSES {
+    pub(crate) fn remember_pass(&mut self, key: KeyHash, until: Instant, now: Instant) {
+        if self.passes.len() >= MAX_PASSES {
             self.passes.retain(|_, until| *until > now);
         }
-        if self.passes.len() < MOST_PASSES {
+        if self.passes.len() < MAX_PASSES {
             self.passes.insert(key, until);
         }
     }
 
     /// Whether responses to `key` could not be shared lately.
-    pub(crate) fn is_pass(&mut self, key: Hash) -> bool {
-        // No clock is read where no mark is.
+    pub(crate) fn is_pass(&mut self, key: KeyHash) -> bool {
+        // The clock is read only if there is a mark.
         let Some(until) = self.passes.get(&key) else {
             return false;
         };
@@ -160,24 +169,24 @@ impl Shard {
         holds
     }
 
-    pub(crate) fn forget_pass(&mut self, key: Hash) {
+    pub(crate) fn forget_pass(&mut self, key: KeyHash) {
         self.passes.remove(&key);
     }
 
-    /// The bytes of all objects, and how many there are.
+    /// The bytes and the number of all objects.
     pub(crate) fn size(&self) -> (u64, u64) {
         (self.eviction.bytes(), self.eviction.len() as u64)
     }
 
     fn evict(&mut self) -> Vec<Arc<Object>> {
-        let mut out = Vec::new();
-        let mut busy: Vec<(Candidate, u64)> = Vec::new();
+        let mut evicted = Vec::new();
+        let mut busy: Vec<(EvictionCandidate, u64)> = Vec::new();
         while let Some(candidate) = self.eviction.next(0) {
             let Some(object) = self.take(candidate.primary, candidate.generation) else {
                 continue;
             };
             if object.is_filling() {
-                // Who fills it counts on it; there are never many of these.
+                // The fill needs it. There are never many of these.
                 let bytes = self.weight(&object);
                 if let Ok(primary) = self.primary_or_new(object.key()) {
                     primary.objects.push(object);
@@ -185,33 +194,32 @@ impl Shard {
                 }
                 continue;
             }
-            out.push(object);
+            evicted.push(object);
         }
         for (candidate, bytes) in busy {
             self.eviction.insert(candidate, bytes);
         }
-        out
+        evicted
     }
 
-    fn take(&mut self, key: Hash, generation: u64) -> Option<Arc<Object>> {
+    fn take(&mut self, key: KeyHash, generation: u64) -> Option<Arc<Object>> {
         let primary = self.primaries.get_mut(&key)?;
         let at = primary
             .objects
             .iter()
             .position(|held| held.generation() == generation);
         let object = at.map(|at| primary.objects.remove(at));
-        self.tidy(key);
+        self.remove_if_empty(key);
         object
     }
 }
 
-/// Two keys have one hash.
+/// Two keys have the same hash.
 #[derive(Debug)]
-pub(crate) struct Collision;
+pub(crate) struct HashCollision;
 
-impl Primary {
-    /// What the caller's request has in the fields known to select a variant: one for each list of
-    /// fields, the latest first.
+impl PrimaryEntry {
+    /// The secondary keys of the request, one for each `Vary` list, the latest first.
     fn selectors<'a>(
         &'a self,
         secondary: &'a mut dyn FnMut(&[u8]) -> Vec<u8>,
@@ -226,7 +234,7 @@ impl Primary {
         })
     }
 
-    /// The stored object that the request selects; the latest of them.
+    /// The latest stored object that the request selects.
     pub(crate) fn object(
         &self,
         secondary: &mut dyn FnMut(&[u8]) -> Vec<u8>,
@@ -257,17 +265,20 @@ impl Primary {
         })
     }
 
-    /// What requests that may share a response have in common, as far as it is known before the
-    /// response.
-    pub(crate) fn expected(&self, secondary: &mut dyn FnMut(&[u8]) -> Vec<u8>) -> Vec<u8> {
+    /// The secondary key that requests for one response have in common, as far as it is known
+    /// before the response.
+    pub(crate) fn expected_secondary(
+        &self,
+        secondary: &mut dyn FnMut(&[u8]) -> Vec<u8>,
+    ) -> Vec<u8> {
         self.selectors(secondary)
             .next()
             .map(|(_, selected)| selected)
             .unwrap_or_default()
     }
 
-    /// Notes the selecting fields of a response that just came.
-    pub(crate) fn learn(&mut self, vary: &Arc<[u8]>) {
+    /// Remembers the `Vary` list of a new response.
+    pub(crate) fn remember_vary(&mut self, vary: &Arc<[u8]>) {
         match self.varies.iter().position(|known| known == vary) {
             Some(at) => {
                 if let Some(known) = self.varies.get_mut(..=at) {
@@ -276,42 +287,42 @@ impl Primary {
             }
             None => {
                 self.varies.insert(0, vary.clone());
-                self.varies.truncate(MOST_VARIES);
+                self.varies.truncate(MAX_VARIES);
             }
         }
     }
 
-    /// Takes an object out of those that are being filled.
-    pub(crate) fn unlist(&mut self, object: &Arc<Object>) {
+    /// Removes an object from those that are being filled.
+    pub(crate) fn remove_filling(&mut self, object: &Arc<Object>) {
         self.filling.retain(|held| !Arc::ptr_eq(held, object));
     }
 
     /// Whether `object` is stored here.
-    pub(crate) fn holds(&self, object: &Arc<Object>) -> bool {
+    pub(crate) fn contains(&self, object: &Arc<Object>) -> bool {
         self.objects.iter().any(|held| Arc::ptr_eq(held, object))
     }
 
     /// Whether an object of the same variant as `object` is stored here.
-    pub(crate) fn holds_variant(&self, object: &Object) -> bool {
+    pub(crate) fn contains_variant(&self, object: &Object) -> bool {
         let same = |held: &Arc<Object>| held.is_variant(object.vary(), object.secondary());
         self.objects.iter().any(same)
     }
 
-    fn insert(&mut self, object: Arc<Object>, most_variants: usize) -> Moved {
-        self.learn(object.shared_vary());
+    fn insert(&mut self, object: Arc<Object>, max_variants: usize) -> RemovedObjects {
+        self.remember_vary(object.shared_vary());
         let same = |held: &mut Arc<Object>| held.is_variant(object.vary(), object.secondary());
         let replaced = self.objects.extract_if(.., same).collect();
         let surplus = self
             .objects
             .len()
             .saturating_add(1)
-            .saturating_sub(most_variants);
+            .saturating_sub(max_variants);
         let evicted = self
             .objects
             .drain(..surplus.min(self.objects.len()))
             .collect();
         self.objects.push(object);
-        Moved { replaced, evicted }
+        RemovedObjects { replaced, evicted }
     }
 
     fn is_empty(&self) -> bool {

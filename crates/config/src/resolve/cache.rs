@@ -1,11 +1,11 @@
 //! How answers of origins are cached, and where they are kept.
 
 use apus_cache::policy::{
-    ClientDirectives, Credentials, Heuristic, Host, Ignored, KeyRules, Query, Rules, SetCookie,
-    Sharing, StatusTtl,
+    CacheRules, ClientDirectiveRule, CredentialRules, HeuristicLifetime, IgnoredFields,
+    KeyHostRule, KeyQueryRule, KeyRules, SetCookieRule, SharingRule, StatusTtl,
 };
 use apus_cache::service::{CacheSettings, PurgeAccess};
-use apus_cache::store::{DiskSettings, Settings};
+use apus_cache::store::{DiskSettings, StoreSettings};
 
 use crate::diagnostics::Finding;
 use crate::keys::{ConfigReader, ConfigTable};
@@ -120,7 +120,7 @@ fn of_table(
     };
     let heuristic = keys.heuristic.table(&keys.heuristic.span, reader);
     let ignores = |what| keys.ignore.0.iter().any(|ignored| ignored.value == what);
-    let rules = Rules {
+    let rules = CacheRules {
         key: key_rules(&key),
         ttl: keys
             .ttl
@@ -134,7 +134,7 @@ fn of_table(
             .collect(),
         ttl_overrides: *keys.ttl_overrides,
         max_ttl: keys.max_ttl.as_ref().map(|longest| longest.0),
-        heuristic: heuristic.map(|guess| Heuristic {
+        heuristic: heuristic.map(|guess| HeuristicLifetime {
             percent: super::small(guess.percent.0),
             max: guess.max.0,
             with_query: *guess.with_query,
@@ -143,7 +143,7 @@ fn of_table(
         stale_if_error: keys.stale_if_error.0,
         max_size: keys.max_size.value.0,
         minimum_uses: super::small(keys.minimum_uses.0),
-        ignored: Ignored {
+        ignored: IgnoredFields {
             cache_control: ignores(keys::Ignorable::CacheControl),
             expires: ignores(keys::Ignorable::Expires),
             vary: ignores(keys::Ignorable::Vary),
@@ -151,20 +151,20 @@ fn of_table(
         targeted: field_names(&keys.targeted),
         accel_expires: *keys.accel_expires,
         set_cookie: match keys.set_cookie.value {
-            keys::SetCookie::Refuse => SetCookie::Refuse,
-            keys::SetCookie::Remove => SetCookie::Remove,
-            keys::SetCookie::Keep => SetCookie::Keep,
+            keys::SetCookie::Refuse => SetCookieRule::Refuse,
+            keys::SetCookie::Remove => SetCookieRule::Remove,
+            keys::SetCookie::Keep => SetCookieRule::Keep,
         },
-        credentials: Credentials {
+        credentials: CredentialRules {
             authorization: sharing(keys.authorization.value),
             cookies: sharing(keys.cookies.value),
             session_cookies: patterns(&keys.session_cookies),
             harmless_cookies: patterns(&keys.harmless_cookies),
         },
         client_directives: match keys.client_directives.value {
-            keys::ClientDirectives::Ignore => ClientDirectives::Ignore,
-            keys::ClientDirectives::Trusted => ClientDirectives::Trusted,
-            keys::ClientDirectives::Honour => ClientDirectives::Honour,
+            keys::ClientDirectives::Ignore => ClientDirectiveRule::Ignore,
+            keys::ClientDirectives::Trusted => ClientDirectiveRule::Trusted,
+            keys::ClientDirectives::Honour => ClientDirectiveRule::Honour,
         },
         store_errors: *keys.store_errors,
         store_parts: *keys.store_parts,
@@ -254,14 +254,14 @@ fn key_rules(key: &keys::CacheKey) -> KeyRules {
     KeyRules {
         scheme: *key.scheme,
         host: match &key.host.value {
-            KeyHost::Requested => Host::Requested,
-            KeyHost::Named(name) => Host::Named(name.as_str().into()),
+            KeyHost::Requested => KeyHostRule::Requested,
+            KeyHost::Named(name) => KeyHostRule::Named(name.as_str().into()),
         },
         query: match &key.query.value {
-            KeyQuery::All => Query::All,
-            KeyQuery::Nothing => Query::Ignored,
-            KeyQuery::Only(only) => Query::Only(names(only)),
-            KeyQuery::Except(except) => Query::Except(names(except)),
+            KeyQuery::All => KeyQueryRule::All,
+            KeyQuery::Nothing => KeyQueryRule::Ignored,
+            KeyQuery::Only(only) => KeyQueryRule::Only(names(only)),
+            KeyQuery::Except(except) => KeyQueryRule::Except(names(except)),
         },
         sort_query: *key.sort_query,
         headers: field_names(&key.headers),
@@ -275,14 +275,14 @@ fn key_rules(key: &keys::CacheKey) -> KeyRules {
     }
 }
 
-fn sharing(said: keys::Sharing) -> Sharing {
+fn sharing(said: keys::Sharing) -> SharingRule {
     match said {
-        keys::Sharing::Declared => Sharing::Declared,
-        keys::Sharing::Always => Sharing::Always,
+        keys::Sharing::Declared => SharingRule::Declared,
+        keys::Sharing::Always => SharingRule::Always,
     }
 }
 
-fn patterns(names: &OneOrMore<NamePatternText>) -> Vec<apus_cache::policy::NamePattern> {
+fn patterns(names: &OneOrMore<NamePatternText>) -> Vec<apus_cache::policy::CacheNamePattern> {
     names.0.iter().map(|name| name.pattern()).collect()
 }
 
@@ -348,11 +348,11 @@ pub(super) fn store(
     })
 }
 
-fn memory(raw: &keys::CacheStore) -> Settings {
-    Settings {
+fn memory(raw: &keys::CacheStore) -> StoreSettings {
+    StoreSettings {
         memory_bytes: raw.memory_size.value.0,
         memory_object_bytes: raw.memory_object_size.value.0,
-        most_variants: raw.max_variants.size(),
+        max_variants: raw.max_variants.size(),
         window_bytes: raw.shared_window.value.0,
         unwritten_bytes: raw.write_buffer.value.0,
         open_files: raw.open_files.0,

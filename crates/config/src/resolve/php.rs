@@ -6,7 +6,7 @@ pub use workers::default_pool_folder;
 
 use std::path::{Path, PathBuf};
 
-use apus_cache::policy::NamePattern;
+use apus_cache::policy::CacheNamePattern;
 use apus_files::Symlinks;
 use apus_net::client::{Address, Timeouts};
 use apus_patterns::Glob;
@@ -385,7 +385,7 @@ impl PhpResolver<'_> {
                 .help("add ttl = 60, for how many seconds a page may be old"),
             );
         }
-        let known = || Preset::session_cookies(self.preset).map(NamePattern::new);
+        let known = || Preset::session_cookies(self.preset).map(CacheNamePattern::new);
         settings.bypass_cookies.extend(known());
         let is_said = (own.into_iter().chain(of_site))
             .any(|said| matches!(&said.value, Switch::As(cache) if cache.session_cookies.given));

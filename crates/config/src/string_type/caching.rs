@@ -129,8 +129,8 @@ impl StringType for NamePatternText {
 }
 
 impl NamePatternText {
-    pub(crate) fn pattern(&self) -> apus_cache::policy::NamePattern {
-        apus_cache::policy::NamePattern::new(&self.0)
+    pub(crate) fn pattern(&self) -> apus_cache::policy::CacheNamePattern {
+        apus_cache::policy::CacheNamePattern::new(&self.0)
     }
 }
 

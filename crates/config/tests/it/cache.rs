@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use apus_cache::policy::{Host, NamePattern, Query, SetCookie};
+use apus_cache::policy::{CacheNamePattern, KeyHostRule, KeyQueryRule, SetCookieRule};
 use apus_cache::service::CacheSettings;
-use apus_cache::store::{DiskSettings, Settings};
+use apus_cache::store::{DiskSettings, StoreSettings};
 use apus_config::HandlerPlan;
 
 use crate::documents::{findings, folder, parse_in};
@@ -196,13 +196,13 @@ fn the_keys_of_a_cache_mean_what_they_say() {
         ]
     );
     assert!(cache.rules.ttl_overrides);
-    assert_eq!(cache.rules.set_cookie, SetCookie::Remove);
+    assert_eq!(cache.rules.set_cookie, SetCookieRule::Remove);
     assert_eq!(cache.bypass_headers, [Box::from("x-preview")]);
     assert_eq!(cache.purge.unwrap().token, Box::from("0123456789abcdef"));
     let key = cache.rules.key;
-    assert_eq!(key.host, Host::Named("Example.com".into()));
-    let except = ["utm_*", "fbclid"].map(NamePattern::new);
-    assert_eq!(key.query, Query::Except(except.into()));
+    assert_eq!(key.host, KeyHostRule::Named("Example.com".into()));
+    let except = ["utm_*", "fbclid"].map(CacheNamePattern::new);
+    assert_eq!(key.query, KeyQueryRule::Except(except.into()));
     assert_eq!(key.headers, [Box::from("x-a")]);
 }
 
@@ -244,7 +244,10 @@ fn what_a_site_says_for_others_is_no_mistake_of_a_location() {
          cache = { ttl = {}, client_directives = \"ignore\", cookies = \"always\", tag_fields = [], \
          key.query = false }\n",
     );
-    assert_eq!(all[1].as_ref().unwrap().rules.key.query, Query::Ignored);
+    assert_eq!(
+        all[1].as_ref().unwrap().rules.key.query,
+        KeyQueryRule::Ignored
+    );
     let mistakes = findings(
         "[[sites]]\nlisten = 80\nupstream = \"http://[::1]:1\"\ncache.cookies = \"always\"\n\
          [[sites.locations]]\npath = \"/a/\"\ncache.session_cookies = \"sid\"\n",
@@ -268,12 +271,12 @@ fn the_store_is_as_the_global_table_says() {
     };
     for text in ["", "[global.cache]\n"] {
         let store = store(text);
-        assert_eq!(store.settings, Settings::default());
+        assert_eq!(store.settings, StoreSettings::default());
         assert_eq!(store.disk, None);
     }
     let with_disk = store("[global.cache]\ndir = \"stored\"\nsize = 100\n");
     let dir = folder.path().join("stored");
-    assert_eq!(with_disk.settings, Settings::default());
+    assert_eq!(with_disk.settings, StoreSettings::default());
     assert_eq!(
         with_disk.disk,
         Some(DiskSettings::new(dir.clone(), 100 << 20))
@@ -283,10 +286,10 @@ fn the_store_is_as_the_global_table_says() {
          shared_window = 128\nshared_lag = 2\ndir = \"stored\"\nsize = 100\nobject_size = 7\n\
          min_free = 3\nthreads = 2\nwrite_buffer = 512\nopen_files = 9\n",
     );
-    let settings = Settings {
+    let settings = StoreSettings {
         memory_bytes: 10 << 20,
         memory_object_bytes: 512 << 10,
-        most_variants: 3,
+        max_variants: 3,
         window_bytes: 128 << 10,
         unwritten_bytes: 512 << 10,
         open_files: 9,

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use apus_cache::policy::NamePattern;
+use apus_cache::policy::CacheNamePattern;
 use apus_config::{FilesRoot, HandlerPlan, PhpPlan, ServerPlan};
 use apus_files::Symlinks;
 use apus_net::client::Protocol;
@@ -199,7 +199,7 @@ fn a_preset_says_what_the_application_wants() {
     assert!(!runs("/mine/a.php") && !runs("/wp-content/uploads/2024/a.php"));
     assert!(runs("/wp-login.php") && runs("/wp-content/plugins/a/b.php"));
     let cache = php.cache.as_ref().unwrap();
-    let bypassed = |name: &str| NamePattern::may_mean(&cache.bypass_cookies, name.as_bytes());
+    let bypassed = |name: &str| CacheNamePattern::may_match(&cache.bypass_cookies, name.as_bytes());
     for name in [
         "mine",
         "PHPSESSID",
@@ -211,7 +211,7 @@ fn a_preset_says_what_the_application_wants() {
     assert!(!bypassed("laravel_session") && !bypassed("_ga"));
     let of_session = |name: &str| {
         let patterns = &cache.rules.credentials.session_cookies;
-        NamePattern::may_mean(patterns, name.as_bytes())
+        CacheNamePattern::may_match(patterns, name.as_bytes())
     };
     assert!(of_session("PHPSESSID") && of_session("wordpress_logged_in_0a"));
     assert!(!of_session("theme"));

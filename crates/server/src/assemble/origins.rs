@@ -4,7 +4,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use apus_cache::service::{Cache, CacheUnlessBypassed, Cached};
+use apus_cache::service::{Cache, CacheUnlessBypassed, CachedService};
 use apus_compress::Compressed;
 use apus_http::trace::{self, Step, StepKind};
 use apus_http::{Answer, Request, Response, Service, ServiceFactory, StatusCode};
@@ -51,7 +51,7 @@ impl OriginServices<'_> {
                 let proxy = Proxy::new(upstreams, &plan.upstream, plan.settings.clone());
                 match (cache, &plan.cache) {
                     (Some(cache), Some(settings)) => {
-                        let cached = Cached::new(cache, &site.name, settings.clone(), proxy)
+                        let cached = CachedService::new(cache, &site.name, settings.clone(), proxy)
                             .compression(site.compression);
                         Location::service(pattern, &name, cached)
                     }
@@ -89,8 +89,9 @@ impl OriginServices<'_> {
                 }
                 match (cache, &plan.cache) {
                     (Some(cache), Some(caching)) => {
-                        let cached = Cached::new(cache, &site.name, caching.clone(), php.clone())
-                            .compression(site.compression);
+                        let cached =
+                            CachedService::new(cache, &site.name, caching.clone(), php.clone())
+                                .compression(site.compression);
                         let php = CacheUnlessBypassed::new(cached, php);
                         PhpServices::of(Compressed::new(site.compression, php))
                     }

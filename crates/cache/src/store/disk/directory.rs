@@ -1,7 +1,7 @@
-//! The directory of a store: who may use it, and the files in it.
+//! The directory of a store: its lock and its files.
 //!
-//! Nothing below it is reached through a symbolic link, and what is made there is for its owner
-//! alone.
+//! No path below it is resolved through a symbolic link, and only the owner may read what is
+//! created in it.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -13,33 +13,33 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::super::key::Hash;
+use super::super::key::KeyHash;
 
 const LOCK: &str = "lock";
 const TEMPORARY: &str = "tmp";
 
-/// An open directory that this process alone uses.
+/// An open directory that only this process uses.
 #[derive(Debug)]
 pub(crate) struct Directory {
     root: OwnedFd,
     temporary: OwnedFd,
-    /// Counts temporary names.
+    /// The number of the next temporary name.
     names: AtomicU64,
-    /// Holds the lock as long as it is open.
+    /// The lock is held while this is open.
     _lock: OwnedFd,
 }
 
 /// The name of an object's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Name {
-    /// The hash of its primary key: also tells the directory.
-    pub(crate) primary: Hash,
+pub(crate) struct ObjectName {
+    /// The hash of the primary key, which also determines the subdirectory.
+    pub(crate) primary: KeyHash,
     /// The hash of the variant.
-    pub(crate) hash: Hash,
+    pub(crate) hash: KeyHash,
 }
 
-impl Name {
-    /// `<primary>` for an object without variants, else `<primary>-<variant>`.
+impl ObjectName {
+    /// The file name: `<primary>` for an object without variants, else `<primary>-<variant>`.
     fn file(self) -> String {
         if self.primary == self.hash {
             self.primary.to_string()
@@ -48,11 +48,11 @@ impl Name {
         }
     }
 
-    /// The reverse of [`Name::file`].
+    /// Parses the result of [`ObjectName::file`].
     pub(crate) fn parse(file: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(file).ok()?;
         let (primary, hash) = text.split_once('-').unwrap_or((text, text));
-        let number = |text| u128::from_str_radix(text, 16).ok().map(Hash);
+        let number = |text| u128::from_str_radix(text, 16).ok().map(KeyHash);
         let name = Self {
             primary: number(primary)?,
             hash: number(hash)?,
@@ -60,22 +60,22 @@ impl Name {
         (name.file() == text).then_some(name)
     }
 
-    /// Which of the 65,536 directories it is in.
+    /// Its subdirectory, out of 65,536.
     pub(crate) fn bucket(self) -> u16 {
         bucket(self.primary)
     }
 }
 
-/// Which of the 65,536 directories what is below `primary` is in.
-pub(crate) fn bucket(primary: Hash) -> u16 {
+/// The subdirectory of the objects with the primary key `primary`, out of 65,536.
+pub(crate) fn bucket(primary: KeyHash) -> u16 {
     (primary.0 >> 112) as u16
 }
 
 impl Directory {
-    /// Opens the directory `path`, and makes it if need be.
+    /// Opens the directory `path`, and creates it if it is missing.
     ///
     /// # Errors
-    /// It cannot be made or written, or another process uses it ([`io::ErrorKind::WouldBlock`]).
+    /// It cannot be created or written, or another process uses it ([`io::ErrorKind::WouldBlock`]).
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -92,26 +92,26 @@ impl Directory {
         })
     }
 
-    /// A temporary name that no other file has.
+    /// An unused temporary name.
     pub(crate) fn new_name(&self) -> String {
         self.names.fetch_add(1, Ordering::Relaxed).to_string()
     }
 
-    /// A file below a temporary name that no other file has.
+    /// Creates a file with a temporary name.
     pub(crate) fn create_temporary(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW;
         let file = fs::openat(&self.temporary, name, flags | OFlags::CLOEXEC, private())?;
         Ok(File::from(file))
     }
 
-    /// Gives a temporary file the name of an object, in the place of what has it now.
-    pub(crate) fn publish(&self, temporary: &str, name: Name) -> io::Result<()> {
+    /// Renames a temporary file to the name of an object, and replaces the file that has the name.
+    pub(crate) fn publish(&self, temporary: &str, name: ObjectName) -> io::Result<()> {
         let bucket = self.make_bucket(name.bucket())?;
         fs::renameat(&self.temporary, temporary, bucket, name.file())?;
         Ok(())
     }
 
-    /// Gives a temporary file a name in the root.
+    /// Renames a temporary file to a name in the root.
     pub(crate) fn publish_in_root(&self, temporary: &str, name: &str) -> io::Result<()> {
         fs::renameat(&self.temporary, temporary, &self.root, name)?;
         fs::fsync(&self.root)?;
@@ -120,13 +120,13 @@ impl Directory {
 
     /// Removes a temporary file.
     pub(crate) fn remove_temporary(&self, name: &str) -> io::Result<()> {
-        absent_is_fine(fs::unlinkat(&self.temporary, name, AtFlags::empty()))
+        ignore_not_found(fs::unlinkat(&self.temporary, name, AtFlags::empty()))
     }
 
-    /// Removes all temporary files: what was being filled when a process ended.
+    /// Removes all temporary files of the previous process.
     pub(crate) fn clear_temporary(&self) -> io::Result<()> {
         for name in list(&self.temporary)? {
-            absent_is_fine(fs::unlinkat(
+            ignore_not_found(fs::unlinkat(
                 &self.temporary,
                 name.as_slice(),
                 AtFlags::empty(),
@@ -136,7 +136,7 @@ impl Directory {
     }
 
     /// Opens an object's file; `None` when there is none.
-    pub(crate) fn open_object(&self, name: Name) -> io::Result<Option<File>> {
+    pub(crate) fn open_object(&self, name: ObjectName) -> io::Result<Option<File>> {
         let Some(bucket) = self.bucket(name.bucket())? else {
             return Ok(None);
         };
@@ -149,14 +149,14 @@ impl Directory {
     }
 
     /// Removes an object's file, if there is one.
-    pub(crate) fn remove_object(&self, name: Name) -> io::Result<()> {
+    pub(crate) fn remove_object(&self, name: ObjectName) -> io::Result<()> {
         match self.bucket(name.bucket())? {
-            Some(bucket) => absent_is_fine(fs::unlinkat(bucket, name.file(), AtFlags::empty())),
+            Some(bucket) => ignore_not_found(fs::unlinkat(bucket, name.file(), AtFlags::empty())),
             None => Ok(()),
         }
     }
 
-    /// The directories below `outer` that there are.
+    /// The existing subdirectories of `outer`.
     pub(crate) fn buckets(&self, outer: u8) -> io::Result<Vec<u16>> {
         let (name, _) = bucket_names(u16::from_be_bytes([outer, 0]));
         let names = match open_directory(&self.root, &name) {
@@ -170,30 +170,30 @@ impl Directory {
         Ok(inner.collect())
     }
 
-    /// The names of the objects in a directory. What is not one of them is removed.
-    pub(crate) fn objects(&self, number: u16) -> io::Result<Vec<Name>> {
+    /// The names of the objects in a subdirectory. Other files are removed.
+    pub(crate) fn objects(&self, number: u16) -> io::Result<Vec<ObjectName>> {
         let Some(bucket) = self.bucket(number)? else {
             return Ok(Vec::new());
         };
         let mut names = Vec::new();
         for file in list(&bucket)? {
-            match Name::parse(&file).filter(|name| name.bucket() == number) {
+            match ObjectName::parse(&file).filter(|name| name.bucket() == number) {
                 Some(name) => names.push(name),
                 None => {
-                    absent_is_fine(fs::unlinkat(&bucket, file.as_slice(), AtFlags::empty()))?;
+                    ignore_not_found(fs::unlinkat(&bucket, file.as_slice(), AtFlags::empty()))?;
                 }
             }
         }
         Ok(names)
     }
 
-    /// The bytes that are free on the file system for who is not root.
+    /// The free bytes of the file system for users other than root.
     pub(crate) fn free_bytes(&self) -> io::Result<u64> {
         let status = fs::fstatvfs(&self.root)?;
         Ok(status.f_bavail.saturating_mul(status.f_frsize))
     }
 
-    /// Writes everything to the disk.
+    /// Writes the file system to the disk (`syncfs`).
     pub(crate) fn sync(&self) -> io::Result<()> {
         Ok(fs::syncfs(&self.root)?)
     }
@@ -263,7 +263,7 @@ fn list(directory: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
     Ok(names)
 }
 
-fn absent_is_fine(removed: Result<(), Errno>) -> io::Result<()> {
+fn ignore_not_found(removed: Result<(), Errno>) -> io::Result<()> {
     match removed {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(error) => Err(error.into()),

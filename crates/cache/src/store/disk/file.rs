@@ -1,4 +1,5 @@
-//! One object's file while it is written: what waits to be written, and what is known to be.
+//! The file of an object while it is written: the queue of pieces, and the checksums of those that
+//! are written.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -10,74 +11,85 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use apus_http::FileRange;
 use bytes::Bytes;
 
-use super::super::collapse::Asked;
+use super::super::collapse::PurgeGuard;
 use super::super::object::Object;
-use super::super::{Shared, Store, locked};
-use super::directory::Name;
-use super::format::{Layout, Opened};
-use super::sums::{Checked, PieceSum, Run, Sums};
+use super::super::{Store, StoreState, locked};
+use super::checksums::{CheckedRange, ChecksumRun, PieceChecksum, PieceChecksums};
+use super::directory::ObjectName;
+use super::format::{FileLayout, ObjectFileHeader};
 
-/// About how many bytes are read at once to be checked before they are sent.
-const CHECKED_AT_ONCE: u64 = 1 << 20;
+/// The number of bytes that are verified at once, approximately.
+const CHECK_BYTES: u64 = 1 << 20;
 
-/// What has to be met before it is written that an object is kept.
+/// A request to write the metadata of a complete object, with the purges that have to be applied
+/// first.
 #[derive(Debug)]
-pub(crate) struct Seal(pub(crate) Option<Asked>);
+pub(crate) struct SealRequest(pub(crate) Option<PurgeGuard>);
 
-/// An object's file. Only threads that may block touch the file system for it.
+/// The file of an object. Only threads that may block access the file system through it.
 #[derive(Debug)]
 pub(crate) struct ObjectFile {
-    pub(crate) name: Name,
-    pub(crate) layout: Layout,
-    /// What it is called until it has its name.
+    pub(crate) name: ObjectName,
+    pub(crate) layout: FileLayout,
+    /// The temporary name.
     pub(crate) temporary: String,
     file: OnceLock<Arc<File>>,
-    store: Weak<Shared>,
-    state: Mutex<State>,
+    store: Weak<StoreState>,
+    state: Mutex<ObjectFileState>,
 }
 
-/// What was written of a file, and what is to be.
+/// What is written to a file, and what is queued.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct ObjectFileState {
     queue: VecDeque<(u64, Bytes)>,
-    /// A thread is at it.
+    /// Whether a thread writes it.
     running: bool,
-    pub(crate) sums: Sums,
-    /// The number of the slot that counts.
+    pub(crate) checksums: PieceChecksums,
+    /// The sequence number of the current slot.
     pub(crate) sequence: u64,
-    /// It has its final name; before, a temporary one.
+    /// Whether it has its final name.
     pub(crate) named: bool,
-    /// Once all is written, metadata is to say so.
-    pub(crate) seal: Option<Seal>,
-    /// It is not to be kept.
+    /// The request to write the metadata when the queue is empty.
+    pub(crate) seal: Option<SealRequest>,
+    /// Whether it is to be removed.
     pub(crate) dropped: bool,
-    /// It was removed for that.
+    /// Whether it was removed.
     pub(crate) removed: bool,
-    /// What was written since metadata told of it last.
-    pub(crate) unmarked: u64,
-    /// The bytes that count as being filled.
+    /// The bytes that were written since the last metadata.
+    pub(crate) unrecorded: u64,
+    /// The bytes of it in the count of files that are being filled.
     pub(crate) counted: u64,
 }
 
 impl ObjectFile {
-    /// A file of `store` that is to be made.
-    pub(crate) fn new(store: &Store, object: &Object, layout: Layout, temporary: String) -> Self {
+    /// A file of `store` that is not created yet.
+    pub(crate) fn new(
+        store: &Store,
+        object: &Object,
+        layout: FileLayout,
+        temporary: String,
+    ) -> Self {
         Self {
             name: object.name(),
             layout,
             temporary,
             file: OnceLock::new(),
             store: Arc::downgrade(&store.0),
-            state: Mutex::new(State::new(Sums::new(object.length()))),
+            state: Mutex::new(ObjectFileState::new(PieceChecksums::new(object.length()))),
         }
     }
 
-    /// A file of `store` that was found.
-    pub(crate) fn found(store: &Store, name: Name, file: File, opened: Opened) -> Self {
-        let state = State {
+    /// A file of `store` that was found on disk.
+    pub(crate) fn open(
+        store: &Store,
+        name: ObjectName,
+        file: File,
+        opened: ObjectFileHeader,
+    ) -> Self {
+        let state = ObjectFileState {
             sequence: opened.sequence,
             named: true,
-            ..State::new(opened.record.sums)
+            ..ObjectFileState::new(opened.record.checksums)
         };
         Self {
             name,
@@ -89,43 +101,43 @@ impl ObjectFile {
         }
     }
 
-    /// The store that it is of, unless that is no longer used.
+    /// Its store, unless that was dropped.
     pub(crate) fn store(&self) -> Option<Store> {
         self.store.upgrade().map(Store)
     }
 
-    /// What reads the next pieces of `range`, which was written, and compares them; it blocks. What it
-    /// returns is `None` if they are damaged.
+    /// Returns a blocking function that verifies the next pieces of the written `range`. It returns
+    /// `None` if they are damaged.
     pub(crate) fn check(
         &self,
         range: Range<u64>,
-        checked: Checked,
-    ) -> impl FnOnce() -> Option<Checked> + Send + use<> {
-        let end = range.end.min(range.start.saturating_add(CHECKED_AT_ONCE));
+        checked: CheckedRange,
+    ) -> impl FnOnce() -> Option<CheckedRange> + Send + use<> {
+        let end = range.end.min(range.start.saturating_add(CHECK_BYTES));
         let pieces = self.pieces(range.start..end);
-        let (file, content_at) = (self.file.get().cloned(), self.layout.content_at);
+        let (file, body_at) = (self.file.get().cloned(), self.layout.body_at);
         move || {
             let pieces = Some(pieces).filter(|pieces| !pieces.is_empty())?;
-            checked.next(&*file?, content_at, &pieces)
+            checked.next(&*file?, body_at, &pieces)
         }
     }
 
-    /// All of `range`, which was written, if it is what was written. Blocks.
+    /// Reads the written `range`; `None` if it is damaged. Blocks.
     ///
     /// # Errors
     /// It cannot be read.
     pub(crate) fn read(&self, range: Range<u64>) -> io::Result<Option<Vec<u8>>> {
         match self.file.get() {
-            Some(file) => Checked::read(file, self.layout.content_at, &self.pieces(range)),
+            Some(file) => CheckedRange::read(file, self.layout.body_at, &self.pieces(range)),
             None => Ok(None),
         }
     }
 
-    fn pieces(&self, range: Range<u64>) -> Vec<PieceSum> {
-        self.lock().sums.pieces(range).collect()
+    fn pieces(&self, range: Range<u64>) -> Vec<PieceChecksum> {
+        self.lock().checksums.pieces(range).collect()
     }
 
-    /// The open file, once it was made.
+    /// The open file, once it is created.
     pub(crate) fn file(&self) -> Option<&Arc<File>> {
         self.file.get()
     }
@@ -134,32 +146,33 @@ impl ObjectFile {
         let _ = self.file.set(Arc::new(file));
     }
 
-    /// `len` bytes of content from `start` on, which were written.
+    /// `len` written bytes of the body from `start` on.
     pub(crate) fn range(&self, start: u64, len: u64) -> Option<FileRange> {
         Some(FileRange {
             file: self.file.get()?.clone(),
-            offset: self.layout.content_at.saturating_add(start),
+            offset: self.layout.body_at.saturating_add(start),
             len,
         })
     }
 
-    /// Adds bytes to be written. `true` when nobody is writing: the caller sees to it then.
+    /// Queues pieces. Returns `true` if no thread writes the file, so that the caller has to start
+    /// one.
     pub(crate) fn push(&self, pieces: impl IntoIterator<Item = (u64, Bytes)>) -> bool {
         let mut state = self.lock();
         state.queue.extend(pieces);
         !std::mem::replace(&mut state.running, true)
     }
 
-    /// Asks for metadata to be written when all else is, or for the file to be removed. `true` as
-    /// in [`ObjectFile::push`].
-    pub(crate) fn end(&self, seal: Option<Seal>) -> bool {
+    /// Requests that the metadata is written when the queue is empty, or that the file is removed.
+    /// Returns `true` as [`ObjectFile::push`] does.
+    pub(crate) fn end(&self, seal: Option<SealRequest>) -> bool {
         let mut state = self.lock();
         state.dropped |= seal.is_none();
         state.seal = seal;
         !std::mem::replace(&mut state.running, true)
     }
 
-    /// What is to be written next: pieces that follow each other. `None` when there are none.
+    /// The next contiguous pieces of the queue; `None` if it is empty.
     pub(crate) fn next(&self) -> Option<(u64, Vec<Bytes>)> {
         let mut state = self.lock();
         if state.dropped {
@@ -177,49 +190,49 @@ impl ObjectFile {
         Some((start, run))
     }
 
-    /// Notes that a thread has left it. `false` when there is more to do after all.
-    pub(crate) fn rest(&self) -> bool {
+    /// Ends the work of the writing thread. Returns `false` if there is more to do.
+    pub(crate) fn release_writer(&self) -> bool {
         let mut state = self.lock();
-        let rests =
+        let is_idle =
             state.queue.is_empty() && state.seal.is_none() && (!state.dropped || state.removed);
-        state.running &= !rests;
-        rests
+        state.running &= !is_idle;
+        is_idle
     }
 
-    /// Writes a run of pieces.
+    /// Writes contiguous pieces.
     pub(crate) fn write(&self, start: u64, run: &[Bytes]) -> io::Result<u64> {
         let Some(file) = self.file.get() else {
             return Err(io::ErrorKind::NotFound.into());
         };
         let mut end = start;
         for piece in run {
-            file.write_all_at(piece, self.layout.content_at.saturating_add(end))?;
+            file.write_all_at(piece, self.layout.body_at.saturating_add(end))?;
             end = end.saturating_add(piece.len() as u64);
         }
-        // Nobody else adds to them meanwhile.
-        let piece_bytes = self.lock().sums.piece_bytes();
-        let run = Run::of(piece_bytes, start, run.iter().map(|piece| &piece[..]));
-        self.lock().sums.add(run);
+        // No other thread changes the checksums at the same time.
+        let piece_bytes = self.lock().checksums.piece_bytes();
+        let run = ChecksumRun::of(piece_bytes, start, run.iter().map(|piece| &piece[..]));
+        self.lock().checksums.add(run);
         Ok(end)
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ObjectFileState> {
         locked(&self.state)
     }
 }
 
-impl State {
-    fn new(sums: Sums) -> Self {
+impl ObjectFileState {
+    fn new(checksums: PieceChecksums) -> Self {
         Self {
             queue: VecDeque::new(),
             running: false,
-            sums,
+            checksums,
             sequence: 0,
             named: false,
             seal: None,
             dropped: false,
             removed: false,
-            unmarked: 0,
+            unrecorded: 0,
             counted: 0,
         }
     }

@@ -1,15 +1,16 @@
-//! The form of an object's file.
+//! The format of an object's file.
 //!
 //! ```text
-//! preamble   what kind of file this is, of which store and object, how large a slot is
+//! preamble   the magic bytes, the store, the object, the size of a slot
 //! slot       metadata, with a sequence number and a checksum
-//! slot       the same; the one with the higher number that is whole counts
-//! content    at the place that the preamble says
+//! slot       the same; the complete one with the higher number is current
+//! body       at the offset in the preamble
 //! ```
 //!
-//! Metadata changes by writing the slot that does not count, so that there is a whole one at any
-//! moment. It names the pieces of content that were written before it, each with its [checksum](Sums);
-//! bytes outside of them mean nothing. Whoever reads a piece compares it first.
+//! An update of the metadata overwrites the slot that is not current, so that a complete one exists
+//! at any moment. The metadata lists the pieces of the body that were written before it, each with
+//! its [checksum](PieceChecksums); other bytes have no meaning. Every reader verifies a piece
+//! first.
 
 use std::fs::File;
 use std::io;
@@ -18,58 +19,58 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::super::key::{Hash, Key};
-use super::super::object::{Head, NewObject};
-use super::sums::Sums;
+use super::super::key::{KeyHash, StoreKey};
+use super::super::object::{NewObject, ObjectMetadata};
+use super::checksums::PieceChecksums;
 
 const MAGIC: &[u8; 8] = b"apusobj2";
 const PREAMBLE_BYTES: u64 = 64;
 const SLOT_HEAD_BYTES: u64 = 16;
 
-/// No slot is larger: it would not be metadata.
-const MOST_SLOT_BYTES: u64 = 4 << 20;
+/// The largest valid slot.
+const MAX_SLOT_BYTES: u64 = 4 << 20;
 
-/// Where things are in a file.
+/// The layout of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub(crate) struct FileLayout {
     pub(crate) slot_bytes: u64,
-    pub(crate) content_at: u64,
+    pub(crate) body_at: u64,
 }
 
-/// What is written about an object.
+/// The metadata of an object on disk.
 #[derive(Clone, Debug)]
-pub(crate) struct Record {
-    pub(crate) key: Key,
+pub(crate) struct ObjectRecord {
+    pub(crate) key: StoreKey,
     pub(crate) new: NewObject,
     pub(crate) generation: u64,
     pub(crate) filled_at: u64,
     pub(crate) stale: bool,
-    pub(crate) sums: Sums,
+    pub(crate) checksums: PieceChecksums,
 }
 
-/// A file's record, and where the next one goes.
+/// The preamble and the current record of a file.
 #[derive(Debug)]
-pub(crate) struct Opened {
-    pub(crate) record: Record,
-    pub(crate) layout: Layout,
-    /// The number of the slot that counts.
+pub(crate) struct ObjectFileHeader {
+    pub(crate) record: ObjectRecord,
+    pub(crate) layout: FileLayout,
+    /// The sequence number of the current slot.
     pub(crate) sequence: u64,
 }
 
-impl Layout {
-    /// For a record that takes `bytes` now, with room for it to grow and for `more`. Content that is
-    /// served from the file begins on a page.
-    pub(crate) fn for_record(bytes: u64, more: u64, content: Option<u64>) -> Self {
+impl FileLayout {
+    /// The layout for a record of `bytes` that may grow by half and by `more`. A body that is sent
+    /// from the file begins on a page.
+    pub(crate) fn for_record(bytes: u64, more: u64, body: Option<u64>) -> Self {
         let grown = bytes
             .saturating_add(bytes / 2)
             .saturating_add(256)
             .saturating_add(more);
         let slot_bytes = SLOT_HEAD_BYTES.saturating_add(grown).next_multiple_of(64);
         let end = PREAMBLE_BYTES.saturating_add(slot_bytes.saturating_mul(2));
-        let small = content.is_some_and(|content| content <= 64 << 10);
+        let small = body.is_some_and(|body| body <= 64 << 10);
         Self {
             slot_bytes,
-            content_at: if small {
+            body_at: if small {
                 end
             } else {
                 end.next_multiple_of(4096)
@@ -77,7 +78,7 @@ impl Layout {
         }
     }
 
-    /// Whether a file is of an object, and was written by a version of Apus with another form for it.
+    /// Whether a file belongs to an object, but has the format of another version of Apus.
     pub(crate) fn is_of_other_version(file: &File) -> bool {
         let mut magic = [0; MAGIC.len()];
         let is_read = file.read_exact_at(&mut magic, 0).is_ok();
@@ -89,38 +90,38 @@ impl Layout {
     }
 
     /// The preamble of a file with this layout.
-    pub(crate) fn preamble(self, store: u128, hash: Hash) -> Vec<u8> {
+    pub(crate) fn preamble(self, store: u128, hash: KeyHash) -> Vec<u8> {
         let mut out = Vec::with_capacity(64);
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&store.to_le_bytes());
         out.extend_from_slice(&hash.0.to_le_bytes());
         out.extend_from_slice(&self.slot_bytes.to_le_bytes());
-        out.extend_from_slice(&self.content_at.to_le_bytes());
+        out.extend_from_slice(&self.body_at.to_le_bytes());
         let crc = crc32fast::hash(&out);
         out.extend_from_slice(&crc.to_le_bytes());
         out.resize(64, 0);
         out
     }
 
-    fn read(preamble: &[u8; 64], store: u128, hash: Hash) -> Option<Self> {
-        let (content, rest) = preamble.split_at(56);
-        let mut rest = Reading(rest);
-        if rest.u32()? != crc32fast::hash(content) {
+    fn read(preamble: &[u8; 64], store: u128, hash: KeyHash) -> Option<Self> {
+        let (fields, rest) = preamble.split_at(56);
+        let mut rest = RecordReader(rest);
+        if rest.u32()? != crc32fast::hash(fields) {
             return None;
         }
-        let mut content = Reading(content.strip_prefix(MAGIC)?);
-        if content.u128()? != store || content.u128()? != hash.0 {
+        let mut fields = RecordReader(fields.strip_prefix(MAGIC)?);
+        if fields.u128()? != store || fields.u128()? != hash.0 {
             return None;
         }
         let layout = Self {
-            slot_bytes: content.u64()?,
-            content_at: content.u64()?,
+            slot_bytes: fields.u64()?,
+            body_at: fields.u64()?,
         };
         let end = PREAMBLE_BYTES.saturating_add(layout.slot_bytes.saturating_mul(2));
-        (layout.slot_bytes <= MOST_SLOT_BYTES && layout.content_at >= end).then_some(layout)
+        (layout.slot_bytes <= MAX_SLOT_BYTES && layout.body_at >= end).then_some(layout)
     }
 
-    /// Writes `record` as number `sequence`. `false` when it does not fit any more.
+    /// Writes `record` with the sequence number `sequence`. Returns `false` if it does not fit.
     pub(crate) fn write_slot(self, file: &File, record: &[u8], sequence: u64) -> io::Result<bool> {
         let slot = slot(record, sequence);
         if slot.len() as u64 > self.slot_bytes {
@@ -130,11 +131,11 @@ impl Layout {
         Ok(true)
     }
 
-    /// The bytes of a new file before its content, with `record` as number 0.
+    /// The bytes of a new file before its body, with `record` in slot 0.
     pub(crate) fn start(self, preamble: &[u8], record: &[u8]) -> Vec<u8> {
         let mut out = preamble.to_vec();
         out.extend_from_slice(&slot(record, 0));
-        out.resize(usize::try_from(self.content_at).unwrap_or_default(), 0);
+        out.resize(usize::try_from(self.body_at).unwrap_or_default(), 0);
         out
     }
 }
@@ -159,23 +160,23 @@ fn checksum(sequence: u64, record: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-impl Opened {
-    /// Reads what `file` says about itself. `None` when it is not a whole file of this store that
-    /// has the name `hash`.
-    pub(crate) fn read(file: &File, store: u128, hash: Hash) -> io::Result<Option<Self>> {
+impl ObjectFileHeader {
+    /// Reads the preamble and the current record. `None` if it is not a complete file of this store
+    /// with the name `hash`.
+    pub(crate) fn read(file: &File, store: u128, hash: KeyHash) -> io::Result<Option<Self>> {
         let len = file.metadata()?.len();
         let mut preamble = [0; 64];
         if len < PREAMBLE_BYTES {
             return Ok(None);
         }
         file.read_exact_at(&mut preamble, 0)?;
-        let Some(layout) = Layout::read(&preamble, store, hash) else {
+        let Some(layout) = FileLayout::read(&preamble, store, hash) else {
             return Ok(None);
         };
-        if len < layout.content_at {
+        if len < layout.body_at {
             return Ok(None);
         }
-        let mut newest: Option<(u64, Record)> = None;
+        let mut newest: Option<(u64, ObjectRecord)> = None;
         let mut slot = vec![0; usize::try_from(layout.slot_bytes).unwrap_or_default()];
         for place in 0..2 {
             file.read_exact_at(&mut slot, layout.slot_at(place))?;
@@ -194,8 +195,8 @@ impl Opened {
         Ok(opened.filter(|opened| opened.is_sound(len, hash)))
     }
 
-    fn read_slot(slot: &[u8]) -> Option<(u64, Record)> {
-        let mut reading = Reading(slot);
+    fn read_slot(slot: &[u8]) -> Option<(u64, ObjectRecord)> {
+        let mut reading = RecordReader(slot);
         let sequence = reading.u64()?;
         let len = usize::try_from(reading.u32()?).ok()?;
         let crc = reading.u32()?;
@@ -203,26 +204,26 @@ impl Opened {
         if len == 0 || checksum(sequence, record) != crc {
             return None;
         }
-        Some((sequence, Record::decode(record)?))
+        Some((sequence, ObjectRecord::decode(record)?))
     }
 
-    /// Whether it fits its name, and the file holds what it promises.
-    fn is_sound(&self, len: u64, hash: Hash) -> bool {
+    /// Whether it fits its name, and the file contains the ranges that it lists.
+    fn is_sound(&self, len: u64, hash: KeyHash) -> bool {
         let record = &self.record;
-        let most = len.saturating_sub(self.layout.content_at);
+        let most = len.saturating_sub(self.layout.body_at);
         let most = record.new.length.map_or(most, |length| length.min(most));
-        let end = self.record.sums.stored().iter().last();
+        let end = self.record.checksums.stored().iter().last();
         let end = end.map_or(0, |last| last.end);
         end <= most && record.key.variant(&record.new.secondary) == hash
     }
 }
 
-impl Record {
-    /// Whether all of it is.
+impl ObjectRecord {
+    /// Whether the body is complete.
     pub(crate) fn is_complete(&self) -> bool {
         self.new
             .length
-            .is_some_and(|length| self.sums.stored().contains(&(0..length)))
+            .is_some_and(|length| self.checksums.stored().contains(&(0..length)))
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -231,15 +232,15 @@ impl Record {
         let numbers = [
             self.generation,
             self.filled_at,
-            new.head.received,
-            new.head.expires,
+            new.metadata.received,
+            new.metadata.expires,
         ];
         for number in numbers {
             out.extend_from_slice(&number.to_le_bytes());
         }
         let flags = [
             new.resumable,
-            new.fill_unread,
+            new.fill_without_readers,
             self.stale,
             new.length.is_some(),
         ];
@@ -250,8 +251,8 @@ impl Record {
         for bytes in [
             &new.vary[..],
             &new.secondary,
-            &new.head.policy,
-            &new.head.fields,
+            &new.metadata.policy,
+            &new.metadata.fields,
         ] {
             put_bytes(&mut out, bytes);
         }
@@ -259,12 +260,12 @@ impl Record {
         for tag in &new.tags {
             put_bytes(&mut out, tag);
         }
-        self.sums.encode(&mut out);
+        self.checksums.encode(&mut out);
         out
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut from = Reading(bytes);
+        let mut from = RecordReader(bytes);
         let generation = from.u64()?;
         let filled_at = from.u64()?;
         let received = from.u64()?;
@@ -273,10 +274,10 @@ impl Record {
         for flag in &mut flags {
             *flag = from.u8()? != 0;
         }
-        let [resumable, fill_unread, stale, has_length] = flags;
+        let [resumable, fill_without_readers, stale, has_length] = flags;
         let length = from.u64()?;
         let site: Arc<str> = std::str::from_utf8(from.bytes()?).ok()?.into();
-        let key = Key::new(&site, from.bytes()?);
+        let key = StoreKey::new(&site, from.bytes()?);
         let vary = from.bytes()?.to_vec();
         let secondary = from.bytes()?.to_vec();
         let policy = Bytes::copy_from_slice(from.bytes()?);
@@ -284,11 +285,11 @@ impl Record {
         let tags = (0..from.u32()?)
             .map(|_| Some(from.bytes()?.into()))
             .collect::<Option<_>>()?;
-        let sums = Sums::decode(&mut from)?;
+        let checksums = PieceChecksums::decode(&mut from)?;
         Some(Self {
             key,
             new: NewObject {
-                head: Head {
+                metadata: ObjectMetadata {
                     policy,
                     fields,
                     expires,
@@ -299,17 +300,17 @@ impl Record {
                 tags,
                 length: has_length.then_some(length),
                 resumable,
-                fill_unread,
+                fill_without_readers,
             },
             generation,
             filled_at,
             stale,
-            sums,
+            checksums,
         })
     }
 }
 
-/// Appends `bytes` with their length before them.
+/// Appends the length of `bytes` and `bytes`.
 pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_len(out, bytes.len());
     out.extend_from_slice(bytes);
@@ -319,10 +320,10 @@ fn put_len(out: &mut Vec<u8>, len: usize) {
     out.extend_from_slice(&u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes());
 }
 
-/// Takes numbers and bytes off the front; `None` when there are not enough.
-pub(super) struct Reading<'a>(pub(super) &'a [u8]);
+/// Reads numbers and bytes from the front; `None` if there are not enough.
+pub(super) struct RecordReader<'a>(pub(super) &'a [u8]);
 
-impl<'a> Reading<'a> {
+impl<'a> RecordReader<'a> {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (taken, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
@@ -358,11 +359,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_read_as_it_was_written() {
-        let record = Record {
-            key: Key::new(&Arc::from("site"), b"https://a/"),
+    fn a_record_is_decoded_as_encoded() {
+        let record = ObjectRecord {
+            key: StoreKey::new(&Arc::from("site"), b"https://a/"),
             new: NewObject {
-                head: Head {
+                metadata: ObjectMetadata {
                     policy: Bytes::from_static(b"policy"),
                     fields: Bytes::from_static(b"a: b\r\n"),
                     expires: 7,
@@ -373,23 +374,23 @@ mod tests {
                 tags: vec![(*b"one").into(), (*b"two").into()],
                 length: Some(100),
                 resumable: true,
-                fill_unread: false,
+                fill_without_readers: false,
             },
             generation: 1,
             filled_at: 2,
             stale: true,
-            sums: {
-                let mut sums = Sums::new(Some(100));
-                sums.add(sums.run(3, [&b"x"[..]]));
-                sums
+            checksums: {
+                let mut checksums = PieceChecksums::new(Some(100));
+                checksums.add(checksums.run(3, [&b"x"[..]]));
+                checksums
             },
         };
         let bytes = record.encode();
-        let read = Record::decode(&bytes).expect("whole");
+        let read = ObjectRecord::decode(&bytes).expect("whole");
         assert_eq!(read.encode(), bytes);
         assert_eq!(format!("{read:?}"), format!("{record:?}"));
         for cut in 0..bytes.len() {
-            assert!(Record::decode(&bytes[..cut]).is_none());
+            assert!(ObjectRecord::decode(&bytes[..cut]).is_none());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is on disk, as far as memory knows: a few words for each object.
+//! The index of the objects on disk, with a few words for each.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -6,55 +6,56 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use smallvec::SmallVec;
 
-use super::super::eviction::{Candidate, Eviction, Usage};
-use super::super::key::{Hash, Key};
+use super::super::eviction::{EvictionCandidate, EvictionQueues, Usage};
+use super::super::key::{KeyHash, StoreKey};
 use super::super::locked;
-use super::directory::{Name, bucket};
+use super::directory::{ObjectName, bucket};
 
 const SHARDS: usize = 64;
 const BUCKETS: usize = 1 << 16;
 
-/// More variants than this are not kept for one key.
-const MOST_VARIANTS: usize = 64;
+/// The most variants of one key.
+const MAX_VARIANTS: usize = 64;
 
-/// More lists of selecting fields than this are not shared.
-const MOST_VARIES: usize = 4096;
+/// The most `Vary` lists that are shared between objects.
+const MAX_VARIES: usize = 4096;
 
 /// An object on disk.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
-    pub(crate) name: Name,
+pub(crate) struct IndexEntry {
+    pub(crate) name: ObjectName,
     pub(crate) generation: u64,
-    /// Which request fields select it; empty for a response without Vary.
+    /// The fields in `Vary`; empty for a response without it.
     pub(crate) vary: Arc<[u8]>,
     pub(crate) filled_at: u64,
-    /// What purges may be about it, see [`marks`](super::super::purge::marks).
-    pub(crate) marks: Box<[u32]>,
+    /// The fingerprints of the purges that may apply to it, see
+    /// [`fingerprints`](super::super::purge::fingerprints).
+    pub(crate) fingerprints: Box<[u32]>,
     pub(crate) bytes: u64,
 }
 
-/// All objects on disk that were found so far.
+/// The objects on disk that were found so far.
 #[derive(Debug)]
 pub(crate) struct Index {
-    shards: Box<[Mutex<HashMap<Hash, Below>>]>,
-    eviction: Mutex<Eviction>,
-    /// The directories that were read since the start.
+    shards: Box<[Mutex<HashMap<KeyHash, IndexedVariants>>]>,
+    eviction: Mutex<EvictionQueues>,
+    /// The subdirectories that were scanned since the start.
     scanned: Mutex<Box<[bool]>>,
     scanned_count: AtomicUsize,
     complete: AtomicBool,
-    /// Each list of selecting fields once.
+    /// Each `Vary` list once.
     varies: Mutex<HashSet<Arc<[u8]>>>,
-    /// Variants beyond the most for one key, which are to be removed.
-    surplus: Mutex<Vec<(Name, u64)>>,
+    /// Surplus variants of keys, which are to be removed.
+    surplus: Mutex<Vec<(ObjectName, u64)>>,
     objects: AtomicU64,
 }
 
-/// The objects below one primary key; nearly always one.
-type Below = SmallVec<[Held; 1]>;
+/// The objects with one primary key; nearly always one.
+type IndexedVariants = SmallVec<[IndexedObject; 1]>;
 
 #[derive(Debug)]
-struct Held {
-    entry: Entry,
+struct IndexedObject {
+    entry: IndexEntry,
     usage: Arc<Usage>,
 }
 
@@ -62,7 +63,7 @@ impl Index {
     pub(crate) fn new(capacity: u64) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            eviction: Mutex::new(Eviction::new(capacity)),
+            eviction: Mutex::new(EvictionQueues::new(capacity)),
             scanned: Mutex::new(vec![false; BUCKETS].into()),
             scanned_count: AtomicUsize::new(0),
             complete: AtomicBool::new(false),
@@ -72,126 +73,130 @@ impl Index {
         }
     }
 
-    /// The object that a request selects below `key`: the latest that fits.
+    /// The latest object with the primary key `key` that a request selects.
     pub(crate) fn select(
         &self,
-        key: &Key,
+        key: &StoreKey,
         secondary: &mut dyn FnMut(&[u8]) -> Vec<u8>,
-    ) -> Option<Name> {
+    ) -> Option<ObjectName> {
         let shard = self.shard(key.hash());
-        let below = shard.get(&key.hash())?;
-        let mut latest: Option<&Held> = None;
-        let mut last: Option<(&Arc<[u8]>, Hash)> = None;
-        for held in below {
-            let vary = &held.entry.vary;
+        let variants = shard.get(&key.hash())?;
+        let mut latest: Option<&IndexedObject> = None;
+        let mut last: Option<(&Arc<[u8]>, KeyHash)> = None;
+        for object in variants {
+            let vary = &object.entry.vary;
             let wanted = match last {
                 Some((same, wanted)) if same == vary => wanted,
                 _ if vary.is_empty() => key.hash(),
                 _ => key.variant(&secondary(vary)),
             };
             last = Some((vary, wanted));
-            let newer = |held: &Held, than: &Held| held.entry.generation > than.entry.generation;
-            if held.entry.name.hash == wanted && latest.is_none_or(|than| newer(held, than)) {
-                latest = Some(held);
+            let newer = |object: &IndexedObject, than: &IndexedObject| {
+                object.entry.generation > than.entry.generation
+            };
+            if object.entry.name.hash == wanted && latest.is_none_or(|than| newer(object, than)) {
+                latest = Some(object);
             }
         }
-        latest.map(|held| {
-            held.usage.touch();
-            held.entry.name
+        latest.map(|object| {
+            object.usage.touch();
+            object.entry.name
         })
     }
 
     /// The generation of the object with this name.
-    pub(crate) fn generation(&self, name: Name) -> Option<u64> {
+    pub(crate) fn generation(&self, name: ObjectName) -> Option<u64> {
         let shard = self.shard(name.primary);
-        let held = shard
+        let object = shard
             .get(&name.primary)?
             .iter()
-            .find(|held| held.entry.name == name)?;
-        Some(held.entry.generation)
+            .find(|object| object.entry.name == name)?;
+        Some(object.entry.generation)
     }
 
-    /// The list of selecting fields `vary`, shared by all that have the same.
+    /// The `Vary` list `vary`, shared between equal ones.
     pub(crate) fn intern(&self, vary: &[u8]) -> Arc<[u8]> {
         let mut varies = locked(&self.varies);
         if let Some(known) = varies.get(vary) {
             return known.clone();
         }
         let vary: Arc<[u8]> = vary.into();
-        if varies.len() < MOST_VARIES {
+        if varies.len() < MAX_VARIES {
             varies.insert(vary.clone());
         }
         vary
     }
 
-    /// Whether there is anything below `key`.
-    pub(crate) fn has(&self, key: Hash) -> bool {
+    /// Whether there is an object with the primary key `key`.
+    pub(crate) fn has(&self, key: KeyHash) -> bool {
         self.shard(key).contains_key(&key)
     }
 
-    /// Puts an object in, or tells what has changed about it. One of an older generation leaves.
-    pub(crate) fn insert(&self, entry: Entry) {
+    /// Inserts or updates an object. One of an older generation is replaced.
+    pub(crate) fn insert(&self, entry: IndexEntry) {
         let mut shard = self.shard(entry.name.primary);
-        let below = shard.entry(entry.name.primary).or_default();
+        let variants = shard.entry(entry.name.primary).or_default();
         let mut eviction = locked(&self.eviction);
-        if let Some(held) = below.iter_mut().find(|held| held.entry.name == entry.name) {
-            if held.entry.generation == entry.generation {
-                eviction.resize(&held.usage, entry.bytes);
-                held.entry = entry;
+        if let Some(object) = variants
+            .iter_mut()
+            .find(|object| object.entry.name == entry.name)
+        {
+            if object.entry.generation == entry.generation {
+                eviction.resize(&object.usage, entry.bytes);
+                object.entry = entry;
                 return;
             }
-            eviction.remove(&held.usage);
-            held.usage = Arc::default();
-            eviction.insert(entry.candidate(&held.usage), entry.bytes);
-            held.entry = entry;
+            eviction.remove(&object.usage);
+            object.usage = Arc::default();
+            eviction.insert(entry.candidate(&object.usage), entry.bytes);
+            object.entry = entry;
             return;
         }
         let usage = Arc::default();
         eviction.insert(entry.candidate(&usage), entry.bytes);
-        below.push(Held { entry, usage });
-        if below.len() > MOST_VARIANTS {
-            let oldest = below.iter().min_by_key(|held| held.entry.generation);
-            let oldest = oldest.map(|held| (held.entry.name, held.entry.generation));
+        variants.push(IndexedObject { entry, usage });
+        if variants.len() > MAX_VARIANTS {
+            let oldest = variants.iter().min_by_key(|object| object.entry.generation);
+            let oldest = oldest.map(|object| (object.entry.name, object.entry.generation));
             locked(&self.surplus).extend(oldest);
         }
         self.objects.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes an object out, if it is of this generation.
-    pub(crate) fn remove(&self, name: Name, generation: u64) {
-        self.remove_if(name, |held| held == generation);
+    /// Removes an object, if it has this generation.
+    pub(crate) fn remove(&self, name: ObjectName, generation: u64) {
+        self.remove_if(name, |object| object == generation);
     }
 
-    /// Takes an object out, if it is older than `generation`.
-    pub(crate) fn supersede(&self, name: Name, generation: u64) {
-        self.remove_if(name, |held| held < generation);
+    /// Removes an object, if it is older than `generation`.
+    pub(crate) fn supersede(&self, name: ObjectName, generation: u64) {
+        self.remove_if(name, |object| object < generation);
     }
 
-    /// What has to go, so that all that is here and `beside` bytes fit. It is not taken out of the
-    /// index yet.
-    pub(crate) fn next_out(&self, beside: u64) -> Option<Candidate> {
-        locked(&self.eviction).next(beside)
+    /// The next object to evict, so that all objects and `extra_bytes` bytes fit. It stays in the index.
+    pub(crate) fn next_to_evict(&self, extra_bytes: u64) -> Option<EvictionCandidate> {
+        locked(&self.eviction).next(extra_bytes)
     }
 
-    /// The next that would have to go, whether there is room or not.
-    pub(crate) fn take_out(&self) -> Option<Candidate> {
+    /// The next object to evict, regardless of the capacity.
+    pub(crate) fn take_to_evict(&self) -> Option<EvictionCandidate> {
         locked(&self.eviction).take()
     }
 
-    /// Puts back what was to go, unless it is not here any more.
-    pub(crate) fn put_back(&self, candidate: &Candidate) {
+    /// Puts a candidate back, unless it was removed.
+    pub(crate) fn put_back(&self, candidate: &EvictionCandidate) {
         let shard = self.shard(candidate.primary);
-        let Some(below) = shard.get(&candidate.primary) else {
+        let Some(variants) = shard.get(&candidate.primary) else {
             return;
         };
-        let mut held = below.iter();
-        if let Some(held) = held.find(|held| Arc::ptr_eq(&held.usage, &candidate.usage)) {
-            locked(&self.eviction).insert(candidate.clone(), held.entry.bytes);
+        let mut all = variants.iter();
+        if let Some(object) = all.find(|object| Arc::ptr_eq(&object.usage, &candidate.usage)) {
+            locked(&self.eviction).insert(candidate.clone(), object.entry.bytes);
         }
     }
 
-    /// Variants that are too many for their keys.
-    pub(crate) fn take_surplus(&self) -> Vec<(Name, u64)> {
+    /// Takes the surplus variants of keys.
+    pub(crate) fn take_surplus(&self) -> Vec<(ObjectName, u64)> {
         std::mem::take(&mut *locked(&self.surplus))
     }
 
@@ -200,35 +205,35 @@ impl Index {
         locked(&self.eviction).bytes()
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     pub(crate) fn len(&self) -> u64 {
         self.objects.load(Ordering::Relaxed)
     }
 
-    /// Those of one part, of [`Index::parts`], that were filled before `number`.
-    pub(crate) fn older_than(&self, part: usize, number: u64) -> Vec<Entry> {
+    /// The objects in a part of [`Index::parts`] that were filled before `number`.
+    pub(crate) fn older_than(&self, part: usize, number: u64) -> Vec<IndexEntry> {
         let Some(shard) = self.shards.get(part) else {
             return Vec::new();
         };
         let shard = locked(shard);
-        let entries = shard.values().flatten().map(|held| &held.entry);
+        let entries = shard.values().flatten().map(|object| &object.entry);
         entries
             .filter(|entry| entry.filled_at < number)
             .cloned()
             .collect()
     }
 
-    /// How many parts there are.
+    /// The number of parts.
     pub(crate) fn parts(&self) -> usize {
         self.shards.len()
     }
 
-    /// Whether what is below `key` is known: its directory was read.
-    pub(crate) fn knows(&self, key: Hash) -> bool {
+    /// Whether the objects of `key` are known, because their subdirectory was scanned.
+    pub(crate) fn knows(&self, key: KeyHash) -> bool {
         self.is_complete() || self.is_scanned(bucket(key))
     }
 
-    /// Whether a directory was read.
+    /// Whether a subdirectory was scanned.
     pub(crate) fn is_scanned(&self, bucket: u16) -> bool {
         locked(&self.scanned)
             .get(usize::from(bucket))
@@ -236,7 +241,7 @@ impl Index {
             .unwrap_or(true)
     }
 
-    /// Notes that a directory was read.
+    /// Marks a subdirectory as scanned.
     pub(crate) fn mark_scanned(&self, bucket: u16) {
         if let Some(scanned) = locked(&self.scanned).get_mut(usize::from(bucket))
             && !std::mem::replace(scanned, true)
@@ -249,12 +254,12 @@ impl Index {
         }
     }
 
-    /// Whether all directories were read.
+    /// Whether all subdirectories were scanned.
     pub(crate) fn is_complete(&self) -> bool {
         self.complete.load(Ordering::Acquire)
     }
 
-    /// How many of a thousand directories were read.
+    /// The scanned share of the subdirectories, in thousandths.
     pub(crate) fn scanned_permille(&self) -> u64 {
         (self
             .scanned_count
@@ -263,23 +268,24 @@ impl Index {
             / BUCKETS) as u64
     }
 
-    fn remove_if(&self, name: Name, which: impl Fn(u64) -> bool) {
+    fn remove_if(&self, name: ObjectName, which: impl Fn(u64) -> bool) {
         let mut shard = self.shard(name.primary);
-        let Some(below) = shard.get_mut(&name.primary) else {
+        let Some(variants) = shard.get_mut(&name.primary) else {
             return;
         };
-        let found = |held: &Held| held.entry.name == name && which(held.entry.generation);
-        if let Some(at) = below.iter().position(found) {
-            let held = below.remove(at);
-            locked(&self.eviction).remove(&held.usage);
+        let found =
+            |object: &IndexedObject| object.entry.name == name && which(object.entry.generation);
+        if let Some(at) = variants.iter().position(found) {
+            let object = variants.remove(at);
+            locked(&self.eviction).remove(&object.usage);
             self.objects.fetch_sub(1, Ordering::Relaxed);
         }
-        if below.is_empty() {
+        if variants.is_empty() {
             shard.remove(&name.primary);
         }
     }
 
-    fn shard(&self, key: Hash) -> MutexGuard<'_, HashMap<Hash, Below>> {
+    fn shard(&self, key: KeyHash) -> MutexGuard<'_, HashMap<KeyHash, IndexedVariants>> {
         #[expect(
             clippy::indexing_slicing,
             reason = "the remainder is less than the length"
@@ -288,9 +294,9 @@ impl Index {
     }
 }
 
-impl Entry {
-    fn candidate(&self, usage: &Arc<Usage>) -> Candidate {
-        Candidate {
+impl IndexEntry {
+    fn candidate(&self, usage: &Arc<Usage>) -> EvictionCandidate {
+        EvictionCandidate {
             hash: self.name.hash,
             primary: self.name.primary,
             generation: self.generation,

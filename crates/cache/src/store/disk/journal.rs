@@ -1,17 +1,18 @@
-//! The purges that files on disk may still have to meet, written down before a purge is confirmed.
+//! A journal of the purges that may still apply to files on disk, written before a purge is
+//! confirmed.
 //!
-//! The journal also holds the store's identity, which every object's file repeats. If the journal
-//! is lost or damaged, nobody knows what was purged: the store gets another identity, and all files
-//! of the old one are worthless.
+//! The journal also contains the identity of the store, which every file of an object repeats. If
+//! the journal is lost or damaged, the purges are unknown: the store gets a new identity, so that
+//! no file of the old one is used.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 
-use super::super::key::Hash;
-use super::super::purge::{Purge, Purged, Purges};
+use super::super::key::KeyHash;
+use super::super::purge::{PurgeRequest, PurgeTarget, Purges};
 use super::directory::Directory;
-use super::format::{Reading, put_bytes};
+use super::format::{RecordReader, put_bytes};
 
 const FILE: &str = "purges";
 const TEMPORARY: &str = "purges.new";
@@ -25,12 +26,12 @@ pub(crate) struct Journal {
     /// Where the next record goes.
     end: u64,
     store: u128,
-    /// What is in it, to be written again without what is done with.
-    records: Vec<(u64, Purge)>,
+    /// Its records, for writing it again without the retired ones.
+    records: Vec<(u64, PurgeRequest)>,
 }
 
 impl Journal {
-    /// Opens the journal in `directory`, or begins one, and returns the purges in it.
+    /// Opens or creates the journal in `directory`, and returns the purges in it.
     pub(crate) fn open(directory: &Directory) -> io::Result<(Self, Purges)> {
         let read = match directory.open_in_root(FILE)? {
             Some(mut file) => {
@@ -61,24 +62,24 @@ impl Journal {
         Ok((journal, purges))
     }
 
-    /// The store's identity.
+    /// The identity of the store.
     pub(crate) fn store(&self) -> u128 {
         self.store
     }
 
-    /// Notes that the numbers of further purges are greater than `number`.
+    /// Records that the numbers of later purges are greater than `number`.
     pub(crate) fn begin_at(&mut self, directory: &Directory, number: u64) -> io::Result<()> {
         let records = std::mem::take(&mut self.records);
         *self = Self::write_new(directory, self.store, number, records)?;
         Ok(())
     }
 
-    /// Writes a purge down; it holds after a crash, too, when this returns.
-    pub(crate) fn append(&mut self, number: u64, purge: &Purge) -> io::Result<()> {
+    /// Records a purge durably.
+    pub(crate) fn append(&mut self, number: u64, purge: &PurgeRequest) -> io::Result<()> {
         let record = encode(number, purge);
         let written = self.file.write_all_at(&record, self.end);
         if let Err(error) = written.and_then(|()| self.file.sync_data()) {
-            // Half a record at the end is no harm, before another it would be.
+            // A partial record is harmless at the end, but not before another one.
             self.file.set_len(self.end)?;
             return Err(error);
         }
@@ -87,7 +88,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Forgets the purges up to `number`.
+    /// Removes the purges up to `number`.
     pub(crate) fn retire(&mut self, directory: &Directory, number: u64) -> io::Result<()> {
         let current = self.records.iter().map(|(number, _)| *number).max();
         let current = current.unwrap_or_default().max(number);
@@ -103,7 +104,7 @@ impl Journal {
         directory: &Directory,
         store: u128,
         current: u64,
-        records: Vec<(u64, Purge)>,
+        records: Vec<(u64, PurgeRequest)>,
     ) -> io::Result<Self> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&store.to_le_bytes());
@@ -127,29 +128,30 @@ impl Journal {
     }
 }
 
-struct Contents {
+struct JournalContents {
     store: u128,
     /// The number of the last purge.
     current: u64,
-    records: Vec<(u64, Purge)>,
+    records: Vec<(u64, PurgeRequest)>,
     end: u64,
 }
 
-/// `None` when it is damaged. A record that was cut off at the end was never confirmed.
-fn read(bytes: &[u8]) -> Option<Contents> {
+/// Parses a journal; `None` if it is damaged. A record that is cut off at the end was never
+/// confirmed.
+fn read(bytes: &[u8]) -> Option<JournalContents> {
     let head = bytes.get(..HEAD_BYTES as usize)?;
     let (head, crc) = head.split_last_chunk::<4>()?;
     if crc32fast::hash(head) != u32::from_le_bytes(*crc) {
         return None;
     }
-    let mut head = Reading(head.strip_prefix(MAGIC)?);
-    let mut contents = Contents {
+    let mut head = RecordReader(head.strip_prefix(MAGIC)?);
+    let mut contents = JournalContents {
         store: head.u128()?,
         current: head.u64()?,
         records: Vec::new(),
         end: HEAD_BYTES,
     };
-    let mut rest = Reading(bytes.get(HEAD_BYTES as usize..)?);
+    let mut rest = RecordReader(bytes.get(HEAD_BYTES as usize..)?);
     while let Some(crc) = rest.u32() {
         let Some(record) = rest.bytes() else {
             break;
@@ -168,13 +170,13 @@ fn read(bytes: &[u8]) -> Option<Contents> {
     Some(contents)
 }
 
-fn encode(number: u64, purge: &Purge) -> Vec<u8> {
+fn encode(number: u64, purge: &PurgeRequest) -> Vec<u8> {
     let mut record = number.to_le_bytes().to_vec();
-    let (kind, bytes): (u8, &[u8]) = match &purge.what {
-        Purged::All => (0, b""),
-        Purged::Key(bytes) => (1, bytes),
-        Purged::Prefix(bytes) => (2, bytes),
-        Purged::Tag(bytes) => (3, bytes),
+    let (kind, bytes): (u8, &[u8]) = match &purge.target {
+        PurgeTarget::All => (0, b""),
+        PurgeTarget::Key(bytes) => (1, bytes),
+        PurgeTarget::Prefix(bytes) => (2, bytes),
+        PurgeTarget::Tag(bytes) => (3, bytes),
     };
     record.extend([kind, u8::from(purge.soft), u8::from(purge.site.is_some())]);
     put_bytes(
@@ -187,26 +189,26 @@ fn encode(number: u64, purge: &Purge) -> Vec<u8> {
     out
 }
 
-fn decode(record: &[u8]) -> Option<(u64, Purge)> {
-    let mut from = Reading(record);
+fn decode(record: &[u8]) -> Option<(u64, PurgeRequest)> {
+    let mut from = RecordReader(record);
     let number = from.u64()?;
     let (kind, soft, of_site) = (from.u8()?, from.u8()? != 0, from.u8()? != 0);
     let site = std::str::from_utf8(from.bytes()?).ok()?;
     let bytes = from.bytes()?;
-    let what = match kind {
-        0 => Purged::All,
-        1 => Purged::Key(bytes.into()),
-        2 => Purged::Prefix(bytes.into()),
-        3 => Purged::Tag(bytes.into()),
+    let target = match kind {
+        0 => PurgeTarget::All,
+        1 => PurgeTarget::Key(bytes.into()),
+        2 => PurgeTarget::Prefix(bytes.into()),
+        3 => PurgeTarget::Tag(bytes.into()),
         _ => return None,
     };
     let site = of_site.then(|| site.into());
-    Some((number, Purge { site, what, soft }))
+    Some((number, PurgeRequest { site, target, soft }))
 }
 
 fn new_identity() -> io::Result<u128> {
     let mut bytes = [0; 32];
     aws_lc_rs::rand::fill(&mut bytes)
-        .map_err(|_| io::Error::other("the system gives no random numbers"))?;
-    Ok(Hash::of(&[&bytes]).0)
+        .map_err(|_| io::Error::other("the system has no random numbers"))?;
+    Ok(KeyHash::of(&[&bytes]).0)
 }

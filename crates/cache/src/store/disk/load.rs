@@ -1,4 +1,4 @@
-//! Finding objects on disk again: one that is asked for, and all of them after a start.
+//! Loading objects from disk: one for a lookup, and a scan of all after a start.
 
 use std::fs::File;
 use std::io;
@@ -8,28 +8,28 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
-use super::super::collapse::{Pending, Wait};
-use super::super::content::Content;
-use super::super::key::{Hash, Key};
+use super::super::body::ObjectBody;
+use super::super::collapse::{FillWait, PendingRequest};
+use super::super::key::{KeyHash, StoreKey};
 use super::super::locked;
 use super::super::object::Object;
-use super::super::purge::{Subject, Verdict, marks};
-use super::super::{Shared, Store};
+use super::super::purge::{PurgeSubject, PurgeVerdict, fingerprints};
+use super::super::{Store, StoreState};
 use super::Disk;
-use super::directory::{Name, bucket};
+use super::checksums::CheckedRange;
+use super::directory::{ObjectName, bucket};
 use super::file::ObjectFile;
-use super::format::{Layout, Opened};
-use super::index::Entry;
-use super::sums::Checked;
+use super::format::{FileLayout, ObjectFileHeader};
+use super::index::IndexEntry;
 
-/// Ends the wait of those who wait for a key, however the search ends.
-struct Search {
+/// Wakes the requests that wait for a key, however the search ends.
+struct DiskSearch {
     store: Store,
-    hash: Hash,
-    pending: Arc<Pending>,
+    hash: KeyHash,
+    pending: Arc<PendingRequest>,
 }
 
-impl Drop for Search {
+impl Drop for DiskSearch {
     fn drop(&mut self) {
         self.store.shared().on_disk(|disk| {
             locked(&disk.loading).remove(&self.hash);
@@ -39,13 +39,13 @@ impl Drop for Search {
 }
 
 impl Store {
-    /// Looks for `key` on disk. Who waits looks again in memory afterwards. `None` when there is
-    /// nothing.
+    /// Searches `key` on disk. After the wait, the caller looks it up in memory again. `None` if
+    /// there is no object.
     pub(crate) fn search_disk(
         &self,
-        key: &Key,
+        key: &StoreKey,
         secondary: &mut dyn FnMut(&[u8]) -> Vec<u8>,
-    ) -> Option<Wait> {
+    ) -> Option<FillWait> {
         let disk = self.shared().disk.as_ref()?;
         if disk.closed.load(Ordering::Acquire) {
             return None;
@@ -56,15 +56,15 @@ impl Store {
             None
         };
         let hash = name.map_or(key.hash(), |name| name.hash);
-        let pending = Arc::new(Pending::new(b""));
+        let pending = Arc::new(PendingRequest::new(b""));
         {
             let mut loading = locked(&disk.loading);
             if let Some(pending) = loading.get(&hash) {
-                return Some(Wait(pending.clone()));
+                return Some(FillWait(pending.clone()));
             }
             loading.insert(hash, pending.clone());
         }
-        let search = Search {
+        let search = DiskSearch {
             store: self.clone(),
             hash,
             pending: pending.clone(),
@@ -77,10 +77,10 @@ impl Store {
                 None => disk.scan(store.shared(), bucket),
             });
         });
-        Some(Wait(pending))
+        Some(FillWait(pending))
     }
 
-    /// Looks through the whole disk, a little at a time.
+    /// Scans the whole disk in small steps.
     pub(crate) fn scan_disk(&self) {
         scan_from(Arc::downgrade(&self.0), 0);
     }
@@ -91,9 +91,9 @@ fn seconds_since_epoch() -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-/// Looks through the directories from `outer` on, one in each turn, and holds on to the store only
-/// meanwhile.
-fn scan_from(store: Weak<Shared>, outer: u8) {
+/// Scans the directories from `outer` on, one in each step, and holds on to the store only during a
+/// step.
+fn scan_from(store: Weak<StoreState>, outer: u8) {
     let Some(shared) = store.upgrade() else {
         return;
     };
@@ -115,8 +115,8 @@ fn scan_from(store: Weak<Shared>, outer: u8) {
 }
 
 impl Disk {
-    /// Puts the objects in all directories below `outer` into the index.
-    fn scan_outer(&self, shared: &Shared, outer: u8) {
+    /// Adds the objects in all subdirectories of `outer` to the index.
+    fn scan_outer(&self, shared: &StoreState, outer: u8) {
         match self.directory.buckets(outer) {
             Ok(buckets) => {
                 for bucket in buckets {
@@ -130,8 +130,8 @@ impl Disk {
         }
     }
 
-    /// Puts the objects in a directory into the index, unless that was done.
-    fn scan(&self, shared: &Shared, bucket: u16) {
+    /// Adds the objects in a subdirectory to the index, unless that was done before.
+    fn scan(&self, shared: &StoreState, bucket: u16) {
         if self.index.is_scanned(bucket) {
             return;
         }
@@ -149,14 +149,14 @@ impl Disk {
         }
     }
 
-    fn scan_file(&self, shared: &Shared, name: Name) {
+    fn scan_file(&self, shared: &StoreState, name: ObjectName) {
         let _held = self.name_lock(name);
         if self.index.generation(name).is_some() {
             return;
         }
         match self.read_entry(shared, name) {
             Ok(Some(entry)) => self.index.insert(entry),
-            // Not a file of this store and version, damaged, purged, or of the future.
+            // It is not of this store and version, damaged, purged, or from the future.
             Ok(None) => {
                 if self.directory.remove_object(name).is_err() {
                     self.counters.errors.add(1);
@@ -166,60 +166,63 @@ impl Disk {
         }
     }
 
-    fn read_entry(&self, shared: &Shared, name: Name) -> io::Result<Option<Entry>> {
+    fn read_entry(&self, shared: &StoreState, name: ObjectName) -> io::Result<Option<IndexEntry>> {
         let Some((file, opened)) = self.open_object(name)? else {
             return Ok(None);
         };
         let record = &opened.record;
         let (before, first) = self.numbers;
         let unknown = record.filled_at > before && record.filled_at < first;
-        let subject = Subject {
+        let subject = PurgeSubject {
             key: &record.key,
             tags: &record.new.tags,
             filled_at: record.filled_at,
         };
-        let purged = shared.purges.verdict(subject).0 == Verdict::Gone;
-        let sound = !self.verify || self.verify_content(&file, &opened);
-        // How old it is is not known: the clock was ahead when it came, or is behind now.
-        let is_of_the_future = record.new.head.received > seconds_since_epoch();
-        if unknown || purged || is_of_the_future || !sound {
+        let purged = shared.purges.verdict(subject).0 == PurgeVerdict::Gone;
+        let sound = !self.verify || self.verify_body(&file, &opened);
+        // Its age is unknown: the clock was ahead when it was received, or is behind now.
+        let is_from_the_future = record.new.metadata.received > seconds_since_epoch();
+        if unknown || purged || is_from_the_future || !sound {
             return Ok(None);
         }
         let bytes = opened
             .layout
-            .content_at
-            .saturating_add(record.sums.stored().len());
-        Ok(Some(Entry {
+            .body_at
+            .saturating_add(record.checksums.stored().len());
+        Ok(Some(IndexEntry {
             name,
             generation: record.generation,
             vary: self.index.intern(&record.new.vary),
             filled_at: record.filled_at,
-            marks: marks(&record.key, &record.new.tags),
+            fingerprints: fingerprints(&record.key, &record.new.tags),
             bytes: bytes.next_multiple_of(4096),
         }))
     }
 
-    /// Opens an object's file. `None` when there is none, or none that is whole.
-    pub(super) fn open_object(&self, name: Name) -> io::Result<Option<(File, Opened)>> {
+    /// Opens the file of an object; `None` if it is missing or incomplete.
+    pub(super) fn open_object(
+        &self,
+        name: ObjectName,
+    ) -> io::Result<Option<(File, ObjectFileHeader)>> {
         let Some(file) = self.directory.open_object(name)? else {
             return Ok(None);
         };
-        let opened = Opened::read(&file, self.identity, name.hash)?;
-        if opened.is_none() && !Layout::is_of_other_version(&file) {
+        let opened = ObjectFileHeader::read(&file, self.identity, name.hash)?;
+        if opened.is_none() && !FileLayout::is_of_other_version(&file) {
             self.counters.damaged.add(1);
         }
         Ok(opened.map(|opened| (file, opened)))
     }
 
-    /// Puts an object into memory, small ones with their content.
-    fn load(&self, store: &Store, name: Name) {
+    /// Loads an object into memory, a small one with its body.
+    fn load(&self, store: &Store, name: ObjectName) {
         let Some(generation) = self.index.generation(name) else {
             return;
         };
         match self.read_object(store, name, generation) {
             Ok(Some(object)) => {
                 self.counters.hits.add(1);
-                store.shared().adopt(Arc::new(object));
+                store.shared().insert_restored(Arc::new(object));
             }
             Ok(None) => self.remove(name, generation),
             Err(_) => {
@@ -232,7 +235,7 @@ impl Disk {
     fn read_object(
         &self,
         store: &Store,
-        name: Name,
+        name: ObjectName,
         generation: u64,
     ) -> io::Result<Option<Object>> {
         let shared = store.shared();
@@ -240,38 +243,40 @@ impl Disk {
             return Ok(None);
         };
         let record = &opened.record;
-        let subject = Subject {
+        let subject = PurgeSubject {
             key: &record.key,
             tags: &record.new.tags,
             filled_at: record.filled_at,
         };
-        let purged = shared.purges.verdict(subject).0 == Verdict::Gone;
+        let purged = shared.purges.verdict(subject).0 == PurgeVerdict::Gone;
         if purged || record.generation != generation {
             return Ok(None);
         }
         let length = record.new.length;
         let small = length.filter(|length| *length <= shared.settings.memory_object_bytes);
         if small.is_some() && record.is_complete() {
-            let pieces: Vec<_> = record.sums.all().collect();
-            let Some(bytes) = Checked::read(&file, opened.layout.content_at, &pieces)? else {
+            let pieces: Vec<_> = record.checksums.all().collect();
+            let Some(bytes) = CheckedRange::read(&file, opened.layout.body_at, &pieces)? else {
                 self.counters.damaged.add(1);
                 return Ok(None);
             };
-            let content = Content::of_bytes(Bytes::from(bytes));
-            return Ok(Some(Object::restored(opened.record, content)));
+            let body = ObjectBody::of_bytes(Bytes::from(bytes));
+            return Ok(Some(Object::restored(opened.record, body)));
         }
-        let stored = record.sums.stored();
+        let stored = record.checksums.stored();
         let record = record.clone();
-        let file = Arc::new(ObjectFile::found(store, name, file, opened));
-        let content = Content::of_file(length, stored, file, shared.settings.unwritten_bytes);
-        Ok(Some(Object::restored(record, content)))
+        let file = Arc::new(ObjectFile::open(store, name, file, opened));
+        let body = ObjectBody::of_file(length, stored, file, shared.settings.unwritten_bytes);
+        Ok(Some(Object::restored(record, body)))
     }
 
-    /// Whether the content is what was written.
-    fn verify_content(&self, file: &File, opened: &Opened) -> bool {
-        let pieces: Vec<_> = opened.record.sums.all().collect();
-        let content_at = opened.layout.content_at;
-        let is_sound = Checked::default().next(file, content_at, &pieces).is_some();
+    /// Whether the body is undamaged.
+    fn verify_body(&self, file: &File, opened: &ObjectFileHeader) -> bool {
+        let pieces: Vec<_> = opened.record.checksums.all().collect();
+        let body_at = opened.layout.body_at;
+        let is_sound = CheckedRange::default()
+            .next(file, body_at, &pieces)
+            .is_some();
         if !is_sound {
             self.counters.damaged.add(1);
         }

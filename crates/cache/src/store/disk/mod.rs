@@ -1,13 +1,14 @@
-//! The disk tier: a file for each object, found again after a restart.
+//! The disk tier: a file for each object, which is found again after a restart.
 //!
-//! A file gets its name when what it says about itself is true, so whatever moment a process ends
-//! at, what is found is whole or says which parts of it are. Everything that may block is done on
-//! [threads of the store's own](pool::Pool); the exception are reads of content: its [pieces](Sums)
-//! are compared with their checksums on the blocking threads of the runtime that reads, which gets
-//! them as a [`FileRange`](apus_http::FileRange) then. An object with a damaged piece is removed.
+//! A file gets its name when its metadata is true, so that at any moment of a crash the files are
+//! complete or say which ranges they have. All blocking operations run on the [threads of the
+//! store](pool::DiskPool), except the reads of bodies: their [pieces](PieceChecksums) are verified
+//! on the blocking threads of the runtime that reads, which then gets them as a
+//! [`FileRange`](apus_http::FileRange). An object with a damaged piece is removed.
 //!
-//! An object that cannot be written is passed on to its readers as if there were no disk.
+//! An object that cannot be written is sent to its readers as if there were no disk.
 
+mod checksums;
 mod directory;
 mod file;
 mod format;
@@ -15,9 +16,8 @@ mod index;
 mod journal;
 mod load;
 mod pool;
-mod room;
 mod save;
-mod sums;
+mod space;
 mod sweep;
 
 use std::collections::HashMap;
@@ -29,33 +29,33 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+pub(crate) use checksums::{CheckedRange, PieceChecksums};
 use directory::Directory;
-pub(crate) use directory::Name;
-pub(crate) use file::{ObjectFile, Seal};
-pub(crate) use format::Record;
+pub(crate) use directory::ObjectName;
+pub(crate) use file::{ObjectFile, SealRequest};
+pub(crate) use format::ObjectRecord;
 use index::Index;
 use journal::Journal;
-use pool::Pool;
-pub(crate) use sums::{Checked, Sums};
-pub use sweep::Recorded;
+use pool::DiskPool;
+pub use sweep::PurgeReceipt;
 
-use super::collapse::Pending;
-use super::counters::Counter;
-use super::key::Hash;
+use super::collapse::PendingRequest;
+use super::counters::StoreCounter;
+use super::key::KeyHash;
 use super::locked;
 use super::object::Object;
 use super::purge::Purges;
 
-/// What the disk tier may take.
+/// The limits of the disk tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskSettings {
-    /// The directory. It is made if need be, and belongs to one server at a time.
+    /// The directory. It is created if it is missing, and belongs to one process at a time.
     pub path: PathBuf,
     /// The bytes of disk for objects.
     pub bytes: u64,
-    /// The largest object to be kept on disk, in bytes; at most half of all is used.
+    /// The largest object on disk, in bytes, but at most half of `bytes`.
     pub object_bytes: u64,
-    /// The bytes of the file system to be left free: objects are dropped before it has fewer.
+    /// The bytes of the file system to leave free: objects are evicted before it has fewer.
     pub min_free_bytes: u64,
     /// The threads that read and write.
     pub threads: usize,
@@ -74,12 +74,12 @@ impl DiskSettings {
     }
 }
 
-/// Objects smaller than the memory tier's limit wait in memory to be written; more bytes of them
-/// than this are not kept waiting: the disk is too slow for them.
-const MOST_WAITING_BYTES: u64 = 64 << 20;
+/// The most bytes of small objects that wait in memory to be written. If there are more, the disk
+/// is too slow for them, and they are not written.
+const MAX_WAITING_BYTES: u64 = 64 << 20;
 
-/// The numbers of purges jump by this at each start, so that a purge of the last run that could
-/// not be written down is known by the number of what was filled after it.
+/// The numbers of purges advance by this at each start, so that numbers of unrecorded purges of the
+/// last run are recognised in objects that were filled after them.
 const NUMBERS_PER_RUN: u64 = 1 << 20;
 
 const STATE: &str = "state";
@@ -91,41 +91,42 @@ pub(crate) struct Disk {
     pub(crate) counters: DiskCounters,
     directory: Directory,
     index: Index,
-    pool: Pool,
+    pool: DiskPool,
     journal: Mutex<Journal>,
-    /// The store's identity, which every file repeats.
+    /// The identity of the store, which every file repeats.
     identity: u128,
-    /// The last purge that was written down before this run, and the first number of this one.
+    /// The number of the last recorded purge before this run, and the first number of this run.
     numbers: (u64, u64),
-    /// The machine ended before the last run did: what was written may not all be there.
+    /// Whether the machine crashed during the last run, so that written bytes may be missing.
     verify: bool,
-    /// Keys that are being looked for on disk, with those who wait.
-    loading: Mutex<HashMap<Hash, Arc<Pending>>>,
+    /// Keys that are being looked up on disk, with the waiting requests.
+    loading: Mutex<HashMap<KeyHash, Arc<PendingRequest>>>,
     /// The bytes of files that are being filled and are not in the index.
     filling: AtomicU64,
-    /// The bytes that wait to be written for objects in memory.
+    /// The bytes of objects in memory that wait to be written.
     waiting: AtomicU64,
-    /// For each set of names: held while a file gets or loses its name, with the index.
+    /// Locks for sets of names, each held while a file and its index entry are published or
+    /// removed.
     names: Box<[Mutex<()>]>,
-    /// Files that are out of the queues and not removed yet.
-    leaving: AtomicUsize,
-    /// When it was last told that the disk takes nothing.
-    told: Mutex<Option<Instant>>,
+    /// The number of files that left the eviction queues and are not removed yet.
+    removing: AtomicUsize,
+    /// The time of the last warning about a failing disk.
+    last_warning: Mutex<Option<Instant>>,
     closed: AtomicBool,
 }
 
-/// What the disk tier has done.
+/// Counters of the disk tier.
 #[derive(Debug, Default)]
 pub(crate) struct DiskCounters {
-    pub(crate) hits: Counter,
-    pub(crate) evictions: Counter,
-    pub(crate) errors: Counter,
-    pub(crate) damaged: Counter,
-    pub(crate) skipped: Counter,
+    pub(crate) hits: StoreCounter,
+    pub(crate) evictions: StoreCounter,
+    pub(crate) errors: StoreCounter,
+    pub(crate) damaged: StoreCounter,
+    pub(crate) skipped: StoreCounter,
 }
 
 impl Disk {
-    /// Opens the tier, and returns what was purged.
+    /// Opens the tier, and returns the recorded purges.
     ///
     /// # Errors
     /// The directory cannot be made, read or written, or another process uses it
@@ -143,7 +144,7 @@ impl Disk {
         let disk = Self {
             identity: journal.store(),
             index: Index::new(settings.bytes),
-            pool: Pool::start(settings.threads.max(1))?,
+            pool: DiskPool::start(settings.threads.max(1))?,
             journal: Mutex::new(journal),
             numbers: (before, first),
             counters: DiskCounters::default(),
@@ -151,8 +152,8 @@ impl Disk {
             filling: AtomicU64::new(0),
             waiting: AtomicU64::new(0),
             names: (0..64).map(|_| Mutex::default()).collect(),
-            leaving: AtomicUsize::new(0),
-            told: Mutex::default(),
+            removing: AtomicUsize::new(0),
+            last_warning: Mutex::default(),
             closed: AtomicBool::new(false),
             directory,
             verify,
@@ -161,8 +162,8 @@ impl Disk {
         Ok((disk, purges))
     }
 
-    /// The objects on disk that are known, their bytes, and how much of the disk was looked
-    /// through since the start, in thousandths.
+    /// The number and the bytes of the objects that were found so far, and how much of the disk was
+    /// scanned since the start, in thousandths.
     pub(crate) fn size(&self) -> (u64, u64, u64) {
         (
             self.index.len(),
@@ -171,31 +172,31 @@ impl Disk {
         )
     }
 
-    /// Whether there may be something below `key`.
-    pub(crate) fn may_have(&self, key: Hash) -> bool {
+    /// Whether there may be an object with the primary key `key`.
+    pub(crate) fn may_have(&self, key: KeyHash) -> bool {
         !self.index.knows(key) || self.index.has(key)
     }
 
-    /// Has `job` done by a thread that may block, after `rest` or when the disk is flushed.
-    pub(crate) fn run_after(&self, rest: Duration, job: impl FnOnce() + Send + 'static) {
-        if rest.is_zero() {
+    /// Runs `job` on a thread that may block, after `delay` or when the disk is flushed.
+    pub(crate) fn run_after(&self, delay: Duration, job: impl FnOnce() + Send + 'static) {
+        if delay.is_zero() {
             self.pool.run(job);
         } else {
-            self.pool.run_after(rest, job);
+            self.pool.run_after(delay, job);
         }
     }
 
-    /// Lets nobody find an older object of the same variant.
+    /// Hides older objects of the same variant from lookups.
     pub(crate) fn supersede(&self, object: &Object) {
         self.index.supersede(object.name(), object.generation());
     }
 
-    /// Whether `object` is what is found below its name.
+    /// Whether `object` is the one in the index.
     pub(crate) fn knows(&self, object: &Object) -> bool {
         self.index.generation(object.name()) == Some(object.generation())
     }
 
-    /// Counts an object that was not what had been written.
+    /// Counts a damaged object.
     pub(crate) fn count_damage(&self) {
         self.counters.damaged.add(1);
     }
@@ -205,7 +206,7 @@ impl Disk {
         self.pool.drain();
     }
 
-    /// Writes everything down, and that nothing is missing. Blocks.
+    /// Writes everything, and records that nothing is missing. Blocks.
     pub(crate) fn close(&self) -> io::Result<()> {
         self.pool.drain();
         if self.closed.swap(true, std::sync::atomic::Ordering::AcqRel) {
@@ -215,8 +216,8 @@ impl Disk {
         write_state(&self.directory, "clean")
     }
 
-    /// Held while the file of this name gets or loses it.
-    fn name_lock(&self, name: Name) -> MutexGuard<'_, ()> {
+    /// Locks a name while its file is published or removed.
+    fn name_lock(&self, name: ObjectName) -> MutexGuard<'_, ()> {
         #[expect(
             clippy::indexing_slicing,
             reason = "the remainder is less than the length"
@@ -224,8 +225,8 @@ impl Disk {
         locked(&self.names[name.hash.spread() % self.names.len()])
     }
 
-    /// Removes an object's file, unless the name belongs to a later one by now.
-    fn remove(&self, name: Name, generation: u64) {
+    /// Removes the file of an object, unless the name belongs to a later object.
+    fn remove(&self, name: ObjectName, generation: u64) {
         let _held = self.name_lock(name);
         if self
             .index
@@ -241,11 +242,11 @@ impl Disk {
     }
 }
 
-/// Notes that a run begins. `true` when the last one was ended by the machine's end.
+/// Records the start of a run. Returns `true` if the machine crashed during the last one.
 fn begin_run(directory: &Directory) -> io::Result<bool> {
     let mut before = String::new();
     if let Some(mut file) = directory.open_in_root(STATE)? {
-        // What is not text is not what was written there.
+        // Invalid text was not written by a store.
         let _ = file.read_to_string(&mut before);
     }
     let trusted = before == state("clean") || before == state("running");
@@ -263,7 +264,7 @@ fn write_state(directory: &Directory, word: &str) -> io::Result<()> {
     directory.publish_in_root(TEMPORARY, STATE)
 }
 
-/// Names the time since the machine was started.
+/// The boot id of the machine and a word.
 fn state(word: &str) -> String {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     format!("{} {word}\n", boot.trim())

@@ -1,7 +1,7 @@
-//! The threads that do what may block: reads, writes, renames and removals of files.
+//! A pool of threads for blocking file operations.
 //!
-//! They are the store's own, not a runtime's: what is to be written outlives the worker that
-//! received it, and a slow disk never takes more than these few threads.
+//! The threads belong to the store, not to a runtime: queued writes outlive the worker that
+//! received the bytes, and a slow disk never occupies more than these threads.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,39 +12,39 @@ use std::time::{Duration, Instant};
 
 use super::super::locked;
 
-type Job = Box<dyn FnOnce() + Send>;
+type DiskJob = Box<dyn FnOnce() + Send>;
 
-/// A few threads, and what they have to do.
-pub(crate) struct Pool(Arc<Queue>);
+/// A fixed number of threads with a queue of jobs.
+pub(crate) struct DiskPool(Arc<JobQueue>);
 
-struct Queue {
-    state: Mutex<State>,
-    /// There is something to do, or nothing more will come.
+struct JobQueue {
+    state: Mutex<JobQueueState>,
+    /// Signals a new job or the end.
     more: Condvar,
-    /// Nothing is left to do.
+    /// Signals that no job is left.
     idle: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    /// Somebody waits for these.
-    urgent: VecDeque<Job>,
-    jobs: VecDeque<Job>,
-    /// Those that have time, with the end of it.
-    later: Vec<(Instant, Job)>,
-    /// Somebody waits until nothing is left to do.
+struct JobQueueState {
+    /// Jobs that a request waits for.
+    urgent: VecDeque<DiskJob>,
+    jobs: VecDeque<DiskJob>,
+    /// Delayed jobs, with the time at which they are due.
+    later: Vec<(Instant, DiskJob)>,
+    /// Whether a caller waits until no job is left.
     draining: bool,
     running: usize,
     stopped: bool,
 }
 
-impl Pool {
+impl DiskPool {
     /// Starts `threads` threads.
     ///
     /// # Errors
-    /// The system has no room for a thread.
+    /// The system cannot start a thread.
     pub(crate) fn start(threads: usize) -> io::Result<Self> {
-        let pool = Self(Arc::new(Queue {
+        let pool = Self(Arc::new(JobQueue {
             state: Mutex::default(),
             more: Condvar::new(),
             idle: Condvar::new(),
@@ -57,28 +57,28 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Has `job` done, in its turn.
+    /// Queues a job.
     pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) {
         locked(&self.0.state).jobs.push_back(Box::new(job));
         self.0.more.notify_one();
     }
 
-    /// Has `job` done before those that nobody waits for.
+    /// Queues a job before those that no request waits for.
     pub(crate) fn run_first(&self, job: impl FnOnce() + Send + 'static) {
         locked(&self.0.state).urgent.push_back(Box::new(job));
         self.0.more.notify_one();
     }
 
-    /// Has `job` done after `rest`, or when the pool is drained.
-    pub(crate) fn run_after(&self, rest: Duration, job: impl FnOnce() + Send + 'static) {
+    /// Queues a job to run after `delay`, or when the pool is drained.
+    pub(crate) fn run_after(&self, delay: Duration, job: impl FnOnce() + Send + 'static) {
         let due = Instant::now()
-            .checked_add(rest)
+            .checked_add(delay)
             .unwrap_or_else(Instant::now);
         locked(&self.0.state).later.push((due, Box::new(job)));
         self.0.more.notify_one();
     }
 
-    /// Waits until everything is done, also what that gave rise to. Blocks.
+    /// Waits until all jobs are done, including those that they queue. Blocks.
     pub(crate) fn drain(&self) {
         let mut state = locked(&self.0.state);
         while state.running > 0 || !state.is_empty() {
@@ -94,33 +94,33 @@ impl Pool {
     }
 }
 
-impl Drop for Pool {
+impl Drop for DiskPool {
     fn drop(&mut self) {
         locked(&self.0.state).stopped = true;
         self.0.more.notify_all();
     }
 }
 
-impl fmt::Debug for Pool {
+impl fmt::Debug for DiskPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool")
+        f.debug_struct("DiskPool")
             .field("jobs", &locked(&self.0.state).jobs.len())
             .finish()
     }
 }
 
-impl State {
+impl JobQueueState {
     fn is_empty(&self) -> bool {
         self.urgent.is_empty() && self.jobs.is_empty() && self.later.is_empty()
     }
 
-    fn next(&mut self) -> Option<Job> {
+    fn next(&mut self) -> Option<DiskJob> {
         let job = self.urgent.pop_front().or_else(|| self.jobs.pop_front());
         if job.is_some() || self.later.is_empty() {
             return job;
         }
         let now = Instant::now();
-        let due = |(due, _): &(Instant, Job)| self.draining || *due <= now;
+        let due = |(due, _): &(Instant, DiskJob)| self.draining || *due <= now;
         let at = self.later.iter().position(due)?;
         Some(self.later.swap_remove(at).1)
     }
@@ -134,14 +134,14 @@ impl State {
     }
 }
 
-impl Queue {
+impl JobQueue {
     fn work(&self) {
         let mut state = locked(&self.state);
         loop {
             if let Some(job) = state.next() {
                 state.running = state.running.saturating_add(1);
                 drop(state);
-                // A job that panics ends itself, not the thread that the others need.
+                // A job that panics does not end the thread, which the other jobs need.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
                 state = locked(&self.state);
                 state.running = state.running.saturating_sub(1);
@@ -152,8 +152,8 @@ impl Queue {
                     self.idle.notify_all();
                 }
                 state = match state.until_due() {
-                    Some(rest) => {
-                        let waited = self.more.wait_timeout(state, rest);
+                    Some(delay) => {
+                        let waited = self.more.wait_timeout(state, delay);
                         waited.unwrap_or_else(PoisonError::into_inner).0
                     }
                     None => self

@@ -1,36 +1,36 @@
-//! The background work of a purge: recording it, and removing what it names.
+//! The background work of a purge: recording it, and removing purged objects from disk.
 
 use std::io;
 use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
 
-use super::super::purge::{Purge, Sieve, Subject, Verdict};
-use super::super::{Shared, Store, locked};
+use super::super::purge::{PurgeFilter, PurgeRequest, PurgeSubject, PurgeVerdict};
+use super::super::{Store, StoreState, locked};
 use super::Disk;
-use super::index::Entry;
+use super::index::IndexEntry;
 
-/// Confirms that a purge holds after a crash, too. It holds for this run from the start, and may be
-/// dropped.
+/// Confirms that a purge is durable. The purge itself takes effect immediately, and the receipt may
+/// be dropped.
 #[derive(Debug)]
-pub struct Recorded(Option<oneshot::Receiver<io::Result<()>>>);
+pub struct PurgeReceipt(Option<oneshot::Receiver<io::Result<()>>>);
 
-impl Recorded {
-    /// There is nothing to write down.
+impl PurgeReceipt {
+    /// A receipt for a purge that needs no record.
     pub(crate) fn nothing() -> Self {
         Self(None)
     }
 
-    /// Waits until the purge is written down.
+    /// Waits until the purge is recorded.
     ///
     /// # Errors
-    /// It could not be: objects on disk may be found again after a restart.
+    /// It could not be recorded: purged objects on disk may be found again after a restart.
     pub async fn durable(self) -> io::Result<()> {
         match self.0 {
             None => Ok(()),
-            Some(written) => written.await.unwrap_or_else(|_| {
+            Some(recorded) => recorded.await.unwrap_or_else(|_| {
                 Err(io::Error::other(
-                    "the store was closed before the purge was written down",
+                    "the store was closed before the purge was recorded",
                 ))
             }),
         }
@@ -38,12 +38,12 @@ impl Recorded {
 }
 
 impl Store {
-    /// Has a purge written down, and what it is about removed.
-    pub(crate) fn record(&self, number: u64, purge: &Purge) -> Recorded {
+    /// Records a purge.
+    pub(crate) fn record(&self, number: u64, purge: &PurgeRequest) -> PurgeReceipt {
         let Some(disk) = &self.shared().disk else {
-            return Recorded::nothing();
+            return PurgeReceipt::nothing();
         };
-        let (told, written) = oneshot::channel();
+        let (sender, recorded) = oneshot::channel();
         let (store, purge) = (self.clone(), purge.clone());
         disk.pool.run_first(move || {
             let appended = store.shared().on_disk(|disk| {
@@ -53,27 +53,28 @@ impl Store {
                 }
                 appended
             });
-            let _ = told.send(appended.unwrap_or(Ok(())));
+            let _ = sender.send(appended.unwrap_or(Ok(())));
         });
-        Recorded(Some(written))
+        PurgeReceipt(Some(recorded))
     }
 }
 
 impl Disk {
-    /// Removes what rules up to `target` are about, and then forgets those up to `limit`.
-    pub(crate) fn sweep(&self, shared: &Shared, target: u64, limit: u64) {
+    /// Applies the purges up to `target` to the objects on disk, and then removes those up to
+    /// `limit`.
+    pub(crate) fn sweep(&self, shared: &StoreState, target: u64, limit: u64) {
         if !self.index.is_complete() {
-            // What was not found yet meets the rules when it is.
+            // Purges are applied to objects that are not found yet when they are.
             return;
         }
-        let sieve = shared.purges.sieve();
+        let filter = shared.purges.filter();
         let mut clean = true;
         for part in 0..self.index.parts() {
             for entry in self.index.older_than(part, target) {
-                clean &= self.sweep_entry(shared, &sieve, &entry);
+                clean &= self.sweep_entry(shared, &filter, &entry);
             }
         }
-        if clean && self.leaving.load(Ordering::Acquire) == 0 {
+        if clean && self.removing.load(Ordering::Acquire) == 0 {
             let retired = locked(&self.journal).retire(&self.directory, limit);
             match retired {
                 Ok(()) => shared.purges.retire(limit),
@@ -82,19 +83,19 @@ impl Disk {
         }
     }
 
-    /// `false` when the entry may still have to meet a rule.
-    fn sweep_entry(&self, shared: &Shared, sieve: &Sieve, entry: &Entry) -> bool {
-        if !sieve.catches(&entry.marks) {
+    /// Returns `false` if a purge may still apply to the entry.
+    fn sweep_entry(&self, shared: &StoreState, filter: &PurgeFilter, entry: &IndexEntry) -> bool {
+        if !filter.may_apply_to(&entry.fingerprints) {
             return true;
         }
-        let swept = self.meet(shared, entry);
+        let swept = self.apply_purges(shared, entry);
         if swept.is_err() {
             self.counters.errors.add(1);
         }
         swept.is_ok()
     }
 
-    fn meet(&self, shared: &Shared, entry: &Entry) -> io::Result<()> {
+    fn apply_purges(&self, shared: &StoreState, entry: &IndexEntry) -> io::Result<()> {
         let name = entry.name;
         let _held = self.name_lock(name);
         if self.index.generation(name) != Some(entry.generation) {
@@ -106,19 +107,19 @@ impl Disk {
             return Ok(());
         };
         let record = &opened.record;
-        let subject = Subject {
+        let subject = PurgeSubject {
             key: &record.key,
             tags: &record.new.tags,
             filled_at: record.filled_at,
         };
         match shared.purges.verdict(subject).0 {
-            Verdict::Untouched => {}
-            Verdict::Gone => {
+            PurgeVerdict::Untouched => {}
+            PurgeVerdict::Gone => {
                 self.directory.remove_object(name)?;
                 self.index.remove(name, entry.generation);
             }
-            Verdict::Stale if record.stale => {}
-            Verdict::Stale => {
+            PurgeVerdict::Stale if record.stale => {}
+            PurgeVerdict::Stale => {
                 opened.record.stale = true;
                 let sequence = opened.sequence.saturating_add(1);
                 let record = opened.record.encode();

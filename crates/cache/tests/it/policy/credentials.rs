@@ -1,6 +1,9 @@
-//! Section 3.5 and 7.3: requests that tell who the client is.
+//! Sections 3.5 and 7.3: requests that identify the client.
 
-use apus_cache::policy::{Credentials, NamePattern, Refusal, Reuse, Rules, Sharing, reuse};
+use apus_cache::policy::{
+    CacheNamePattern, CacheRules, CredentialRules, ReuseDecision, SharingRule, StoreRefusal,
+    decide_reuse,
+};
 use apus_http::fields::ForwardReason;
 
 use super::{Ask, Reply, at, date, once, try_store};
@@ -8,45 +11,52 @@ use super::{Ask, Reply, at, date, once, try_store};
 const AUTHORIZED: (&str, &str) = ("authorization", "Basic YTpi");
 const SESSION: (&str, &str) = ("cookie", "sid=1");
 
-fn store(request: (&str, &str), cache_control: &str, rules: &Rules) -> Result<(), Refusal> {
+fn store(
+    request: (&str, &str),
+    cache_control: &str,
+    rules: &CacheRules,
+) -> Result<(), StoreRefusal> {
     let lines = [("cache-control", cache_control), ("etag", "\"x\"")];
     try_store(&Ask::with(&[request]), &Reply::with(200, &lines), rules).map(|_| ())
 }
 
 #[test]
 fn section_3_5_must_not_store_the_answer_to_authorization_without_permission() {
-    let rules = Rules::default();
+    let rules = CacheRules::default();
     for (value, expected) in [
-        ("max-age=60", Err(Refusal::Authorization)),
-        ("max-age=60, proxy-revalidate", Err(Refusal::Authorization)),
-        ("max-age=60, public=x", Err(Refusal::Authorization)),
-        ("s-maxage=x, max-age=60", Err(Refusal::Authorization)),
+        ("max-age=60", Err(StoreRefusal::Authorization)),
+        (
+            "max-age=60, proxy-revalidate",
+            Err(StoreRefusal::Authorization),
+        ),
+        ("max-age=60, public=x", Err(StoreRefusal::Authorization)),
+        ("s-maxage=x, max-age=60", Err(StoreRefusal::Authorization)),
         ("max-age=60, public", Ok(())),
         ("s-maxage=60", Ok(())),
         ("max-age=60, must-revalidate", Ok(())),
-        ("private, s-maxage=60", Err(Refusal::Private)),
+        ("private, s-maxage=60", Err(StoreRefusal::Private)),
     ] {
         assert_eq!(store(AUTHORIZED, value, &rules), expected, "{value}");
     }
 }
 
-/// What an origin makes for one certificate is for its owner, as with `Authorization`.
+/// A response to a client certificate is for its owner, as with `Authorization`.
 #[test]
-fn does_not_store_the_answer_to_a_client_certificate_without_permission() {
-    let always = Rules {
-        credentials: Credentials {
-            authorization: Sharing::Always,
-            ..Credentials::default()
+fn does_not_store_responses_to_client_certificates_without_permission() {
+    let always = CacheRules {
+        credentials: CredentialRules {
+            authorization: SharingRule::Always,
+            ..CredentialRules::default()
         },
-        ..Rules::default()
+        ..CacheRules::default()
     };
-    let rules = Rules::default();
+    let rules = CacheRules::default();
     for (rules, value, expected) in [
-        (&rules, "max-age=60", Err(Refusal::ClientCertificate)),
+        (&rules, "max-age=60", Err(StoreRefusal::ClientCertificate)),
         (
             &rules,
             "max-age=60, must-revalidate",
-            Err(Refusal::ClientCertificate),
+            Err(StoreRefusal::ClientCertificate),
         ),
         (&rules, "max-age=60, public", Ok(())),
         (&rules, "s-maxage=60", Ok(())),
@@ -63,12 +73,15 @@ fn does_not_store_the_answer_to_a_client_certificate_without_permission() {
 }
 
 #[test]
-fn does_not_store_the_answer_to_a_session_cookie_without_permission() {
-    let rules = Rules::default();
+fn does_not_store_responses_to_session_cookies_without_permission() {
+    let rules = CacheRules::default();
     for (value, expected) in [
-        ("max-age=60", Err(Refusal::SessionCookie)),
-        // That is for Authorization only.
-        ("max-age=60, must-revalidate", Err(Refusal::SessionCookie)),
+        ("max-age=60", Err(StoreRefusal::SessionCookie)),
+        // This directive is for Authorization only.
+        (
+            "max-age=60, must-revalidate",
+            Err(StoreRefusal::SessionCookie),
+        ),
         ("max-age=60, public", Ok(())),
         ("s-maxage=60", Ok(())),
     ] {
@@ -77,13 +90,13 @@ fn does_not_store_the_answer_to_a_session_cookie_without_permission() {
 }
 
 #[test]
-fn tells_cookies_of_sessions_from_others() {
-    let named = Rules {
-        credentials: Credentials {
-            session_cookies: vec![NamePattern::new("wp_*"), NamePattern::new("sid")],
-            ..Credentials::default()
+fn distinguishes_session_cookies_from_others() {
+    let named = CacheRules {
+        credentials: CredentialRules {
+            session_cookies: vec![CacheNamePattern::new("wp_*"), CacheNamePattern::new("sid")],
+            ..CredentialRules::default()
         },
-        ..Rules::default()
+        ..CacheRules::default()
     };
     for (cookie, by_default, by_name) in [
         ("sid=1", true, true),
@@ -102,7 +115,7 @@ fn tells_cookies_of_sessions_from_others() {
         ("", false, false),
         (";", false, false),
     ] {
-        for (rules, is_session) in [(&Rules::default(), by_default), (&named, by_name)] {
+        for (rules, is_session) in [(&CacheRules::default(), by_default), (&named, by_name)] {
             let stored = store(("cookie", cookie), "max-age=60", rules);
             assert_eq!(stored.is_err(), is_session, "{cookie}");
         }
@@ -111,39 +124,45 @@ fn tells_cookies_of_sessions_from_others() {
 
 #[test]
 fn stores_for_all_what_the_configuration_declares() {
-    let rules = Rules {
-        credentials: Credentials {
-            authorization: Sharing::Always,
-            cookies: Sharing::Always,
-            ..Credentials::default()
+    let rules = CacheRules {
+        credentials: CredentialRules {
+            authorization: SharingRule::Always,
+            cookies: SharingRule::Always,
+            ..CredentialRules::default()
         },
-        ..Rules::default()
+        ..CacheRules::default()
     };
     for request in [AUTHORIZED, SESSION] {
         assert_eq!(store(request, "max-age=60", &rules), Ok(()));
-        assert_eq!(store(request, "private", &rules), Err(Refusal::Private));
+        assert_eq!(
+            store(request, "private", &rules),
+            Err(StoreRefusal::Private)
+        );
     }
 }
 
 #[test]
-fn answers_them_from_the_cache_only_if_the_origin_named_the_lifetime() {
+fn reuses_responses_for_them_only_if_the_origin_set_the_lifetime() {
     let old = date(-1000);
     let declared = ("cache-control", "max-age=60");
     let guessed = ("last-modified", old.as_str());
     for (line, for_session) in [
-        (declared, Reuse::Fresh { age: 0 }),
-        (guessed, Reuse::Forward(ForwardReason::Bypass)),
+        (declared, ReuseDecision::Fresh { age: 0 }),
+        (guessed, ReuseDecision::Forward(ForwardReason::Bypass)),
     ] {
-        let rules = Rules::default();
+        let rules = CacheRules::default();
         let reply = Reply::with(200, &[line]);
         let stored = try_store(&Ask::with(&[]), &reply, &rules).unwrap().stored;
-        let answer = |lines| {
+        let decision = |lines| {
             let ask = Ask::with(lines);
-            reuse(&ask.presented(), &stored, &rules, &once(), at(0))
+            decide_reuse(&ask.presented(), &stored, &rules, &once(), at(0))
         };
-        assert_eq!(answer(&[]), Reuse::Fresh { age: 0 });
-        assert_eq!(answer(&[("cookie", "_ga=1")]), Reuse::Fresh { age: 0 });
-        assert_eq!(answer(&[AUTHORIZED]), for_session, "{line:?}");
-        assert_eq!(answer(&[SESSION]), for_session, "{line:?}");
+        assert_eq!(decision(&[]), ReuseDecision::Fresh { age: 0 });
+        assert_eq!(
+            decision(&[("cookie", "_ga=1")]),
+            ReuseDecision::Fresh { age: 0 }
+        );
+        assert_eq!(decision(&[AUTHORIZED]), for_session, "{line:?}");
+        assert_eq!(decision(&[SESSION]), for_session, "{line:?}");
     }
 }

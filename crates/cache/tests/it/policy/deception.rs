@@ -1,10 +1,10 @@
-//! ATTACKS.md, Cache: web cache deception.
+//! Web cache deception.
 
-use apus_cache::policy::{Refusal, Rules};
+use apus_cache::policy::{CacheRules, StoreRefusal};
 
 use super::{Ask, Reply, try_store};
 
-fn store(path: &str, content_type: &str, rules: &Rules) -> Result<(), Refusal> {
+fn store(path: &str, content_type: &str, rules: &CacheRules) -> Result<(), StoreRefusal> {
     let lines = [
         ("cache-control", "max-age=60"),
         ("content-type", content_type),
@@ -13,7 +13,7 @@ fn store(path: &str, content_type: &str, rules: &Rules) -> Result<(), Refusal> {
 }
 
 #[test]
-fn refuses_pages_under_the_address_of_a_file() {
+fn refuses_pages_at_the_path_of_a_file() {
     for path in [
         "/account/x.css",
         "/account/x.CSS",
@@ -34,17 +34,21 @@ fn refuses_pages_under_the_address_of_a_file() {
             "application/json",
             "",
         ] {
-            let refused = store(path, content_type, &Rules::default());
-            // Archives have types of all kinds.
+            let refused = store(path, content_type, &CacheRules::default());
+            // Archives have many media types.
             if !(path == "/a.zip" && content_type == "application/json") {
-                assert_eq!(refused, Err(Refusal::Disguised), "{path} {content_type}");
+                assert_eq!(
+                    refused,
+                    Err(StoreRefusal::UnexpectedType),
+                    "{path} {content_type}"
+                );
             }
         }
     }
 }
 
 #[test]
-fn stores_files_and_pages_under_their_own_addresses() {
+fn stores_files_and_pages_at_matching_paths() {
     for (path, content_type) in [
         ("/x.css", "text/css; charset=utf-8"),
         ("/x.js", "text/javascript"),
@@ -60,12 +64,12 @@ fn stores_files_and_pages_under_their_own_addresses() {
         ("/", "text/html"),
     ] {
         assert_eq!(
-            store(path, content_type, &Rules::default()),
+            store(path, content_type, &CacheRules::default()),
             Ok(()),
             "{path}"
         );
     }
-    // A page that tells that the file is missing.
+    // A page that says that the file is missing.
     let missing = Reply::with(
         404,
         &[
@@ -73,10 +77,10 @@ fn stores_files_and_pages_under_their_own_addresses() {
             ("content-type", "text/html"),
         ],
     );
-    assert!(try_store(&Ask::target("/x.css"), &missing, &Rules::default()).is_ok());
-    let rules = Rules {
+    assert!(try_store(&Ask::target("/x.css"), &missing, &CacheRules::default()).is_ok());
+    let rules = CacheRules {
         refuse_disguised: false,
-        ..Rules::default()
+        ..CacheRules::default()
     };
     assert_eq!(store("/account/x.css", "text/html", &rules), Ok(()));
 }

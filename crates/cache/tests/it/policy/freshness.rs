@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use apus_cache::policy::{Heuristic, Rules, StatusTtl, Timestamp};
+use apus_cache::policy::{CacheRules, HeuristicLifetime, StatusTtl, Timestamp};
 
 use super::{Ask, DATE, Lines, NOW, Reply, assert_fresh_until, at, date, ok, try_store};
 
@@ -40,7 +40,7 @@ fn section_4_2_1_honours_the_most_restrictive_of_what_contradicts_itself() {
         ),
         (&[("expires", &early), ("expires", &late)], 0),
         (&[("expires", &early), ("expires", &early)], 10),
-        // SHOULD consider stale what has invalid freshness information.
+        // SHOULD consider responses with invalid freshness information stale.
         (&[("cache-control", "max-age=10.0")], 0),
         (&[("cache-control", "max-age=-10")], 0),
         (&[("cache-control", "max-age=x")], 0),
@@ -113,11 +113,11 @@ fn section_4_2_1_counts_expires_from_date() {
 
 #[test]
 fn section_4_2_2_guesses_a_part_of_the_time_since_the_last_change() {
-    let until = |rules: &Rules, target: &str, lines: Lines<'_>| {
+    let until = |rules: &CacheRules, target: &str, lines: Lines<'_>| {
         let stored = try_store(&Ask::target(target), &Reply::with(200, lines), rules);
         stored.map(|storable| storable.stored.fresh_until())
     };
-    let rules = Rules::default();
+    let rules = CacheRules::default();
     let (old, older) = (date(-1000), date(-100_000_000));
     let later = date(60);
     assert_eq!(until(&rules, "/", &[("last-modified", &old)]), Ok(at(100)));
@@ -126,9 +126,9 @@ fn section_4_2_2_guesses_a_part_of_the_time_since_the_last_change() {
         until(&rules, "/", &[("last-modified", &older)]),
         Ok(at(86400))
     );
-    // Not for what programs make.
+    // Not for dynamic responses.
     assert_eq!(until(&rules, "/?q", &[("last-modified", &old)]), Ok(at(0)));
-    // MUST NOT guess if there is an explicit time.
+    // MUST NOT use a heuristic if there is an explicit time.
     let lines = [
         ("last-modified", old.as_str()),
         ("cache-control", "max-age=0"),
@@ -138,16 +138,16 @@ fn section_4_2_2_guesses_a_part_of_the_time_since_the_last_change() {
         until(&rules, "/", &[("last-modified", &old), ("expires", "0")]),
         Ok(at(0))
     );
-    // What changes in the future has not been unchanged for any time.
+    // A modification in the future is not in the past.
     let lines = [("last-modified", later.as_str()), ("etag", "\"x\"")];
     assert_eq!(until(&rules, "/", &lines), Ok(at(0)));
-    let other = Rules {
-        heuristic: Some(Heuristic {
+    let other = CacheRules {
+        heuristic: Some(HeuristicLifetime {
             percent: 50,
             max: Duration::from_secs(200),
             with_query: true,
         }),
-        ..Rules::default()
+        ..CacheRules::default()
     };
     let recent = date(-100);
     assert_eq!(
@@ -170,7 +170,7 @@ fn section_4_2_3_works_out_the_age() {
         ]
     };
     let age_of = |reply: &Reply, seconds| {
-        let stored = try_store(&Ask::with(&[]), reply, &Rules::default())
+        let stored = try_store(&Ask::with(&[]), reply, &CacheRules::default())
             .unwrap()
             .stored;
         (stored.age(at(seconds)), stored.fresh_until())
@@ -186,7 +186,7 @@ fn section_4_2_3_works_out_the_age() {
             "{invalid}"
         );
     }
-    // apparent_age: the response was five seconds old by its Date when it came.
+    // apparent_age: the response was five seconds old by its Date at its receipt.
     assert_eq!(
         age_of(&Reply::with(200, &lines("0")).received(5), 8),
         (8, at(60))
@@ -206,23 +206,23 @@ fn section_4_2_3_works_out_the_age() {
         age_of(&Reply::with(200, &lines("2")).received(5), 8),
         (8, at(60))
     );
-    // A clock that is ahead makes nothing younger than new.
+    // A clock that is ahead makes no response younger than new.
     let future = date(100);
     let ahead = Reply::with(200, &[("cache-control", "max-age=60"), ("date", &future)]);
     assert_eq!(age_of(&ahead, 3), (3, at(60)));
-    // Dates that are no dates.
+    // Invalid dates.
     let broken = Reply::with(200, &[("cache-control", "max-age=60"), ("date", "today")]);
     assert_eq!(age_of(&broken, 3), (3, at(60)));
 }
 
 #[test]
-fn the_rest_of_a_second_is_not_age() {
+fn fractions_of_a_second_are_not_age() {
     let reply = Reply {
         requested: Timestamp::from_unix_millis(NOW * 1000 + 990),
         received: Timestamp::from_unix_millis(NOW * 1000 + 990),
         ..Reply::with(200, &[("cache-control", "max-age=1"), ("date", DATE)])
     };
-    let stored = try_store(&Ask::with(&[]), &reply, &Rules::default())
+    let stored = try_store(&Ask::with(&[]), &reply, &CacheRules::default())
         .unwrap()
         .stored;
     assert_eq!(stored.fresh_until().as_unix_millis(), NOW * 1000 + 1990);
@@ -231,25 +231,25 @@ fn the_rest_of_a_second_is_not_age() {
 }
 
 #[test]
-fn lifetimes_of_the_configuration() {
+fn uses_configured_lifetimes() {
     let ttl = |first, last, seconds| StatusTtl {
         first,
         last,
         ttl: Duration::from_secs(seconds),
     };
-    let rules = Rules {
+    let rules = CacheRules {
         ttl: vec![ttl(200, 200, 5), ttl(404, 404, 2), ttl(100, 599, 9)],
-        ..Rules::default()
+        ..CacheRules::default()
     };
-    let overriding = Rules {
+    let overriding = CacheRules {
         ttl_overrides: true,
         ..rules.clone()
     };
-    let capped = Rules {
+    let capped = CacheRules {
         max_ttl: Some(Duration::from_secs(3)),
         ..rules.clone()
     };
-    let until = |rules: &Rules, status, lines: Lines<'_>| {
+    let until = |rules: &CacheRules, status, lines: Lines<'_>| {
         let reply = Reply::with(status, lines);
         try_store(&Ask::with(&[]), &reply, rules)
             .unwrap()
@@ -259,13 +259,13 @@ fn lifetimes_of_the_configuration() {
     let (old, long_ago) = (date(-1000), date(-50));
     for (status, seconds) in [(200, 5), (404, 2), (302, 9)] {
         assert_eq!(until(&rules, status, &[]), at(seconds));
-        // Before guesses, and from when it came, whatever the clock of the origin says.
+        // Before heuristics, and from the receipt, whatever the clock of the origin says.
         assert_eq!(
             until(&rules, status, &[("last-modified", &old)]),
             at(seconds)
         );
         assert_eq!(until(&rules, status, &[("date", &long_ago)]), at(seconds));
-        // After what the origin says, or before.
+        // With a longer or a shorter lifetime than that of the origin.
         let said = [("cache-control", "max-age=60")];
         assert_eq!(until(&rules, status, &said), at(60));
         assert_eq!(until(&overriding, status, &said), at(seconds));
@@ -276,7 +276,7 @@ fn lifetimes_of_the_configuration() {
 }
 
 #[test]
-fn tells_the_time_that_is_left_for_cache_status() {
+fn reports_the_remaining_lifetime() {
     let stored = ok(&[("cache-control", "max-age=60")]);
     for (seconds, ttl) in [(0, 60), (59, 1), (60, 0), (70, -10)] {
         assert_eq!(stored.ttl(at(seconds)), ttl);

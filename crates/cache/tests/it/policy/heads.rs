@@ -1,11 +1,11 @@
 //! Section 4.3.5: freshening responses with HEAD.
 
-use apus_cache::policy::{HeadUpdate, Rules, Stored, update_by_head};
+use apus_cache::policy::{CacheRules, HeadUpdate, StoredResponse, update_by_head};
 use apus_http::Method;
 
 use super::{Ask, Lines, Reply, assert_fresh_until, date, ok};
 
-fn stored() -> Stored {
+fn stored() -> StoredResponse {
     let old = date(-100);
     ok(&[
         ("cache-control", "max-age=60"),
@@ -23,12 +23,12 @@ fn update(status: u16, lines: Lines<'_>) -> HeadUpdate {
         &ask.presented(),
         &stored(),
         &reply.response(),
-        &Rules::default(),
+        &CacheRules::default(),
     )
 }
 
 #[test]
-fn should_update_if_validators_and_length_match() {
+fn updates_if_validators_and_length_match() {
     let old = date(-100);
     for lines in [
         &[][..],
@@ -52,7 +52,7 @@ fn should_update_if_validators_and_length_match() {
 }
 
 #[test]
-fn should_consider_stale_if_they_do_not() {
+fn invalidates_if_they_do_not_match() {
     let other = date(-99);
     for line in [
         ("etag", "\"y\""),
@@ -70,7 +70,7 @@ fn should_consider_stale_if_they_do_not() {
 }
 
 #[test]
-fn says_nothing_if_it_is_about_something_else() {
+fn changes_nothing_if_it_is_about_another_response() {
     assert!(matches!(update(404, &[]), HeadUpdate::Unchanged));
     assert!(matches!(
         update(503, &[("etag", "\"y\"")]),
@@ -83,7 +83,7 @@ fn says_nothing_if_it_is_about_something_else() {
         &ask.presented(),
         &varying,
         &reply.response(),
-        &Rules::default(),
+        &CacheRules::default(),
     );
     assert!(matches!(update, HeadUpdate::Unchanged));
 }

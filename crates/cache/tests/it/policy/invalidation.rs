@@ -1,23 +1,23 @@
 //! Section 4.4: invalidating stored responses.
 
-use apus_cache::policy::{KeyRules, invalidated};
+use apus_cache::policy::{KeyRules, keys_to_invalidate};
 use apus_http::{Method, StatusCode};
 
 use super::{Ask, Lines, headers};
 
-/// What a request for `/a/page?q` outdates.
+/// The keys that a request for `/a/page?q` invalidates.
 fn outdated(method: &str, status: u16, lines: Lines<'_>) -> Vec<String> {
     let ask = Ask::target("/a/page?q").method(Method::from_bytes(method.as_bytes()).unwrap());
     let status = StatusCode::from_u16(status).unwrap();
     let rules = KeyRules::default();
-    invalidated(&ask.presented(), status, &headers(lines), &rules)
+    keys_to_invalidate(&ask.presented(), status, &headers(lines), &rules)
         .iter()
         .map(|key| key.to_string().replace("https://example.com", ""))
         .collect()
 }
 
 #[test]
-fn must_invalidate_the_target_of_unsafe_methods_that_succeed() {
+fn invalidates_the_target_of_successful_unsafe_methods() {
     for method in ["POST", "PUT", "DELETE", "PATCH", "MOVE", "INVENTED"] {
         for status in [200, 201, 204, 299, 301, 303, 304] {
             assert_eq!(
@@ -42,7 +42,7 @@ fn must_invalidate_the_target_of_unsafe_methods_that_succeed() {
 }
 
 #[test]
-fn may_invalidate_location_and_content_location_of_the_same_origin() {
+fn invalidates_location_and_content_location_of_the_same_origin() {
     for name in ["location", "content-location"] {
         for (reference, expected) in [
             ("/x", "/x"),
@@ -72,7 +72,7 @@ fn may_invalidate_location_and_content_location_of_the_same_origin() {
 }
 
 #[test]
-fn must_not_invalidate_what_is_of_another_origin() {
+fn does_not_invalidate_targets_of_another_origin() {
     for reference in [
         "https://example.org/x",
         "http://example.com/x",

@@ -1,21 +1,21 @@
 //! Section 2: cache keys.
 
-use apus_cache::policy::{Host, Key, KeyRules, NamePattern, Query};
+use apus_cache::policy::{CacheNamePattern, KeyHostRule, KeyQueryRule, KeyRules, RequestKey};
 use apus_http::Method;
 use proptest::prelude::*;
 
 use super::{Ask, Lines, headers};
 
-fn key(ask: &Ask) -> Key {
+fn key(ask: &Ask) -> RequestKey {
     KeyRules::default().key(&ask.presented())
 }
 
-fn target(target: &str, rules: &KeyRules) -> Key {
+fn target(target: &str, rules: &KeyRules) -> RequestKey {
     rules.key(&Ask::target(target).presented())
 }
 
 #[test]
-fn differ_by_scheme_host_path_and_query() {
+fn keys_differ_by_scheme_host_path_and_query() {
     // CVE-2026-2836: keys without scheme or host.
     let one = Ask::target("/a?b");
     let others = [
@@ -51,10 +51,11 @@ fn differ_by_scheme_host_path_and_query() {
 }
 
 #[test]
-fn are_the_same_for_what_is_the_same() {
+fn keys_are_equal_for_equivalent_requests() {
     let one = Ask::target("/a?b");
-    // Requests have their authority in its normal form; whoever purges writes it as he likes.
-    let of_uri = |scheme, authority| Key::of_uri(&KeyRules::default(), scheme, authority, "/a?b");
+    // Requests have their authority in its normal form; purges may have any form.
+    let of_uri =
+        |scheme, authority| RequestKey::of_uri(&KeyRules::default(), scheme, authority, "/a?b");
     for authority in [
         "EXAMPLE.com",
         "example.com:443",
@@ -72,15 +73,20 @@ fn are_the_same_for_what_is_the_same() {
 }
 
 #[test]
-fn leave_out_what_the_rules_say() {
+fn keys_omit_what_the_rules_exclude() {
     let with = |query| KeyRules {
         query,
         ..KeyRules::default()
     };
-    let names = |names: &[&str]| names.iter().map(|name| NamePattern::new(name)).collect();
-    let ignored = with(Query::Ignored);
+    let names = |names: &[&str]| {
+        names
+            .iter()
+            .map(|name| CacheNamePattern::new(name))
+            .collect()
+    };
+    let ignored = with(KeyQueryRule::Ignored);
     assert_eq!(target("/a?b", &ignored), target("/a", &ignored));
-    let only = with(Query::Only(names(&["id", "p*"])));
+    let only = with(KeyQueryRule::Only(names(&["id", "p*"])));
     assert_eq!(
         target("/a?x=1&id=2&page=3", &only),
         target("/a?id=2&page=3&y", &only)
@@ -88,7 +94,7 @@ fn leave_out_what_the_rules_say() {
     assert_ne!(target("/a?id=2", &only), target("/a?id=3", &only));
     assert_ne!(target("/a?id=2&id=3", &only), target("/a?id=3&id=2", &only));
     assert_eq!(target("/a?x", &only), target("/a", &only));
-    let except = with(Query::Except(names(&["utm_*"])));
+    let except = with(KeyQueryRule::Except(names(&["utm_*"])));
     assert_eq!(
         target("/a?utm_source=1&id=2", &except),
         target("/a?id=2", &except)
@@ -110,7 +116,7 @@ fn leave_out_what_the_rules_say() {
     };
     assert_eq!(target("/a", &shared), shared.key(&clear.presented()));
     let named = KeyRules {
-        host: Host::Named("shop".into()),
+        host: KeyHostRule::Named("shop".into()),
         ..KeyRules::default()
     };
     let www = Ask {
@@ -126,10 +132,15 @@ fn leave_out_what_the_rules_say() {
 }
 
 #[test]
-fn a_parameter_that_an_origin_may_take_for_a_named_one_is_in_the_key() {
-    let names = |names: &[&str]| names.iter().map(|name| NamePattern::new(name)).collect();
+fn a_parameter_that_may_match_a_named_one_is_in_the_key() {
+    let names = |names: &[&str]| {
+        names
+            .iter()
+            .map(|name| CacheNamePattern::new(name))
+            .collect()
+    };
     let only = KeyRules {
-        query: Query::Only(names(&["id", "a_b"])),
+        query: KeyQueryRule::Only(names(&["id", "a_b"])),
         ..KeyRules::default()
     };
     let honest = target("/a?id=2", &only);
@@ -153,7 +164,7 @@ fn a_parameter_that_an_origin_may_take_for_a_named_one_is_in_the_key() {
     }
     assert_eq!(honest, target("/a?x=id&id=2&x;y=1&a-b=2", &only));
     let except = KeyRules {
-        query: Query::Except(names(&["utm_*", "fbclid"])),
+        query: KeyQueryRule::Except(names(&["utm_*", "fbclid"])),
         ..KeyRules::default()
     };
     let honest = target("/a?id=2", &except);
@@ -172,7 +183,7 @@ fn a_parameter_that_an_origin_may_take_for_a_named_one_is_in_the_key() {
 }
 
 #[test]
-fn parameters_that_an_origin_may_take_for_one_are_not_sorted() {
+fn parameters_that_may_be_one_name_are_not_sorted() {
     let sorted = KeyRules {
         sort_query: true,
         ..KeyRules::default()
@@ -201,7 +212,7 @@ fn parameters_that_an_origin_may_take_for_one_are_not_sorted() {
 }
 
 #[test]
-fn a_cookie_that_an_origin_may_take_for_a_named_one_is_in_the_key() {
+fn a_cookie_that_may_match_a_named_one_is_in_the_key() {
     let rules = KeyRules {
         cookies: vec!["my_id".into()],
         ..KeyRules::default()
@@ -226,7 +237,7 @@ fn a_cookie_that_an_origin_may_take_for_a_named_one_is_in_the_key() {
 }
 
 #[test]
-fn hold_fields_cookies_and_devices_that_the_rules_name() {
+fn keys_contain_the_fields_cookies_and_devices_of_the_rules() {
     let rules = KeyRules {
         headers: vec!["x-tenant".into(), "accept-language".into()],
         cookies: vec!["currency".into()],
@@ -266,7 +277,7 @@ fn hold_fields_cookies_and_devices_that_the_rules_name() {
         ),
     ] {
         assert_ne!(one, of(lines, device), "{lines:?} {device:?}");
-        // What names the target is the same.
+        // The target is the same.
         assert_eq!(one.uri(), of(lines, device).uri());
     }
     assert_eq!(
@@ -278,8 +289,8 @@ fn hold_fields_cookies_and_devices_that_the_rules_name() {
 }
 
 #[test]
-fn begin_with_the_key_of_what_they_are_below() {
-    let prefix = Key::of_uri(&KeyRules::default(), "https", "Example.com:443", "/blog/");
+fn keys_begin_with_the_key_of_their_path_prefix() {
+    let prefix = RequestKey::of_uri(&KeyRules::default(), "https", "Example.com:443", "/blog/");
     assert!(
         key(&Ask::target("/blog/1?x"))
             .uri()
@@ -291,12 +302,12 @@ fn begin_with_the_key_of_what_they_are_below() {
         ..Ask::target("/blog/1")
     };
     assert!(!key(&other).uri().starts_with(prefix.bytes()));
-    let one = Key::of_uri(&KeyRules::default(), "https", "example.com", "/blog/1?x");
+    let one = RequestKey::of_uri(&KeyRules::default(), "https", "example.com", "/blog/1?x");
     assert_eq!(one, key(&Ask::target("/blog/1?x")));
 }
 
 #[test]
-fn the_variants_of_one_target_are_told_from_all_other_targets() {
+fn the_variants_prefix_matches_one_target_only() {
     let rules = |headers: &[&str], cookies: &[&str], device| KeyRules {
         headers: headers.iter().map(|name| (*name).into()).collect(),
         cookies: cookies.iter().map(|name| (*name).into()).collect(),
@@ -316,7 +327,7 @@ fn the_variants_of_one_target_are_told_from_all_other_targets() {
             };
             rules.key(&ask.presented())
         };
-        let uri = Key::of_uri(&rules, "https", "example.com", "/");
+        let uri = RequestKey::of_uri(&rules, "https", "example.com", "/");
         let prefix = rules.variants_of(&uri).unwrap();
         for value in ["", "1", "a long one"] {
             assert!(of("/", value).bytes().starts_with(&prefix), "{value}");
@@ -326,12 +337,12 @@ fn the_variants_of_one_target_are_told_from_all_other_targets() {
         }
     }
     let plain = KeyRules::default();
-    let uri = Key::of_uri(&plain, "https", "example.com", "/");
+    let uri = RequestKey::of_uri(&plain, "https", "example.com", "/");
     assert_eq!(plain.variants_of(&uri), None);
 }
 
 #[test]
-fn are_shown_as_uris() {
+fn keys_are_displayed_as_uris() {
     assert_eq!(
         key(&Ask::target("/a?b")).to_string(),
         "https://example.com/a?b"
@@ -354,7 +365,7 @@ fn are_shown_as_uris() {
 
 proptest! {
     #[test]
-    fn no_two_requests_share_a_key_unless_they_are_the_same(
+    fn different_requests_have_different_keys(
         one in ("/[a-c/?&=]{0,6}", "[a-c]{0,2}", "[a-c]{0,2}"),
         other in ("/[a-c/?&=]{0,6}", "[a-c]{0,2}", "[a-c]{0,2}"),
     ) {

@@ -18,12 +18,12 @@ mod validation;
 mod variants;
 
 use apus_cache::policy::{
-    Conditions, OriginResponse, PresentedRequest, Refusal, Reuse, Rules, Storable, Stored,
-    Timestamp, may_store, reuse,
+    CacheRules, CachingContext, OriginResponse, PresentedRequest, ReuseDecision, StorableResponse,
+    StoreRefusal, StoredResponse, Timestamp, decide_reuse, may_store,
 };
 use apus_http::{Headers, Method, StatusCode};
 
-/// When responses come, unless a test says otherwise: [`DATE`].
+/// The time of receipt, unless a test says otherwise: [`DATE`].
 const NOW: u64 = 784_111_777;
 
 /// [`NOW`] as a date.
@@ -110,7 +110,7 @@ impl Ask {
     }
 }
 
-/// A response that came at [`NOW`], at once.
+/// A response that was requested and received at [`NOW`].
 struct Reply {
     status: u16,
     headers: Headers,
@@ -129,7 +129,7 @@ impl Reply {
         }
     }
 
-    /// One that came at another time.
+    /// A response that was received at another time.
     fn received(self, seconds: i64) -> Self {
         Self {
             requested: at(seconds),
@@ -148,49 +148,57 @@ impl Reply {
     }
 }
 
-/// A request that was made once, without anything special.
-fn once() -> Conditions {
-    Conditions {
+/// The context of a first request.
+fn once() -> CachingContext {
+    CachingContext {
         uses: 1,
-        ..Conditions::default()
+        ..CachingContext::default()
     }
 }
 
-fn trusted() -> Conditions {
-    Conditions {
+fn trusted() -> CachingContext {
+    CachingContext {
         is_trusted: true,
         ..once()
     }
 }
 
-fn try_store(ask: &Ask, reply: &Reply, rules: &Rules) -> Result<Storable, Refusal> {
+fn try_store(
+    ask: &Ask,
+    reply: &Reply,
+    rules: &CacheRules,
+) -> Result<StorableResponse, StoreRefusal> {
     may_store(&ask.presented(), &reply.response(), rules, &once())
 }
 
 /// Stores a 200 response with these lines by the default rules.
-fn try_ok(lines: Lines<'_>) -> Result<Stored, Refusal> {
-    try_store(&Ask::with(&[]), &Reply::with(200, lines), &Rules::default())
-        .map(|storable| storable.stored)
+fn try_ok(lines: Lines<'_>) -> Result<StoredResponse, StoreRefusal> {
+    try_store(
+        &Ask::with(&[]),
+        &Reply::with(200, lines),
+        &CacheRules::default(),
+    )
+    .map(|storable| storable.stored)
 }
 
-fn ok(lines: Lines<'_>) -> Stored {
+fn ok(lines: Lines<'_>) -> StoredResponse {
     try_ok(lines).unwrap_or_else(|refusal| panic!("{lines:?}: {refusal}"))
 }
 
-/// Asks for it without anything special, so many seconds after [`NOW`].
-fn ask(stored: &Stored, seconds: i64) -> Reuse {
+/// Decides on its reuse for a plain request, so many seconds after [`NOW`].
+fn ask(stored: &StoredResponse, seconds: i64) -> ReuseDecision {
     let ask = Ask::with(&[]);
-    let rules = Rules::default();
-    reuse(&ask.presented(), stored, &rules, &once(), at(seconds))
+    let rules = CacheRules::default();
+    decide_reuse(&ask.presented(), stored, &rules, &once(), at(seconds))
 }
 
-fn is_fresh(stored: &Stored, seconds: i64) -> bool {
-    matches!(ask(stored, seconds), Reuse::Fresh { .. })
+fn is_fresh(stored: &StoredResponse, seconds: i64) -> bool {
+    matches!(ask(stored, seconds), ReuseDecision::Fresh { .. })
 }
 
-/// The seconds after [`NOW`] until when it is fresh, by its lines.
+/// Checks that it is fresh until so many seconds after [`NOW`].
 #[track_caller]
-fn assert_fresh_until(stored: &Stored, seconds: i64, context: &dyn std::fmt::Debug) {
+fn assert_fresh_until(stored: &StoredResponse, seconds: i64, context: &dyn std::fmt::Debug) {
     let until = stored.fresh_until();
     assert_eq!(until, at(seconds), "{context:?}");
     if seconds > 0 {

@@ -1,6 +1,6 @@
 //! Sections 3.3 and 3.4: partial content, and combining it.
 
-use apus_cache::policy::{Part, Refusal, Rules, Stored};
+use apus_cache::policy::{CacheRules, ContentRange, StoreRefusal, StoredResponse};
 use apus_http::StatusCode;
 use apus_http::fields::ByteRange;
 
@@ -10,28 +10,31 @@ const FRESH: (&str, &str) = ("cache-control", "max-age=60");
 const TAG: (&str, &str) = ("etag", "\"x\"");
 const RANGE: (&str, &str) = ("content-range", "bytes 10-19/100");
 
-fn store(lines: Lines<'_>, rules: &Rules) -> Result<(Stored, Option<Part>), Refusal> {
+fn store(
+    lines: Lines<'_>,
+    rules: &CacheRules,
+) -> Result<(StoredResponse, Option<ContentRange>), StoreRefusal> {
     let reply = Reply::with(206, lines);
     try_store(&Ask::with(&[("range", "bytes=10-19")]), &reply, rules)
         .map(|storable| (storable.stored, storable.part))
 }
 
 #[test]
-fn a_part_is_stored_as_one_of_the_whole() {
+fn a_partial_response_is_stored_as_part_of_the_complete_one() {
     let (stored, part) = store(
         &[FRESH, TAG, RANGE, ("content-length", "10")],
-        &Rules::default(),
+        &CacheRules::default(),
     )
     .unwrap();
     let range = ByteRange { start: 10, len: 10 };
     assert_eq!(
         part,
-        Some(Part {
+        Some(ContentRange {
             range,
             complete: 100
         })
     );
-    // Section 3.4: MUST NOT be sent as if it were the whole, nor the whole as it.
+    // Section 3.4: a partial response MUST NOT be sent as the complete one, nor the reverse.
     assert_eq!(stored.status(), StatusCode::OK);
     assert_eq!(stored.headers().get_str("content-length"), Some("100"));
     assert!(!stored.headers().contains("content-range"));
@@ -39,13 +42,13 @@ fn a_part_is_stored_as_one_of_the_whole() {
 
 #[test]
 fn section_3_must_not_store_parts_without_understanding_them() {
-    let rules = Rules {
+    let rules = CacheRules {
         store_parts: false,
-        ..Rules::default()
+        ..CacheRules::default()
     };
     assert_eq!(
         store(&[FRESH, TAG, RANGE], &rules).err(),
-        Some(Refusal::Part)
+        Some(StoreRefusal::Part)
     );
     for range in [
         "bytes 10-19/*",
@@ -62,8 +65,8 @@ fn section_3_must_not_store_parts_without_understanding_them() {
     ] {
         let lines = [FRESH, TAG, ("content-range", range)];
         assert_eq!(
-            store(&lines, &Rules::default()).err(),
-            Some(Refusal::Part),
+            store(&lines, &CacheRules::default()).err(),
+            Some(StoreRefusal::Part),
             "{range}"
         );
     }
@@ -78,18 +81,18 @@ fn section_3_must_not_store_parts_without_understanding_them() {
         ],
     ] {
         assert_eq!(
-            store(lines, &Rules::default()).err(),
-            Some(Refusal::Part),
+            store(lines, &CacheRules::default()).err(),
+            Some(StoreRefusal::Part),
             "{lines:?}"
         );
     }
-    let small = Rules {
+    let small = CacheRules {
         max_size: 99,
-        ..Rules::default()
+        ..CacheRules::default()
     };
     assert_eq!(
         store(&[FRESH, TAG, RANGE], &small).err(),
-        Some(Refusal::TooLarge)
+        Some(StoreRefusal::TooLarge)
     );
 }
 
@@ -97,14 +100,14 @@ fn section_3_must_not_store_parts_without_understanding_them() {
 fn section_3_4_must_not_combine_without_the_same_strong_validator() {
     let (old, just_now) = (date(-100), DATE);
     let strong = ("last-modified", old.as_str());
-    // A strong validator, or none.
+    // With a strong validator, or without.
     for (lines, expected) in [
         (&[TAG][..], Some("\"x\"")),
         (&[("date", DATE), strong], Some(old.as_str())),
         (&[TAG, ("date", DATE), strong], Some("\"x\"")),
         (&[("etag", "W/\"x\"")], None),
         (&[("etag", "W/\"x\""), ("date", DATE), strong], None),
-        // What changed in the very second can change again in it.
+        // A resource that changed in this second can change again in it.
         (&[("date", DATE), ("last-modified", just_now)], None),
         (&[strong], None),
         (&[], None),
@@ -117,7 +120,7 @@ fn section_3_4_must_not_combine_without_the_same_strong_validator() {
         );
         assert_eq!(whole.if_range(), expected.map(str::as_bytes), "{lines:?}");
         assert_eq!(whole.may_combine(&whole), expected.is_some(), "{lines:?}");
-        let part = store(&[&[FRESH, RANGE], lines].concat(), &Rules::default());
+        let part = store(&[&[FRESH, RANGE], lines].concat(), &CacheRules::default());
         assert_eq!(part.is_ok(), expected.is_some(), "{lines:?}");
     }
     let [x, y] = ["\"x\"", "\"y\""].map(|tag| super::ok(&[FRESH, ("etag", tag)]));
@@ -125,7 +128,7 @@ fn section_3_4_must_not_combine_without_the_same_strong_validator() {
 }
 
 #[test]
-fn ranges_are_honoured_only_for_the_version_that_if_range_names() {
+fn ranges_are_honoured_only_for_the_version_in_if_range() {
     let stored = super::ok(&[FRESH, TAG]);
     let allow = |value| {
         stored
@@ -134,6 +137,6 @@ fn ranges_are_honoured_only_for_the_version_that_if_range_names() {
     };
     assert!(allow("\"x\""));
     assert!(!allow("\"y\""));
-    // It has no Last-Modified; its Date is not one.
+    // It has no Last-Modified, and Date does not replace it.
     assert!(!allow(DATE));
 }

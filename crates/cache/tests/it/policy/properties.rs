@@ -1,7 +1,8 @@
-//! What holds whatever origins and clients say.
+//! Properties that hold for any request and response.
 
 use apus_cache::policy::{
-    ClientDirectives, Conditions, Reuse, Rules, Stored, may_serve_on_error, reuse,
+    CacheRules, CachingContext, ClientDirectiveRule, ReuseDecision, StoredResponse, decide_reuse,
+    may_serve_on_error,
 };
 use proptest::prelude::*;
 
@@ -38,7 +39,7 @@ prop_compose! {
         dated in -300_i64..300,
         modified in -10_000_i64..300,
         delay in 0_i64..100,
-    ) -> Option<Stored> {
+    ) -> Option<StoredResponse> {
         let (dated, modified) = (date(dated), date(modified));
         let reply = Reply {
             requested: at(-delay),
@@ -50,43 +51,43 @@ prop_compose! {
                 ("etag", "\"x\""),
             ])
         };
-        try_store(&Ask::with(&[]), &reply, &Rules::default()).ok().map(|storable| storable.stored)
+        try_store(&Ask::with(&[]), &reply, &CacheRules::default()).ok().map(|storable| storable.stored)
     }
 }
 
 proptest! {
     #[test]
-    fn what_has_expired_is_never_fresh_and_ages_as_time_goes_on(
+    fn expired_responses_are_never_fresh_and_continue_to_age(
         stored in stored(),
         wishes in cache_control(),
         seconds in -100_i64..5_000,
         heeds in any::<bool>(),
     ) {
         let Some(stored) = stored else { return Ok(()) };
-        let rules = Rules {
+        let rules = CacheRules {
             client_directives: match heeds {
-                true => ClientDirectives::Honour,
-                false => ClientDirectives::Ignore,
+                true => ClientDirectiveRule::Honour,
+                false => ClientDirectiveRule::Ignore,
             },
-            ..Rules::default()
+            ..CacheRules::default()
         };
         let ask = Ask::with(&[("cache-control", &wishes)]);
         let now = at(seconds);
-        let conditions = Conditions::default();
+        let conditions = CachingContext::default();
         let is_expired = now >= stored.fresh_until();
-        match reuse(&ask.presented(), &stored, &rules, &conditions, now) {
-            Reuse::Fresh { age } => {
+        match decide_reuse(&ask.presented(), &stored, &rules, &conditions, now) {
+            ReuseDecision::Fresh { age } => {
                 prop_assert!(!is_expired);
                 prop_assert_eq!(age, stored.age(now));
             }
-            Reuse::Stale { .. } => prop_assert!(is_expired && !stored.is_fresh(now)),
-            Reuse::Validate(_) | Reuse::GatewayTimeout => {}
-            Reuse::Forward(reason) => prop_assert!(false, "{reason:?}"),
+            ReuseDecision::Stale { .. } => prop_assert!(is_expired && !stored.is_fresh(now)),
+            ReuseDecision::Validate(_) | ReuseDecision::GatewayTimeout => {}
+            ReuseDecision::Forward(reason) => prop_assert!(false, "{reason:?}"),
         }
         if may_serve_on_error(&ask.presented(), &stored, &rules, &conditions, now).is_some() && !heeds {
             prop_assert!(now < stored.useful_until());
         }
-        // The age is never less than the time that it lies here.
+        // The age is never less than the time since the receipt.
         prop_assert!(i64::from(stored.age(now)) >= seconds);
         prop_assert!(stored.age(at(seconds + 1)) >= stored.age(now));
         prop_assert_eq!(stored.ttl(now) <= 0, is_expired || stored.fresh_until() < at(seconds + 1));
@@ -97,15 +98,15 @@ proptest! {
         let Some(stored) = stored else { return Ok(()) };
         let mut bytes = Vec::new();
         stored.encode(&mut bytes);
-        let decoded = Stored::decode(&bytes);
+        let decoded = StoredResponse::decode(&bytes);
         prop_assert_eq!(decoded.as_ref(), Ok(&stored));
         bytes.truncate(cut.index(bytes.len()));
-        prop_assert!(Stored::decode(&bytes).is_err());
+        prop_assert!(StoredResponse::decode(&bytes).is_err());
     }
 
     #[test]
     fn decoding_anything_changes_nothing_when_encoded_again(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        if let Ok(stored) = Stored::decode(&bytes) {
+        if let Ok(stored) = StoredResponse::decode(&bytes) {
             let mut again = Vec::new();
             stored.encode(&mut again);
             prop_assert_eq!(again, bytes);

@@ -1,10 +1,10 @@
-//! Stored responses as bytes.
+//! The encoding of stored responses.
 
-use apus_cache::policy::{DecodeError, Rules, Stored};
+use apus_cache::policy::{CacheRules, StoredDecodeError, StoredResponse};
 
 use super::{Ask, Reply, date, try_store};
 
-fn stored() -> Stored {
+fn stored() -> StoredResponse {
     let old = date(-100);
     let reply = Reply::with(
         200,
@@ -17,7 +17,9 @@ fn stored() -> Stored {
         ],
     );
     let ask = Ask::with(&[("accept-encoding", "gzip"), ("x", "1")]);
-    try_store(&ask, &reply, &Rules::default()).unwrap().stored
+    try_store(&ask, &reply, &CacheRules::default())
+        .unwrap()
+        .stored
 }
 
 fn encoded() -> Vec<u8> {
@@ -27,47 +29,65 @@ fn encoded() -> Vec<u8> {
 }
 
 #[test]
-fn are_read_back_as_they_were() {
-    assert_eq!(Stored::decode(&encoded()), Ok(stored()));
+fn stored_responses_are_decoded_as_encoded() {
+    assert_eq!(StoredResponse::decode(&encoded()), Ok(stored()));
 }
 
 #[test]
-fn can_be_shared_by_threads() {
+fn stored_responses_can_be_shared_by_threads() {
     fn assert_shared<T: Send + Sync + 'static>() {}
-    assert_shared::<Stored>();
+    assert_shared::<StoredResponse>();
 }
 
 #[test]
-fn are_refused_if_they_are_cut_off_or_longer() {
+fn rejects_truncated_or_longer_bytes() {
     let bytes = encoded();
     for end in 0..bytes.len() {
         assert_eq!(
-            Stored::decode(&bytes[..end]),
-            Err(DecodeError::Truncated),
+            StoredResponse::decode(&bytes[..end]),
+            Err(StoredDecodeError::Truncated),
             "{end}"
         );
     }
     let mut longer = bytes;
     longer.push(0);
-    assert_eq!(Stored::decode(&longer), Err(DecodeError::Invalid));
+    assert_eq!(
+        StoredResponse::decode(&longer),
+        Err(StoredDecodeError::Invalid)
+    );
 }
 
 #[test]
-fn are_refused_if_they_are_of_another_version_or_damaged() {
+fn rejects_other_versions_and_damaged_bytes() {
     let mut other = encoded();
     other[3] = 2;
-    assert_eq!(Stored::decode(&other), Err(DecodeError::Version));
+    assert_eq!(
+        StoredResponse::decode(&other),
+        Err(StoredDecodeError::Version)
+    );
     let mut status = encoded();
     status[4..6].copy_from_slice(&[0, 7]);
-    assert_eq!(Stored::decode(&status), Err(DecodeError::Invalid));
+    assert_eq!(
+        StoredResponse::decode(&status),
+        Err(StoredDecodeError::Invalid)
+    );
     let mut flags = encoded();
     flags[6] = 0xff;
-    assert_eq!(Stored::decode(&flags), Err(DecodeError::Invalid));
+    assert_eq!(
+        StoredResponse::decode(&flags),
+        Err(StoredDecodeError::Invalid)
+    );
     let mut line = encoded();
     let last = line.len() - 1;
     line[last] = b'x';
-    assert_eq!(Stored::decode(&line), Err(DecodeError::Invalid));
+    assert_eq!(
+        StoredResponse::decode(&line),
+        Err(StoredDecodeError::Invalid)
+    );
     let mut length = encoded();
     length[55..59].copy_from_slice(&[0xff; 4]);
-    assert_eq!(Stored::decode(&length), Err(DecodeError::Invalid));
+    assert_eq!(
+        StoredResponse::decode(&length),
+        Err(StoredDecodeError::Invalid)
+    );
 }

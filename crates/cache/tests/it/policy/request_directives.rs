@@ -1,29 +1,36 @@
-//! Section 5.2.1: what clients ask for.
+//! Section 5.2.1: request directives.
 
-use apus_cache::policy::{ClientDirectives, Conditions, Reuse, Rules, reuse};
+use apus_cache::policy::{
+    CacheRules, CachingContext, ClientDirectiveRule, ReuseDecision, decide_reuse,
+};
 use apus_http::fields::ForwardReason;
 
 use super::{Ask, Lines, at, ok, once, trusted};
 
-const FRESH: Reuse = Reuse::Fresh { age: 10 };
-const REQUEST: Reuse = Reuse::Validate(ForwardReason::Request);
-const STALE: Reuse = Reuse::Validate(ForwardReason::Stale);
+const FRESH: ReuseDecision = ReuseDecision::Fresh { age: 10 };
+const REQUEST: ReuseDecision = ReuseDecision::Validate(ForwardReason::Request);
+const STALE: ReuseDecision = ReuseDecision::Validate(ForwardReason::Stale);
 
-/// Ten seconds old of sixty, or seventy seconds old.
-fn answer(lines: Lines<'_>, stored: &str, seconds: i64, conditions: &Conditions) -> Reuse {
+/// A response with a lifetime of 60 seconds, 10 or 70 seconds old.
+fn decision(
+    lines: Lines<'_>,
+    stored: &str,
+    seconds: i64,
+    conditions: &CachingContext,
+) -> ReuseDecision {
     let stored = ok(&[("cache-control", stored), ("etag", "\"x\"")]);
     let ask = Ask::with(lines);
-    reuse(
+    decide_reuse(
         &ask.presented(),
         &stored,
-        &Rules::default(),
+        &CacheRules::default(),
         conditions,
         at(seconds),
     )
 }
 
 #[test]
-fn are_ignored_by_default_as_nginx_and_varnish_do() {
+fn request_directives_are_ignored_by_default() {
     for line in [
         ("cache-control", "no-cache"),
         ("cache-control", "max-age=0"),
@@ -31,31 +38,31 @@ fn are_ignored_by_default_as_nginx_and_varnish_do() {
         ("pragma", "no-cache"),
     ] {
         assert_eq!(
-            answer(&[line], "max-age=60", 10, &once()),
+            decision(&[line], "max-age=60", 10, &once()),
             FRESH,
             "{line:?}"
         );
     }
     let stale = [("cache-control", "max-stale")];
-    assert_eq!(answer(&stale, "max-age=60", 70, &once()), STALE);
+    assert_eq!(decision(&stale, "max-age=60", 70, &once()), STALE);
 }
 
 #[test]
-fn count_for_whom_the_configuration_says() {
+fn request_directives_count_for_the_configured_clients() {
     let stored = ok(&[("cache-control", "max-age=60")]);
     let ask = Ask::with(&[("cache-control", "no-cache")]);
     for (client_directives, by_others, by_trusted) in [
-        (ClientDirectives::Ignore, FRESH, FRESH),
-        (ClientDirectives::Trusted, FRESH, REQUEST),
-        (ClientDirectives::Honour, REQUEST, REQUEST),
+        (ClientDirectiveRule::Ignore, FRESH, FRESH),
+        (ClientDirectiveRule::Trusted, FRESH, REQUEST),
+        (ClientDirectiveRule::Honour, REQUEST, REQUEST),
     ] {
-        let rules = Rules {
+        let rules = CacheRules {
             client_directives,
-            ..Rules::default()
+            ..CacheRules::default()
         };
         for (conditions, expected) in [(once(), by_others), (trusted(), by_trusted)] {
             assert_eq!(
-                reuse(&ask.presented(), &stored, &rules, &conditions, at(10)),
+                decide_reuse(&ask.presented(), &stored, &rules, &conditions, at(10)),
                 expected
             );
         }
@@ -81,7 +88,7 @@ fn sections_5_2_1_1_to_5_2_1_4_of_trusted_clients() {
     ] {
         let lines = [("cache-control", value)];
         assert_eq!(
-            answer(&lines, "max-age=60", 10, &trusted()),
+            decision(&lines, "max-age=60", 10, &trusted()),
             expected,
             "{value}"
         );
@@ -91,14 +98,14 @@ fn sections_5_2_1_1_to_5_2_1_4_of_trusted_clients() {
 #[test]
 fn section_5_4_pragma_counts_without_cache_control() {
     let pragma = ("pragma", "no-cache");
-    assert_eq!(answer(&[pragma], "max-age=60", 10, &trusted()), REQUEST);
+    assert_eq!(decision(&[pragma], "max-age=60", 10, &trusted()), REQUEST);
     let both = [pragma, ("cache-control", "max-age=60")];
-    assert_eq!(answer(&both, "max-age=60", 10, &trusted()), FRESH);
+    assert_eq!(decision(&both, "max-age=60", 10, &trusted()), FRESH);
 }
 
 #[test]
 fn section_5_2_1_2_max_stale_of_trusted_clients() {
-    let stale = Reuse::Stale {
+    let stale = ReuseDecision::Stale {
         age: 70,
         refresh: false,
     };
@@ -112,7 +119,7 @@ fn section_5_2_1_2_max_stale_of_trusted_clients() {
     ] {
         let lines = [("cache-control", value)];
         assert_eq!(
-            answer(&lines, "max-age=60", 70, &trusted()),
+            decision(&lines, "max-age=60", 70, &trusted()),
             expected,
             "{value}"
         );
@@ -126,7 +133,7 @@ fn section_5_2_1_2_max_stale_of_trusted_clients() {
     ] {
         let lines = [("cache-control", "max-stale")];
         assert_eq!(
-            answer(&lines, forbidden, 70, &trusted()),
+            decision(&lines, forbidden, 70, &trusted()),
             STALE,
             "{forbidden}"
         );
@@ -137,16 +144,16 @@ fn section_5_2_1_2_max_stale_of_trusted_clients() {
 fn rfc_8246_what_is_immutable_is_not_asked_about_again() {
     let lines = [("cache-control", "max-age=0")];
     assert_eq!(
-        answer(&lines, "max-age=60, immutable", 10, &trusted()),
+        decision(&lines, "max-age=60, immutable", 10, &trusted()),
         FRESH
     );
     assert_eq!(
-        answer(&lines, "max-age=60, immutable", 70, &trusted()),
+        decision(&lines, "max-age=60, immutable", 70, &trusted()),
         STALE
     );
     let reload = [("cache-control", "no-cache")];
     assert_eq!(
-        answer(&reload, "max-age=60, immutable", 10, &trusted()),
+        decision(&reload, "max-age=60, immutable", 10, &trusted()),
         REQUEST
     );
 }

@@ -1,6 +1,8 @@
 //! Section 4: constructing responses from caches.
 
-use apus_cache::policy::{Conditions, Reuse, Rules, must_not_forward, reuse};
+use apus_cache::policy::{
+    CacheRules, CachingContext, ReuseDecision, decide_reuse, must_not_forward,
+};
 use apus_http::Method;
 use apus_http::fields::ForwardReason;
 
@@ -11,21 +13,24 @@ const FRESH: (&str, &str) = ("cache-control", "max-age=60");
 #[test]
 fn section_4_must_send_the_age_of_what_was_not_validated() {
     let stored = ok(&[FRESH, ("age", "7")]);
-    assert_eq!(ask(&stored, 0), Reuse::Fresh { age: 7 });
-    assert_eq!(ask(&stored, 10), Reuse::Fresh { age: 17 });
-    assert_eq!(ask(&stored, 53), Reuse::Validate(ForwardReason::Stale));
+    assert_eq!(ask(&stored, 0), ReuseDecision::Fresh { age: 7 });
+    assert_eq!(ask(&stored, 10), ReuseDecision::Fresh { age: 17 });
+    assert_eq!(
+        ask(&stored, 53),
+        ReuseDecision::Validate(ForwardReason::Stale)
+    );
 }
 
 #[test]
 fn section_4_must_not_reuse_for_a_method_that_does_not_allow_it() {
     let stored = ok(&[FRESH]);
-    let rules = Rules::default();
+    let rules = CacheRules::default();
     let by = |method| {
         let ask = Ask::with(&[]).method(method);
-        reuse(&ask.presented(), &stored, &rules, &once(), at(0))
+        decide_reuse(&ask.presented(), &stored, &rules, &once(), at(0))
     };
-    assert_eq!(by(Method::GET), Reuse::Fresh { age: 0 });
-    assert_eq!(by(Method::HEAD), Reuse::Fresh { age: 0 });
+    assert_eq!(by(Method::GET), ReuseDecision::Fresh { age: 0 });
+    assert_eq!(by(Method::HEAD), ReuseDecision::Fresh { age: 0 });
     for method in [
         Method::POST,
         Method::PUT,
@@ -33,7 +38,7 @@ fn section_4_must_not_reuse_for_a_method_that_does_not_allow_it() {
         Method::OPTIONS,
         Method::PATCH,
     ] {
-        assert_eq!(by(method), Reuse::Forward(ForwardReason::Method));
+        assert_eq!(by(method), ReuseDecision::Forward(ForwardReason::Method));
     }
 }
 
@@ -48,7 +53,7 @@ fn section_4_must_not_reuse_what_says_no_cache_without_validation() {
         let stored = ok(&[("cache-control", value), ("etag", "\"x\"")]);
         assert_eq!(
             ask(&stored, 0),
-            Reuse::Validate(ForwardReason::Stale),
+            ReuseDecision::Validate(ForwardReason::Stale),
             "{value}"
         );
         assert!(!stored.is_fresh(at(0)));
@@ -59,27 +64,27 @@ fn section_4_must_not_reuse_what_says_no_cache_without_validation() {
 fn section_5_4_pragma_in_a_response_means_nothing() {
     assert_eq!(
         ask(&ok(&[FRESH, ("pragma", "no-cache")]), 0),
-        Reuse::Fresh { age: 0 }
+        ReuseDecision::Fresh { age: 0 }
     );
 }
 
 #[test]
-fn a_bypass_goes_past_what_is_stored() {
+fn a_bypass_ignores_the_stored_response() {
     let stored = ok(&[FRESH]);
-    let conditions = Conditions {
+    let conditions = CachingContext {
         bypass: true,
         ..once()
     };
     let ask = Ask::with(&[]);
     assert_eq!(
-        reuse(
+        decide_reuse(
             &ask.presented(),
             &stored,
-            &Rules::default(),
+            &CacheRules::default(),
             &conditions,
             at(0)
         ),
-        Reuse::Forward(ForwardReason::Bypass)
+        ReuseDecision::Forward(ForwardReason::Bypass)
     );
 }
 
@@ -107,7 +112,7 @@ fn section_4_3_2_evaluates_conditions_against_what_is_stored() {
             &[("if-none-match", "\"v0\""), ("if-modified-since", &newer)],
             false,
         ),
-        // Those are for origins only.
+        // These conditions are for origins only.
         (&[("if-match", "\"v0\"")], false),
         (&[("if-match", "\"v0\""), ("if-none-match", "\"v1\"")], true),
         (&[("if-unmodified-since", &older)], false),
@@ -129,7 +134,7 @@ fn section_4_3_2_compares_with_date_or_receipt_without_last_modified() {
 #[test]
 fn conditions_do_not_apply_to_other_statuses_than_200() {
     let reply = super::Reply::with(404, &[FRESH, ("etag", "\"x\"")]);
-    let stored = super::try_store(&Ask::with(&[]), &reply, &Rules::default())
+    let stored = super::try_store(&Ask::with(&[]), &reply, &CacheRules::default())
         .unwrap()
         .stored;
     assert!(!stored.is_not_modified(&headers(&[("if-none-match", "\"x\"")])));
@@ -138,11 +143,11 @@ fn conditions_do_not_apply_to_other_statuses_than_200() {
 #[test]
 fn section_5_2_1_7_only_if_cached_is_answered_from_the_cache_or_with_504() {
     let only = Ask::with(&[("cache-control", "only-if-cached")]);
-    let rules = Rules::default();
+    let rules = CacheRules::default();
     let stored = ok(&[FRESH]);
-    let answer = |seconds| reuse(&only.presented(), &stored, &rules, &once(), at(seconds));
-    assert_eq!(answer(0), Reuse::Fresh { age: 0 });
-    assert_eq!(answer(60), Reuse::GatewayTimeout);
+    let decision = |seconds| decide_reuse(&only.presented(), &stored, &rules, &once(), at(seconds));
+    assert_eq!(decision(0), ReuseDecision::Fresh { age: 0 });
+    assert_eq!(decision(60), ReuseDecision::GatewayTimeout);
     assert!(must_not_forward(&only.presented()));
     assert!(!must_not_forward(&Ask::with(&[]).presented()));
     let post = only.method(Method::POST);
@@ -150,7 +155,7 @@ fn section_5_2_1_7_only_if_cached_is_answered_from_the_cache_or_with_504() {
     let varying = ok(&[FRESH, ("vary", "x")]);
     let other = Ask::with(&[("cache-control", "only-if-cached"), ("x", "1")]);
     assert_eq!(
-        reuse(&other.presented(), &varying, &rules, &once(), at(0)),
-        Reuse::GatewayTimeout
+        decide_reuse(&other.presented(), &varying, &rules, &once(), at(0)),
+        ReuseDecision::GatewayTimeout
     );
 }

@@ -3,50 +3,51 @@
 use std::time::Duration;
 
 use apus_cache::policy::{
-    ClientDirectives, Conditions, Reuse, Rules, Stored, may_serve_on_error, reuse,
+    CacheRules, CachingContext, ClientDirectiveRule, ReuseDecision, StoredResponse, decide_reuse,
+    may_serve_on_error,
 };
 use apus_http::fields::ForwardReason;
 
 use super::{Ask, Lines, Reply, ask, at, date, ok, once, try_store};
 
-const VALIDATE: Reuse = Reuse::Validate(ForwardReason::Stale);
+const VALIDATE: ReuseDecision = ReuseDecision::Validate(ForwardReason::Stale);
 
-/// Stores for a configuration with 100 seconds of both kinds.
-fn configured(lines: Lines<'_>) -> Stored {
-    let rules = Rules {
+/// Stores with 100 seconds of both stale windows configured.
+fn configured(lines: Lines<'_>) -> StoredResponse {
+    let rules = CacheRules {
         stale_while_revalidate: Duration::from_secs(100),
         stale_if_error: Duration::from_secs(100),
-        ..Rules::default()
+        ..CacheRules::default()
     };
     let stored = try_store(&Ask::with(&[]), &Reply::with(200, lines), &rules);
     stored.unwrap().stored
 }
 
-fn on_error(stored: &Stored, seconds: i64) -> Option<u32> {
+fn on_error(stored: &StoredResponse, seconds: i64) -> Option<u32> {
     let ask = Ask::with(&[]);
     may_serve_on_error(
         &ask.presented(),
         stored,
-        &Rules::default(),
+        &CacheRules::default(),
         &once(),
         at(seconds),
     )
 }
 
 #[test]
-fn stale_while_revalidate_of_the_origin() {
+fn honours_stale_while_revalidate_of_the_origin() {
     let stored = ok(&[("cache-control", "max-age=60, stale-while-revalidate=30")]);
-    assert_eq!(ask(&stored, 59), Reuse::Fresh { age: 59 });
+    assert_eq!(ask(&stored, 59), ReuseDecision::Fresh { age: 59 });
     assert_eq!(
         ask(&stored, 60),
-        Reuse::Stale {
+        ReuseDecision::Stale {
             age: 60,
             refresh: true
         }
     );
     assert_eq!(
         ask(&stored, 89),
-        Reuse::Stale {
+        ReuseDecision::Stale {
             age: 89,
             refresh: true
         }
@@ -56,7 +57,7 @@ fn stale_while_revalidate_of_the_origin() {
 }
 
 #[test]
-fn stale_if_error_of_the_origin() {
+fn honours_stale_if_error_of_the_origin() {
     let stored = ok(&[("cache-control", "max-age=60, stale-if-error=30")]);
     assert_eq!(ask(&stored, 60), VALIDATE);
     assert_eq!(on_error(&stored, 60), Some(60));
@@ -65,11 +66,11 @@ fn stale_if_error_of_the_origin() {
 }
 
 #[test]
-fn of_the_configuration_where_the_origin_says_nothing() {
+fn uses_configured_staleness_if_the_origin_sets_none() {
     let stored = configured(&[("cache-control", "max-age=60")]);
     assert_eq!(
         ask(&stored, 159),
-        Reuse::Stale {
+        ReuseDecision::Stale {
             age: 159,
             refresh: true
         }
@@ -93,18 +94,18 @@ fn section_4_2_4_must_not_send_stale_what_forbids_it() {
         "s-maxage=60",
         "max-age=60, must-revalidate, stale-while-revalidate=30, stale-if-error=30",
         "s-maxage=60, proxy-revalidate, stale-while-revalidate=30",
-        // Nothing that was to be asked about each time is sent for a while without.
+        // A response that has to be validated each time is never sent without validation.
         "max-age=0",
     ] {
         let stored = configured(&[("cache-control", value), validator]);
         assert_eq!(ask(&stored, 60), VALIDATE, "{value}");
-        // Section 5.2.2.2: MUST answer with an error, rather than with what is stored.
+        // Section 5.2.2.2: MUST respond with an error, rather than with the stale response.
         assert_eq!(on_error(&stored, 60), None, "{value}");
     }
 }
 
 #[test]
-fn what_nobody_gave_a_lifetime_is_not_sent_stale() {
+fn responses_without_a_lifetime_are_not_sent_stale() {
     let stored = configured(&[("etag", "\"x\"")]);
     assert_eq!(ask(&stored, 0), VALIDATE);
     assert_eq!(on_error(&stored, 0), None);
@@ -116,7 +117,7 @@ fn an_origin_that_knows_rfc_5861_can_allow_it_beside_s_maxage() {
     let stored = configured(&[("cache-control", value)]);
     assert_eq!(
         ask(&stored, 89),
-        Reuse::Stale {
+        ReuseDecision::Stale {
             age: 89,
             refresh: true
         }
@@ -129,15 +130,15 @@ fn an_origin_that_knows_rfc_5861_can_allow_it_beside_s_maxage() {
 #[test]
 fn stale_if_error_of_a_client_counts_if_its_directives_do() {
     let ask = Ask::with(&[("cache-control", "stale-if-error=30")]);
-    let honour = Rules {
-        client_directives: ClientDirectives::Honour,
-        ..Rules::default()
+    let honour = CacheRules {
+        client_directives: ClientDirectiveRule::Honour,
+        ..CacheRules::default()
     };
-    let serve = |stored: &Stored, rules: &Rules, seconds| {
+    let serve = |stored: &StoredResponse, rules: &CacheRules, seconds| {
         may_serve_on_error(&ask.presented(), stored, rules, &once(), at(seconds))
     };
     let stored = ok(&[("cache-control", "max-age=60")]);
-    assert_eq!(serve(&stored, &Rules::default(), 60), None);
+    assert_eq!(serve(&stored, &CacheRules::default(), 60), None);
     assert_eq!(serve(&stored, &honour, 89), Some(89));
     assert_eq!(serve(&stored, &honour, 90), None);
     let strict = ok(&[
@@ -148,40 +149,40 @@ fn stale_if_error_of_a_client_counts_if_its_directives_do() {
 }
 
 #[test]
-fn a_bypass_is_not_answered_stale() {
+fn a_bypass_gets_no_stale_response() {
     let stored = ok(&[("cache-control", "max-age=60, stale-while-revalidate=30")]);
     let ask = Ask::with(&[]);
-    let conditions = Conditions {
+    let conditions = CachingContext {
         bypass: true,
         ..once()
     };
     assert_eq!(
-        reuse(
+        decide_reuse(
             &ask.presented(),
             &stored,
-            &Rules::default(),
+            &CacheRules::default(),
             &conditions,
             at(70)
         ),
-        Reuse::Forward(ForwardReason::Bypass)
+        ReuseDecision::Forward(ForwardReason::Bypass)
     );
 }
 
 #[test]
-fn a_soft_purge_makes_stale_and_keeps_the_allowances() {
+fn a_soft_purge_makes_stale_and_keeps_the_stale_windows() {
     let value = "max-age=60, stale-while-revalidate=30, stale-if-error=40";
     let mut stored = ok(&[("cache-control", value)]);
     stored.make_stale(at(10));
     assert_eq!(
         ask(&stored, 10),
-        Reuse::Stale {
+        ReuseDecision::Stale {
             age: 10,
             refresh: true
         }
     );
     assert_eq!(
         ask(&stored, 39),
-        Reuse::Stale {
+        ReuseDecision::Stale {
             age: 39,
             refresh: true
         }
@@ -189,14 +190,14 @@ fn a_soft_purge_makes_stale_and_keeps_the_allowances() {
     assert_eq!(ask(&stored, 40), VALIDATE);
     assert_eq!(on_error(&stored, 49), Some(49));
     assert_eq!(on_error(&stored, 50), None);
-    // Once more changes nothing.
+    // A second purge changes nothing.
     let before = stored.clone();
     stored.make_stale(at(20));
     assert_eq!(stored, before);
 }
 
 #[test]
-fn tells_until_when_it_is_of_use() {
+fn reports_until_when_it_is_useful() {
     let later = date(5);
     let value = "max-age=60, stale-while-revalidate=30, stale-if-error=40";
     assert_eq!(ok(&[("cache-control", value)]).useful_until(), at(100));
@@ -204,10 +205,10 @@ fn tells_until_when_it_is_of_use() {
 }
 
 #[test]
-fn a_response_of_the_future_is_neither_fresh_nor_sent_stale() {
+fn a_response_from_the_future_is_neither_fresh_nor_sent_stale() {
     let stored = configured(&[("cache-control", "max-age=60, max-stale=9")]);
-    assert_eq!(ask(&stored, 0), Reuse::Fresh { age: 0 });
-    // The clock was set back since: by a second, a day, and to 1970.
+    assert_eq!(ask(&stored, 0), ReuseDecision::Fresh { age: 0 });
+    // The clock was set back: by a second, a day, and to 1970.
     for seconds in [-1, -86_400, -784_111_777] {
         assert_eq!(ask(&stored, seconds), VALIDATE, "{seconds}");
         assert!(!stored.is_fresh(at(seconds)), "{seconds}");

@@ -1,6 +1,8 @@
 //! Section 3: storing responses in caches.
 
-use apus_cache::policy::{Conditions, Ignored, Refusal, Rules, SetCookie, StatusTtl, may_store};
+use apus_cache::policy::{
+    CacheRules, CachingContext, IgnoredFields, SetCookieRule, StatusTtl, StoreRefusal, may_store,
+};
 use apus_http::Method;
 use std::time::Duration;
 
@@ -8,12 +10,12 @@ use super::{Ask, DATE, Lines, Reply, at, date, is_fresh, ok, try_ok, try_store};
 
 const FRESH: (&str, &str) = ("cache-control", "max-age=60");
 
-fn status(status: u16, lines: Lines<'_>) -> Result<(), Refusal> {
+fn status(status: u16, lines: Lines<'_>) -> Result<(), StoreRefusal> {
     let reply = Reply::with(status, lines);
-    try_store(&Ask::with(&[]), &reply, &Rules::default()).map(|_| ())
+    try_store(&Ask::with(&[]), &reply, &CacheRules::default()).map(|_| ())
 }
 
-fn by_rules(rules: &Rules, lines: Lines<'_>) -> Result<(), Refusal> {
+fn by_rules(rules: &CacheRules, lines: Lines<'_>) -> Result<(), StoreRefusal> {
     try_store(&Ask::with(&[]), &Reply::with(200, lines), rules).map(|_| ())
 }
 
@@ -30,18 +32,22 @@ fn section_3_must_not_store_unless_the_method_is_understood() {
         let refused = try_store(
             &Ask::with(&[]).method(method.clone()),
             &reply,
-            &Rules::default(),
+            &CacheRules::default(),
         );
-        assert_eq!(refused.err(), Some(Refusal::Method), "{method}");
+        assert_eq!(refused.err(), Some(StoreRefusal::Method), "{method}");
     }
 }
 
 #[test]
 fn section_3_must_not_store_unless_the_status_is_final_and_its_meaning_allows_it() {
     for refused in [100, 103, 199, 304, 416] {
-        assert_eq!(status(refused, &[FRESH]), Err(Refusal::Status), "{refused}");
+        assert_eq!(
+            status(refused, &[FRESH]),
+            Err(StoreRefusal::Status),
+            "{refused}"
+        );
     }
-    assert_eq!(status(206, &[FRESH]), Err(Refusal::Part));
+    assert_eq!(status(206, &[FRESH]), Err(StoreRefusal::Part));
     for stored in [
         200, 201, 203, 204, 299, 300, 301, 302, 303, 307, 308, 399, 404, 410,
     ] {
@@ -58,10 +64,14 @@ fn section_3_must_not_store_without_one_of_the_permissions() {
         assert_eq!(status(heuristic, &[aged]), Ok(()), "{heuristic}");
     }
     for other in [201, 202, 299, 302, 303, 307] {
-        assert_eq!(status(other, &[aged]), Err(Refusal::NoLifetime), "{other}");
+        assert_eq!(
+            status(other, &[aged]),
+            Err(StoreRefusal::NoLifetime),
+            "{other}"
+        );
         assert_eq!(
             status(other, &[("etag", "\"x\"")]),
-            Err(Refusal::NoLifetime)
+            Err(StoreRefusal::NoLifetime)
         );
         // By a directive or a date.
         let later = date(60);
@@ -78,15 +88,15 @@ fn section_3_must_not_store_without_one_of_the_permissions() {
         }
         assert_eq!(status(other, &[("cache-control", "public"), aged]), Ok(()));
     }
-    assert_eq!(status(200, &[]), Err(Refusal::NoLifetime));
-    // By the configuration, which stands for an extension.
-    let rules = Rules {
+    assert_eq!(status(200, &[]), Err(StoreRefusal::NoLifetime));
+    // By the configuration, which acts as an extension.
+    let rules = CacheRules {
         ttl: vec![StatusTtl {
             first: 200,
             last: 399,
             ttl: Duration::from_secs(5),
         }],
-        ..Rules::default()
+        ..CacheRules::default()
     };
     let found = try_store(&Ask::with(&[]), &Reply::with(302, &[]), &rules).unwrap();
     assert_eq!(found.stored.fresh_until(), at(5));
@@ -95,13 +105,13 @@ fn section_3_must_not_store_without_one_of_the_permissions() {
 #[test]
 fn section_3_must_not_store_what_says_no_store_or_private() {
     for (value, refusal) in [
-        ("no-store", Refusal::NoStore),
-        ("NO-STORE, max-age=60", Refusal::NoStore),
-        ("max-age=60, public, no-store", Refusal::NoStore),
-        ("no-store=\"x\", max-age=60", Refusal::NoStore),
-        ("private, max-age=60", Refusal::Private),
-        ("s-maxage=60, private", Refusal::Private),
-        ("x=\"a, private, max-age=60", Refusal::Private),
+        ("no-store", StoreRefusal::NoStore),
+        ("NO-STORE, max-age=60", StoreRefusal::NoStore),
+        ("max-age=60, public, no-store", StoreRefusal::NoStore),
+        ("no-store=\"x\", max-age=60", StoreRefusal::NoStore),
+        ("private, max-age=60", StoreRefusal::Private),
+        ("s-maxage=60, private", StoreRefusal::Private),
+        ("x=\"a, private, max-age=60", StoreRefusal::Private),
     ] {
         assert_eq!(
             try_ok(&[("cache-control", value)]).err(),
@@ -109,11 +119,11 @@ fn section_3_must_not_store_what_says_no_store_or_private() {
             "{value}"
         );
     }
-    // Section 5.2.3: an extension changes nothing for who does not know it, quoted commas or not.
+    // Section 5.2.3: an unknown extension changes nothing, with quoted commas or without.
     assert!(try_ok(&[("cache-control", "max-age=60, x=\"no-store, private\"")]).is_ok());
     // On any of the lines.
     let lines = [FRESH, ("cache-control", "no-store")];
-    assert_eq!(try_ok(&lines).err(), Some(Refusal::NoStore));
+    assert_eq!(try_ok(&lines).err(), Some(StoreRefusal::NoStore));
 }
 
 #[test]
@@ -151,8 +161,8 @@ fn section_5_2_2_3_must_understand() {
     // SHOULD ignore no-store if the status is understood.
     assert_eq!(status(200, &[both]), Ok(()));
     // MUST NOT store if it is not.
-    assert_eq!(status(299, &[value]), Err(Refusal::NotUnderstood));
-    assert_eq!(status(299, &[both]), Err(Refusal::NotUnderstood));
+    assert_eq!(status(299, &[value]), Err(StoreRefusal::NotUnderstood));
+    assert_eq!(status(299, &[both]), Err(StoreRefusal::NotUnderstood));
 }
 
 #[test]
@@ -176,7 +186,7 @@ fn section_3_1_must_not_store_fields_of_the_connection() {
         ("x-unknown", "1"),
         ("x-unknown", "2"),
     ]);
-    // MUST include all others, whether recognised or not, each line of them.
+    // MUST include all other fields, recognised or not, with each of their lines.
     let kept: Vec<_> = stored.headers().iter().collect();
     assert_eq!(
         kept,
@@ -196,7 +206,7 @@ fn stores_the_time_of_receipt_as_date_if_there_is_none() {
 }
 
 #[test]
-fn does_not_store_what_could_never_be_used() {
+fn does_not_store_responses_that_can_never_be_reused() {
     let old = date(-100);
     for lines in [
         &[("cache-control", "max-age=0")][..],
@@ -204,8 +214,12 @@ fn does_not_store_what_could_never_be_used() {
         &[("cache-control", "no-cache, max-age=60")],
         &[("expires", "0")],
     ] {
-        assert_eq!(try_ok(lines).err(), Some(Refusal::Useless), "{lines:?}");
-        // With a validator it can be asked about.
+        assert_eq!(
+            try_ok(lines).err(),
+            Some(StoreRefusal::StaleOnArrival),
+            "{lines:?}"
+        );
+        // With a validator it can be validated.
         for validator in [
             ("etag", "\"x\""),
             ("etag", "W/\"x\""),
@@ -217,27 +231,31 @@ fn does_not_store_what_could_never_be_used() {
             assert!(stored.can_be_validated());
         }
         let broken = [lines, &[("etag", "x"), ("last-modified", "yesterday")]].concat();
-        assert_eq!(try_ok(&broken).err(), Some(Refusal::Useless), "{broken:?}");
+        assert_eq!(
+            try_ok(&broken).err(),
+            Some(StoreRefusal::StaleOnArrival),
+            "{broken:?}"
+        );
     }
 }
 
 #[test]
 fn does_not_store_cookies_unless_declared() {
     let lines = [FRESH, ("set-cookie", "sid=1"), ("x", "1")];
-    let rules = |set_cookie| Rules {
+    let rules = |set_cookie| CacheRules {
         set_cookie,
-        ..Rules::default()
+        ..CacheRules::default()
     };
     assert_eq!(
-        by_rules(&rules(SetCookie::Refuse), &lines),
-        Err(Refusal::SetCookie)
+        by_rules(&rules(SetCookieRule::Refuse), &lines),
+        Err(StoreRefusal::SetCookie)
     );
     let public = [
         ("cache-control", "public, s-maxage=60"),
         ("set-cookie", "sid=1"),
     ];
-    assert_eq!(try_ok(&public).err(), Some(Refusal::SetCookie));
-    for (set_cookie, is_kept) in [(SetCookie::Remove, false), (SetCookie::Keep, true)] {
+    assert_eq!(try_ok(&public).err(), Some(StoreRefusal::SetCookie));
+    for (set_cookie, is_kept) in [(SetCookieRule::Remove, false), (SetCookieRule::Keep, true)] {
         let reply = Reply::with(200, &lines);
         let stored = try_store(&Ask::with(&[]), &reply, &rules(set_cookie))
             .unwrap()
@@ -250,12 +268,12 @@ fn does_not_store_cookies_unless_declared() {
 #[test]
 fn section_5_2_1_5_must_not_store_the_answer_to_a_request_with_no_store() {
     let ask = Ask::with(&[("cache-control", "no-store")]);
-    let refused = try_store(&ask, &Reply::with(200, &[FRESH]), &Rules::default());
-    assert_eq!(refused.err(), Some(Refusal::RequestNoStore));
+    let refused = try_store(&ask, &Reply::with(200, &[FRESH]), &CacheRules::default());
+    assert_eq!(refused.err(), Some(StoreRefusal::RequestNoStore));
 }
 
 #[test]
-fn stores_errors_that_a_client_can_cause_only_if_declared() {
+fn stores_client_errors_only_if_declared() {
     let errors = [
         400, 401, 403, 405, 408, 413, 414, 429, 431, 500, 501, 502, 503, 504,
     ];
@@ -264,16 +282,20 @@ fn stores_errors_that_a_client_can_cause_only_if_declared() {
         last: 599,
         ttl: Duration::from_secs(5),
     };
-    let named = Rules {
+    let named = CacheRules {
         ttl: vec![ttl],
-        ..Rules::default()
+        ..CacheRules::default()
     };
-    let all = Rules {
+    let all = CacheRules {
         store_errors: true,
-        ..Rules::default()
+        ..CacheRules::default()
     };
     for error in errors {
-        assert_eq!(status(error, &[FRESH]), Err(Refusal::Status), "{error}");
+        assert_eq!(
+            status(error, &[FRESH]),
+            Err(StoreRefusal::Status),
+            "{error}"
+        );
         for (rules, seconds) in [(&named, 60), (&all, 60)] {
             let stored = try_store(&Ask::with(&[]), &Reply::with(error, &[FRESH]), rules).unwrap();
             assert_eq!(stored.stored.fresh_until(), at(seconds), "{error}");
@@ -284,13 +306,13 @@ fn stores_errors_that_a_client_can_cause_only_if_declared() {
 }
 
 #[test]
-fn follows_the_conditions_of_the_configuration() {
-    let rules = Rules {
+fn honours_the_configuration_of_the_request() {
+    let rules = CacheRules {
         minimum_uses: 3,
-        ..Rules::default()
+        ..CacheRules::default()
     };
     let store = |uses, no_store, bypass| {
-        let conditions = Conditions {
+        let conditions = CachingContext {
             uses,
             no_store,
             bypass,
@@ -305,27 +327,27 @@ fn follows_the_conditions_of_the_configuration() {
         )
         .map(|_| ())
     };
-    assert_eq!(store(2, false, false), Err(Refusal::TooFewUses));
+    assert_eq!(store(2, false, false), Err(StoreRefusal::TooFewUses));
     assert_eq!(store(3, false, false), Ok(()));
-    assert_eq!(store(3, true, false), Err(Refusal::Configured));
-    // What was fetched past the cache is the newest.
+    assert_eq!(store(3, true, false), Err(StoreRefusal::Configured));
+    // A response that bypassed the cache is the newest.
     assert_eq!(store(3, false, true), Ok(()));
 }
 
 #[test]
-fn refuses_what_is_known_to_be_too_large() {
-    let rules = Rules {
+fn refuses_bodies_that_are_known_to_be_too_large() {
+    let rules = CacheRules {
         max_size: 100,
-        ..Rules::default()
+        ..CacheRules::default()
     };
     let sized = |length| by_rules(&rules, &[FRESH, ("content-length", length)]);
     assert_eq!(sized("100"), Ok(()));
-    assert_eq!(sized("101"), Err(Refusal::TooLarge));
+    assert_eq!(sized("101"), Err(StoreRefusal::TooLarge));
     assert_eq!(by_rules(&rules, &[FRESH]), Ok(()));
 }
 
 #[test]
-fn ignores_fields_that_the_configuration_names() {
+fn ignores_configured_fields() {
     let ttl = vec![StatusTtl {
         first: 200,
         last: 200,
@@ -333,24 +355,24 @@ fn ignores_fields_that_the_configuration_names() {
     }];
     let later = date(60);
     let until = |ignored, lines: Lines<'_>| {
-        let rules = Rules {
+        let rules = CacheRules {
             ignored,
             ttl: ttl.clone(),
-            ..Rules::default()
+            ..CacheRules::default()
         };
         try_store(&Ask::with(&[]), &Reply::with(200, lines), &rules)
             .map(|storable| storable.stored.fresh_until())
     };
-    let none = Ignored::default();
-    let cache_control = Ignored {
+    let none = IgnoredFields::default();
+    let cache_control = IgnoredFields {
         cache_control: true,
         ..none
     };
-    let expires = Ignored {
+    let expires = IgnoredFields {
         expires: true,
         ..none
     };
-    let vary = Ignored { vary: true, ..none };
+    let vary = IgnoredFields { vary: true, ..none };
     for value in ["no-store", "private", "max-age=60", "no-cache"] {
         assert_eq!(
             until(cache_control, &[("cache-control", value)]),
@@ -365,13 +387,16 @@ fn ignores_fields_that_the_configuration_names() {
     assert_eq!(until(expires, &[("expires", &later)]), Ok(at(7)));
     assert_eq!(until(expires, &[("expires", "0")]), Ok(at(7)));
     assert_eq!(until(expires, &[FRESH]), Ok(at(60)));
-    assert_eq!(until(none, &[FRESH, ("vary", "*")]), Err(Refusal::VaryAny));
+    assert_eq!(
+        until(none, &[FRESH, ("vary", "*")]),
+        Err(StoreRefusal::VaryAny)
+    );
     assert_eq!(until(vary, &[FRESH, ("vary", "*")]), Ok(at(60)));
 }
 
 #[test]
-fn does_not_store_what_was_asked_for_by_more_than_the_key() {
-    let store = |line, rules: &Rules| {
+fn does_not_store_responses_to_requests_with_unkeyed_input() {
+    let store = |line, rules: &CacheRules| {
         try_store(&Ask::with(&[line]), &Reply::with(200, &[FRESH]), rules).err()
     };
     for line in [
@@ -380,26 +405,31 @@ fn does_not_store_what_was_asked_for_by_more_than_the_key() {
         ("x-rewrite-url", "/admin"),
     ] {
         assert_eq!(
-            store(line, &Rules::default()),
-            Some(Refusal::UnkeyedInput),
+            store(line, &CacheRules::default()),
+            Some(StoreRefusal::UnkeyedInput),
             "{line:?}"
         );
     }
-    // Whatever the fields say, the body itself tells: HTTP/2 needs none to announce it.
+    // The body itself counts, whatever the fields say: HTTP/2 needs none to announce it.
     let with_body = Ask {
         has_body: true,
         ..Ask::with(&[("content-length", "0")])
     };
-    let refused = try_store(&with_body, &Reply::with(200, &[FRESH]), &Rules::default()).err();
-    assert_eq!(refused, Some(Refusal::UnkeyedInput));
-    assert_eq!(store(("content-length", "1"), &Rules::default()), None);
-    let mut rules = Rules::default();
+    let refused = try_store(
+        &with_body,
+        &Reply::with(200, &[FRESH]),
+        &CacheRules::default(),
+    )
+    .err();
+    assert_eq!(refused, Some(StoreRefusal::UnkeyedInput));
+    assert_eq!(store(("content-length", "1"), &CacheRules::default()), None);
+    let mut rules = CacheRules::default();
     rules.key.headers.push("x-original-url".into());
     assert_eq!(store(("x-original-url", "/admin"), &rules), None);
 }
 
 #[test]
-fn keeps_tags_and_hides_their_fields() {
+fn stores_tags_and_hides_their_fields() {
     let lines = [
         FRESH,
         ("surrogate-key", "b a a"),
@@ -410,9 +440,9 @@ fn keeps_tags_and_hides_their_fields() {
     let tags: Vec<_> = stored.tags().collect();
     assert_eq!(tags, [&b"a"[..], b"b", b"c d", b"e", b"f"]);
     assert!(!stored.headers().contains("surrogate-key"));
-    let rules = Rules {
+    let rules = CacheRules {
         hide_tags: false,
-        ..Rules::default()
+        ..CacheRules::default()
     };
     let shown = try_store(&Ask::with(&[]), &Reply::with(200, &lines), &rules).unwrap();
     assert!(shown.stored.headers().contains("surrogate-key"));
@@ -424,19 +454,19 @@ fn keeps_tags_and_hides_their_fields() {
 }
 
 #[test]
-fn does_not_store_what_has_another_answer_sent_in_its_place() {
+fn does_not_store_internal_redirects() {
     for name in ["x-accel-redirect", "x-sendfile"] {
         let lines = [FRESH, (name, "/protected/file")];
         assert_eq!(
             try_ok(&lines).err(),
-            Some(Refusal::InternalRedirect),
+            Some(StoreRefusal::InternalRedirect),
             "{name}"
         );
     }
 }
 
 #[test]
-fn x_accel_expires_counts_before_all_others() {
+fn x_accel_expires_takes_precedence() {
     let no_store = ("cache-control", "no-store");
     let until = |value| {
         let lines = [no_store, ("expires", "0"), ("x-accel-expires", value)];
@@ -444,12 +474,12 @@ fn x_accel_expires_counts_before_all_others() {
     };
     assert_eq!(until("10"), Ok(at(10)));
     assert_eq!(until("@784111797"), Ok(at(20)));
-    assert_eq!(until("0"), Err(Refusal::NoStore));
-    assert_eq!(until("@1"), Err(Refusal::NoStore));
-    assert_eq!(until("soon"), Err(Refusal::NoStore));
-    let rules = Rules {
+    assert_eq!(until("0"), Err(StoreRefusal::NoStore));
+    assert_eq!(until("@1"), Err(StoreRefusal::NoStore));
+    assert_eq!(until("soon"), Err(StoreRefusal::NoStore));
+    let rules = CacheRules {
         accel_expires: false,
-        ..Rules::default()
+        ..CacheRules::default()
     };
     let lines = [FRESH, ("x-accel-expires", "10")];
     let stored = try_store(&Ask::with(&[]), &Reply::with(200, &lines), &rules)
@@ -459,17 +489,17 @@ fn x_accel_expires_counts_before_all_others() {
 }
 
 #[test]
-fn guesses_nothing_if_told_so() {
+fn uses_no_heuristic_if_it_is_disabled() {
     let old = date(-1000);
-    let rules = Rules {
+    let rules = CacheRules {
         heuristic: None,
-        ..Rules::default()
+        ..CacheRules::default()
     };
     let stored = try_store(
         &Ask::with(&[]),
         &Reply::with(200, &[("last-modified", &old)]),
         &rules,
     );
-    // It is stored to be asked about, and for nothing else.
+    // It is stored for validation only.
     assert!(!is_fresh(&stored.unwrap().stored, 0));
 }

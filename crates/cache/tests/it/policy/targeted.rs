@@ -1,10 +1,10 @@
 //! RFC 9213: targeted cache control.
 
-use apus_cache::policy::{Refusal, Rules};
+use apus_cache::policy::{CacheRules, StoreRefusal};
 
 use super::{Ask, Lines, Reply, at, date, try_ok, try_store};
 
-fn until(lines: Lines<'_>) -> Result<super::Timestamp, Refusal> {
+fn until(lines: Lines<'_>) -> Result<super::Timestamp, StoreRefusal> {
     try_ok(lines).map(|stored| stored.fresh_until())
 }
 
@@ -25,17 +25,17 @@ fn replaces_cache_control_and_expires() {
         ("cache-control", "max-age=60"),
         ("cdn-cache-control", "no-store"),
     ];
-    assert_eq!(until(&lines), Err(Refusal::NoStore));
-    // Without a lifetime Expires does not count either.
+    assert_eq!(until(&lines), Err(StoreRefusal::NoStore));
+    // Even without a lifetime in it, Expires does not count.
     let lines = [
         ("expires", later.as_str()),
         ("cdn-cache-control", "must-revalidate"),
     ];
-    assert_eq!(until(&lines), Err(Refusal::NoLifetime));
+    assert_eq!(until(&lines), Err(StoreRefusal::NoLifetime));
 }
 
 #[test]
-fn what_is_no_dictionary_counts_as_absent() {
+fn an_invalid_dictionary_counts_as_absent() {
     for broken in [
         "",
         "max-age=10,",
@@ -53,37 +53,37 @@ fn what_is_no_dictionary_counts_as_absent() {
 }
 
 #[test]
-fn values_of_another_type_are_not_the_directive() {
+fn values_of_another_type_are_ignored() {
     for other in ["max-age=\"10\"", "max-age=10.5", "max-age", "max-age=?0"] {
         let lines = [
             ("cache-control", "max-age=60"),
             ("cdn-cache-control", other),
         ];
-        assert_eq!(until(&lines), Err(Refusal::NoLifetime), "{other}");
+        assert_eq!(until(&lines), Err(StoreRefusal::NoLifetime), "{other}");
     }
 }
 
 #[test]
-fn the_first_of_the_list_counts() {
+fn the_first_listed_field_counts() {
     let lines = [
         ("cdn-cache-control", "max-age=10"),
         ("apus-cache-control", "max-age=5"),
         ("other-cache-control", "max-age=1"),
     ];
-    let rules = Rules {
+    let rules = CacheRules {
         targeted: vec!["apus-cache-control".into(), "cdn-cache-control".into()],
-        ..Rules::default()
+        ..CacheRules::default()
     };
     let stored = try_store(&Ask::with(&[]), &Reply::with(200, &lines), &rules)
         .unwrap()
         .stored;
     assert_eq!(stored.fresh_until(), at(5));
-    // They are passed on.
+    // The fields are forwarded.
     assert!(stored.headers().contains("cdn-cache-control"));
-    let none = Rules {
+    let none = CacheRules {
         targeted: Vec::new(),
-        ..Rules::default()
+        ..CacheRules::default()
     };
     let refused = try_store(&Ask::with(&[]), &Reply::with(200, &lines), &none);
-    assert_eq!(refused.err(), Some(Refusal::NoLifetime));
+    assert_eq!(refused.err(), Some(StoreRefusal::NoLifetime));
 }

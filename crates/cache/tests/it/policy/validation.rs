@@ -1,7 +1,8 @@
 //! Sections 3.2 and 4.3: validation, and what a 304 changes.
 
 use apus_cache::policy::{
-    Freshened, Refusal, Rules, Stored, Validated, add_conditions, freshen, selected, validated,
+    CacheRules, FreshenResult, StoreRefusal, StoredResponse, ValidationResult, add_conditions,
+    evaluate_validation, freshen, select_validated,
 };
 use apus_http::{Headers, StatusCode};
 
@@ -9,7 +10,7 @@ use super::{Ask, DATE, Lines, Reply, assert_fresh_until, at, date, headers, ok, 
 
 const FRESH: (&str, &str) = ("cache-control", "max-age=60");
 
-fn conditions(stored: &[&Stored], request: Lines<'_>) -> Headers {
+fn conditions(stored: &[&StoredResponse], request: Lines<'_>) -> Headers {
     let mut headers = headers(request);
     add_conditions(stored, &mut headers);
     headers
@@ -37,7 +38,7 @@ fn section_4_3_1_must_send_the_stored_validators() {
 }
 
 #[test]
-fn the_conditions_and_the_range_of_the_client_are_for_us_to_answer() {
+fn a_validation_removes_the_conditions_and_the_range_of_the_client() {
     let stored = ok(&[FRESH, ("etag", "\"x\"")]);
     let sent = conditions(
         &[&stored],
@@ -73,10 +74,10 @@ fn section_4_3_3_says_what_an_answer_means() {
     let lines = ("cache-control", "max-age=60, stale-if-error=30");
     let stored = ok(&[lines, ("etag", "\"x\"")]);
     let ask = Ask::with(&[]);
-    let answered = |status, seconds| {
+    let result = |status, seconds| {
         let status = StatusCode::from_u16(status).unwrap();
-        let rules = Rules::default();
-        validated(
+        let rules = CacheRules::default();
+        evaluate_validation(
             &ask.presented(),
             &stored,
             status,
@@ -85,17 +86,17 @@ fn section_4_3_3_says_what_an_answer_means() {
             at(seconds),
         )
     };
-    assert_eq!(answered(304, 70), Validated::Current);
+    assert_eq!(result(304, 70), ValidationResult::Current);
     for status in [200, 203, 206, 301, 404, 410, 501] {
-        assert_eq!(answered(status, 70), Validated::Replaced, "{status}");
+        assert_eq!(result(status, 70), ValidationResult::Replaced, "{status}");
     }
     for status in [500, 502, 503, 504] {
         assert_eq!(
-            answered(status, 70),
-            Validated::ServeStale { age: 70 },
+            result(status, 70),
+            ValidationResult::ServeStale { age: 70 },
             "{status}"
         );
-        assert_eq!(answered(status, 90), Validated::Failed, "{status}");
+        assert_eq!(result(status, 90), ValidationResult::Failed, "{status}");
     }
 }
 
@@ -104,7 +105,7 @@ fn section_4_3_4_selects_what_a_304_is_about() {
     let (one, two) = (date(-100), date(-200));
     let with = |received, lines: Lines<'_>| {
         let reply = Reply::with(200, &[&[FRESH], lines].concat()).received(received);
-        try_store(&Ask::with(&[]), &reply, &Rules::default())
+        try_store(&Ask::with(&[]), &reply, &CacheRules::default())
             .unwrap()
             .stored
     };
@@ -115,11 +116,11 @@ fn section_4_3_4_selects_what_a_304_is_about() {
     let bare = with(0, &[]);
     let stored = [&strong, &newer, &weak, &dated, &bare];
     for (lines, expected) in [
-        // The newest of those with the same strong validator.
+        // The newest response with the same strong validator.
         (&[("etag", "\"a\"")][..], Some(1)),
         (&[("etag", "W/\"a\"")], Some(1)),
         (&[("etag", "W/\"b\"")], Some(2)),
-        // MUST NOT update anything by a strong validator that none has.
+        // MUST NOT update any response by a strong validator that none has.
         (&[("etag", "\"b\"")], None),
         (&[("etag", "\"c\""), ("last-modified", &two)], None),
         (&[("last-modified", &two)], Some(3)),
@@ -128,28 +129,32 @@ fn section_4_3_4_selects_what_a_304_is_about() {
         (&[("etag", "a")], None),
         (&[], None),
     ] {
-        assert_eq!(selected(&stored, &headers(lines)), expected, "{lines:?}");
+        assert_eq!(
+            select_validated(&stored, &headers(lines)),
+            expected,
+            "{lines:?}"
+        );
     }
-    // Without any validator, and nothing else stored.
-    assert_eq!(selected(&[&bare], &headers(&[])), Some(0));
-    assert_eq!(selected(&[&strong], &headers(&[])), Some(0));
+    // Without any validator, if there is only one stored response.
+    assert_eq!(select_validated(&[&bare], &headers(&[])), Some(0));
+    assert_eq!(select_validated(&[&strong], &headers(&[])), Some(0));
 }
 
-fn freshened(stored: &Stored, lines: Lines<'_>) -> Stored {
+fn freshened(stored: &StoredResponse, lines: Lines<'_>) -> StoredResponse {
     match try_freshen(stored, lines, &Ask::with(&[])) {
-        Freshened::Stored(newer) => *newer,
+        FreshenResult::Stored(newer) => *newer,
         other => panic!("{other:?}"),
     }
 }
 
-/// A 304 that came after 100 seconds.
-fn try_freshen(stored: &Stored, lines: Lines<'_>, ask: &Ask) -> Freshened {
+/// A 304 that was received after 100 seconds.
+fn try_freshen(stored: &StoredResponse, lines: Lines<'_>, ask: &Ask) -> FreshenResult {
     let not_modified = Reply::with(304, lines).received(100);
     freshen(
         &ask.presented(),
         stored,
         &not_modified.response(),
-        &Rules::default(),
+        &CacheRules::default(),
     )
 }
 
@@ -175,11 +180,11 @@ fn section_3_2_must_replace_the_fields_that_a_304_has() {
             ("x-multiple", "3"),
             ("x-new", "1"),
             ("x-new", "2"),
-            // Those are about the content that is stored, and that did not come.
+            // These fields describe the stored body, which the 304 does not replace.
             ("content-length", "0"),
             ("content-encoding", "br"),
             ("content-range", "bytes 0-1/5"),
-            // Section 3.1: nor are those stored.
+            // Section 3.1: these fields are not stored either.
             ("connection", "x-hop"),
             ("x-hop", "1"),
             ("transfer-encoding", "chunked"),
@@ -215,7 +220,7 @@ fn a_304_without_date_is_as_new_as_it_came() {
     let newer = freshened(&stored, &[]);
     assert_eq!(newer.headers().get_str("date"), Some(date(100).as_str()));
     assert_eq!(newer.age(at(100)), 0);
-    // Its own age counts, and that of the older one does not.
+    // The age of the 304 counts, and not that of the older response.
     assert_eq!(freshened(&stored, &[("age", "7")]).age(at(100)), 7);
     let aged = ok(&[("age", "50"), FRESH, ("etag", "\"x\"")]);
     assert_eq!(freshened(&aged, &[]).age(at(100)), 0);
@@ -241,26 +246,28 @@ fn keeps_tags_and_variant_unless_the_304_changes_them() {
         &[FRESH, ("etag", "\"x\""), ("vary", "x"), ("xkey", "a b")],
     );
     let first = Ask::with(&[("x", "1")]);
-    let stored = try_store(&first, &reply, &Rules::default()).unwrap().stored;
+    let stored = try_store(&first, &reply, &CacheRules::default())
+        .unwrap()
+        .stored;
     // It was selected by its entity tag, for a request with another value.
     let newer = freshened(&stored, &[("etag", "\"x\"")]);
-    assert_eq!(newer.variant(), stored.variant());
+    assert_eq!(newer.secondary_key(), stored.secondary_key());
     assert_eq!(newer.tags().collect::<Vec<_>>(), [b"a", b"b"]);
     let newer = freshened(&stored, &[("xkey", "c"), ("vary", "x, y")]);
     assert_eq!(newer.tags().collect::<Vec<_>>(), [b"c"]);
-    assert_ne!(newer.variant(), stored.variant());
+    assert_ne!(newer.secondary_key(), stored.secondary_key());
 }
 
 #[test]
 fn a_304_can_take_back_that_the_response_may_be_stored() {
     let stored = ok(&[FRESH, ("etag", "\"x\""), ("x", "1")]);
     for (line, expected) in [
-        (("cache-control", "no-store"), Refusal::NoStore),
-        (("cache-control", "private"), Refusal::Private),
-        (("vary", "*"), Refusal::VaryAny),
+        (("cache-control", "no-store"), StoreRefusal::NoStore),
+        (("cache-control", "private"), StoreRefusal::Private),
+        (("vary", "*"), StoreRefusal::VaryAny),
     ] {
         match try_freshen(&stored, &[line], &Ask::with(&[])) {
-            Freshened::NotStored {
+            FreshenResult::NotStored {
                 headers,
                 refusal,
                 is_revoked,
@@ -281,7 +288,7 @@ fn a_304_to_a_session_updates_what_the_origin_declared_for_all() {
     let stored = ok(&[("cache-control", "public, max-age=60"), ("etag", "\"x\"")]);
     let ask = Ask::with(&[("cookie", "sid=1")]);
     let freshened = try_freshen(&stored, &[("age", "7"), ("x", "1")], &ask);
-    let Freshened::Stored(newer) = freshened else {
+    let FreshenResult::Stored(newer) = freshened else {
         panic!("{freshened:?}")
     };
     assert_eq!(newer.headers().get_str("x"), Some("1"));
@@ -289,7 +296,7 @@ fn a_304_to_a_session_updates_what_the_origin_declared_for_all() {
 }
 
 #[test]
-fn one_client_cannot_have_removed_what_is_stored_for_all() {
+fn one_client_cannot_remove_a_shared_response() {
     let stored = ok(&[FRESH, ("etag", "\"x\""), ("x", "all")]);
     for (request, line, is_renewed) in [
         (("cookie", "sid=1"), ("x", "1"), true),
@@ -300,7 +307,7 @@ fn one_client_cannot_have_removed_what_is_stored_for_all() {
         (("cache-control", "no-store"), ("x", "1"), false),
     ] {
         match try_freshen(&stored, &[line], &Ask::with(&[request])) {
-            Freshened::NotStored {
+            FreshenResult::NotStored {
                 headers,
                 is_revoked,
                 renewed,
@@ -310,7 +317,7 @@ fn one_client_cannot_have_removed_what_is_stored_for_all() {
                 assert_eq!(headers.get_str(line.0), Some(line.1));
                 assert_eq!(renewed.is_some(), is_renewed, "{request:?} {line:?}");
                 if let Some(renewed) = renewed {
-                    // Nothing in it is of that client.
+                    // None of its fields is from that client's response.
                     assert_eq!(renewed.headers().get_str("x"), Some("all"));
                     assert!(!renewed.headers().contains("set-cookie"));
                     assert_fresh_until(&renewed, 160, &request);

@@ -1,15 +1,15 @@
 //! Section 4.1: calculating cache keys with the Vary header field.
 
-use apus_cache::policy::{Refusal, Reuse, Rules, Stored, reuse};
+use apus_cache::policy::{CacheRules, ReuseDecision, StoreRefusal, StoredResponse, decide_reuse};
 use apus_http::fields::ForwardReason;
 
 use super::{Ask, Lines, Reply, at, once, try_ok, try_store};
 
 const FRESH: (&str, &str) = ("cache-control", "max-age=60");
 
-fn stored_for(request: Lines<'_>, vary: &str) -> Stored {
+fn stored_for(request: Lines<'_>, vary: &str) -> StoredResponse {
     let reply = Reply::with(200, &[FRESH, ("vary", vary)]);
-    try_store(&Ask::with(request), &reply, &Rules::default())
+    try_store(&Ask::with(request), &reply, &CacheRules::default())
         .unwrap()
         .stored
 }
@@ -25,17 +25,23 @@ fn assert_matches(vary: &str, one: Lines<'_>, other: Lines<'_>, expected: bool) 
             expected,
             "{one:?} {other:?}"
         );
-        let answer = reuse(&ask.presented(), &stored, &Rules::default(), &once(), at(0));
+        let decision = decide_reuse(
+            &ask.presented(),
+            &stored,
+            &CacheRules::default(),
+            &once(),
+            at(0),
+        );
         let expected = match expected {
-            true => Reuse::Fresh { age: 0 },
-            false => Reuse::Forward(ForwardReason::VaryMiss),
+            true => ReuseDecision::Fresh { age: 0 },
+            false => ReuseDecision::Forward(ForwardReason::VaryMiss),
         };
-        assert_eq!(answer, expected, "{one:?} {other:?}");
+        assert_eq!(decision, expected, "{one:?} {other:?}");
     }
 }
 
 #[test]
-fn must_not_reuse_unless_all_fields_of_vary_match() {
+fn does_not_reuse_unless_all_vary_fields_match() {
     assert_matches("X", &[("x", "1")], &[("x", "1"), ("y", "2")], true);
     assert_matches("X", &[("x", "1")], &[("x", "2")], false);
     assert_matches(
@@ -63,11 +69,11 @@ fn an_absent_field_matches_only_an_absent_one() {
 }
 
 #[test]
-fn a_star_never_matches() {
+fn vary_star_never_matches() {
     for vary in ["*", "x, *", "*, accept-encoding", "x y"] {
         assert_eq!(
             try_ok(&[FRESH, ("vary", vary)]).err(),
-            Some(Refusal::VaryAny),
+            Some(StoreRefusal::VaryAny),
             "{vary}"
         );
     }
@@ -75,7 +81,7 @@ fn a_star_never_matches() {
 }
 
 #[test]
-fn fields_without_end_are_refused() {
+fn too_many_vary_fields_are_refused() {
     let names = |count| {
         (0..count)
             .map(|at| format!("x-{at}"))
@@ -85,18 +91,18 @@ fn fields_without_end_are_refused() {
     assert!(try_ok(&[FRESH, ("vary", &names(8))]).is_ok());
     assert_eq!(
         try_ok(&[FRESH, ("vary", &names(9))]).err(),
-        Some(Refusal::VaryTooMany)
+        Some(StoreRefusal::VaryTooMany)
     );
 }
 
 #[test]
-fn accepted_codings_that_mean_the_same_match() {
+fn equivalent_accept_encoding_values_match() {
     let accept = |value| [("accept-encoding", value)];
     for (one, other, expected) in [
         ("gzip, br", "br,gzip", true),
         ("gzip, br", "GZIP;q=1.0, br;q=1", true),
         ("gzip, deflate, br, zstd", "zstd,br , gzip,deflate", true),
-        // What nobody knows makes no variant.
+        // An unknown coding makes no variant.
         ("gzip", "gzip, invented-1234", true),
         ("", "invented", true),
         ("identity", "", true),
@@ -106,12 +112,12 @@ fn accepted_codings_that_mean_the_same_match() {
         ("gzip;q=0.5, br", "gzip, br;q=0.5", false),
         ("gzip;q=0", "gzip", false),
         ("*", "gzip", false),
-        // By `*` an origin may use what the other client does not know.
+        // With `*` an origin may use codings that the other client does not accept.
         ("*", "br, zstd, gzip", false),
         ("*", "br, zstd, gzip, deflate, compress, dcb, dcz", true),
         ("*, deflate;q=0", "br, zstd, gzip, compress, dcb, dcz", true),
         ("*;q=0, gzip", "gzip, identity;q=0", true),
-        // What browsers send, and the same in other words.
+        // The value of browsers, and equivalent ones.
         ("gzip, deflate, br, zstd", "gzip,deflate,br,zstd", true),
         ("gzip, deflate, br", "gzip,deflate,br", true),
         ("gzip, deflate", "gzip,deflate", true),
@@ -124,7 +130,7 @@ fn accepted_codings_that_mean_the_same_match() {
 }
 
 #[test]
-fn languages_match_whatever_their_white_space_and_case() {
+fn languages_match_regardless_of_white_space_and_case() {
     let accept = |value| [("accept-language", value)];
     assert_matches(
         "accept-language",
@@ -141,46 +147,48 @@ fn languages_match_whatever_their_white_space_and_case() {
 }
 
 #[test]
-fn a_device_stands_for_its_user_agents() {
+fn a_device_replaces_user_agent() {
     let ask = |agent, device| Ask {
         device,
         ..Ask::with(&[("user-agent", agent)])
     };
     let reply = Reply::with(200, &[FRESH, ("vary", "user-agent")]);
     let first = ask("one", Some("phone"));
-    let stored = try_store(&first, &reply, &Rules::default()).unwrap().stored;
+    let stored = try_store(&first, &reply, &CacheRules::default())
+        .unwrap()
+        .stored;
     assert!(stored.matches(&ask("two", Some("phone")).presented()));
     assert!(!stored.matches(&ask("one", Some("desktop")).presented()));
     assert!(!stored.matches(&ask("phone", None).presented()));
 }
 
 #[test]
-fn what_is_encoded_goes_only_to_who_can_decode_it() {
+fn encoded_responses_go_only_to_clients_that_accept_the_coding() {
     let gzip = Ask::with(&[("accept-encoding", "gzip")]);
-    let ignoring = Rules {
-        ignored: apus_cache::policy::Ignored {
+    let ignoring = CacheRules {
+        ignored: apus_cache::policy::IgnoredFields {
             vary: true,
             ..Default::default()
         },
-        ..Rules::default()
+        ..CacheRules::default()
     };
-    for rules in [&Rules::default(), &ignoring] {
+    for rules in [&CacheRules::default(), &ignoring] {
         let reply = Reply::with(200, &[FRESH, ("content-encoding", "gzip")]);
         let stored = try_store(&gzip, &reply, rules).unwrap().stored;
         assert!(stored.matches(&gzip.presented()));
         assert!(!stored.matches(&Ask::with(&[]).presented()));
-        let fields: Vec<_> = stored.variance().fields().collect();
+        let fields: Vec<_> = stored.vary().fields().collect();
         assert_eq!(fields, ["accept-encoding"]);
     }
     let invented = Reply::with(200, &[FRESH, ("content-encoding", "invented")]);
-    let refused = try_store(&gzip, &invented, &Rules::default());
-    assert_eq!(refused.err(), Some(Refusal::UnknownCoding));
+    let refused = try_store(&gzip, &invented, &CacheRules::default());
+    assert_eq!(refused.err(), Some(StoreRefusal::UnknownCoding));
     let plain = Reply::with(200, &[FRESH, ("content-encoding", "identity")]);
     assert!(
-        try_store(&gzip, &plain, &Rules::default())
+        try_store(&gzip, &plain, &CacheRules::default())
             .unwrap()
             .stored
-            .variance()
+            .vary()
             .is_empty()
     );
 }

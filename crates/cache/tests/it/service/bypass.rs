@@ -1,5 +1,5 @@
-//! Programs beside files: which requests go to the service that runs them, and which of these past the
-//! cache in front of it.
+//! Programs beside files: which requests go to the service that runs them, and which of these
+//! bypass the cache in front of it.
 
 use std::fs;
 use std::rc::Rc;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use apus_cache::service::CacheUnlessBypassed;
-use apus_cache::service::{Cache, CacheSettings, Cached};
-use apus_cache::store::Settings;
+use apus_cache::service::{Cache, CacheSettings, CachedService};
+use apus_cache::store::StoreSettings;
 use apus_files::Files;
 use apus_files::TryFiles;
 use apus_http::{Answer, Response, Service, ServiceFactory, StatusCode, service_fn};
@@ -39,7 +39,8 @@ fn folder() -> TempDir {
     folder
 }
 
-/// Answers with how often it was asked, the path that it sees, and the one that the client sent.
+/// Responds with the number of the request, the path that it sees, and the one that the client
+/// sent.
 fn counting() -> impl ServiceFactory + Clone + 'static {
     let count = Arc::new(AtomicUsize::new(0));
     move || {
@@ -63,7 +64,7 @@ fn files(folder: &TempDir) -> Files {
 }
 
 #[test]
-fn what_is_no_file_to_be_sent_goes_to_what_runs_programs() {
+fn programs_go_to_the_program_service() {
     let folder = folder();
     let service: Rc<dyn Service> = files(&folder).programs(Arc::new(counting())).service();
     let mut asked = 0;
@@ -97,7 +98,7 @@ fn what_is_no_file_to_be_sent_goes_to_what_runs_programs() {
 }
 
 #[test]
-fn without_anything_that_runs_them_programs_are_not_there() {
+fn programs_are_not_found_without_a_program_service() {
     let folder = folder();
     let service: Rc<dyn Service> = files(&folder).service();
     for path in [
@@ -113,7 +114,7 @@ fn without_anything_that_runs_them_programs_are_not_there() {
 }
 
 #[test]
-fn a_list_of_files_names_programs_too() {
+fn try_files_may_name_programs() {
     let folder = folder();
     let list = TryFiles::parse(["$uri", "$uri/", "/index.php?$args"]).unwrap();
     let files = files(&folder).try_files(list);
@@ -129,16 +130,16 @@ fn a_list_of_files_names_programs_too() {
 }
 
 #[test]
-fn only_what_is_as_the_client_sent_it_comes_from_the_cache() {
+fn only_unrewritten_normal_paths_use_the_cache() {
     let folder = folder();
     let list = TryFiles::parse(["$uri", "/index.php"]).unwrap();
-    let cache = Cache::new(Settings::default());
+    let cache = Cache::new(StoreSettings::default());
     let program = counting();
     let settings = CacheSettings {
         by_sent_target: true,
         ..CacheSettings::default()
     };
-    let cached = Cached::new(&cache, "a", settings, program.clone());
+    let cached = CachedService::new(&cache, "a", settings, program.clone());
     let programs = Arc::new(CacheUnlessBypassed::new(cached, program));
     let everywhere = || "/".parse::<LocationPattern>().unwrap();
     let direct = files(&folder).programs(programs.clone());
@@ -148,7 +149,7 @@ fn only_what_is_as_the_client_sent_it_comes_from_the_cache() {
         let first = get(path).of(&service).text().to_owned();
         assert_eq!(get(path).of(&service).text(), first, "{path}");
     }
-    // An application may send these to the first, which must not be taken for the first.
+    // An application may redirect these to the first, so that they must not share its key.
     for path in ["//x", "/./x", "/y/../x"] {
         let reply = get(path).of(&service);
         assert!(reply.text().ends_with(path), "{path} {}", reply.text());
@@ -158,7 +159,7 @@ fn only_what_is_as_the_client_sent_it_comes_from_the_cache() {
     let listed = files(&folder).try_files(list).programs(programs);
     let site = Site::new("a").location(Location::files(everywhere(), listed));
     let service: Rc<dyn Service> = site.service();
-    // However many paths lead to one program, each has its own answer.
+    // Each of the paths that lead to one program has its own response.
     for path in ["/one", "/two?a", "/two?b"] {
         let reply = get(path).of(&service);
         assert!(reply.text().ends_with(path), "{path} {}", reply.text());
@@ -167,15 +168,15 @@ fn only_what_is_as_the_client_sent_it_comes_from_the_cache() {
 }
 
 #[test]
-fn a_rewrite_that_looks_at_more_than_the_target_goes_past_the_cache() {
+fn a_rewrite_that_depends_on_more_than_the_target_bypasses_the_cache() {
     let folder = folder();
-    let cache = Cache::new(Settings::default());
+    let cache = Cache::new(StoreSettings::default());
     let program = counting();
     let settings = CacheSettings {
         by_sent_target: true,
         ..CacheSettings::default()
     };
-    let cached = Cached::new(&cache, "a", settings, program.clone());
+    let cached = CachedService::new(&cache, "a", settings, program.clone());
     let programs = Arc::new(CacheUnlessBypassed::new(cached, program));
     let rule = |from: &str, to: &str| RewriteRule::new(from, to, RewriteFlag::Break).unwrap();
     let is_there: Condition = "-f $document_root/$http_x_file".parse().unwrap();

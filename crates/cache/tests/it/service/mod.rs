@@ -1,6 +1,6 @@
 //! The cache in front of a service.
 
 mod bypass;
-mod forms;
+mod compression;
 mod ranges;
 mod responses;

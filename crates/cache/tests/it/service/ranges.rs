@@ -1,12 +1,12 @@
-//! The cache and parts: what is fetched of large objects, and what becomes of what does not fit.
+//! Ranges of stored objects, and fetching the missing ones.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
-use apus_cache::service::{Cache, CacheSettings, Cached, PurgeAccess};
-use apus_cache::store::{DiskSettings, Settings};
+use apus_cache::service::{Cache, CacheSettings, CachedService, PurgeAccess};
+use apus_cache::store::{DiskSettings, StoreSettings};
 use apus_http::fields::Ranges;
 use apus_http::{
     Answer, Body, BodyError, BodyStream, Frame, Headers, Method, Response, Service, ServiceFactory,
@@ -17,7 +17,7 @@ use proptest::prelude::*;
 
 use apus_testkit::{Ask, Reply, ask, block_on, cases, get};
 
-/// Bytes that differ from their neighbours near and far, and from those of other versions.
+/// Bytes that differ from those near and far, and from those of other versions.
 fn content(version: u64, range: std::ops::Range<u64>) -> Vec<u8> {
     let byte = |at: u64| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(8) as u8;
     range.map(|at| byte(at + (version << 40))).collect()
@@ -25,20 +25,20 @@ fn content(version: u64, range: std::ops::Range<u64>) -> Vec<u8> {
 
 type Twist = dyn Fn(u64, &Headers, Response) -> Response + Send + Sync;
 
-/// An origin of one resource, that answers range requests as RFC 9110 says, unless a twist is given
-/// to its answers by their number.
+/// An origin with one resource, which supports range requests as in RFC 9110, unless its twist
+/// changes the response.
 #[derive(Clone)]
 struct Origin {
     len: u64,
     version: Arc<AtomicU64>,
     asked: Arc<Mutex<Vec<Headers>>>,
     count: Arc<AtomicU64>,
-    /// Whether content goes on beyond the first pieces of a response.
+    /// Whether bodies continue after their first pieces.
     open: Arc<AtomicBool>,
     twist: Arc<Twist>,
 }
 
-/// What of a response comes at once.
+/// The bytes of a response that are sent immediately.
 const PIECE: usize = 10_000;
 
 impl Origin {
@@ -69,7 +69,7 @@ impl Origin {
         content(self.version.load(Ordering::Relaxed), range)
     }
 
-    /// What was asked since the last call: `Range` of each request, or nothing.
+    /// The `Range` of each request since the last call, or an empty string.
     fn asked(&self) -> Vec<String> {
         let asked = std::mem::take(&mut *self.asked.lock().unwrap());
         let range = |headers: &Headers| headers.get_str("range").unwrap_or("").to_owned();
@@ -111,7 +111,7 @@ impl Origin {
         response
     }
 
-    /// Content that comes in pieces, and may break off behind some of it.
+    /// A streamed body, which may break off at a position.
     fn pieces(&self, content: Bytes, breaks_at: Option<usize>) -> Body {
         Body::stream(Pieces {
             left: content,
@@ -143,10 +143,10 @@ impl Origin {
     }
 
     fn cached(&self) -> Rc<dyn Service> {
-        self.cached_in(&Cache::new(Settings {
+        self.cached_in(&Cache::new(StoreSettings {
             memory_bytes: 256 << 20,
             memory_object_bytes: 16 << 20,
-            ..Settings::default()
+            ..StoreSettings::default()
         }))
     }
 
@@ -155,7 +155,7 @@ impl Origin {
             purge: Some(PurgeAccess { token: "t".into() }),
             ..CacheSettings::default()
         };
-        Cached::new(cache, "site", settings, self.service()).service()
+        CachedService::new(cache, "site", settings, self.service()).service()
     }
 }
 
@@ -196,7 +196,7 @@ async fn read(ask: Ask, service: &Rc<dyn Service>) -> Reply {
     Reply::read(service.call(ask.request()).wait().await).await
 }
 
-/// What comes before the content ends or breaks off, and whether it does.
+/// The bytes of a body, and whether it broke off.
 async fn read_until_broken(ask: Ask, service: &Rc<dyn Service>) -> (u16, Vec<u8>, bool) {
     let mut response = service.call(ask.request()).wait().await;
     let mut content = Vec::new();
@@ -221,7 +221,7 @@ fn part(range: &str) -> Ask {
 }
 
 #[test]
-fn only_what_is_missing_is_fetched() {
+fn only_missing_ranges_are_fetched() {
     let origin = Origin::new(100_000);
     let service = origin.cached();
     block_on(async {
@@ -243,7 +243,7 @@ fn only_what_is_missing_is_fetched() {
 
         let more = read(part("1500-2499"), &service).await;
         assert!(more.content == origin.part(1500..2500));
-        // It was not all stored.
+        // It was not stored completely.
         let status = more.field("cache-status").unwrap();
         assert!(status.starts_with("apus; fwd=partial; stored"), "{status}");
         let asked = origin.asked.lock().unwrap()[0].clone();
@@ -270,7 +270,7 @@ fn only_what_is_missing_is_fetched() {
 }
 
 #[test]
-fn a_client_with_the_version_that_is_stored_in_parts_is_told_so() {
+fn a_client_with_the_current_version_gets_304_from_an_incomplete_object() {
     let origin = Origin::new(1000);
     let service = origin.cached();
     block_on(async {
@@ -281,7 +281,7 @@ fn a_client_with_the_version_that_is_stored_in_parts_is_told_so() {
         let only = |ask: Ask| ask.with("cache-control", "only-if-cached");
         assert_eq!(read(only(part("150-160")), &service).await.status, 206);
         assert_eq!(read(only(part("150-200")), &service).await.status, 504);
-        // A part of another version is of no use for this client: it gets the whole.
+        // A range of another version is useless for this client, which gets the complete response.
         let other = part("100-199").with("if-range", "\"v0\"");
         assert_eq!(read(other, &service).await.content, origin.content());
         assert_eq!(origin.asked(), ["bytes=0-99", "bytes=200-999"]);
@@ -289,7 +289,7 @@ fn a_client_with_the_version_that_is_stored_in_parts_is_told_so() {
 }
 
 #[test]
-fn parts_without_a_strong_validator_are_passed_on_and_not_stored() {
+fn partial_responses_without_a_strong_validator_are_not_stored() {
     for (name, value) in [
         ("etag", "W/\"v1\""),
         ("etag", ""),
@@ -309,7 +309,8 @@ fn parts_without_a_strong_validator_are_passed_on_and_not_stored() {
                 assert_eq!((reply.status, reply.content), (206, origin.part(100..200)));
                 assert_eq!(origin.asked(), ["bytes=100-199"]);
             }
-            // It says nothing about the whole, which is fetched and stored if it may be.
+            // It says nothing about the complete response, which is fetched, and stored if that is
+            // allowed.
             assert_eq!(read(get("/"), &service).await.content, origin.content());
             assert_eq!(origin.asked(), [""]);
             let reply = read(get("/"), &service).await;
@@ -320,8 +321,8 @@ fn parts_without_a_strong_validator_are_passed_on_and_not_stored() {
 }
 
 #[test]
-fn what_broke_off_is_completed_from_where_it_did() {
-    // For the very client who saw it, while it waits, and for the ones who come after.
+fn an_interrupted_body_is_resumed_where_it_broke_off() {
+    // For the client whose response was interrupted, and for later clients.
     let origin = Origin::new(100_000);
     let pieces = origin.clone();
     let origin = Origin {
@@ -348,7 +349,7 @@ fn what_broke_off_is_completed_from_where_it_did() {
 }
 
 #[test]
-fn an_origin_that_never_gives_the_rest_is_not_asked_for_ever() {
+fn an_origin_that_never_sends_the_rest_is_retried_finitely() {
     let origin = Origin::twisted(100_000, |number, _, mut response| {
         if number > 1 {
             response.take_body();
@@ -376,19 +377,19 @@ fn versions_are_never_mixed() {
             read(part(&gap(number)), &service).await;
         }
         origin.asked();
-        // It changes before the first gap: the client gets the new one, and so does everybody.
+        // It changes before the first gap: all clients get the new version.
         origin.version.store(2, Ordering::Relaxed);
         let reply = read(part("10000-29999"), &service).await;
         assert_eq!(reply.field("etag"), Some("\"v2\""));
         assert_eq!(reply.status, 206);
         assert!(reply.content == origin.part(10_000..30_000));
-        // Nothing of the old one is left.
+        // No bytes of the old version are left.
         assert!(read(get("/"), &service).await.content == origin.content());
     });
 }
 
 #[test]
-fn a_change_between_two_gaps_breaks_the_answer_off() {
+fn a_change_between_two_gaps_aborts_the_response() {
     let origin = Origin::new(100_000);
     let service = origin.cached();
     block_on(async {
@@ -398,7 +399,7 @@ fn a_change_between_two_gaps_breaks_the_answer_off() {
         let old = origin.content();
         let mut response = service.call(get("/").request()).wait().await;
         assert_eq!(response.headers().get_str("etag"), Some("\"v1\""));
-        // The first gap is on its way; the second is asked for when the client comes to it.
+        // The first gap is being fetched; the second is requested when the client gets to it.
         origin.version.store(2, Ordering::Relaxed);
         let mut read_bytes = Vec::new();
         let end = loop {
@@ -415,7 +416,7 @@ fn a_change_between_two_gaps_breaks_the_answer_off() {
     });
 }
 
-/// Sets a field of a 206, or takes it away.
+/// Sets or removes a field of a 206.
 fn lie(mut response: Response, name: &str, value: &str) -> Response {
     if response.status() == StatusCode::PARTIAL_CONTENT {
         response.headers_mut().remove(name);
@@ -439,9 +440,9 @@ const LIES: [(&str, &str); 9] = [
 ];
 
 #[test]
-fn a_part_that_is_not_what_was_asked_for_is_not_stored() {
+fn a_range_that_was_not_requested_is_not_stored() {
     for (name, value) in LIES {
-        // It lies about a gap: what is stored in parts is given up.
+        // The response to a gap is wrong: the stored object is removed.
         let origin = Origin::twisted(100_000, move |number, _, response| match number {
             2 => lie(response, name, value),
             _ => response,
@@ -458,13 +459,13 @@ fn a_part_that_is_not_what_was_asked_for_is_not_stored() {
         });
     }
     for (name, value) in &LIES[..7] {
-        // It lies about the first part: that is passed on, and the next request is not met by it.
+        // The first response is wrong: it is forwarded, and not stored for the next request.
         let origin = Origin::twisted(100_000, move |_, _, response| lie(response, name, value));
         let service = origin.cached();
         block_on(async {
             read(part("2000-2999"), &service).await;
             read(part("2000-2999"), &service).await;
-            // What only another answer shows to be wrong is found out when that comes.
+            // An error that only shows in a later response is found then.
             let count = if value.ends_with("/99999") { 1 } else { 2 };
             assert_eq!(origin.asked().len(), count, "{name}: {value}");
             assert!(read(get("/"), &service).await.content == origin.content());
@@ -473,7 +474,7 @@ fn a_part_that_is_not_what_was_asked_for_is_not_stored() {
 }
 
 #[test]
-fn a_part_with_more_content_than_it_says_harms_nothing() {
+fn a_partial_body_longer_than_its_range_is_cut() {
     let origin = Origin::twisted(100_000, |_, headers, mut response| {
         if headers.contains("range") {
             *response.body_mut() = Body::from(vec![b'x'; 5000]);
@@ -512,7 +513,7 @@ fn an_origin_that_says_416_for_a_gap_has_another_version() {
 }
 
 #[test]
-fn an_origin_that_fails_takes_nothing_away() {
+fn a_failing_origin_does_not_remove_stored_ranges() {
     let origin = Origin::twisted(100_000, |number, _, response| match number {
         2 => Response::new(StatusCode::BAD_GATEWAY),
         _ => response,
@@ -529,7 +530,7 @@ fn an_origin_that_fails_takes_nothing_away() {
 }
 
 #[test]
-fn what_a_client_may_get_for_itself_alone_fills_no_gap() {
+fn a_private_response_fills_no_gap() {
     let origin = Origin::new(100_000);
     let service = origin.cached();
     block_on(async {
@@ -546,7 +547,7 @@ fn what_a_client_may_get_for_itself_alone_fills_no_gap() {
 }
 
 #[test]
-fn who_is_far_ahead_does_not_wait_for_what_is_before() {
+fn a_far_range_does_not_wait_for_the_running_fetch() {
     let origin = Origin::new(4 << 20);
     let service = origin.cached();
     block_on(async {
@@ -557,7 +558,7 @@ fn who_is_far_ahead_does_not_wait_for_what_is_before() {
         while origin.asked.lock().unwrap().is_empty() {
             tokio::task::yield_now().await;
         }
-        // The whole comes no further before the part is there.
+        // The complete response does not continue before the range is there.
         origin.open.store(false, Ordering::Relaxed);
         let reply = read(part("3000000-3004999"), &service).await;
         assert!(reply.content == origin.part(3_000_000..3_005_000));
@@ -569,7 +570,7 @@ fn who_is_far_ahead_does_not_wait_for_what_is_before() {
 }
 
 #[test]
-fn who_wants_the_middle_of_what_cannot_be_asked_for_in_parts_does_not_wait_for_it() {
+fn a_far_range_without_a_validator_does_not_wait_for_the_running_fetch() {
     let origin = Origin::twisted(4 << 20, |_, _, mut response| {
         response.headers_mut().remove("etag");
         response
@@ -593,7 +594,7 @@ fn who_wants_the_middle_of_what_cannot_be_asked_for_in_parts_does_not_wait_for_i
 }
 
 #[test]
-fn what_is_purged_while_it_is_completed_is_not_stored() {
+fn an_object_purged_while_it_is_completed_is_not_stored() {
     let origin = Origin::new(100_000);
     let service = origin.cached();
     block_on(async {
@@ -611,7 +612,7 @@ fn what_is_purged_while_it_is_completed_is_not_stored() {
 }
 
 #[test]
-fn what_a_client_that_left_had_fetched_is_kept() {
+fn ranges_fetched_for_a_disconnected_client_are_stored() {
     let origin = Origin::new(100_000);
     let service = origin.cached();
     block_on(async {
@@ -625,7 +626,7 @@ fn what_a_client_that_left_had_fetched_is_kept() {
 }
 
 #[test]
-fn a_stale_object_in_parts_is_validated_and_completed() {
+fn a_stale_incomplete_object_is_validated_and_completed() {
     let origin = Origin::twisted(100_000, |_, _, mut response| {
         let stale = "max-age=0";
         response
@@ -640,13 +641,13 @@ fn a_stale_object_in_parts_is_validated_and_completed() {
         let reply = read(part("1500-2499"), &service).await;
         assert_eq!(reply.status, 206);
         assert!(reply.content == origin.part(1500..2500));
-        // One request asks whether it is current, and the other for the gap.
+        // One request validates it, and one fetches the gap.
         assert_eq!(origin.asked(), ["bytes=1000-1999", "", "bytes=2000-2499"]);
     });
 }
 
 #[test]
-fn parts_on_disk_are_found_again_and_completed() {
+fn ranges_on_disk_are_found_again_and_completed() {
     let origin = Origin::new(3 << 20);
     let directory = tempfile::tempdir().unwrap();
     let open = || {
@@ -654,7 +655,7 @@ fn parts_on_disk_are_found_again_and_completed() {
             min_free_bytes: 0,
             ..DiskSettings::new(directory.path(), 1 << 30)
         };
-        Cache::open(Settings::default(), disk).unwrap()
+        Cache::open(StoreSettings::default(), disk).unwrap()
     };
     let cache = open();
     block_on(async {
@@ -683,9 +684,9 @@ fn parts_on_disk_are_found_again_and_completed() {
 }
 
 #[test]
-fn what_is_damaged_on_disk_is_fetched_anew_or_broken_off_and_never_sent_as_whole() {
+fn damaged_objects_on_disk_are_fetched_again_or_aborted() {
     const LEN: u64 = 3_000_000;
-    // In the first piece of the response, where nothing was sent yet; behind it; at the end.
+    // In the first piece, before anything is sent; after it; and at the end.
     for (asked, altered, is_anew) in [
         ("0-", 0, true),
         ("0-", 65_535, true),
@@ -698,9 +699,9 @@ fn what_is_damaged_on_disk_is_fetched_anew_or_broken_off_and_never_sent_as_whole
         let directory = tempfile::tempdir().unwrap();
         let origin = Origin::new(LEN);
         let open = || {
-            let settings = Settings {
+            let settings = StoreSettings {
                 memory_object_bytes: 64 << 10,
-                ..Settings::default()
+                ..StoreSettings::default()
             };
             Cache::open(settings, DiskSettings::new(directory.path(), 1 << 30)).unwrap()
         };
@@ -728,20 +729,20 @@ fn what_is_damaged_on_disk_is_fetched_anew_or_broken_off_and_never_sent_as_whole
                 assert!(is_broken && content.len() < whole.len(), "{context}");
                 assert_eq!(origin.asked(), [""; 0], "{context}");
             } else {
-                // What is sent is sound.
+                // The sent bytes are correct.
                 assert!(!is_broken && content == whole, "{context}");
                 assert_eq!(origin.asked(), [""; 0], "{context}");
             }
-            // Whoever asks next gets all of it.
+            // The next client gets all of it.
             let reply = read(get("/"), &service).await;
             assert!(reply.content == origin.content(), "{context}");
-            assert_eq!(cache.figures().disk_damaged, 1, "{context}");
+            assert_eq!(cache.statistics().disk_damaged, 1, "{context}");
             cache.close().unwrap();
         });
     }
 }
 
-/// Changes a bit of the content of the one object below `directory`, whose content ends the file.
+/// Changes a bit in the body of the only object below `directory`, at the end of its file.
 fn flip(directory: &std::path::Path, len: u64, at: u64) {
     use std::os::unix::fs::FileExt;
     let mut folders = vec![directory.to_path_buf()];
@@ -767,7 +768,7 @@ fn flip(directory: &std::path::Path, len: u64, at: u64) {
 }
 
 #[test]
-fn an_object_is_not_cut_into_ever_more_parts() {
+fn the_number_of_ranges_of_an_object_is_limited() {
     let origin = Origin::new(1_000_000);
     let service = origin.cached();
     block_on(async {
@@ -782,7 +783,7 @@ fn an_object_is_not_cut_into_ever_more_parts() {
         assert_eq!(origin.asked(), [""; 0], "the first ones are stored");
         read(part(&range(90)), &service).await;
         assert_eq!(origin.asked(), ["bytes=90000-90009"]);
-        // Those that are there still grow.
+        // Existing ranges still grow.
         for expected in [&["bytes=10010-10999"][..], &[]] {
             read(part("10000-10999"), &service).await;
             assert_eq!(origin.asked(), expected);
@@ -792,12 +793,12 @@ fn an_object_is_not_cut_into_ever_more_parts() {
 }
 
 #[test]
-fn parts_of_what_has_no_place_are_passed_on() {
+fn ranges_of_objects_too_large_to_store_are_forwarded() {
     let origin = Origin::new(500_000);
-    let service = origin.cached_in(&Cache::new(Settings {
+    let service = origin.cached_in(&Cache::new(StoreSettings {
         memory_object_bytes: 10_000,
         window_bytes: 20_000,
-        ..Settings::default()
+        ..StoreSettings::default()
     }));
     block_on(async {
         let ranges = [(1000, 200_000), (1000, 200_000), (150_000, 300_000), (1, 2)];
@@ -820,7 +821,7 @@ proptest! {
     #![proptest_config(cases(48))]
 
     #[test]
-    fn overlapping_ranges_at_once_give_each_client_exactly_its_bytes(
+    fn concurrent_overlapping_ranges_are_correct(
         ranges in prop::collection::vec((0_u64..60_000, 1_u64..40_000), 1..12),
         breaks_at in prop::collection::vec(prop::option::of(1_usize..30_000), 6),
     ) {
@@ -862,7 +863,7 @@ proptest! {
                 assert!(content == expected[..content.len()]);
                 assert!(is_broken || content.len() == expected.len());
             }
-            // Whatever broke off, the whole is right afterwards, and there for good.
+            // Whatever broke off, the complete response is right afterwards, and remains stored.
             while read_until_broken(get("/"), &service).await.2 {}
             origin.asked();
             assert!(read(get("/"), &service).await.content == origin.content());
@@ -871,7 +872,7 @@ proptest! {
     }
 
     #[test]
-    fn every_answer_is_of_one_version_while_they_change(
+    fn every_response_has_one_version_while_versions_change(
         steps in prop::collection::vec((0_u64..60_000, 1_u64..60_000, 0..4), 1..16),
     ) {
         let origin = Origin::new(60_000);
@@ -907,7 +908,7 @@ proptest! {
             for client in clients {
                 client.await.unwrap();
             }
-            // What is stored in the end is one version, too, if not the latest one.
+            // The stored response has one version in the end, if not the latest one.
             let reply = read(get("/"), &service).await;
             let version = reply.field("etag").unwrap().trim_matches(['"', 'v']);
             assert!(reply.content == content(version.parse().unwrap(), 0..60_000));

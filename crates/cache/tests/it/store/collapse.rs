@@ -1,17 +1,17 @@
-//! One request of many goes to the origin.
+//! Request collapsing: one of many requests is forwarded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use apus_cache::store::{Awaited, Found, Head, NewObject};
+use apus_cache::store::{CacheLookup, NewObject, ObjectMetadata, WaitOutcome};
 use bytes::Bytes;
 
 use super::{drain, get, key, no_vary, put, response, runtime, small_store, start, ticket};
 
 #[test]
-fn of_many_requests_on_many_threads_one_leads_and_all_get_its_answer() {
+fn one_of_many_concurrent_requests_leads() {
     let store = small_store();
     for round in 0..50 {
         let key = key(&format!("/{round}"));
@@ -23,66 +23,68 @@ fn of_many_requests_on_many_threads_one_leads_and_all_get_its_answer() {
                     runtime().block_on(async {
                         let object = loop {
                             match store.lookup_or_fill(&key, &mut no_vary) {
-                                Found::Hit(object) | Found::Filling(object) => break object,
-                                Found::Wait(wait) => {
-                                    assert_eq!(wait.outcome().await, Awaited::Again);
+                                CacheLookup::Hit(object) | CacheLookup::Filling(object) => {
+                                    break object;
                                 }
-                                Found::Lead(ticket) => {
+                                CacheLookup::Wait(wait) => {
+                                    assert_eq!(wait.outcome().await, WaitOutcome::Again);
+                                }
+                                CacheLookup::Lead(ticket) => {
                                     led.fetch_add(1, Ordering::Relaxed);
                                     tokio::task::yield_now().await;
                                     let mut filler = ticket.start(response(None));
-                                    let bytes = Bytes::from_static(b"answer");
+                                    let bytes = Bytes::from_static(b"response");
                                     filler.append(bytes).await.expect("wanted");
                                     let object = filler.object().clone();
                                     filler.finish();
                                     break object;
                                 }
-                                Found::Pass => panic!("it can be shared"),
+                                CacheLookup::Pass => panic!("it can be shared"),
                             }
                         };
-                        assert_eq!(drain(object.read(None)).await, (b"answer".to_vec(), None));
+                        assert_eq!(drain(object.read(None)).await, (b"response".to_vec(), None));
                     })
                 })
             })
             .collect();
         for thread in threads {
-            thread.join().expect("answered");
+            thread.join().expect("got the response");
         }
         assert_eq!(led.load(Ordering::Relaxed), 1);
     }
 }
 
 #[tokio::test]
-async fn when_the_one_that_leads_gives_up_another_does() {
+async fn another_request_leads_if_the_leader_gives_up() {
     let store = small_store();
     let key = key("/a");
     let first = ticket(&store, &key);
-    let Found::Wait(wait) = store.lookup_or_fill(&key, &mut no_vary) else {
+    let CacheLookup::Wait(wait) = store.lookup_or_fill(&key, &mut no_vary) else {
         panic!("another leads");
     };
     let (outcome, ()) = tokio::join!(wait.outcome(), async { drop(first) });
-    assert_eq!(outcome, Awaited::Again);
+    assert_eq!(outcome, WaitOutcome::Again);
     let second = ticket(&store, &key);
     assert!(matches!(
         store.lookup_or_fill(&key, &mut no_vary),
-        Found::Wait(_)
+        CacheLookup::Wait(_)
     ));
     drop(second);
 }
 
 #[tokio::test]
-async fn those_who_wait_for_what_cannot_be_shared_go_by_themselves() {
+async fn waiting_requests_pass_if_the_response_cannot_be_shared() {
     let store = small_store();
     let key = key("/a");
     let first = ticket(&store, &key);
-    let Found::Wait(wait) = store.lookup_or_fill(&key, &mut no_vary) else {
+    let CacheLookup::Wait(wait) = store.lookup_or_fill(&key, &mut no_vary) else {
         panic!("another leads");
     };
     first.pass(Duration::from_secs(60));
-    assert_eq!(wait.outcome().await, Awaited::Pass);
+    assert_eq!(wait.outcome().await, WaitOutcome::Pass);
     assert!(matches!(
         store.lookup_or_fill(&key, &mut no_vary),
-        Found::Pass
+        CacheLookup::Pass
     ));
 
     let other = super::key("/b");
@@ -91,15 +93,15 @@ async fn those_who_wait_for_what_cannot_be_shared_go_by_themselves() {
 }
 
 #[tokio::test]
-async fn those_who_want_another_variant_do_not_get_the_one_that_comes() {
+async fn requests_for_another_variant_do_not_join() {
     let store = small_store();
     let key = key("/a");
     let mut english = |_: &[u8]| b"en".to_vec();
     let mut german = |_: &[u8]| b"de".to_vec();
-    let Found::Lead(ticket) = store.lookup_or_fill(&key, &mut english) else {
+    let CacheLookup::Lead(ticket) = store.lookup_or_fill(&key, &mut english) else {
         panic!("nobody leads");
     };
-    let Found::Wait(wait) = store.lookup_or_fill(&key, &mut german) else {
+    let CacheLookup::Wait(wait) = store.lookup_or_fill(&key, &mut german) else {
         panic!("it is not known yet that they differ");
     };
     let variant = |secondary: &[u8]| NewObject {
@@ -108,12 +110,12 @@ async fn those_who_want_another_variant_do_not_get_the_one_that_comes() {
         ..response(None)
     };
     let first = ticket.start(variant(b"en"));
-    assert_eq!(wait.outcome().await, Awaited::Again);
+    assert_eq!(wait.outcome().await, WaitOutcome::Again);
     assert!(matches!(
         store.lookup_or_fill(&key, &mut english),
-        Found::Filling(_)
+        CacheLookup::Filling(_)
     ));
-    let Found::Lead(ticket) = store.lookup_or_fill(&key, &mut german) else {
+    let CacheLookup::Lead(ticket) = store.lookup_or_fill(&key, &mut german) else {
         panic!("another variant");
     };
     let second = ticket.start(variant(b"de"));
@@ -130,12 +132,12 @@ async fn those_who_want_another_variant_do_not_get_the_one_that_comes() {
 }
 
 #[tokio::test]
-async fn variants_without_end_take_the_place_of_older_ones() {
+async fn surplus_variants_replace_older_ones() {
     let store = small_store();
     let key = key("/a");
     for number in 0..100_u32 {
         let mut secondary = |_: &[u8]| number.to_string().into_bytes();
-        let Found::Lead(ticket) = store.lookup_or_fill(&key, &mut secondary) else {
+        let CacheLookup::Lead(ticket) = store.lookup_or_fill(&key, &mut secondary) else {
             panic!("not stored yet");
         };
         let new = NewObject {
@@ -145,39 +147,39 @@ async fn variants_without_end_take_the_place_of_older_ones() {
         };
         ticket.start(new).finish();
     }
-    assert_eq!(store.figures().memory_objects, 32);
+    assert_eq!(store.statistics().memory_objects, 32);
     assert!(store.lookup(&key, &mut |_| b"99".to_vec()).is_some());
     assert!(store.lookup(&key, &mut |_| b"0".to_vec()).is_none());
 }
 
 #[tokio::test]
-async fn one_validates_for_all_and_freshens_what_they_find() {
+async fn one_request_validates_for_all() {
     let store = small_store();
     let key = key("/a");
     let object = put(&store, &key, b"content").await;
     let (epoch, ticket) = (object.epoch(), ticket(&store, &key));
-    let Found::Wait(wait) = store.lead(&key, &mut no_vary) else {
+    let CacheLookup::Wait(wait) = store.lead(&key, &mut no_vary) else {
         panic!("another leads");
     };
-    let head = Head {
+    let head = ObjectMetadata {
         policy: Bytes::from_static(b"fresher"),
-        ..Head::default()
+        ..ObjectMetadata::default()
     };
     ticket.freshen(&object, head.clone());
-    assert_eq!(wait.outcome().await, Awaited::Again);
+    assert_eq!(wait.outcome().await, WaitOutcome::Again);
     assert_ne!(object.epoch(), epoch);
-    assert_eq!(*get(&store, &key).expect("stored").head(), head);
+    assert_eq!(*get(&store, &key).expect("stored").metadata(), head);
 }
 
 #[tokio::test]
-async fn nobody_joins_what_a_purge_has_met_while_it_was_filled() {
+async fn no_request_joins_a_fill_that_was_purged() {
     let store = small_store();
     let key = key("/a");
     let filler = start(&store, &key, response(None));
     super::purge::everything(&store, false).await;
     assert!(matches!(
         store.lookup_or_fill(&key, &mut no_vary),
-        Found::Lead(_)
+        CacheLookup::Lead(_)
     ));
     filler.finish();
     assert!(get(&store, &key).is_none());

@@ -1,5 +1,4 @@
-//! The disk tier: what is found again, what is not, and what happens when the disk does not take
-//! more.
+//! The disk tier after restarts, damage, and on a full disk.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
@@ -9,8 +8,8 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use apus_cache::store::{
-    DiskSettings, Filled, Found, NewObject, Object, Piece, Purge, Purged, ReadError, Settings,
-    Store,
+    CacheLookup, DiskSettings, FillOutcome, NewObject, Object, ObjectPiece, PurgeRequest,
+    PurgeTarget, ReadError, Store, StoreSettings,
 };
 use apus_http::Body;
 use bytes::Bytes;
@@ -23,15 +22,15 @@ pub(super) fn open(path: &Path) -> Store {
 }
 
 fn open_with(disk: DiskSettings) -> Store {
-    let settings = Settings {
+    let settings = StoreSettings {
         memory_object_bytes: 64 << 10,
         unwritten_bytes: 256 << 10,
-        ..Settings::default()
+        ..StoreSettings::default()
     };
     Store::open(settings, disk).expect("opens")
 }
 
-/// The same directory opened anew, as after a restart.
+/// Opens the same directory again, as after a restart.
 fn reopen(store: Store, path: &Path) -> Store {
     store.close().expect("closes");
     drop(store);
@@ -42,7 +41,7 @@ pub(super) async fn find(store: &Store, url: &str) -> Option<Arc<Object>> {
     store.find(&key(url), &mut no_vary).await
 }
 
-/// What is below `url`, if all of it is.
+/// The object at `url`, if it is complete.
 pub(super) async fn content(store: &Store, url: &str) -> Option<Vec<u8>> {
     let object = find(store, url).await?;
     assert!(object.is_complete());
@@ -70,7 +69,7 @@ fn files(path: &Path) -> Vec<PathBuf> {
 }
 
 fn wait_for_scan(store: &Store) {
-    while store.figures().disk_scanned < 1000 {
+    while store.statistics().disk_scanned < 1000 {
         store.flush();
     }
 }
@@ -106,7 +105,7 @@ async fn small_and_large_objects_are_found_again() {
         .find(&key("/varies"), &mut |_| b"html".to_vec())
         .await
         .expect("found");
-    assert_eq!(*html.head(), new.head);
+    assert_eq!(*html.metadata(), new.metadata);
     assert_eq!((html.tags(), html.vary()), (&new.tags[..], &b"accept"[..]));
     assert!(
         store
@@ -114,13 +113,15 @@ async fn small_and_large_objects_are_found_again() {
             .await
             .is_none()
     );
-    // Small ones are in memory then, large ones are sent from the file.
+    // Small objects are in memory then, and large ones are sent from the file.
     let small = find(&store, "/small").await.expect("found");
     assert!(matches!(small.body(None), Body::Bytes(_)));
     let large = find(&store, "/large").await.expect("found");
     let mut reader = large.read(Some(10..3_000_000));
     assert_eq!(reader.remaining(), Some(2_999_990));
-    assert!(matches!(reader.piece().await, Some(Ok(Piece::File(range))) if range.len > 64 << 10));
+    assert!(
+        matches!(reader.piece().await, Some(Ok(ObjectPiece::File(range))) if range.len > 64 << 10)
+    );
 }
 
 #[tokio::test]
@@ -131,26 +132,26 @@ async fn a_lookup_that_has_to_read_the_disk_waits_for_it() {
     let store = reopen(store, dir.path());
     let object = loop {
         match store.lookup_or_fill(&key("/a"), &mut no_vary) {
-            Found::Wait(wait) => wait.outcome().await,
-            Found::Hit(object) => break object,
+            CacheLookup::Wait(wait) => wait.outcome().await,
+            CacheLookup::Hit(object) => break object,
             other => panic!("{other:?}"),
         };
     };
     assert_eq!(object.bytes().expect("small"), "content");
     let lead = loop {
         match store.lookup_or_fill(&key("/b"), &mut no_vary) {
-            Found::Wait(wait) => wait.outcome().await,
-            Found::Lead(ticket) => break ticket,
+            CacheLookup::Wait(wait) => wait.outcome().await,
+            CacheLookup::Lead(ticket) => break ticket,
             other => panic!("{other:?}"),
         };
     };
     drop(lead);
     wait_for_scan(&store);
-    assert_eq!(store.figures().disk_objects, 1);
+    assert_eq!(store.statistics().disk_objects, 1);
 }
 
 #[tokio::test]
-async fn a_large_object_is_read_along_while_it_is_written() {
+async fn a_large_object_is_read_while_it_is_written() {
     let dir = TempDir::new().expect("dir");
     let store = open(dir.path());
     let mut filler = start(&store, &key("/large"), response(Some(5_000_000)));
@@ -164,21 +165,21 @@ async fn a_large_object_is_read_along_while_it_is_written() {
     };
     let [one, two, three] = readers;
     let (filled, one, two, three) = tokio::join!(fill, drain(one), drain(two), drain(three));
-    assert_eq!(filled, Filled::Whole);
+    assert_eq!(filled, FillOutcome::Complete);
     assert!(one == (pattern(0..5_000_000), None));
     assert!(two == (pattern(1_000_000..5_000_000), None));
     assert!(three == (pattern(4_999_999..5_000_000), None));
     store.flush();
     assert!(
-        store.figures().memory_bytes < 1 << 20,
+        store.statistics().memory_bytes < 1 << 20,
         "{:?}",
-        store.figures()
+        store.statistics()
     );
     assert_eq!(files(dir.path()).len(), 1);
 }
 
 #[tokio::test]
-async fn parts_of_an_object_are_found_again_and_completed() {
+async fn ranges_of_an_object_are_found_again_and_completed() {
     let dir = TempDir::new().expect("dir");
     let store = open(dir.path());
     let new = || NewObject {
@@ -207,7 +208,7 @@ async fn parts_of_an_object_are_found_again_and_completed() {
             (bytes.len() as u64, error),
             (received, Some(ReadError::Gap(received..length)))
         );
-        // From the end, then the gap that is left.
+        // First the end, then the remaining gap.
         for range in [length - 1000..length, 0..length] {
             for mut filler in object.fill(&store, range) {
                 filler
@@ -225,7 +226,7 @@ async fn parts_of_an_object_are_found_again_and_completed() {
 }
 
 #[tokio::test]
-async fn a_fill_that_breaks_off_leaves_nothing() {
+async fn an_interrupted_fill_leaves_nothing() {
     let dir = TempDir::new().expect("dir");
     let store = open(dir.path());
     let mut filler = start(&store, &key("/large"), response(Some(1_000_000)));
@@ -244,13 +245,13 @@ async fn a_fill_that_breaks_off_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn what_freshened_an_object_is_found_again() {
+async fn freshened_metadata_is_found_again() {
     let dir = TempDir::new().expect("dir");
     let store = open(dir.path());
     for (url, length) in [("/small", 10), ("/large", 100_000)] {
         let object = put(&store, &key(url), &pattern(0..length)).await;
         for number in 0..3 {
-            let mut head = (*object.head()).clone();
+            let mut head = (*object.metadata()).clone();
             head.policy = Bytes::from(format!("validated {number}"));
             super::ticket(&store, &key(url)).freshen(&object, head);
             store.flush();
@@ -259,13 +260,13 @@ async fn what_freshened_an_object_is_found_again() {
     let store = reopen(store, dir.path());
     for (url, length) in [("/small", 10), ("/large", 100_000)] {
         let object = find(&store, url).await.expect("found");
-        assert_eq!(object.head().policy, "validated 2");
+        assert_eq!(object.metadata().policy, "validated 2");
         assert!(content(&store, url).await == Some(pattern(0..length)));
     }
 }
 
 #[tokio::test]
-async fn a_new_response_takes_the_place_of_the_old_one_on_disk_too() {
+async fn a_new_response_replaces_the_old_one_on_disk() {
     let dir = TempDir::new().expect("dir");
     let store = open(dir.path());
     for round in 0..5 {
@@ -274,14 +275,14 @@ async fn a_new_response_takes_the_place_of_the_old_one_on_disk_too() {
     }
     store.flush();
     assert_eq!(files(dir.path()).len(), 2);
-    assert_eq!(store.figures().disk_objects, 2);
+    assert_eq!(store.statistics().disk_objects, 2);
     let store = reopen(store, dir.path());
     assert_eq!(content(&store, "/a").await, Some(b"4".to_vec()));
     assert!(content(&store, "/b").await == Some(pattern(4..100_000)));
 }
 
 #[tokio::test]
-async fn never_takes_more_than_its_bytes() {
+async fn never_exceeds_its_capacity() {
     let dir = TempDir::new().expect("dir");
     let store = open_with(DiskSettings::new(dir.path(), 2 << 20));
     for number in 0..300 {
@@ -289,7 +290,7 @@ async fn never_takes_more_than_its_bytes() {
         put(&store, &key(&format!("/{number}")), &pattern(0..length)).await;
         if number % 20 == 0 {
             store.flush();
-            assert!(store.figures().disk_bytes <= 2 << 20);
+            assert!(store.statistics().disk_bytes <= 2 << 20);
         }
     }
     store.flush();
@@ -298,9 +299,12 @@ async fn never_takes_more_than_its_bytes() {
         .map(|file| fs::metadata(file).expect("file").blocks())
         .sum();
     assert!(blocks * 512 <= 2 << 20, "{blocks}");
-    assert_eq!(files(dir.path()).len() as u64, store.figures().disk_objects);
-    assert!(store.figures().disk_evictions > 0);
-    // One that is larger than all of it passes through.
+    assert_eq!(
+        files(dir.path()).len() as u64,
+        store.statistics().disk_objects
+    );
+    assert!(store.statistics().disk_evictions > 0);
+    // An object larger than the capacity is not stored.
     let mut filler = start(&store, &key("/huge"), response(None));
     let reader = filler.object().read(None);
     let fill = async {
@@ -322,7 +326,7 @@ async fn never_takes_more_than_its_bytes() {
 }
 
 #[tokio::test]
-async fn free_space_is_left_to_others() {
+async fn min_free_bytes_are_left_free() {
     let dir = TempDir::new().expect("dir");
     let store = open_with(DiskSettings {
         min_free_bytes: u64::MAX,
@@ -332,7 +336,7 @@ async fn free_space_is_left_to_others() {
     let object = put(&store, &key("/large"), &pattern(0..100_000)).await;
     store.flush();
     assert_eq!(files(dir.path()).len(), 0);
-    assert_eq!(store.figures().disk_skipped, 2);
+    assert_eq!(store.statistics().disk_skipped, 2);
     assert!(drain(object.read(None)).await.1.is_some() || object.is_gone());
     assert_eq!(
         super::get(&store, &key("/small"))
@@ -344,7 +348,7 @@ async fn free_space_is_left_to_others() {
 }
 
 #[tokio::test]
-async fn damaged_files_are_never_served() {
+async fn damaged_files_are_never_sent() {
     let dir = TempDir::new().expect("dir");
     for damage in 0..6 {
         let store = open(dir.path());
@@ -372,19 +376,19 @@ async fn damaged_files_are_never_served() {
         assert!(content(&store, "/large").await.is_none(), "{damage}");
         wait_for_scan(&store);
         assert_eq!(files(dir.path()).len(), 0, "{damage}");
-        assert_eq!(store.figures().disk_damaged, 2, "{damage}");
+        assert_eq!(store.statistics().disk_damaged, 2, "{damage}");
         store.close().expect("closes");
     }
 }
 
-/// What is read of an object from `from` on, and how that ended.
+/// The bytes of an object from `from` on, and how the read ended.
 async fn read_from(store: &Store, url: &str, from: u64) -> Option<(Vec<u8>, Option<ReadError>)> {
     let object = find(store, url).await?;
     Some(drain(object.read(Some(from..u64::MAX))).await)
 }
 
 #[tokio::test]
-async fn altered_bytes_of_a_large_object_are_never_sent_wherever_they_are() {
+async fn altered_bytes_of_a_large_object_are_never_sent() {
     const PIECE: u64 = 64 << 10;
     for length in [
         2 * PIECE - 1,
@@ -410,7 +414,7 @@ async fn altered_bytes_of_a_large_object_are_never_sent_wherever_they_are() {
             let [path] = &files(dir.path())[..] else {
                 panic!("one file");
             };
-            // Sound until it is read.
+            // It counts as complete until it is read.
             assert!(
                 find(&store, "/large")
                     .await
@@ -426,7 +430,7 @@ async fn altered_bytes_of_a_large_object_are_never_sent_wherever_they_are() {
             file.write_all_at(&[byte[0] ^ 0x10], at).expect("writes");
 
             let context = format!("{altered} of {length}");
-            // What is behind the damage may be read.
+            // Bytes after the damage may be read.
             let piece_end = (altered / PIECE + 1) * PIECE;
             if piece_end < length {
                 let (bytes, error) = read_from(&store, "/large", piece_end).await.expect("found");
@@ -437,9 +441,9 @@ async fn altered_bytes_of_a_large_object_are_never_sent_wherever_they_are() {
             assert!(bytes.len() as u64 <= altered / PIECE * PIECE, "{context}");
             assert!(bytes == pattern(0..bytes.len() as u64), "{context}");
             assert_eq!(error, Some(ReadError::Damaged), "{context}");
-            // It is fetched anew the next time.
+            // It is fetched again the next time.
             assert!(find(&store, "/large").await.is_none(), "{context}");
-            assert_eq!(store.figures().disk_damaged, 1, "{context}");
+            assert_eq!(store.statistics().disk_damaged, 1, "{context}");
             store.flush();
             assert_eq!(files(dir.path()).len(), 0, "{context}");
         }
@@ -447,7 +451,7 @@ async fn altered_bytes_of_a_large_object_are_never_sent_wherever_they_are() {
 }
 
 #[tokio::test]
-async fn damage_at_the_place_that_is_wanted_is_found_before_anything_is_sent() {
+async fn damage_at_the_requested_position_is_found_before_sending() {
     let dir = TempDir::new().expect("dir");
     let store = open(dir.path());
     let object = put(&store, &key("/large"), &pattern(0..1_000_000)).await;
@@ -471,7 +475,7 @@ async fn damage_at_the_place_that_is_wanted_is_found_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn what_the_version_before_wrote_is_discarded_and_not_counted_as_damaged() {
+async fn files_of_the_previous_format_are_discarded_and_not_counted_as_damaged() {
     let dir = TempDir::new().expect("dir");
     let store = open(dir.path());
     put(&store, &key("/small"), b"content").await;
@@ -487,14 +491,14 @@ async fn what_the_version_before_wrote_is_discarded_and_not_counted_as_damaged()
     assert_eq!(content(&store, "/small").await, None);
     wait_for_scan(&store);
     assert_eq!(files(dir.path()).len(), 0);
-    assert_eq!(store.figures().disk_damaged, 0);
+    assert_eq!(store.statistics().disk_damaged, 0);
     put(&store, &key("/small"), b"anew").await;
     let store = reopen(store, dir.path());
     assert_eq!(content(&store, "/small").await, Some(b"anew".to_vec()));
 }
 
 #[tokio::test]
-async fn what_came_in_the_future_is_not_found_again() {
+async fn objects_from_the_future_are_not_found_again() {
     let dir = TempDir::new().expect("dir");
     let store = open(dir.path());
     let now = SystemTime::now()
@@ -502,12 +506,12 @@ async fn what_came_in_the_future_is_not_found_again() {
         .expect("after 1970");
     for (url, received) in [("/past", now.as_secs()), ("/future", now.as_secs() + 3600)] {
         let mut new = response(Some(100_000));
-        new.head.received = received;
+        new.metadata.received = received;
         put_as(&store, &key(url), new, &pattern(0..100_000)).await;
     }
-    // So may be what was validated while the clock was ahead.
+    // An object may also be validated while the clock was ahead.
     let object = put(&store, &key("/validated"), b"content").await;
-    let mut head = (*object.head()).clone();
+    let mut head = (*object.metadata()).clone();
     head.received = now.as_secs() + 3600;
     super::ticket(&store, &key("/validated")).freshen(&object, head);
     let store = reopen(store, dir.path());
@@ -517,7 +521,7 @@ async fn what_came_in_the_future_is_not_found_again() {
 }
 
 #[tokio::test]
-async fn another_objects_file_is_not_served() {
+async fn the_file_of_another_object_is_not_sent() {
     let dir = TempDir::new().expect("dir");
     let store = open(dir.path());
     put(&store, &key("/a"), b"a").await;
@@ -570,13 +574,13 @@ fn two_servers_do_not_share_a_directory() {
     let dir = TempDir::new().expect("dir");
     let store = open(dir.path());
     let disk = DiskSettings::new(dir.path(), 1 << 20);
-    let error = Store::open(Settings::default(), disk).expect_err("in use");
+    let error = Store::open(StoreSettings::default(), disk).expect_err("in use");
     assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
     drop(store);
 }
 
 #[tokio::test]
-async fn a_purge_holds_after_a_restart() {
+async fn a_purge_survives_a_restart() {
     let dir = TempDir::new().expect("dir");
     let store = open(dir.path());
     let tagged = NewObject {
@@ -588,22 +592,22 @@ async fn a_purge_holds_after_a_restart() {
         put(&store, &key(url), b"1").await;
     }
     put_as(&store, &key("/tagged"), tagged, &pattern(0..100_000)).await;
-    let purge = |what, soft| Purge {
+    let purge = |target, soft| PurgeRequest {
         site: Some("site".into()),
-        what,
+        target,
         soft,
     };
     let purges = [
-        purge(Purged::Key((*b"/key").into()), false),
-        purge(Purged::Prefix((*b"/prefix/").into()), false),
-        purge(Purged::Tag((*b"tag").into()), false),
-        purge(Purged::Key((*b"/soft").into()), true),
+        purge(PurgeTarget::Key((*b"/key").into()), false),
+        purge(PurgeTarget::Prefix((*b"/prefix/").into()), false),
+        purge(PurgeTarget::Tag((*b"tag").into()), false),
+        purge(PurgeTarget::Key((*b"/soft").into()), true),
     ];
     for purge in &purges {
         store.purge(purge).durable().await.expect("written down");
     }
     let mut store = store;
-    // With the rules at first, later without: they have been met by then.
+    // With the rules at first, and later without them, after they were applied.
     for _ in 0..3 {
         store = reopen(store, dir.path());
         wait_for_scan(&store);
@@ -622,7 +626,7 @@ async fn a_purge_holds_after_a_restart() {
                 .expect("found")
                 .is_purged_softly()
         );
-        let other = purge(Purged::Tag((*b"other").into()), false);
+        let other = purge(PurgeTarget::Tag((*b"other").into()), false);
         store.purge(&other).durable().await.expect("written down");
         store.flush();
     }
@@ -636,17 +640,17 @@ async fn a_purge_holds_after_a_restart() {
 }
 
 #[tokio::test]
-async fn without_the_record_of_purges_nothing_is_served() {
+async fn without_the_purge_journal_no_file_is_used() {
     let dir = TempDir::new().expect("dir");
     for damage in 0..3 {
         let store = open(dir.path());
         put(&store, &key("/a"), b"1").await;
-        let purge = Purge {
+        let purge = PurgeRequest {
             site: None,
-            what: Purged::Tag((*b"tag").into()),
+            target: PurgeTarget::Tag((*b"tag").into()),
             soft: true,
         };
-        // Kept, as long as a request that was made before is on its way.
+        // The rule stays as long as an earlier request is being forwarded.
         let ticket = super::ticket(&store, &key("/b"));
         store.purge(&purge).durable().await.expect("written down");
         store.close().expect("closes");
@@ -661,7 +665,7 @@ async fn without_the_record_of_purges_nothing_is_served() {
                 fs::write(&journal, bytes).expect("write");
             }
             _ => {
-                // A record that was cut off was never confirmed: the others hold.
+                // A truncated record was never confirmed: the others still apply.
                 bytes.extend([1, 2, 3, 4, 200, 0, 0, 0, 5]);
                 fs::write(&journal, bytes).expect("write");
             }
@@ -677,7 +681,7 @@ async fn without_the_record_of_purges_nothing_is_served() {
 }
 
 #[tokio::test]
-async fn after_the_machine_has_crashed_content_is_verified() {
+async fn bodies_are_verified_after_a_crash_of_the_machine() {
     let dir = TempDir::new().expect("dir");
     let store = open(dir.path());
     put(&store, &key("/good"), &pattern(0..100_000)).await;
@@ -700,7 +704,7 @@ async fn after_the_machine_has_crashed_content_is_verified() {
 /// Runs this test binary again in a process whose files cannot grow beyond 300 KB, as on a full
 /// disk.
 #[test]
-fn what_the_disk_does_not_take_is_passed_on() {
+fn objects_that_cannot_be_written_are_still_sent() {
     let dir = TempDir::new().expect("dir");
     let exe = std::env::current_exe().expect("exe");
     let status = Command::new("sh")
@@ -741,7 +745,7 @@ async fn on_a_full_disk() {
         assert!(one == (pattern(0..5_000_000), None));
         assert!(two == (pattern(250_000..5_000_000), None));
         store.flush();
-        assert_eq!(store.figures().disk_errors, round + 1);
+        assert_eq!(store.statistics().disk_errors, round + 1);
         assert!(content(&store, "/large").await.is_none());
     }
     assert_eq!(files(Path::new(&path)).len(), 0);
@@ -752,7 +756,7 @@ async fn on_a_full_disk() {
 }
 
 #[tokio::test]
-async fn variants_without_end_do_not_fill_the_disk() {
+async fn the_number_of_variants_on_disk_is_limited() {
     let dir = TempDir::new().expect("dir");
     let store = open(dir.path());
     for number in 0..200_u32 {

@@ -4,14 +4,16 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use apus_cache::store::{Filled, Found, NewObject, ReadError, Settings, Store, Unwanted};
+use apus_cache::store::{
+    CacheLookup, FillOutcome, NewObject, ReadError, Store, StoreSettings, UnwantedBytesError,
+};
 use apus_http::Body;
 use bytes::Bytes;
 
 use super::{drain, get, key, no_vary, pattern, put, response, runtime, small_store, start};
 
 #[tokio::test]
-async fn what_was_stored_is_one_piece_of_bytes() {
+async fn a_stored_body_is_one_piece() {
     let store = small_store();
     let mut filler = start(&store, &key("/a"), response(None));
     for piece in pattern(0..20_000).chunks(777) {
@@ -20,9 +22,9 @@ async fn what_was_stored_is_one_piece_of_bytes() {
             .await
             .expect("wanted");
     }
-    assert_eq!(filler.finish(), Filled::Whole);
+    assert_eq!(filler.finish(), FillOutcome::Complete);
     let object = get(&store, &key("/a")).expect("stored");
-    // Of what is long, short parts are sent with their head.
+    // Short ranges of a long body are sent with the header section.
     let body = object.body(None);
     assert!(matches!(body, Body::Sealed(_)), "{body:?}");
     assert_eq!(*body.in_memory().unwrap(), pattern(0..20_000));
@@ -36,7 +38,7 @@ async fn what_was_stored_is_one_piece_of_bytes() {
 }
 
 #[tokio::test]
-async fn short_content_is_kept_without_a_descriptor() {
+async fn a_short_body_needs_no_descriptor() {
     let store = small_store();
     put(&store, &key("/a"), &pattern(0..5_000)).await;
     let object = get(&store, &key("/a")).expect("stored");
@@ -46,14 +48,15 @@ async fn short_content_is_kept_without_a_descriptor() {
 }
 
 #[test]
-fn readers_on_other_threads_follow_as_it_comes() {
+fn readers_on_other_threads_follow_a_fill() {
     let store = small_store();
     let runtime = runtime();
     let mut filler = start(&store, &key("/a"), response(Some(50_000)));
     let (turn, turns) = mpsc::channel();
     let readers: Vec<_> = (0..4)
         .map(|number| {
-            let Found::Filling(object) = store.lookup_or_fill(&key("/a"), &mut no_vary) else {
+            let CacheLookup::Filling(object) = store.lookup_or_fill(&key("/a"), &mut no_vary)
+            else {
                 panic!("cannot be read along");
             };
             let turn = turn.clone();
@@ -74,19 +77,19 @@ fn readers_on_other_threads_follow_as_it_comes() {
         runtime
             .block_on(filler.append(bytes.into()))
             .expect("wanted");
-        // Each reader has its first bytes before more come.
+        // Each reader has its first bytes before more arrive.
         if piece % 10 == 0 && piece < 40 {
             assert_eq!(turns.recv().expect("read"), piece / 10);
         }
     }
-    assert_eq!(filler.finish(), Filled::Whole);
+    assert_eq!(filler.finish(), FillOutcome::Complete);
     for reader in readers {
         reader.join().expect("read");
     }
 }
 
 #[tokio::test]
-async fn a_fill_that_breaks_off_is_an_error_for_its_readers_and_is_not_stored() {
+async fn an_interrupted_fill_is_an_error_and_is_not_stored() {
     let store = small_store();
     let mut filler = start(&store, &key("/a"), response(Some(100)));
     let reader = filler.object().read(None);
@@ -97,30 +100,33 @@ async fn a_fill_that_breaks_off_is_an_error_for_its_readers_and_is_not_stored() 
         (pattern(0..50), Some(ReadError::BrokenOff))
     );
     assert!(get(&store, &key("/a")).is_none());
-    assert_eq!(store.figures().memory_objects, 0);
+    assert_eq!(store.statistics().memory_objects, 0);
 }
 
 #[tokio::test]
-async fn an_orderly_end_before_the_declared_length_is_not_whole() {
+async fn a_regular_end_before_the_declared_length_is_incomplete() {
     let store = small_store();
     let mut filler = start(&store, &key("/a"), response(Some(100)));
     filler.append(pattern(0..99).into()).await.expect("wanted");
-    assert_eq!(filler.finish(), Filled::Nothing);
+    assert_eq!(filler.finish(), FillOutcome::Nothing);
     assert!(get(&store, &key("/a")).is_none());
 }
 
 #[tokio::test]
-async fn no_more_than_the_declared_length_is_taken() {
+async fn bytes_beyond_the_declared_length_are_dropped() {
     let store = small_store();
     let mut filler = start(&store, &key("/a"), response(Some(100)));
-    assert_eq!(filler.append(pattern(0..101).into()).await, Err(Unwanted));
+    assert_eq!(
+        filler.append(pattern(0..101).into()).await,
+        Err(UnwantedBytesError)
+    );
     filler.finish();
     let object = get(&store, &key("/a")).expect("stored");
     assert_eq!(object.bytes().expect("whole"), &pattern(0..100));
 }
 
 #[tokio::test]
-async fn what_was_received_of_a_resumable_one_stays_and_its_gaps_are_filled_by_several() {
+async fn an_interrupted_resumable_object_stays_and_its_gaps_are_filled() {
     let store = small_store();
     let new = NewObject {
         resumable: true,
@@ -163,9 +169,9 @@ async fn what_was_received_of_a_resumable_one_stays_and_its_gaps_are_filled_by_s
         .expect("wanted");
     assert_eq!(drain(reader).await, (pattern(600..650), None));
 
-    assert_eq!(middle.remove(0).finish(), Filled::Ongoing);
-    assert_eq!(around.remove(1).finish(), Filled::Ongoing);
-    // The filler of a gap breaks off: another takes over from there.
+    assert_eq!(middle.remove(0).finish(), FillOutcome::Ongoing);
+    assert_eq!(around.remove(1).finish(), FillOutcome::Ongoing);
+    // The filler of a gap breaks off: another one continues.
     let mut broken = around.remove(0);
     broken
         .append(pattern(300..350).into())
@@ -183,17 +189,17 @@ async fn what_was_received_of_a_resumable_one_stays_and_its_gaps_are_filled_by_s
         .append(pattern(350..500).into())
         .await
         .expect("wanted");
-    assert_eq!(last.remove(0).finish(), Filled::Whole);
+    assert_eq!(last.remove(0).finish(), FillOutcome::Complete);
     assert_eq!(object.bytes().expect("whole"), &pattern(0..1000));
     assert!(object.is_complete());
 }
 
 #[tokio::test]
-async fn a_fill_ends_with_its_last_reader_unless_it_is_to_go_on() {
+async fn a_fill_ends_with_its_last_reader_unless_it_continues_without() {
     let store = small_store();
-    for fill_unread in [false, true] {
+    for fill_without_readers in [false, true] {
         let new = NewObject {
-            fill_unread,
+            fill_without_readers,
             ..response(None)
         };
         let mut filler = start(&store, &key("/a"), new);
@@ -207,20 +213,20 @@ async fn a_fill_ends_with_its_last_reader_unless_it_is_to_go_on() {
             .expect("another reads");
         drop(other);
         let wanted = filler.append(pattern(20..30).into()).await.is_ok();
-        assert_eq!(wanted, fill_unread);
-        if !fill_unread {
+        assert_eq!(wanted, fill_without_readers);
+        if !fill_without_readers {
             filler.unwanted().await;
         }
     }
 }
 
 #[tokio::test]
-async fn what_cannot_be_stored_is_held_only_for_its_readers() {
-    let store = Store::new(Settings {
+async fn an_unstorable_object_is_buffered_only_for_its_readers() {
+    let store = Store::new(StoreSettings {
         memory_bytes: 1 << 20,
         memory_object_bytes: 64 << 10,
         window_bytes: 100_000,
-        ..Settings::default()
+        ..StoreSettings::default()
     });
     for length in [None, Some(10_000_000)] {
         let mut filler = start(&store, &key("/big"), response(length));
@@ -235,21 +241,21 @@ async fn what_cannot_be_stored_is_held_only_for_its_readers() {
             filler.finish()
         };
         let (filled, (read, error)) = tokio::join!(fill, drain(reader));
-        assert_eq!((filled, error), (Filled::Whole, None));
+        assert_eq!((filled, error), (FillOutcome::Complete, None));
         assert!(read == pattern(0..10_000_000));
         assert!(get(&store, &key("/big")).is_none());
-        assert_eq!(store.figures().memory_bytes, 0);
+        assert_eq!(store.statistics().memory_bytes, 0);
     }
 }
 
 #[tokio::test]
-async fn a_reader_that_is_too_slow_does_not_hold_up_the_others() {
-    let store = Store::new(Settings {
+async fn a_slow_reader_does_not_delay_the_others() {
+    let store = Store::new(StoreSettings {
         memory_bytes: 1 << 20,
         memory_object_bytes: 64 << 10,
         window_bytes: 100_000,
         lag: Duration::from_millis(1),
-        ..Settings::default()
+        ..StoreSettings::default()
     });
     let mut filler = start(&store, &key("/big"), response(Some(1_000_000)));
     let (slow, fast) = (filler.object().read(None), filler.object().read(None));
@@ -261,19 +267,19 @@ async fn a_reader_that_is_too_slow_does_not_hold_up_the_others() {
         filler.finish()
     };
     let (filled, (read, error)) = tokio::join!(fill, drain(fast));
-    assert_eq!((filled, error), (Filled::Whole, None));
+    assert_eq!((filled, error), (FillOutcome::Complete, None));
     assert!(read == pattern(0..1_000_000));
     let (_, error) = drain(slow).await;
     assert_eq!(error, Some(ReadError::LeftBehind));
 }
 
 #[tokio::test]
-async fn who_begins_to_read_while_it_can_be_joined_gets_all_of_it_and_who_comes_later_is_told() {
-    let store = Store::new(Settings {
+async fn a_reader_that_joined_in_time_gets_the_complete_body() {
+    let store = Store::new(StoreSettings {
         memory_bytes: 1 << 20,
         memory_object_bytes: 64 << 10,
         window_bytes: 100_000,
-        ..Settings::default()
+        ..StoreSettings::default()
     });
     let mut filler = start(&store, &key("/big"), response(None));
     let object = filler.object().clone();
@@ -286,7 +292,7 @@ async fn who_begins_to_read_while_it_can_be_joined_gets_all_of_it_and_who_comes_
         }
         filler.finish()
     };
-    // It was joined before it turned out that it cannot be stored, and is read only after that.
+    // It is joined while it may be stored, and read only afterwards.
     let late = async {
         while object.is_joinable() {
             tokio::task::yield_now().await;
@@ -294,13 +300,13 @@ async fn who_begins_to_read_while_it_can_be_joined_gets_all_of_it_and_who_comes_
         drain(early).await
     };
     let (filled, (read, error)) = tokio::join!(fill, late);
-    assert_eq!((filled, error), (Filled::Whole, None));
+    assert_eq!((filled, error), (FillOutcome::Complete, None));
     assert!(read == pattern(0..1_000_000));
     assert!(!object.is_joinable());
 }
 
 #[tokio::test]
-async fn a_new_response_takes_the_place_of_the_old_one_when_it_is_there() {
+async fn a_new_response_replaces_the_old_one_when_it_is_complete() {
     let store = small_store();
     let old = put(&store, &key("/a"), b"old").await;
     let mut filler = start(&store, &key("/a"), response(None));
@@ -321,5 +327,5 @@ async fn a_new_response_takes_the_place_of_the_old_one_when_it_is_there() {
     );
     assert!(old.is_gone());
     assert_ne!(old.epoch(), epoch);
-    assert_eq!(store.figures().memory_objects, 1);
+    assert_eq!(store.statistics().memory_objects, 1);
 }

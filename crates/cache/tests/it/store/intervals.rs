@@ -26,7 +26,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn are_what_a_set_of_bits_is(steps in prop::collection::vec(step(), 0..40), asked in range()) {
+    fn intervals_behave_like_a_bit_set(steps in prop::collection::vec(step(), 0..40), asked in range()) {
         let mut intervals = Intervals::new();
         let mut model = [false; SIZE as usize];
         for step in steps {

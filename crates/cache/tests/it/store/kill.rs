@@ -1,11 +1,10 @@
-//! A server that is killed while it fills: whatever moment it ends at, every byte that is served
-//! afterwards is one that was stored there.
+//! A process that is killed while it fills: every byte that is sent afterwards was stored there.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use apus_cache::store::{NewObject, Purge, Purged};
+use apus_cache::store::{NewObject, PurgeRequest, PurgeTarget};
 use tempfile::TempDir;
 
 use super::disk::{find, open};
@@ -13,7 +12,7 @@ use super::{drain, key, pattern, response, start};
 
 const OBJECTS: u64 = 40;
 
-/// Differs for each object and each version of it.
+/// The bytes differ for each object and each version.
 fn stored(number: u64, version: u64) -> u64 {
     number * 10_000_000 + version * 1000
 }
@@ -27,7 +26,7 @@ fn is_resumable(number: u64) -> bool {
 }
 
 #[tokio::test]
-async fn every_byte_served_after_a_kill_is_one_that_was_stored() {
+async fn every_byte_sent_after_a_kill_was_stored() {
     let dir = TempDir::new().expect("dir");
     let exe = std::env::current_exe().expect("exe");
     let mut found = 0;
@@ -46,7 +45,7 @@ async fn every_byte_served_after_a_kill_is_one_that_was_stored() {
         let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let mut purged = Vec::new();
         for (line, text) in lines.enumerate() {
-            // Each time at another place of what it does.
+            // At another point of its work each time.
             if line == 10 + round * 7 {
                 child.kill().expect("killed");
             }
@@ -69,7 +68,7 @@ async fn every_byte_served_after_a_kill_is_one_that_was_stored() {
             assert!(!purged.contains(&number), "{number} was purged");
             assert!(object.is_complete() || is_resumable(number));
             assert_eq!(object.length(), Some(length(number)));
-            let version: u64 = std::str::from_utf8(&object.head().policy)
+            let version: u64 = std::str::from_utf8(&object.metadata().policy)
                 .expect("text")
                 .parse()
                 .expect("number");
@@ -105,10 +104,10 @@ async fn fill_until_killed() {
             let number = (step + seed % 7) % OBJECTS;
             let mut new = NewObject {
                 resumable: is_resumable(number),
-                fill_unread: true,
+                fill_without_readers: true,
                 ..response(Some(length(number)))
             };
-            new.head.policy = version.to_string().into();
+            new.metadata.policy = version.to_string().into();
             println!("filling: {number}");
             let mut filler = start(&store, &key(&format!("/{number}")), new);
             let from = stored(number, version);
@@ -130,9 +129,9 @@ async fn fill_until_killed() {
                 filler.finish();
             }
             if seed.is_multiple_of(11) {
-                let purge = Purge {
+                let purge = PurgeRequest {
                     site: None,
-                    what: Purged::Key(format!("/{number}").into_bytes().into()),
+                    target: PurgeTarget::Key(format!("/{number}").into_bytes().into()),
                     soft: false,
                 };
                 store.purge(&purge).durable().await.expect("written down");

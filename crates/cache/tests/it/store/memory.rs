@@ -1,13 +1,13 @@
-//! The bounds of the memory tier, and what it keeps.
+//! The limits of the memory tier, and its eviction.
 
 use std::sync::Arc;
 
-use apus_cache::store::Key;
+use apus_cache::store::StoreKey;
 
 use super::{get, key, pattern, put, small_store};
 
 #[tokio::test]
-async fn never_takes_more_than_its_bytes() {
+async fn never_exceeds_its_capacity() {
     let store = small_store();
     for number in 0..1000 {
         put(
@@ -16,16 +16,16 @@ async fn never_takes_more_than_its_bytes() {
             &pattern(0..(number * 37) % 60_000),
         )
         .await;
-        assert!(store.figures().memory_bytes <= 1 << 20);
+        assert!(store.statistics().memory_bytes <= 1 << 20);
     }
-    let figures = store.figures();
+    let figures = store.statistics();
     assert_eq!(figures.stored, 1000);
     assert_eq!(figures.stored, figures.memory_objects + figures.evictions);
     assert!(figures.memory_bytes > 900_000);
 }
 
 #[tokio::test]
-async fn a_scan_leaves_what_is_asked_for_again_and_again() {
+async fn a_scan_does_not_evict_popular_objects() {
     let store = small_store();
     let hot = |number| key(&format!("/hot/{number}"));
     for number in 0..20 {
@@ -48,9 +48,9 @@ async fn a_scan_leaves_what_is_asked_for_again_and_again() {
 }
 
 #[tokio::test]
-async fn one_sites_object_is_not_served_for_another() {
+async fn sites_do_not_share_objects() {
     let store = small_store();
-    let other = Key::new(&Arc::from("other"), key("/a").bytes());
+    let other = StoreKey::new(&Arc::from("other"), key("/a").bytes());
     put(&store, &key("/a"), b"1").await;
     assert!(get(&store, &other).is_none());
     let object = put(&store, &other, b"2").await;

@@ -1,27 +1,28 @@
-//! Tests of where stored responses are kept.
+//! Tests of the store.
 
 mod collapse;
 mod disk;
+mod encoded_forms;
 mod fill;
-mod forms;
-mod front;
 mod intervals;
 mod kill;
 mod memory;
 mod parts;
 mod purge;
 mod stress;
+mod worker_cache;
 
 use std::sync::Arc;
 
 use apus_cache::store::{
-    FillTicket, Filler, Found, Head, Key, NewObject, Object, Piece, Reader, Settings, Store,
+    CacheLookup, FillTicket, NewObject, Object, ObjectFiller, ObjectMetadata, ObjectPiece,
+    ObjectReader, Store, StoreKey, StoreSettings,
 };
 use bytes::Bytes;
 
 /// A key of the site `site`.
-fn key(url: &str) -> Key {
-    Key::new(&Arc::from("site"), url.as_bytes())
+fn key(url: &str) -> StoreKey {
+    StoreKey::new(&Arc::from("site"), url.as_bytes())
 }
 
 /// For responses without Vary.
@@ -30,17 +31,17 @@ fn no_vary(_: &[u8]) -> Vec<u8> {
 }
 
 fn small_store() -> Store {
-    Store::new(Settings {
+    Store::new(StoreSettings {
         memory_bytes: 1 << 20,
         memory_object_bytes: 64 << 10,
-        ..Settings::default()
+        ..StoreSettings::default()
     })
 }
 
 /// A response of `length` bytes.
 fn response(length: Option<u64>) -> NewObject {
     NewObject {
-        head: Head {
+        metadata: ObjectMetadata {
             policy: Bytes::from_static(b"policy"),
             fields: Bytes::from_static(b"content-type: text/plain\r\n"),
             expires: 0,
@@ -51,28 +52,28 @@ fn response(length: Option<u64>) -> NewObject {
     }
 }
 
-/// The duty to fetch `key`, which nobody else has.
-fn ticket(store: &Store, key: &Key) -> FillTicket {
+/// The ticket to fetch `key`, which no other request has.
+fn ticket(store: &Store, key: &StoreKey) -> FillTicket {
     match store.lead(key, &mut no_vary) {
-        Found::Lead(ticket) => ticket,
+        CacheLookup::Lead(ticket) => ticket,
         other => panic!("expected to lead, got {other:?}"),
     }
 }
 
 /// Starts to fill `key`.
-fn start(store: &Store, key: &Key, new: NewObject) -> Filler {
+fn start(store: &Store, key: &StoreKey, new: NewObject) -> ObjectFiller {
     ticket(store, key).start(new)
 }
 
-/// Stores `content` below `key`.
-async fn put(store: &Store, key: &Key, content: &[u8]) -> Arc<Object> {
-    put_as(store, key, response(Some(content.len() as u64)), content).await
+/// Stores `body` for `key`.
+async fn put(store: &Store, key: &StoreKey, body: &[u8]) -> Arc<Object> {
+    put_as(store, key, response(Some(body.len() as u64)), body).await
 }
 
-async fn put_as(store: &Store, key: &Key, new: NewObject, content: &[u8]) -> Arc<Object> {
+async fn put_as(store: &Store, key: &StoreKey, new: NewObject, body: &[u8]) -> Arc<Object> {
     let mut filler = start(store, key, new);
     filler
-        .append(Bytes::copy_from_slice(content))
+        .append(Bytes::copy_from_slice(body))
         .await
         .expect("wanted");
     let object = filler.object().clone();
@@ -80,12 +81,12 @@ async fn put_as(store: &Store, key: &Key, new: NewObject, content: &[u8]) -> Arc
     object
 }
 
-fn get(store: &Store, key: &Key) -> Option<Arc<Object>> {
+fn get(store: &Store, key: &StoreKey) -> Option<Arc<Object>> {
     store.lookup(key, &mut no_vary)
 }
 
-/// Everything a reader gets, and how it ended.
-async fn drain(mut reader: Reader) -> (Vec<u8>, Option<apus_cache::store::ReadError>) {
+/// All bytes of a reader, and the error at its end.
+async fn drain(mut reader: ObjectReader) -> (Vec<u8>, Option<apus_cache::store::ReadError>) {
     let mut all = Vec::new();
     loop {
         match reader.piece().await {
@@ -96,10 +97,10 @@ async fn drain(mut reader: Reader) -> (Vec<u8>, Option<apus_cache::store::ReadEr
     }
 }
 
-fn bytes_of(piece: Piece) -> Vec<u8> {
+fn bytes_of(piece: ObjectPiece) -> Vec<u8> {
     match piece {
-        Piece::Bytes(bytes) => bytes.to_vec(),
-        Piece::File(range) => {
+        ObjectPiece::Bytes(bytes) => bytes.to_vec(),
+        ObjectPiece::File(range) => {
             use std::os::unix::fs::FileExt;
             let mut bytes = vec![0; usize::try_from(range.len).expect("fits")];
             range
@@ -111,7 +112,7 @@ fn bytes_of(piece: Piece) -> Vec<u8> {
     }
 }
 
-/// Bytes that differ from their neighbours near and far, so that a misplaced piece is noticed.
+/// Bytes that differ from those near and far, so that a misplaced piece is noticed.
 fn pattern(range: std::ops::Range<u64>) -> Vec<u8> {
     range
         .map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)

@@ -2,31 +2,31 @@
 
 use std::sync::Arc;
 
-use apus_cache::store::{Key, NewObject, Purge, Purged, Store};
+use apus_cache::store::{NewObject, PurgeRequest, PurgeTarget, Store, StoreKey};
 
 use super::{get, key, put, put_as, response, small_store, ticket};
 
 pub(super) async fn everything(store: &Store, soft: bool) {
-    purge(store, None, Purged::All, soft).await;
+    purge(store, None, PurgeTarget::All, soft).await;
 }
 
 pub(super) async fn tag(store: &Store, tag: &str, soft: bool) {
-    purge(store, None, Purged::Tag(tag.as_bytes().into()), soft).await;
+    purge(store, None, PurgeTarget::Tag(tag.as_bytes().into()), soft).await;
 }
 
-async fn purge(store: &Store, site: Option<&str>, what: Purged, soft: bool) {
+async fn purge(store: &Store, site: Option<&str>, target: PurgeTarget, soft: bool) {
     let site = site.map(Box::from);
-    store.purge(&Purge { site, what, soft });
+    store.purge(&PurgeRequest { site, target, soft });
 }
 
 #[tokio::test]
-async fn takes_out_what_it_is_about_and_nothing_else() {
+async fn removes_matching_objects_only() {
     let store = small_store();
     let tagged = |tags: &[&str]| NewObject {
         tags: tags.iter().map(|tag| tag.as_bytes().into()).collect(),
         ..response(None)
     };
-    let other = Key::new(&Arc::from("other"), b"/blog/1");
+    let other = StoreKey::new(&Arc::from("other"), b"/blog/1");
     put_as(&store, &key("/blog/1"), tagged(&["blog", "one"]), b"1").await;
     put_as(&store, &key("/blog/2"), tagged(&["blog", "two"]), b"2").await;
     put_as(&store, &key("/shop/1"), tagged(&["shop"]), b"3").await;
@@ -42,26 +42,32 @@ async fn takes_out_what_it_is_about_and_nothing_else() {
             .map(|key| get(&store, key).is_some())
             .collect::<Vec<_>>()
     };
-    purge(&store, Some("site"), Purged::Tag((*b"two").into()), false).await;
+    purge(
+        &store,
+        Some("site"),
+        PurgeTarget::Tag((*b"two").into()),
+        false,
+    )
+    .await;
     assert_eq!(left(), [true, false, true, true]);
-    purge(&store, None, Purged::Key((*b"/shop/1").into()), false).await;
+    purge(&store, None, PurgeTarget::Key((*b"/shop/1").into()), false).await;
     assert_eq!(left(), [true, false, false, true]);
     purge(
         &store,
         Some("site"),
-        Purged::Prefix((*b"/blog/").into()),
+        PurgeTarget::Prefix((*b"/blog/").into()),
         false,
     )
     .await;
     assert_eq!(left(), [false, false, false, true]);
-    purge(&store, Some("other"), Purged::All, false).await;
+    purge(&store, Some("other"), PurgeTarget::All, false).await;
     assert_eq!(left(), [false, false, false, false]);
     put(&store, &key("/blog/1"), b"again").await;
     assert_eq!(left(), [true, false, false, false]);
 }
 
 #[tokio::test]
-async fn a_soft_one_marks_until_the_object_is_validated() {
+async fn a_soft_purge_marks_objects_until_they_are_validated() {
     let store = small_store();
     let object = put(&store, &key("/a"), b"1").await;
     everything(&store, true).await;

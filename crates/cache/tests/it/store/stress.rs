@@ -1,11 +1,12 @@
-//! Everything at once, from several threads, in a store that is too small for it.
+//! All operations at once, on several threads, in a store that is too small for them.
 
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use apus_cache::store::{
-    DiskSettings, Found, NewObject, Object, Purge, Purged, ReadError, Settings, Store,
+    CacheLookup, DiskSettings, NewObject, Object, PurgeRequest, PurgeTarget, ReadError, Store,
+    StoreSettings,
 };
 use bytes::Bytes;
 
@@ -34,22 +35,22 @@ impl Client {
     }
 
     async fn request(&mut self) {
-        // The first few are asked for most.
+        // The first keys are requested most.
         let number = self.random(KEYS).min(self.random(KEYS));
         let key = key(&format!("/{number}"));
         match self.random(40) {
             0 => {
-                let purge = Purge {
+                let purge = PurgeRequest {
                     site: Some("site".into()),
-                    what: Purged::Key(key.bytes().into()),
+                    target: PurgeTarget::Key(key.bytes().into()),
                     soft: self.random(2) == 0,
                 };
                 self.store.purge(&purge);
             }
             1 => {
-                let purge = Purge {
+                let purge = PurgeRequest {
                     site: None,
-                    what: Purged::Tag(number.to_string().into_bytes().into()),
+                    target: PurgeTarget::Tag(number.to_string().into_bytes().into()),
                     soft: false,
                 };
                 self.store
@@ -62,24 +63,24 @@ impl Client {
         }
         loop {
             match self.store.lookup_or_fill(&key, &mut no_vary) {
-                Found::Hit(object) if object.is_purged_softly() => {
-                    if let Found::Lead(ticket) = self.store.lead(&key, &mut no_vary) {
-                        ticket.freshen(&object, (*object.head()).clone());
+                CacheLookup::Hit(object) if object.is_purged_softly() => {
+                    if let CacheLookup::Lead(ticket) = self.store.lead(&key, &mut no_vary) {
+                        ticket.freshen(&object, (*object.metadata()).clone());
                     }
                     return self.read(&object, number).await;
                 }
-                Found::Hit(object) | Found::Filling(object) => {
+                CacheLookup::Hit(object) | CacheLookup::Filling(object) => {
                     return self.read(&object, number).await;
                 }
-                Found::Wait(wait) => {
+                CacheLookup::Wait(wait) => {
                     wait.outcome().await;
                 }
-                Found::Lead(ticket) => {
+                CacheLookup::Lead(ticket) => {
                     let length = length(number);
                     let new = NewObject {
                         tags: vec![number.to_string().into_bytes().into()],
                         resumable: number.is_multiple_of(3),
-                        fill_unread: true,
+                        fill_without_readers: true,
                         ..response((!number.is_multiple_of(4)).then_some(length))
                     };
                     let mut filler = ticket.start(new);
@@ -98,7 +99,7 @@ impl Client {
                     filler.finish();
                     return;
                 }
-                Found::Pass => return,
+                CacheLookup::Pass => return,
             }
         }
     }
@@ -127,7 +128,7 @@ impl Client {
                     }
                     tokio::task::yield_now().await;
                 }
-                // Who filled it broke off.
+                // The fill broke off.
                 Err(_) => return,
             }
         }
@@ -136,16 +137,16 @@ impl Client {
 }
 
 #[test]
-fn every_byte_is_right_and_nobody_waits_for_ever() {
+fn every_byte_is_right_and_no_client_waits_forever() {
     let dir = TempDir::new().expect("dir");
-    let settings = Settings {
+    let settings = StoreSettings {
         memory_bytes: 1 << 20,
         memory_object_bytes: 512 << 10,
         unwritten_bytes: 100_000,
         window_bytes: 100_000,
         open_files: 8,
         lag: Duration::from_millis(1),
-        ..Settings::default()
+        ..StoreSettings::default()
     };
     let store = Store::open(settings, DiskSettings::new(dir.path(), 12 << 20)).expect("opens");
     let threads: Vec<_> = (0..6)
@@ -178,12 +179,12 @@ fn every_byte_is_right_and_nobody_waits_for_ever() {
         thread.join().expect("right");
     }
     store.flush();
-    let figures = store.figures();
+    let figures = store.statistics();
     assert_eq!(figures.disk_errors, 0, "{figures:?}");
     assert_eq!(figures.disk_damaged, 0, "{figures:?}");
     assert!(figures.disk_bytes <= 12 << 20, "{figures:?}");
     assert!(figures.hits > 0 && figures.disk_hits > 0 && figures.disk_evictions > 0);
-    // Nothing is left of what was being filled.
+    // No temporary files are left.
     let temporary = std::fs::read_dir(dir.path().join("tmp"))
         .expect("dir")
         .count();

@@ -1,9 +1,9 @@
-//! What is kept in memory stays true.
+//! Files in memory stay current.
 
 use super::*;
 
 #[tokio::test]
-async fn keeps_an_answer_for_a_second_and_notices_every_kind_of_change() {
+async fn caches_for_a_second_and_notices_every_kind_of_change() {
     let site = site(
         &[("a.txt", "one"), ("old/b.txt", "old"), ("new/b.txt", "new")],
         |files| files,
@@ -38,7 +38,7 @@ async fn keeps_an_answer_for_a_second_and_notices_every_kind_of_change() {
 }
 
 #[tokio::test]
-async fn does_not_trust_metadata_of_a_file_changed_just_now() {
+async fn does_not_trust_metadata_of_a_recently_changed_file() {
     let site = site(&[("a.txt", "one")], |files| files);
     let path = site.path("a.txt");
     // Edits that follow each other faster than the clock of the file system ticks leave no trace:
@@ -71,7 +71,7 @@ async fn follows_a_root_that_is_swapped() {
 }
 
 #[tokio::test]
-async fn gives_contents_of_one_length_different_entity_tags() {
+async fn different_bytes_of_one_length_have_different_entity_tags() {
     let site = site(&[("a.txt", "one")], |files| files);
     let one = site.get("/a.txt").await.etag();
     site.write("a.txt", "two");
@@ -81,7 +81,7 @@ async fn gives_contents_of_one_length_different_entity_tags() {
 }
 
 #[tokio::test]
-async fn stays_within_its_bounds_of_memory() {
+async fn stays_within_its_memory_limit() {
     let site = site(&[], |files| files.cache(100_000));
     for at in 0..50 {
         site.write(&format!("{at}.bin"), vec![at; 10_000]);
@@ -95,7 +95,7 @@ async fn stays_within_its_bounds_of_memory() {
 }
 
 #[tokio::test]
-async fn works_without_memory() {
+async fn works_without_a_memory_cache() {
     let site = site(&[("a.txt", &text())], |files| files.cache(0));
     for _ in 0..20 {
         let lines = [("accept-encoding", "br, gzip")];

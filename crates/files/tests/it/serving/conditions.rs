@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn answers_conditional_requests() {
+async fn evaluates_conditional_requests() {
     let site = site(&[("a.txt", "hello")], |files| {
         files.cache_control([(
             Glob::parse("*").unwrap(),
@@ -44,7 +44,7 @@ async fn answers_conditional_requests() {
 }
 
 #[tokio::test]
-async fn answers_ranges() {
+async fn serves_ranges() {
     let site = site(&[("a.txt", "0123456789")], |files| files);
     let etag = site.get("/a.txt").await.etag();
     for (range, status, body, content_range) in [
@@ -94,7 +94,7 @@ async fn answers_ranges() {
 }
 
 #[tokio::test]
-async fn answers_many_ranges_in_parts() {
+async fn serves_several_ranges_as_multipart() {
     let site = site(&[("a.txt", "0123456789")], |files| files);
     let got = site
         .get_with("/a.txt", &[("range", "bytes=8-9, 0-1")])

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn lists_folders_for_people() {
+async fn lists_folders_as_html() {
     let site = site(
         &[
             ("docs/b.txt", "123"),
@@ -46,7 +46,7 @@ async fn lists_folders_for_people() {
 }
 
 #[tokio::test]
-async fn lists_folders_for_programs() {
+async fn lists_folders_as_json() {
     let site = site(&[("a b.txt", "123"), ("sub/x", "")], |files| {
         files.listing(true)
     });
@@ -66,7 +66,7 @@ async fn lists_folders_for_programs() {
 }
 
 #[tokio::test]
-async fn names_types_as_told() {
+async fn uses_configured_media_types_and_charset() {
     let site = site(&[("a.foo", ""), ("b.txt", ""), ("c", "")], |files| {
         files
             .charset(None)

@@ -1,4 +1,4 @@
-//! Static files: answers, revalidation, negotiation, ranges, paths and listings.
+//! Static files: responses, revalidation, negotiation, ranges, paths and listings.
 
 mod cache;
 mod conditions;
@@ -31,7 +31,7 @@ thread_local! {
     static LATER: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// A clock that a test moves on.
+/// A clock that a test advances.
 fn clock() -> Instant {
     thread_local! {
         static START: Instant = Instant::now();
@@ -98,7 +98,7 @@ impl Site {
         self.send(Method::GET, target, lines).await
     }
 
-    /// Asks until a background thread has made what is wanted.
+    /// Repeats the request until a background thread has made the variant.
     async fn get_coded(&self, target: &str, coding: &str) -> Got {
         loop {
             let got = self.get_with(target, &[("accept-encoding", coding)]).await;
@@ -190,7 +190,7 @@ fn text() -> String {
 }
 
 #[tokio::test]
-async fn answers_with_all_that_is_known_of_a_file() {
+async fn responds_with_all_header_fields_of_a_file() {
     let site = site(&[("a/hello.html", "<p>hello")], |files| {
         let mut extra = Headers::new();
         extra
@@ -222,7 +222,7 @@ async fn answers_with_all_that_is_known_of_a_file() {
 }
 
 #[tokio::test]
-async fn answers_only_methods_that_read() {
+async fn allows_only_safe_methods() {
     let site = site(&[("a", "x")], |files| files);
     assert_eq!(site.send(Method::HEAD, "/a", &[]).await.status, 200);
     let options = site.send(Method::OPTIONS, "/a", &[]).await;
@@ -268,7 +268,7 @@ async fn serves_large_files_as_file_ranges() {
 }
 
 #[tokio::test]
-async fn reads_what_is_not_in_memory_without_blocking() {
+async fn reads_from_disk_without_blocking() {
     let site = site(&[], |files| files);
     for round in 0..5 {
         let path = format!("{round}.bin");
@@ -276,14 +276,14 @@ async fn reads_what_is_not_in_memory_without_blocking() {
         site.write(&path, &content);
         let file = fs::File::open(site.path(&path)).unwrap();
         file.sync_all().unwrap();
-        // Where the file system heeds this, the disk has to be waited for.
+        // If the file system honours this, the file has to be read from disk.
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         let target = format!("/{path}");
         let call = || site.service.call(request(Method::GET, &target, &[]));
         let (given_up, one, two) = (call(), call(), call());
         drop(given_up);
-        for answer in [one, two] {
-            let got = Got::from(answer).await;
+        for response in [one, two] {
+            let got = Got::from(response).await;
             assert_eq!((got.status, &got.body), (200, &content));
         }
         assert!(call().wait().await.status().is_success());

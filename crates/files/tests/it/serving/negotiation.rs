@@ -1,9 +1,9 @@
-//! Negotiation of compressed forms.
+//! Negotiation of compressed variants.
 
 use super::*;
 
 #[tokio::test]
-async fn answers_at_once_and_compresses_for_later() {
+async fn responds_uncompressed_at_first_and_compresses_in_the_background() {
     let text = text();
     let site = site(&[("a.txt", &text)], |files| files);
     let first = site
@@ -30,7 +30,7 @@ async fn answers_at_once_and_compresses_for_later() {
         let not_modified = site.get_with("/a.txt", &lines).await;
         assert_eq!(not_modified.status, 304);
         assert_eq!(not_modified.header("vary"), Some("accept-encoding"));
-        // A part of this form, and only of this form.
+        // A range of this variant, and of no other.
         let etag = got.etag();
         let lines = [
             ("accept-encoding", accept),
@@ -100,7 +100,7 @@ async fn honours_a_refusal_of_identity() {
             (got.status, got.header("vary")),
             (406, Some("accept-encoding"))
         );
-        // What is not negotiated is sent as it is.
+        // A file without variants is sent uncompressed.
         let got = site
             .get_with("/b.png", &[("accept-encoding", accept)])
             .await;
@@ -109,25 +109,32 @@ async fn honours_a_refusal_of_identity() {
 }
 
 #[tokio::test]
-async fn never_compresses_what_is_compressed_or_short() {
+async fn never_compresses_compressed_or_short_files() {
     let long = text();
     let site = site(
-        &[("a.png", &long), ("a.woff2", &long), ("a.txt", "short")],
+        &[
+            ("a.png", &long),
+            ("a.woff2", &long),
+            ("a.txt", "short"),
+            ("later.txt", &long),
+        ],
         |files| files,
     );
+    let all = [("accept-encoding", "br, gzip, zstd")];
     for path in ["/a.png", "/a.woff2", "/a.txt"] {
-        for _ in 0..20 {
-            let got = site
-                .get_with(path, &[("accept-encoding", "br, gzip, zstd")])
-                .await;
-            assert_eq!(got.header("content-encoding"), None, "{path}");
-            assert_eq!(got.header("vary"), None, "{path}");
-        }
+        site.get_with(path, &all).await;
+    }
+    // One thread compresses in the order of the requests: the others would be ready before this.
+    site.get_coded("/later.txt", "br").await;
+    for path in ["/a.png", "/a.woff2", "/a.txt"] {
+        let got = site.get_with(path, &all).await;
+        assert_eq!(got.header("content-encoding"), None, "{path}");
+        assert_eq!(got.header("vary"), None, "{path}");
     }
 }
 
 #[tokio::test]
-async fn sends_siblings_that_are_not_older() {
+async fn sends_precompressed_siblings_that_are_not_older() {
     let only_siblings = |files: Files| files.compression(Compression::NONE);
     let site = site(
         &[
@@ -155,12 +162,12 @@ async fn sends_siblings_that_are_not_older() {
         assert_eq!(got.header("content-encoding"), coding, "{path} {accept}");
         assert_eq!(got.text(), body, "{path} {accept}");
     }
-    // A sibling that goes away is noticed.
+    // The removal of a sibling is noticed.
     fs::remove_file(site.path("a.css.br")).unwrap();
     pass(REVALIDATION);
     let got = site.get_with("/a.css", &[("accept-encoding", "br")]).await;
     assert_eq!(got.text(), "plain");
-    // And asked for by its own name it is a file like any other.
+    // At its own path it is a file like any other.
     assert_eq!(site.get("/a.css.gz").await.header("content-encoding"), None);
 }
 
@@ -194,7 +201,7 @@ async fn shares_variants_between_workers() {
 
 #[tokio::test]
 async fn shares_a_store_of_variants_with_other_files() {
-    let variants = Arc::new(apus_files::Variants::new(1 << 20));
+    let variants = Arc::new(apus_files::VariantStore::new(1 << 20));
     let site = site(&[("a.txt", &text())], |files| {
         files.variants(variants.clone())
     });
@@ -205,12 +212,12 @@ async fn shares_a_store_of_variants_with_other_files() {
     assert_eq!(got.header("content-encoding"), Some("zstd"));
 }
 
-/// Text that is too long for a form that is kept.
+/// Text that is too long for a stored variant.
 fn large_text() -> String {
     (0..600_000).map(|line| format!("line {line}\n")).collect()
 }
 
-/// Waits until the metadata of a file, which has just been written, are to be trusted.
+/// Waits until the metadata of a new file are settled.
 async fn settled(site: &Site, path: &str) {
     while site.get(path).await.header("etag").is_none() {
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -219,7 +226,7 @@ async fn settled(site: &Site, path: &str) {
 }
 
 #[tokio::test]
-async fn compresses_large_text_as_it_is_sent() {
+async fn compresses_large_text_while_it_is_sent() {
     let large = large_text();
     assert!(large.len() > 5 << 20);
     let site = site(&[("a.json", &large)], |files| files);
@@ -241,7 +248,7 @@ async fn compresses_large_text_as_it_is_sent() {
     let head = site.send(Method::HEAD, "/a.json", &[zstd]).await;
     assert_eq!(head.header("content-encoding"), Some("zstd"));
     assert_eq!(head.header("content-length"), None);
-    // Parts are of the file as it is, and of no other form.
+    // Ranges are of the uncompressed file.
     let part = site
         .get_with("/a.json", &[zstd, ("range", "bytes=0-5")])
         .await;
@@ -263,7 +270,7 @@ async fn compresses_large_text_as_it_is_sent() {
 }
 
 #[tokio::test]
-async fn compresses_once_for_all_who_refuse_identity() {
+async fn compresses_once_for_all_clients_that_refuse_identity() {
     let text = text().repeat(400);
     let site = site(&[("a.txt", &text)], |files| files);
     settled(&site, "/a.txt").await;
@@ -280,14 +287,14 @@ async fn compresses_once_for_all_who_refuse_identity() {
     }
     tags.dedup();
     assert_eq!(tags.len(), 1, "{tags:?}");
-    // What was made for them is there.
+    // Their variant is stored.
     let got = site.get_with("/a.txt", &[refused]).await;
     assert!(got.was_now);
     assert_eq!(decode(&got.body, "zstd"), text.as_bytes());
 }
 
 #[tokio::test]
-async fn compresses_as_it_is_sent_where_no_form_is_kept() {
+async fn compresses_while_sending_if_no_variant_can_be_stored() {
     let text = text().repeat(20);
     let site = site(&[("a.txt", &text)], |files| files.cache(0));
     let lines = [

@@ -1,4 +1,4 @@
-//! Paths that must lead nowhere, and those that must lead somewhere.
+//! Paths that must not be found, and those that must.
 
 use super::*;
 
@@ -29,7 +29,7 @@ async fn never_leaves_the_root_by_its_path() {
     }
     assert_eq!(site.get("//a///x").await.text(), "x");
     assert_eq!(site.get("/b/../a/./x").await.text(), "x");
-    // What is encoded twice is decoded once, also when the answer is in memory.
+    // A path that is encoded twice is decoded once, also if the response is in memory.
     assert_eq!(site.get("/%252e%252e/x").await.text(), "literal");
     assert_eq!(site.get("/%252e%252e/x").await.text(), "literal");
     assert_eq!(
@@ -99,7 +99,7 @@ async fn hides_hidden_files_and_source() {
 }
 
 #[tokio::test]
-async fn does_not_wait_for_what_is_no_file() {
+async fn does_not_block_on_special_files() {
     let site = site(&[], |files| files);
     let path = site.path("fifo");
     rustix::fs::mknodat(

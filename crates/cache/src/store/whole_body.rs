@@ -1,19 +1,19 @@
-//! Content that is whole and in memory, in the form that is sent with the least work.
+//! A complete body in memory, in the form that is cheapest to send.
 
 use std::ops::Range;
 
 use apus_http::{Body, Sealed};
 use bytes::{Bytes, BytesMut};
 
-/// All of the content of an object. Long content is in memory that the kernel sends by itself.
+/// The complete body of an object. A long one is in a sealed memfd, for `sendfile`.
 #[derive(Debug)]
-pub(crate) struct Whole {
+pub(crate) struct WholeBody {
     bytes: Bytes,
     sealed: Option<Sealed>,
 }
 
-impl Whole {
-    /// Copies the pieces of the content, one after another, into exactly as many bytes as they are.
+impl WholeBody {
+    /// Copies the pieces of the body into a buffer of their exact size.
     pub(crate) fn gather<'a>(pieces: impl Iterator<Item = &'a [u8]> + Clone) -> Self {
         if let Some(sealed) = Sealed::gather(pieces.clone()) {
             return sealed.into();
@@ -28,7 +28,7 @@ impl Whole {
         }
     }
 
-    /// Takes the content, copied only where that helps those who send it.
+    /// Takes the body, and copies it only if that makes sending cheaper.
     pub(crate) fn new(bytes: Bytes) -> Self {
         match Sealed::gather(std::iter::once(&bytes[..])) {
             Some(sealed) => sealed.into(),
@@ -43,7 +43,7 @@ impl Whole {
         &self.bytes
     }
 
-    /// `range` of it, or all, as the content of a response.
+    /// `range` of it, or all of it, as the body of a response.
     pub(crate) fn body(&self, range: Option<Range<u64>>) -> Body {
         let range = range.unwrap_or(0..u64::MAX);
         let at = |position| usize::try_from(position).unwrap_or(usize::MAX);
@@ -58,7 +58,7 @@ impl Whole {
     }
 }
 
-impl From<Sealed> for Whole {
+impl From<Sealed> for WholeBody {
     fn from(sealed: Sealed) -> Self {
         Self {
             bytes: sealed.bytes().clone(),

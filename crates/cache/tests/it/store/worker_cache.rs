@@ -1,35 +1,35 @@
-//! What a worker keeps for itself.
+//! The cache of a worker.
 
 use std::rc::Rc;
 
-use apus_cache::store::{Head, WorkerFront};
+use apus_cache::store::{ObjectMetadata, WorkerCache};
 
 use super::{get, key, put, small_store, ticket};
 
 #[tokio::test]
-async fn an_entry_is_good_until_something_happens_to_its_object() {
+async fn an_entry_is_valid_until_its_object_changes() {
     let store = small_store();
-    let front = WorkerFront::new(store.clone(), 100, 1 << 20);
+    let cache = WorkerCache::new(store.clone(), 100, 1 << 20);
     let url = key("/a");
-    let keep = |object: &std::sync::Arc<_>, value: &'static str| {
+    let insert = |object: &std::sync::Arc<_>, value: &'static str| {
         let epoch = apus_cache::store::Object::epoch(object);
-        front.keep(url.bytes(), object, epoch, Rc::new(value), 10);
+        cache.insert(url.bytes(), object, epoch, Rc::new(value), 10);
     };
-    let found = || front.find(url.bytes(), |_| true).map(|value| *value);
+    let found = || cache.find(url.bytes(), |_| true).map(|value| *value);
 
     let first = put(&store, &url, b"1").await;
-    keep(&first, "first");
+    insert(&first, "first");
     assert_eq!(found(), Some("first"));
-    assert_eq!(front.find(url.bytes(), |_| false), None);
+    assert_eq!(cache.find(url.bytes(), |_| false), None);
 
-    ticket(&store, &url).freshen(&first, Head::default());
+    ticket(&store, &url).freshen(&first, ObjectMetadata::default());
     assert_eq!(found(), None, "freshened");
-    keep(&first, "freshened");
+    insert(&first, "freshened");
     assert_eq!(found(), Some("freshened"));
 
     let second = put(&store, &url, b"2").await;
     assert_eq!(found(), None, "replaced");
-    keep(&second, "second");
+    insert(&second, "second");
     assert_eq!(found(), Some("second"));
 
     super::purge::tag(&store, "other", false).await;
@@ -37,7 +37,7 @@ async fn an_entry_is_good_until_something_happens_to_its_object() {
     super::purge::everything(&store, true).await;
     assert_eq!(found(), None, "purged softly");
     assert!(second.is_purged_softly());
-    keep(&second, "stale");
+    insert(&second, "stale");
     assert_eq!(found(), Some("stale"));
     super::purge::everything(&store, false).await;
     assert_eq!(found(), None, "purged");
@@ -45,25 +45,25 @@ async fn an_entry_is_good_until_something_happens_to_its_object() {
 }
 
 #[tokio::test]
-async fn it_stays_within_its_bounds_and_keeps_what_is_used() {
+async fn stays_within_its_limits_and_keeps_used_entries() {
     let store = small_store();
-    let front = WorkerFront::new(store.clone(), 10, 1000);
+    let cache = WorkerCache::new(store.clone(), 10, 1000);
     let object = put(&store, &key("/"), b"1").await;
-    let keep = |name: &str, bytes| {
-        front.keep(name.as_bytes(), &object, object.epoch(), Rc::new(()), bytes);
+    let insert = |name: &str, bytes| {
+        cache.insert(name.as_bytes(), &object, object.epoch(), Rc::new(()), bytes);
     };
-    let has = |name: &str| front.find(name.as_bytes(), |_| true).is_some();
-    keep("hot", 10);
+    let has = |name: &str| cache.find(name.as_bytes(), |_| true).is_some();
+    insert("hot", 10);
     for number in 0..1000 {
         assert!(has("hot"));
-        keep(&number.to_string(), 10);
+        insert(&number.to_string(), 10);
     }
     let kept = (0..1000).filter(|number| has(&number.to_string())).count();
     assert_eq!(kept, 9);
-    keep("large", 1000);
+    insert("large", 1000);
     assert!(!has("large"));
     for number in 0..10 {
-        keep(&format!("wide-{number}"), 240);
+        insert(&format!("wide-{number}"), 240);
     }
     let kept = (0..10)
         .filter(|number| has(&format!("wide-{number}")))
@@ -72,14 +72,14 @@ async fn it_stays_within_its_bounds_and_keeps_what_is_used() {
 }
 
 #[tokio::test]
-async fn its_hits_are_counted_by_the_object() {
+async fn hits_are_reported_to_the_object() {
     let store = small_store();
-    let front = WorkerFront::new(store.clone(), 10, 1000);
+    let cache = WorkerCache::new(store.clone(), 10, 1000);
     let object = put(&store, &key("/"), b"1").await;
-    front.keep(b"/", &object, object.epoch(), Rc::new(()), 1);
+    cache.insert(b"/", &object, object.epoch(), Rc::new(()), 1);
     for _ in 0..100 {
-        assert!(front.find(b"/", |_| true).is_some());
+        assert!(cache.find(b"/", |_| true).is_some());
     }
-    front.clear();
+    cache.clear();
     assert_eq!(object.hits(), 100);
 }

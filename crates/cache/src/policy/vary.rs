@@ -1,69 +1,70 @@
-//! By which fields of the request the responses for one key differ (RFC 9111 section 4.1).
+//! The `Vary` field and secondary keys (RFC 9111 section 4.1).
 
 use apus_http::fields::{AcceptEncoding, Coding, Vary};
 use apus_http::{Headers, is_identity_field, list};
 use smallvec::SmallVec;
 
-use super::{PresentedRequest, Refusal, Rules};
+use super::{CacheRules, PresentedRequest, StoreRefusal};
 
-/// More fields than an origin has reason to choose by.
+/// The most fields in `Vary`.
 const MAX_FIELDS: usize = 8;
 
-/// The fields by which a response was chosen: those in `Vary`, in lower case, sorted. Mostly none.
+/// The request fields that `Vary` names, in lower case and sorted. Usually there are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Variance {
+pub struct VaryFields {
     fields: SmallVec<[Box<str>; 1]>,
 }
 
-/// The values of those fields in one request, in a normal form: equal for requests that would be
-/// answered alike.
+/// The values of those fields in a request, in a normal form: equal for requests that get the same
+/// response.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Variant(SmallVec<[u8; 40]>);
+pub struct SecondaryKey(SmallVec<[u8; 40]>);
 
-impl Variance {
-    /// The fields by which the response with these headers was chosen.
+impl VaryFields {
+    /// The fields that `Vary` names in a response.
     ///
     /// # Errors
-    /// It may have been chosen by anything (`*`), or by too many fields.
-    pub(super) fn of(headers: &Headers, rules: &Rules) -> Result<Self, Refusal> {
-        let mut variance = Self::default();
+    /// The response varies by everything (`*`), by too many fields, or by a field that identifies
+    /// the client.
+    pub(super) fn of(headers: &Headers, rules: &CacheRules) -> Result<Self, StoreRefusal> {
+        let mut vary = Self::default();
         if !rules.ignored.vary {
             match Vary::of(headers) {
-                Vary::Any => return Err(Refusal::VaryAny),
+                Vary::Any => return Err(StoreRefusal::VaryAny),
                 Vary::Fields(named) if named.len() > MAX_FIELDS => {
-                    return Err(Refusal::VaryTooMany);
+                    return Err(StoreRefusal::VaryTooMany);
                 }
-                Vary::Fields(named) if named.iter().any(|name| is_of_client(name)) => {
-                    return Err(Refusal::VaryClient);
+                Vary::Fields(named) if named.iter().any(|name| identifies_client(name)) => {
+                    return Err(StoreRefusal::VaryClient);
                 }
-                Vary::Fields(named) => variance.fields.extend(named),
+                Vary::Fields(named) => vary.fields.extend(named),
             }
         }
         let mut is_encoded = false;
         for value in headers.get_all("content-encoding") {
             for coding in list::members(value) {
-                match coding_bit(coding) {
-                    Some(bit) => is_encoded |= bit != 0,
-                    // It is not part of the normal form of Accept-Encoding.
-                    None => return Err(Refusal::UnknownCoding),
+                match is_encoding(coding) {
+                    Some(is_encoding) => is_encoded |= is_encoding,
+                    // The normal form of Accept-Encoding does not contain it.
+                    None => return Err(StoreRefusal::UnknownCoding),
                 }
             }
         }
-        // Many origins forget to say that they looked at it.
-        if is_encoded && !variance.fields().any(|name| name == "accept-encoding") {
-            variance.fields.push("accept-encoding".into());
-            variance.fields.sort_unstable();
+        // Many origins compress without naming the field in Vary.
+        if is_encoded && !vary.fields().any(|name| name == "accept-encoding") {
+            vary.fields.push("accept-encoding".into());
+            vary.fields.sort_unstable();
         }
-        Ok(variance)
+        Ok(vary)
     }
 
-    /// The names as one line of bytes, for [`Variance::from_line`].
+    /// The names in one line of bytes, for [`VaryFields::from_line`].
     pub fn line(&self) -> Vec<u8> {
         let names: Vec<&[u8]> = self.fields.iter().map(|name| name.as_bytes()).collect();
         names.join(&b',')
     }
 
-    /// What [`Variance::line`] was made of.
+    /// Parses the result of [`VaryFields::line`].
     pub fn from_line(line: &[u8]) -> Self {
         Self {
             fields: list::members(line)
@@ -77,23 +78,23 @@ impl Variance {
         self.fields.iter().map(|name| &**name)
     }
 
-    /// Whether all requests for the key get the same response.
+    /// Whether all requests with the key get the same response.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
 
-    /// What this request has in those fields.
-    pub fn variant(&self, request: &PresentedRequest<'_>) -> Variant {
+    /// The secondary key of a request.
+    pub fn secondary_key(&self, request: &PresentedRequest<'_>) -> SecondaryKey {
         let mut out = SmallVec::new();
         for name in &self.fields {
             write_field(name, request, &mut out);
         }
-        Variant(out)
+        SecondaryKey(out)
     }
 }
 
-impl Variant {
-    /// The normal form. It is short, unless a field is long that has no other normal form than itself.
+impl SecondaryKey {
+    /// The normal form. It is short, unless a field value without another normal form is long.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -103,15 +104,15 @@ impl Variant {
     }
 }
 
-/// Writes a length and the bytes, so that nothing that follows can be taken for a part of them.
+/// Writes the length and the bytes, so that no following bytes can be mistaken for a part of them.
 pub(super) fn write_value<A: smallvec::Array<Item = u8>>(value: &[u8], out: &mut SmallVec<A>) {
     let len = u32::try_from(value.len()).unwrap_or(u32::MAX);
     out.extend_from_slice(&len.to_be_bytes());
     out.extend_from_slice(value);
 }
 
-/// Writes the normal form of a field of the request. An absent one is like no other (RFC 9111 section
-/// 4.1).
+/// Writes the normal form of a request field. An absent field is unlike any present one (RFC 9111
+/// section 4.1).
 pub(super) fn write_field<A: smallvec::Array<Item = u8>>(
     name: &str,
     request: &PresentedRequest<'_>,
@@ -130,7 +131,7 @@ pub(super) fn write_field<A: smallvec::Array<Item = u8>>(
         return;
     }
     let Some(values) = request.values(name) else {
-        match of_target(name, request) {
+        match target_value(name, request) {
             Some(value) => {
                 out.push(4);
                 write_value(value.as_bytes(), out);
@@ -148,10 +149,10 @@ pub(super) fn write_field<A: smallvec::Array<Item = u8>>(
     let mut separator: &[u8] = b"";
     for value in values {
         text.extend_from_slice(separator);
-        // As lines are mostly joined (RFC 9110 section 5.3).
+        // The common way to join lines (RFC 9110 section 5.3).
         separator = if is_list { b"," } else { b", " };
         if is_list {
-            // Names of these lists have no case, and white space no meaning.
+            // These lists are case-insensitive, and white space has no meaning in them.
             text.extend(
                 value
                     .iter()
@@ -165,17 +166,18 @@ pub(super) fn write_field<A: smallvec::Array<Item = u8>>(
     write_value(&text, out);
 }
 
-/// Whether an origin is told by a field who the client is, so that no two clients are sent the same.
-fn is_of_client(name: &str) -> bool {
-    is_identity_field(name) && !OF_TARGET.contains(&name)
+/// Whether a field identifies the client to the origin, so that no two clients could share the
+/// response.
+fn identifies_client(name: &str) -> bool {
+    is_identity_field(name) && !TARGET_FIELDS.contains(&name)
 }
 
-/// The fields that tell an origin which scheme, host and port the client used.
-const OF_TARGET: [&str; 3] = ["x-forwarded-proto", "x-forwarded-host", "x-forwarded-port"];
+/// The fields that carry the scheme, host and port of the client's request.
+const TARGET_FIELDS: [&str; 3] = ["x-forwarded-proto", "x-forwarded-host", "x-forwarded-port"];
 
-/// What an origin is told in a field that the request itself does not have. The port is that of the
+/// The value of such a field that the proxy sends if the request has none. The port is that of the
 /// authority.
-fn of_target<'a>(name: &str, request: &PresentedRequest<'a>) -> Option<&'a str> {
+fn target_value<'a>(name: &str, request: &PresentedRequest<'a>) -> Option<&'a str> {
     match name {
         "x-forwarded-proto" => Some(request.scheme),
         "x-forwarded-host" | "x-forwarded-port" => Some(request.authority),
@@ -183,20 +185,20 @@ fn of_target<'a>(name: &str, request: &PresentedRequest<'a>) -> Option<&'a str> 
     }
 }
 
-/// Codings beyond those of [`Coding`], with the bit that stands for each.
+/// Content codings beyond [`Coding`], each with its bit.
 const OTHER_CODINGS: [(&[u8], u8); 4] =
     [(b"deflate", 1), (b"compress", 2), (b"dcb", 4), (b"dcz", 8)];
 
-/// What most clients send, with its normal form: the way around reading it for each request.
-const USUAL: [(&[u8], &[u8]); 4] = [
+/// The values that most clients send, with their normal forms, which saves parsing them.
+const COMMON_VALUES: [(&[u8], &[u8]); 4] = [
     (b"gzip, deflate, br, zstd", b"bzgi\x01"),
     (b"gzip, deflate, br", b"bgi\x01"),
     (b"gzip, deflate", b"gi\x01"),
     (b"gzip", b"gi\0"),
 ];
 
-/// Writes which codings are accepted and in which order. A client can name what it wants: there are
-/// no more outcomes than there are codings in use.
+/// Writes which codings are accepted, and in which order. There are no more outcomes than
+/// combinations of known codings, whatever a client sends.
 fn write_codings<A: smallvec::Array<Item = u8>>(
     request: &PresentedRequest<'_>,
     out: &mut SmallVec<A>,
@@ -205,7 +207,7 @@ fn write_codings<A: smallvec::Array<Item = u8>>(
         return out.push(b'-');
     };
     if let (Some(line), None) = (lines.next(), lines.next())
-        && let Some((_, normal)) = USUAL.iter().find(|(usual, _)| *usual == line)
+        && let Some((_, normal)) = COMMON_VALUES.iter().find(|(common, _)| *common == line)
     {
         return out.extend_from_slice(normal);
     }
@@ -218,7 +220,7 @@ fn write_codings<A: smallvec::Array<Item = u8>>(
             Coding::Identity => b'i',
         });
     }
-    // Not a letter, and the last one.
+    // It is not a letter, and comes last.
     out.push(other_codings(lines()));
 }
 
@@ -254,16 +256,16 @@ fn is_zero_weight(parameter: &[u8]) -> bool {
     }
 }
 
-/// Nothing for `identity`, something for a coding that the normal form knows, `None` for others.
-fn coding_bit(coding: &[u8]) -> Option<u8> {
+/// Whether a known coding is other than `identity`; `None` for an unknown one.
+fn is_encoding(coding: &[u8]) -> Option<bool> {
     let coding = coding.strip_prefix(b"x-").unwrap_or(coding);
     if coding.eq_ignore_ascii_case(b"identity") {
-        return Some(0);
+        return Some(false);
     }
     let is_known = Coding::ALL
         .iter()
         .map(|known| known.as_str().as_bytes())
         .chain(OTHER_CODINGS.iter().map(|(known, _)| *known))
         .any(|known| coding.eq_ignore_ascii_case(known));
-    is_known.then_some(1)
+    is_known.then_some(true)
 }

@@ -1,12 +1,12 @@
-//! The content of one object, while it is filled and afterwards.
+//! The body of one object, while it is filled and afterwards.
 //!
-//! Any number of fillers append, each at a place of its own, and any number of readers follow, on
-//! whatever threads. Under the lock there are only a few comparisons and clones of `Bytes`; content
-//! that is whole and in memory is read without it.
+//! Several fillers append, each at its own position, and several readers follow, on any threads.
+//! The lock protects only a few comparisons and clones of `Bytes`; a complete body in memory is
+//! read without it.
 //!
-//! Where appended pieces go is the [`Mode`]. In memory they stay as they come, and are copied once,
-//! into exactly as many bytes as they are, when the fill ends: a piece may hold on to a larger read
-//! buffer. In a window they stay only until the readers have had them.
+//! [`BodyStorage`] says where appended pieces go. In memory they stay as they arrive until the fill
+//! ends, and are then copied into a buffer of their exact size, because a piece may hold on to a
+//! larger read buffer. In a window they stay only until all readers have got them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,141 +19,141 @@ use bytes::{Bytes, BytesMut};
 use super::disk::ObjectFile;
 use super::intervals::Intervals;
 use super::locked;
-use super::read::{Piece, ReadError};
-use super::whole::Whole;
+use super::read::{ObjectPiece, ReadError};
+use super::whole_body::WholeBody;
 
-/// Pieces smaller than this are copied at once, so that they do not hold a whole read buffer each.
+/// Smaller pieces are copied immediately, so that they do not hold on to a read buffer.
 const SMALL_PIECE: usize = 4 * 1024;
 
-/// Where appended pieces are kept.
+/// Where appended pieces are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum BodyStorage {
     /// In memory, until the object is dropped.
     Memory,
-    /// In a file. What is not written yet is in memory, and no more than this many bytes of it.
+    /// In a file. At most this many bytes that are not written yet are in memory.
     Disk(u64),
-    /// In memory until the readers have had them, and at most this many bytes of them: an object
-    /// that cannot be stored. It is clients that decide how many windows there are, so one holds more
-    /// than a single piece only as far as [`ResponseMemory`] has it.
+    /// In memory until the readers have got them, at most this many bytes: an object that cannot be
+    /// stored. Clients determine the number of windows, so a window has more than one piece only as
+    /// far as [`ResponseMemory`] allows.
     Window(u64),
 }
 
-/// The content of one object.
+/// The body of one object.
 #[derive(Debug)]
-pub(crate) struct Content {
-    whole: OnceLock<Whole>,
+pub(crate) struct ObjectBody {
+    whole: OnceLock<WholeBody>,
     file: OnceLock<Arc<ObjectFile>>,
-    state: Mutex<State>,
+    state: Mutex<BodyState>,
 }
 
 #[derive(Debug)]
-struct State {
-    mode: Mode,
+struct BodyState {
+    storage: BodyStorage,
     length: Option<u64>,
-    /// What can be read.
+    /// The ranges that can be read.
     ready: Intervals,
-    /// What of it is in memory, by where it starts.
+    /// The pieces in memory, by their position.
     pieces: BTreeMap<u64, Bytes>,
     /// The bytes of all pieces.
     buffered: u64,
-    /// What is reserved for those of a window.
+    /// The memory that is reserved for the pieces of a window.
     reserved: Reservation,
-    /// What can be read from the file.
+    /// The ranges that can be read from the file.
     on_file: Intervals,
-    /// It turned out while it was filled that it cannot be stored.
-    lost: bool,
-    /// Who fills what.
-    claims: Vec<Claim>,
-    /// The fill of an object without a strong validator broke off: the rest never comes.
-    broken: bool,
-    readers: Vec<Follower>,
+    /// Whether pieces are dropped even if no reader ever came, since the object cannot be stored.
+    expects_no_reader: bool,
+    /// The running fills.
+    claims: Vec<FillClaim>,
+    /// Whether the fill of an object without a strong validator broke off: the rest never arrives.
+    broken_off: bool,
+    readers: Vec<ReaderState>,
     had_reader: bool,
-    /// Fillers that wait for room, or for the last reader to leave.
+    /// Fillers that wait for room, or until no reader is left.
     fillers: Vec<Waker>,
     next_id: u64,
 }
 
 #[derive(Debug)]
-struct Claim {
+struct FillClaim {
     id: u64,
     position: u64,
-    /// Where it ends; not known for a fill whose length was not declared.
+    /// The end; unknown for a fill whose length was not declared.
     end: Option<u64>,
-    /// Whether somebody has read what it fills, or waited for it.
-    met_reader: bool,
+    /// Whether a reader has read or awaited bytes of this fill.
+    had_reader: bool,
 }
 
 #[derive(Debug)]
-struct Follower {
+struct ReaderState {
     id: u64,
     position: u64,
     end: u64,
     waker: Option<Waker>,
-    /// It was left behind, so that the others could go on.
-    cut: bool,
+    /// Whether it was cut off, so that the other readers could continue.
+    cut_off: bool,
 }
 
-/// Wakers to be woken when the lock is no longer held.
+/// Wakers to wake after the lock is released.
 #[must_use]
 #[derive(Default)]
-pub(crate) struct Wake(Vec<Waker>);
+pub(crate) struct WakerList(Vec<Waker>);
 
-impl Wake {
-    pub(crate) fn now(self) {
+impl WakerList {
+    pub(crate) fn wake_all(self) {
         for waker in self.0 {
             waker.wake();
         }
     }
 }
 
-/// What was appended.
+/// The result of appending.
 #[derive(Debug, Default)]
-pub(crate) struct Appended {
-    /// How many bytes of it were wanted.
-    pub(crate) wanted: usize,
-    /// What of it is to be written, and where.
+pub(crate) struct AppendResult {
+    /// How many of the bytes were accepted.
+    pub(crate) accepted: usize,
+    /// The bytes to write to the file, and their position.
     pub(crate) to_write: Option<(u64, Bytes)>,
 }
 
-/// How a fill ended.
+/// The state of an object after a fill has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Filled {
-    /// All the content is there.
-    Whole,
-    /// Some of it is, and the rest may be asked for.
-    Partly,
-    /// Others are still filling.
+pub enum FillOutcome {
+    /// The body is complete.
+    Complete,
+    /// The body is incomplete, and the rest can be fetched.
+    Partial,
+    /// Other fills are still running.
     Ongoing,
-    /// There is nothing worth keeping.
+    /// There is nothing to store.
     Nothing,
 }
 
-/// Why a reader does not get a piece.
+/// Why a read does not return a piece.
 #[derive(Debug)]
-pub(crate) enum Unread {
-    /// There is none for it.
+pub(crate) enum PollReadError {
+    /// The read failed.
     Failed(ReadError),
-    /// It is in the file, as far as this, and was not compared with its checksum.
+    /// This range is in the file, but its checksums were not verified yet.
     Unchecked(Range<u64>),
 }
 
-impl Content {
-    /// Content of which nothing is there yet.
-    pub(crate) fn new(length: Option<u64>, mode: Mode) -> Self {
+impl ObjectBody {
+    /// An empty body.
+    pub(crate) fn new(length: Option<u64>, storage: BodyStorage) -> Self {
         Self {
             whole: OnceLock::new(),
             file: OnceLock::new(),
-            state: Mutex::new(State {
-                mode,
+            state: Mutex::new(BodyState {
+                storage,
                 length,
                 ready: Intervals::new(),
                 pieces: BTreeMap::new(),
                 buffered: 0,
                 reserved: ResponseMemory::of_process().reserve_nothing(),
                 on_file: Intervals::new(),
-                lost: false,
+                expects_no_reader: false,
                 claims: Vec::new(),
-                broken: false,
+                broken_off: false,
                 readers: Vec::new(),
                 had_reader: false,
                 fillers: Vec::new(),
@@ -162,35 +162,36 @@ impl Content {
         }
     }
 
-    /// Content that is whole and in memory.
+    /// A complete body in memory.
     pub(crate) fn of_bytes(bytes: Bytes) -> Self {
-        let content = Self::new(Some(bytes.len() as u64), Mode::Memory);
-        let _ = content.whole.set(Whole::new(bytes));
-        content
+        let body = Self::new(Some(bytes.len() as u64), BodyStorage::Memory);
+        let _ = body.whole.set(WholeBody::new(bytes));
+        body
     }
 
-    /// Content of which `stored` is in `file`. What is added waits in at most `unwritten` bytes.
+    /// A body of which the ranges `stored` are in `file`. At most `unwritten` bytes of what is
+    /// added wait to be written.
     pub(crate) fn of_file(
         length: Option<u64>,
         stored: Intervals,
         file: Arc<ObjectFile>,
         unwritten: u64,
     ) -> Self {
-        let content = Self::new(length, Mode::Disk(unwritten));
-        let _ = content.file.set(file);
-        let mut state = content.lock();
+        let body = Self::new(length, BodyStorage::Disk(unwritten));
+        let _ = body.file.set(file);
+        let mut state = body.lock();
         state.on_file = stored.clone();
         state.ready = stored;
         drop(state);
-        content
+        body
     }
 
-    /// The content, when it is whole and in memory.
-    pub(crate) fn whole(&self) -> Option<&Whole> {
+    /// The body, if it is complete and in memory.
+    pub(crate) fn whole(&self) -> Option<&WholeBody> {
         self.whole.get()
     }
 
-    /// The length of the content, once it is known.
+    /// The complete length, once it is known.
     pub(crate) fn length(&self) -> Option<u64> {
         match self.whole.get() {
             Some(whole) => Some(whole.bytes().len() as u64),
@@ -198,17 +199,17 @@ impl Content {
         }
     }
 
-    /// What can be read now.
+    /// The ranges that can be read now.
     pub(crate) fn ready(&self) -> Intervals {
         self.lock().ready.clone()
     }
 
-    /// Whether all of it is there.
+    /// Whether it is complete.
     pub(crate) fn is_complete(&self) -> bool {
         self.whole.get().is_some() || self.lock().is_complete()
     }
 
-    /// How many bytes of memory it takes.
+    /// The bytes of memory that it takes.
     pub(crate) fn memory(&self) -> u64 {
         if let Some(whole) = self.whole.get() {
             return whole.bytes().len() as u64;
@@ -216,19 +217,19 @@ impl Content {
         self.lock().buffered
     }
 
-    /// Whether somebody fills it.
+    /// Whether it is being filled.
     pub(crate) fn is_filling(&self) -> bool {
         self.whole.get().is_none() && !self.lock().claims.is_empty()
     }
 
-    /// Whether somebody who comes now can read it from its start.
+    /// Whether a new reader can read it from the start.
     pub(crate) fn is_joinable(&self) -> bool {
         self.whole.get().is_some() || !self.lock().is_window()
     }
 
-    /// Where what is appended goes.
-    pub(crate) fn mode(&self) -> Mode {
-        self.lock().mode
+    /// Where appended pieces are stored.
+    pub(crate) fn storage(&self) -> BodyStorage {
+        self.lock().storage
     }
 
     /// Its file, if it has one.
@@ -236,24 +237,24 @@ impl Content {
         self.file.get()
     }
 
-    /// Its file, if what is appended goes there.
+    /// Its file, if appended pieces go there.
     pub(crate) fn filled_file(&self) -> Option<&Arc<ObjectFile>> {
         let file = self.file.get()?;
-        matches!(self.lock().mode, Mode::Disk(_)).then_some(file)
+        matches!(self.lock().storage, BodyStorage::Disk(_)).then_some(file)
     }
 
-    /// What of `range`, from its start on, is in the file and not in memory.
+    /// The first part of `range`, if it is in the file and not in memory.
     pub(crate) fn in_file(&self, range: &Range<u64>) -> Option<(&Arc<ObjectFile>, Range<u64>)> {
         let file = self.file.get()?;
         let state = self.lock();
         if self.whole.get().is_some() || state.piece(range).is_some() {
             return None;
         }
-        let there = state.on_file.at(range.start)?;
-        Some((file, range.start..there.end.min(range.end)))
+        let on_file = state.on_file.at(range.start)?;
+        Some((file, range.start..on_file.end.min(range.end)))
     }
 
-    /// What of it is in memory, by where it starts.
+    /// The pieces in memory, by their position.
     pub(crate) fn pieces(&self) -> Vec<(u64, Bytes)> {
         match self.whole.get() {
             Some(whole) => vec![(0, whole.bytes().clone())],
@@ -268,19 +269,20 @@ impl Content {
         }
     }
 
-    // What fillers do.
+    // For fillers.
 
-    /// Claims everything from the start, for the fill that makes the object.
+    /// Claims the whole body, for the fill that creates the object.
     pub(crate) fn claim_all(&self) -> u64 {
         let mut state = self.lock();
         let end = state.length;
         state.claim(0, end)
     }
 
-    /// Claims those parts of `range` that are neither there nor claimed: each with its number.
+    /// Claims the ranges in `range` that are neither present nor claimed; returns each with the id
+    /// of its claim.
     pub(crate) fn claim_missing(&self, range: Range<u64>) -> Vec<(u64, Range<u64>)> {
         let mut state = self.lock();
-        if self.whole.get().is_some() || state.broken {
+        if self.whole.get().is_some() || state.broken_off {
             return Vec::new();
         }
         let end = state
@@ -296,16 +298,16 @@ impl Content {
             .collect()
     }
 
-    /// Claims the first part of `range` that is not there, and returns its number and place.
+    /// Claims the first missing range in `range`, and returns the id of the claim and the range.
     ///
-    /// One that another claims is left to that, unless it is more than `ahead` bytes before: then
-    /// that ends where this one begins. `None` when there is nothing to claim.
+    /// A range that is claimed already stays so, unless the running fill is more than `ahead` bytes
+    /// before it: then that fill ends where this one begins. `None` if there is nothing to claim.
     pub(crate) fn claim_first(&self, range: Range<u64>, ahead: u64) -> Option<(u64, Range<u64>)> {
         if self.whole.get().is_some() {
             return None;
         }
         let mut state = self.lock();
-        if state.broken || state.is_window() {
+        if state.broken_off || state.is_window() {
             return None;
         }
         let end = state.length?.min(range.end);
@@ -327,15 +329,15 @@ impl Content {
         Some((state.claim(gap.start, Some(gap.end)), gap))
     }
 
-    /// Ready when the filler may append; `false` when nobody wants it to.
+    /// Ready when the filler may append; `false` if no reader wants the bytes any more.
     pub(crate) fn poll_room(
         &self,
         cx: &mut Context<'_>,
         claim: u64,
-        unread_stops: bool,
+        stops_without_readers: bool,
     ) -> Poll<bool> {
         let mut state = self.lock();
-        if state.is_unread(claim, unread_stops) {
+        if state.is_unwanted(claim, stops_without_readers) {
             return Poll::Ready(false);
         }
         if !state.has_room() {
@@ -345,61 +347,61 @@ impl Content {
         Poll::Ready(true)
     }
 
-    /// Ready when nobody wants the fill to go on.
-    pub(crate) fn poll_unread(
+    /// Ready when no reader wants the fill to continue.
+    pub(crate) fn poll_unwanted(
         &self,
         cx: &mut Context<'_>,
         claim: u64,
-        unread_stops: bool,
+        stops_without_readers: bool,
     ) -> Poll<()> {
         let mut state = self.lock();
-        if state.is_unread(claim, unread_stops) {
+        if state.is_unwanted(claim, stops_without_readers) {
             return Poll::Ready(());
         }
         state.wait_as_filler(cx);
         Poll::Pending
     }
 
-    /// Leaves behind the readers that hold up the others, if there are others: those have had
-    /// everything.
-    pub(crate) fn cut_laggards(&self) {
+    /// Cuts off the readers that delay the others, if there are others, which have read everything
+    /// that is present.
+    pub(crate) fn cut_off_slow_readers(&self) {
         let mut state = self.lock();
-        // Nobody came to read it, and it is not stored either.
-        state.lost |= state.readers.is_empty();
+        // There is no reader, and it is not stored either.
+        state.expects_no_reader |= state.readers.is_empty();
         let furthest = state.readers.iter().map(|reader| reader.position).max();
         let Some(furthest) = furthest.filter(|at| !state.ready.contains(&(*at..*at + 1))) else {
             return;
         };
-        let mut wake = Wake::default();
+        let mut wake = WakerList::default();
         for reader in &mut state.readers {
             if reader.position < furthest {
-                reader.cut = true;
+                reader.cut_off = true;
                 wake.0.extend(reader.waker.take());
             }
         }
         state.trim();
         drop(state);
-        wake.now();
+        wake.wake_all();
     }
 
-    /// Adds what comes next at the claim's place.
-    pub(crate) fn append(&self, claim: u64, bytes: Bytes) -> Appended {
+    /// Appends at the position of the claim.
+    pub(crate) fn append(&self, claim: u64, bytes: Bytes) -> AppendResult {
         let mut state = self.lock();
         let appended = state.append(claim, bytes);
         let wake = state.wake_readers();
         drop(state);
-        wake.now();
+        wake.wake_all();
         appended
     }
 
-    /// Has what is appended from now on go into `file`, and returns what is there already. `None`
-    /// when it is not in memory that it goes now.
+    /// Stores what is appended from now on in `file`, and returns the pieces so far. `None` if it
+    /// is not stored in memory now.
     pub(crate) fn spill(&self, file: Arc<ObjectFile>, unwritten: u64) -> Option<Vec<(u64, Bytes)>> {
         let mut state = self.lock();
-        if state.mode != Mode::Memory || self.file.set(file).is_err() {
+        if state.storage != BodyStorage::Memory || self.file.set(file).is_err() {
             return None;
         }
-        state.mode = Mode::Disk(unwritten);
+        state.storage = BodyStorage::Disk(unwritten);
         Some(
             state
                 .pieces
@@ -409,7 +411,7 @@ impl Content {
         )
     }
 
-    /// Notes that `range` was written.
+    /// Marks `range` as written.
     pub(crate) fn written(&self, range: Range<u64>) {
         let mut state = self.lock();
         if state.is_window() {
@@ -421,96 +423,96 @@ impl Content {
             state.pieces.remove(&start);
             state.buffered = state.buffered.saturating_sub(len);
         }
-        let wake = Wake(std::mem::take(&mut state.fillers));
+        let wake = WakerList(std::mem::take(&mut state.fillers));
         drop(state);
-        wake.now();
+        wake.wake_all();
     }
 
-    /// Has it kept no longer than its readers need: it cannot be stored.
-    pub(crate) fn lose(&self, window: u64) {
+    /// Keeps pieces only for the current readers from now on: the object cannot be stored.
+    pub(crate) fn stop_storing(&self, window: u64) {
         let mut state = self.lock();
-        state.mode = Mode::Window(window);
-        state.lost = !state.ready.is_empty();
+        state.storage = BodyStorage::Window(window);
+        state.expects_no_reader = !state.ready.is_empty();
         state.trim();
-        let mut wake = Wake(std::mem::take(&mut state.fillers));
+        let mut wake = WakerList(std::mem::take(&mut state.fillers));
         wake.0.extend(state.wake_readers().0);
         drop(state);
-        wake.now();
+        wake.wake_all();
     }
 
-    /// Ends a claim. `orderly`: its source ended where a source ends. `resumable`: what is missing
-    /// may be asked for.
-    pub(crate) fn end(&self, claim: u64, orderly: bool, resumable: bool) -> Filled {
+    /// Ends a claim. `is_regular_end`: the source ended regularly. `resumable`: missing ranges can be
+    /// fetched.
+    pub(crate) fn end(&self, claim: u64, is_regular_end: bool, resumable: bool) -> FillOutcome {
         let mut state = self.lock();
-        let Some(at) = state.claims.iter().position(|held| held.id == claim) else {
-            return Filled::Nothing;
+        let Some(at) = state.claims.iter().position(|other| other.id == claim) else {
+            return FillOutcome::Nothing;
         };
         let ended = state.claims.swap_remove(at);
-        if orderly && ended.end.is_none() {
+        if is_regular_end && ended.end.is_none() {
             state.length.get_or_insert(ended.position);
         }
         let filled = state.outcome(ended.position, resumable);
-        state.broken |= filled == Filled::Nothing || !(orderly || resumable);
-        if state.mode == Mode::Memory {
+        state.broken_off |= filled == FillOutcome::Nothing || !(is_regular_end || resumable);
+        if state.storage == BodyStorage::Memory {
             match filled {
-                Filled::Whole => {
+                FillOutcome::Complete => {
                     let pieces = std::mem::take(&mut state.pieces);
                     let pieces = pieces.values().map(|piece| &piece[..]);
-                    let _ = self.whole.set(Whole::gather(pieces));
+                    let _ = self.whole.set(WholeBody::gather(pieces));
                 }
-                Filled::Partly => state.compact(),
-                Filled::Ongoing | Filled::Nothing => {}
+                FillOutcome::Partial => state.compact(),
+                FillOutcome::Ongoing | FillOutcome::Nothing => {}
             }
         }
         let wake = state.wake_readers();
         drop(state);
-        wake.now();
+        wake.wake_all();
         filled
     }
 
-    // What readers do.
+    // For readers.
 
-    /// Registers a reader of `range`, and returns its number.
-    pub(crate) fn follow(&self, range: &Range<u64>) -> u64 {
+    /// Registers a reader of `range`, and returns its id.
+    pub(crate) fn add_reader(&self, range: &Range<u64>) -> u64 {
         let mut state = self.lock();
         let id = state.next_id();
         state.had_reader = true;
-        let follower = Follower {
+        let reader_state = ReaderState {
             id,
             position: range.start,
             end: range.end,
             waker: None,
-            cut: false,
+            cut_off: false,
         };
         for claim in &mut state.claims {
-            claim.met_reader |= follower.wants(claim);
+            claim.had_reader |= reader_state.wants(claim);
         }
-        state.readers.push(follower);
+        state.readers.push(reader_state);
         id
     }
 
-    /// Takes a reader out.
-    pub(crate) fn leave(&self, reader: u64) {
+    /// Removes a reader.
+    pub(crate) fn remove_reader(&self, reader: u64) {
         let mut state = self.lock();
         state.readers.retain(|held| held.id != reader);
         state.trim();
-        let wake = Wake(std::mem::take(&mut state.fillers));
+        let wake = WakerList(std::mem::take(&mut state.fillers));
         drop(state);
-        wake.now();
+        wake.wake_all();
     }
 
-    /// The piece at the start of `range`, which is not empty; `None` where the content ends. What is in
-    /// the file is only read as far as it was `checked`.
+    /// The piece at the start of the non-empty `range`; `None` at the end of the body. From the
+    /// file, only what is `checked` is returned.
     pub(crate) fn poll_read(
         &self,
         cx: &mut Context<'_>,
         reader: u64,
         range: &Range<u64>,
         checked: u64,
-    ) -> Poll<Option<Result<Piece, Unread>>> {
+    ) -> Poll<Option<Result<ObjectPiece, PollReadError>>> {
         if let Some(whole) = self.whole.get() {
             return Poll::Ready(
-                slice(whole.bytes(), 0, range).map(|bytes| Ok(Piece::Bytes(bytes))),
+                slice(whole.bytes(), 0, range).map(|bytes| Ok(ObjectPiece::Bytes(bytes))),
             );
         }
         let mut state = self.lock();
@@ -520,51 +522,59 @@ impl Content {
         if range.start >= end {
             return Poll::Ready(None);
         }
-        let Some(held) = state.readers.iter().position(|held| held.id == reader) else {
+        let Some(index) = state.readers.iter().position(|other| other.id == reader) else {
             return failed(ReadError::BrokenOff);
         };
-        if state.readers.get(held).is_some_and(|follower| follower.cut) {
+        if state
+            .readers
+            .get(index)
+            .is_some_and(|reader_state| reader_state.cut_off)
+        {
             return failed(ReadError::LeftBehind);
         }
         let piece = match state.piece(&(range.start..end)) {
-            Some(bytes) => Some(Piece::Bytes(bytes)),
+            Some(bytes) => Some(ObjectPiece::Bytes(bytes)),
             None => match state.on_file.at(range.start) {
-                Some(there) if checked <= range.start => {
-                    let unchecked = range.start..there.end.min(end);
-                    return Poll::Ready(Some(Err(Unread::Unchecked(unchecked))));
+                Some(on_file) if checked <= range.start => {
+                    let unchecked = range.start..on_file.end.min(end);
+                    return Poll::Ready(Some(Err(PollReadError::Unchecked(unchecked))));
                 }
-                Some(there) => {
-                    let len = there.end.min(end).min(checked).saturating_sub(range.start);
+                Some(on_file) => {
+                    let len = on_file
+                        .end
+                        .min(end)
+                        .min(checked)
+                        .saturating_sub(range.start);
                     let file = self.file.get();
                     file.and_then(|file| file.range(range.start, len))
-                        .map(Piece::File)
+                        .map(ObjectPiece::File)
                 }
                 None => None,
             },
         };
         if let Some(piece) = piece {
             let position = range.start.saturating_add(piece.len());
-            if let Some(follower) = state.readers.get_mut(held) {
-                follower.position = position;
+            if let Some(reader_state) = state.readers.get_mut(index) {
+                reader_state.position = position;
             }
             let wake = state.make_room();
             drop(state);
-            wake.now();
+            wake.wake_all();
             return Poll::Ready(Some(Ok(piece)));
         }
-        // It became whole between the look without the lock and this one.
+        // It was completed after the check without the lock.
         if let Some(whole) = self.whole.get() {
             return Poll::Ready(
-                slice(whole.bytes(), 0, range).map(|bytes| Ok(Piece::Bytes(bytes))),
+                slice(whole.bytes(), 0, range).map(|bytes| Ok(ObjectPiece::Bytes(bytes))),
             );
         }
         if state.claim_at(range.start).is_some() {
-            if let Some(follower) = state.readers.get_mut(held) {
-                follower.waker = Some(cx.waker().clone());
+            if let Some(reader_state) = state.readers.get_mut(index) {
+                reader_state.waker = Some(cx.waker().clone());
             }
             return Poll::Pending;
         }
-        if state.broken {
+        if state.broken_off {
             return failed(ReadError::BrokenOff);
         }
         if state.is_window() {
@@ -577,20 +587,20 @@ impl Content {
         failed(ReadError::Gap(range.start..gap_end))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BodyState> {
         locked(&self.state)
     }
 }
 
-impl Follower {
-    fn wants(&self, claim: &Claim) -> bool {
+impl ReaderState {
+    fn wants(&self, claim: &FillClaim) -> bool {
         self.end > claim.position && claim.end.is_none_or(|end| self.position < end)
     }
 }
 
-impl State {
+impl BodyState {
     fn is_window(&self) -> bool {
-        matches!(self.mode, Mode::Window(_))
+        matches!(self.storage, BodyStorage::Window(_))
     }
 
     fn next_id(&mut self) -> u64 {
@@ -599,20 +609,20 @@ impl State {
     }
 
     fn claim(&mut self, position: u64, end: Option<u64>) -> u64 {
-        let mut claim = Claim {
+        let mut claim = FillClaim {
             id: self.next_id(),
             position,
             end,
-            met_reader: false,
+            had_reader: false,
         };
-        claim.met_reader = self.readers.iter().any(|reader| reader.wants(&claim));
+        claim.had_reader = self.readers.iter().any(|reader| reader.wants(&claim));
         self.claims.push(claim);
         self.next_id
     }
 
-    /// The claim that `position` is in.
-    fn claim_at(&mut self, position: u64) -> Option<&mut Claim> {
-        let covers = |claim: &&mut Claim| {
+    /// The claim that contains `position`.
+    fn claim_at(&mut self, position: u64) -> Option<&mut FillClaim> {
+        let covers = |claim: &&mut FillClaim| {
             claim.position <= position && claim.end.is_none_or(|end| position < end)
         };
         self.claims.iter_mut().find(covers)
@@ -623,25 +633,25 @@ impl State {
             .is_some_and(|length| self.ready.contains(&(0..length)))
     }
 
-    /// Whether those who wanted what the claim fills have left, and it is not filled for its own
-    /// sake.
-    fn is_unread(&self, claim: u64, unread_stops: bool) -> bool {
-        let pointless = unread_stops || self.is_window();
+    /// Whether the readers of the claimed range have left, and the fill does not continue without
+    /// them.
+    fn is_unwanted(&self, claim: u64, stops_without_readers: bool) -> bool {
+        let pointless = stops_without_readers || self.is_window();
         pointless
             && self.claims.iter().any(|held| {
                 held.id == claim
-                    && (held.met_reader || self.lost)
+                    && (held.had_reader || self.expects_no_reader)
                     && !self.readers.iter().any(|reader| reader.wants(held))
             })
     }
 
-    /// Whether more may be held in memory.
+    /// Whether more bytes may be buffered in memory.
     fn has_room(&mut self) -> bool {
-        match self.mode {
-            Mode::Memory => true,
-            Mode::Disk(most) => self.buffered < most,
-            Mode::Window(most) => {
-                // An empty one needs nothing, and always has room.
+        match self.storage {
+            BodyStorage::Memory => true,
+            BodyStorage::Disk(most) => self.buffered < most,
+            BodyStorage::Window(most) => {
+                // An empty window needs no memory, and always has room.
                 self.buffered < most && self.reserved.resize(self.buffered)
             }
         }
@@ -653,52 +663,52 @@ impl State {
         }
     }
 
-    fn append(&mut self, claim: u64, mut bytes: Bytes) -> Appended {
-        let to_file = matches!(self.mode, Mode::Disk(_));
-        let Some(claim) = self.claims.iter_mut().find(|held| held.id == claim) else {
-            return Appended::default();
+    fn append(&mut self, claim: u64, mut bytes: Bytes) -> AppendResult {
+        let to_file = matches!(self.storage, BodyStorage::Disk(_));
+        let Some(claim) = self.claims.iter_mut().find(|other| other.id == claim) else {
+            return AppendResult::default();
         };
         let room = claim
             .end
             .map_or(u64::MAX, |end| end.saturating_sub(claim.position));
         bytes.truncate(usize::try_from(room).unwrap_or(usize::MAX));
-        let wanted = bytes.len();
-        if wanted == 0 {
-            return Appended::default();
+        let accepted = bytes.len();
+        if accepted == 0 {
+            return AppendResult::default();
         }
-        if wanted < SMALL_PIECE {
+        if accepted < SMALL_PIECE {
             bytes = Bytes::copy_from_slice(&bytes);
         }
         let position = claim.position;
-        claim.position = position.saturating_add(wanted as u64);
+        claim.position = position.saturating_add(accepted as u64);
         self.ready.insert(position..claim.position);
         let to_write = to_file.then(|| (position, bytes.clone()));
         self.pieces.insert(position, bytes);
-        self.buffered = self.buffered.saturating_add(wanted as u64);
+        self.buffered = self.buffered.saturating_add(accepted as u64);
         self.trim();
-        Appended { wanted, to_write }
+        AppendResult { accepted, to_write }
     }
 
-    /// The bytes in memory at the start of `range`, as far as one piece holds them.
+    /// The bytes in memory at the start of `range`, from one piece.
     fn piece(&self, range: &Range<u64>) -> Option<Bytes> {
         let (start, piece) = self.pieces.range(..=range.start).next_back()?;
         slice(piece, *start, range)
     }
 
-    /// In a window, drops what all readers have had, and lets fillers go on.
-    fn make_room(&mut self) -> Wake {
+    /// In a window, drops what all readers have read, and wakes the fillers.
+    fn make_room(&mut self) -> WakerList {
         if !self.is_window() {
-            return Wake::default();
+            return WakerList::default();
         }
         self.trim();
-        Wake(std::mem::take(&mut self.fillers))
+        WakerList(std::mem::take(&mut self.fillers))
     }
 
     fn trim(&mut self) {
-        if !self.is_window() || !(self.had_reader || self.lost) {
+        if !self.is_window() || !(self.had_reader || self.expects_no_reader) {
             return;
         }
-        let following = self.readers.iter().filter(|reader| !reader.cut);
+        let following = self.readers.iter().filter(|reader| !reader.cut_off);
         let slowest = following
             .map(|reader| reader.position)
             .min()
@@ -718,27 +728,27 @@ impl State {
         }
     }
 
-    /// What there is after a fill has ended at `position`.
-    fn outcome(&self, position: u64, resumable: bool) -> Filled {
+    /// The outcome of a fill that has ended at `position`.
+    fn outcome(&self, position: u64, resumable: bool) -> FillOutcome {
         if !self.claims.is_empty() {
-            Filled::Ongoing
+            FillOutcome::Ongoing
         } else if self.is_window() {
-            // Its readers take what is in the window; nobody else will.
+            // Only its readers take what is in the window.
             if self.length == Some(position) {
-                Filled::Whole
+                FillOutcome::Complete
             } else {
-                Filled::Nothing
+                FillOutcome::Nothing
             }
         } else if self.is_complete() {
-            Filled::Whole
+            FillOutcome::Complete
         } else if resumable && !self.ready.is_empty() && self.length.is_some() {
-            Filled::Partly
+            FillOutcome::Partial
         } else {
-            Filled::Nothing
+            FillOutcome::Nothing
         }
     }
 
-    /// Copies the pieces of each interval into one of exactly its size.
+    /// Copies the pieces of each range into one buffer of its exact size.
     fn compact(&mut self) {
         let mut compacted = BTreeMap::new();
         for range in self.ready.iter() {
@@ -752,8 +762,8 @@ impl State {
         self.pieces = compacted;
     }
 
-    fn wake_readers(&mut self) -> Wake {
-        Wake(
+    fn wake_readers(&mut self) -> WakerList {
+        WakerList(
             self.readers
                 .iter_mut()
                 .filter_map(|reader| reader.waker.take())
@@ -762,11 +772,11 @@ impl State {
     }
 }
 
-fn failed(error: ReadError) -> Poll<Option<Result<Piece, Unread>>> {
-    Poll::Ready(Some(Err(Unread::Failed(error))))
+fn failed(error: ReadError) -> Poll<Option<Result<ObjectPiece, PollReadError>>> {
+    Poll::Ready(Some(Err(PollReadError::Failed(error))))
 }
 
-/// What `piece`, which begins at `start`, holds of `range`, from the start of `range` on.
+/// The part of `range` from its start on that `piece`, which begins at `start`, contains.
 fn slice(piece: &Bytes, start: u64, range: &Range<u64>) -> Option<Bytes> {
     let end = start.saturating_add(piece.len() as u64).min(range.end);
     if range.start < start || range.start >= end {

@@ -1,43 +1,44 @@
-//! What answers tell of the cache: `Cache-Status` (RFC 9211), and the word that nginx has for it.
+//! The response fields that report what the cache did: `Cache-Status` (RFC 9211) and nginx's
+//! `X-FastCGI-Cache`.
 
 use apus_http::fields::{CacheStatus, Handling};
 use apus_http::{Headers, Response};
 
 use super::settings::CacheSettings;
 
-/// The name in `Cache-Status`.
-const CACHE: &str = "apus";
+/// The name of the cache in `Cache-Status`.
+const CACHE_NAME: &str = "apus";
 
-/// In which fields answers tell what the cache did.
+/// Writes what the cache did into the configured response fields.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Telling {
+pub(super) struct CacheStatusWriter {
     status_field: bool,
     fastcgi_field: bool,
 }
 
 impl CacheSettings {
-    pub(super) fn telling(&self) -> Telling {
-        Telling {
+    pub(super) fn status_writer(&self) -> CacheStatusWriter {
+        CacheStatusWriter {
             status_field: self.status_field,
             fastcgi_field: self.fastcgi_field,
         }
     }
 }
 
-impl Telling {
-    /// Tells what the cache did, with a response that is made for this one request.
-    pub(super) fn tell(self, response: &mut Response, handling: Handling, ttl: Option<i64>) {
+impl CacheStatusWriter {
+    /// Sets the result on a response that is made for one request, and adds the fields.
+    pub(super) fn write(self, response: &mut Response, handling: Handling, ttl: Option<i64>) {
         response.set_cache(handling.result(ttl));
         if self.status_field || self.fastcgi_field {
             self.add_fields(response.headers_mut(), handling, ttl);
         }
     }
 
-    /// Adds what the cache did.
+    /// Adds the fields.
     pub(super) fn add_fields(self, headers: &mut Headers, handling: Handling, ttl: Option<i64>) {
         if self.status_field {
             let status = CacheStatus {
-                cache: CACHE,
+                cache: CACHE_NAME,
                 handling,
                 ttl,
                 key: None,
@@ -46,7 +47,7 @@ impl Telling {
             status.append_to(headers);
         }
         if self.fastcgi_field {
-            // A word is a valid value.
+            // A word is a valid field value.
             let _ = headers.try_insert("x-fastcgi-cache", handling.result(ttl).as_str());
         }
     }

@@ -1,20 +1,20 @@
-//! Parts of representations (RFC 9111 section 3.4, RFC 9110 section 14.4).
+//! The `Content-Range` field of partial responses (RFC 9111 section 3.4, RFC 9110 section 14.4).
 
 use apus_http::Headers;
 use apus_http::fields::ByteRange;
 
-/// Which part of a representation a 206 response holds.
+/// The range of a representation that a 206 response contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// The part.
+pub struct ContentRange {
+    /// The range.
     pub range: ByteRange,
-    /// The bytes of the whole representation.
+    /// The length of the complete representation.
     pub complete: u64,
 }
 
-impl Part {
-    /// Reads `Content-Range`. `None` if it is absent, repeated, not in bytes, without the length of
-    /// the whole, or contradicts itself or `Content-Length`.
+impl ContentRange {
+    /// Parses `Content-Range`. `None` if it is absent, repeated, not in bytes, without the complete
+    /// length, or inconsistent with itself or with `Content-Length`.
     pub fn of(headers: &Headers) -> Option<Self> {
         let mut lines = headers.get_all("content-range");
         let value = std::str::from_utf8(lines.next()?).ok()?;

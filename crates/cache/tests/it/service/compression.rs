@@ -1,11 +1,11 @@
-//! The cache and compression: each form of what is stored is made once, and told apart.
+//! Compressed forms of stored responses.
 
 use std::io::Read;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use apus_cache::service::{Cache, CacheSettings, Cached, PurgeAccess};
+use apus_cache::service::{Cache, CacheSettings, CachedService, PurgeAccess};
 use apus_compress::Compressed;
 use apus_compress::Compression;
 use apus_http::{Response, Service, ServiceFactory, StatusCode, service_fn};
@@ -27,7 +27,7 @@ const FIELDS: [(&str, &str); 3] = [
     ("etag", "\"v1\""),
 ];
 
-/// A site with compression, and a cache in front of an origin with this content.
+/// A site with compression and a cache, in front of an origin with this body.
 fn site(content: String, fields: &[(&'static str, &'static str)]) -> Site {
     let calls = Arc::new(AtomicUsize::new(0));
     let (fields, counted) = (fields.to_vec(), calls.clone());
@@ -44,12 +44,12 @@ fn site(content: String, fields: &[(&'static str, &'static str)]) -> Site {
             response.into()
         })
     };
-    let cache = Cache::new(apus_cache::store::Settings::default());
+    let cache = Cache::new(apus_cache::store::StoreSettings::default());
     let settings = CacheSettings {
         purge: Some(PurgeAccess { token: "t".into() }),
         ..CacheSettings::default()
     };
-    let cached = Cached::new(&cache, "site", settings, origin).compression(COMPRESSION);
+    let cached = CachedService::new(&cache, "site", settings, origin).compression(COMPRESSION);
     let factory = Compressed::new(COMPRESSION, cached);
     Site {
         cache,
@@ -86,7 +86,7 @@ fn unzipped(content: &[u8]) -> String {
 }
 
 #[test]
-fn each_form_is_made_once_for_all_workers() {
+fn each_compressed_form_is_made_once_for_all_workers() {
     let content = text(20_000);
     let site = site(content.clone(), &FIELDS);
     block_on(async {
@@ -94,7 +94,7 @@ fn each_form_is_made_once_for_all_workers() {
         assert_eq!(plain.text(), content);
         assert_eq!(plain.field("vary"), Some("accept-encoding"));
         assert_eq!(plain.field("etag"), Some("\"v1\""));
-        let before = site.cache.figures().memory_bytes;
+        let before = site.cache.statistics().memory_bytes;
         let body = |worker: usize| {
             let service = site.workers[worker].clone();
             async move {
@@ -112,7 +112,7 @@ fn each_form_is_made_once_for_all_workers() {
         assert_eq!(headers.get_all("vary").count(), 1);
         assert_eq!(headers.get("content-length"), None);
         assert_eq!(
-            site.cache.figures().memory_bytes,
+            site.cache.statistics().memory_bytes,
             before + first.len() as u64
         );
         for worker in [0, 1, 1] {
@@ -127,7 +127,7 @@ fn each_form_is_made_once_for_all_workers() {
 }
 
 #[test]
-fn conditions_and_ranges_meet_the_form_that_a_client_has() {
+fn conditions_and_ranges_apply_to_the_form_that_the_client_has() {
     let content = text(20_000);
     let site = site(content.clone(), &FIELDS);
     block_on(async {
@@ -140,7 +140,7 @@ fn conditions_and_ranges_meet_the_form_that_a_client_has() {
             let reply = site.read(get("/").with("if-none-match", tag)).await;
             assert_eq!((reply.status, reply.field("etag")), (304, Some("\"v1\"")));
         }
-        // A part is one of the content as it is, and not for who has another form of it.
+        // A range applies to the uncompressed body, and not to the form that the client has.
         let part = || accepting("gzip").with("range", "bytes=100-199");
         let reply = site.read(part()).await;
         assert_eq!((reply.status, reply.text()), (206, &content[100..200]));
@@ -157,11 +157,11 @@ fn conditions_and_ranges_meet_the_form_that_a_client_has() {
 }
 
 #[test]
-fn long_content_is_compressed_beside_the_workers() {
+fn a_long_body_is_compressed_on_another_thread() {
     let content = text(300_000);
     let site = site(content.clone(), &FIELDS);
     block_on(async {
-        // It is compressed as it is sent until the form is there.
+        // It is compressed while it is sent until the form is ready.
         loop {
             let service = &site.workers[0];
             let mut response = service.call(accepting("gzip").request()).wait().await;
@@ -181,7 +181,7 @@ fn long_content_is_compressed_beside_the_workers() {
 }
 
 #[test]
-fn forms_leave_with_what_they_were_made_of() {
+fn compressed_forms_are_purged_with_their_object() {
     let site = site(text(5_000), &FIELDS);
     block_on(async {
         site.read(accepting("gzip")).await;
@@ -193,7 +193,7 @@ fn forms_leave_with_what_they_were_made_of() {
 }
 
 #[test]
-fn what_is_not_to_be_compressed_goes_as_it_is() {
+fn responses_not_worth_compressing_are_sent_unchanged() {
     let gzip_only = [FIELDS[0], FIELDS[1], ("vary", "accept-encoding")];
     let coded = [FIELDS[0], FIELDS[1], ("content-encoding", "gzip")];
     let no_transform = [FIELDS[0], ("cache-control", "max-age=60, no-transform")];
@@ -218,17 +218,17 @@ fn what_is_not_to_be_compressed_goes_as_it_is() {
 }
 
 #[test]
-fn codings_that_nobody_can_make_add_no_forms() {
+fn unknown_codings_make_no_forms() {
     let site = site(text(5_000), &FIELDS);
     block_on(async {
         site.read(get("/")).await;
-        let before = site.cache.figures();
+        let before = site.cache.statistics();
         for number in 0..100 {
             let invented = format!("x-{number}, gzip;q=0, identity");
             let reply = site.read(accepting(&invented)).await;
             assert_eq!(reply.field("content-encoding"), None);
         }
-        let after = site.cache.figures();
+        let after = site.cache.statistics();
         assert_eq!(after.memory_bytes, before.memory_bytes);
         assert_eq!(after.memory_objects, before.memory_objects);
     });

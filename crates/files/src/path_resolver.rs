@@ -1,47 +1,47 @@
-//! From the path of a request to what is there: a file, a folder, or nothing that is to be seen.
+//! Resolution of the path of a request to a file, a folder or a program.
 
 use apus_http::StatusCode;
 use apus_http::fields::Coding;
 use rustix::io::Errno;
 
-use crate::Options;
-use crate::content::Unread;
-use crate::tree::{Identity, Root};
-use crate::try_files::Last;
+use crate::FilesOptions;
+use crate::body::UnreadFile;
+use crate::tree::{FileIdentity, RootFolder};
+use crate::try_files::LastAction;
 use apus_media_type as media_type;
 
-/// What a path leads to.
-pub(crate) enum Found {
-    /// A file to be sent.
-    File(Box<FoundFile>),
-    /// A folder without an index, at this path relative to the root, that may be listed.
+/// The result of resolving a path.
+pub(crate) enum ResolvedPath {
+    /// A file to send.
+    File(Box<FileWithSiblings>),
+    /// A folder without an index that may be listed, by its path relative to the root.
     Listing(Vec<u8>),
-    /// A folder, asked for without the slash at its end.
-    Unslashed,
+    /// A folder whose path lacks the slash at its end.
+    MissingSlash,
     /// A folder without an index that may not be listed.
     NoIndex,
-    /// A program, at this path relative to the root.
+    /// A program, by its path relative to the root.
     Program(Vec<u8>),
-    /// Nothing, or nothing that is to be seen.
-    Missing,
-    /// Something that cannot be read now, or must not be.
-    Failed(StatusCode),
-    /// The last resort of `try_files`.
-    Last(Last),
+    /// No file, or a file that must not be visible.
+    NotFound,
+    /// A file that cannot or must not be read.
+    Error(StatusCode),
+    /// The last parameter of `try_files`.
+    Last(LastAction),
 }
 
-/// A file, opened, with the compressed siblings that may be sent in its place.
-pub(crate) struct FoundFile {
+/// An open file, with its precompressed siblings that may be sent instead.
+pub(crate) struct FileWithSiblings {
     /// The path relative to the root.
     pub(crate) path: Vec<u8>,
-    pub(crate) file: Unread,
-    pub(crate) siblings: [Option<Unread>; 3],
+    pub(crate) file: UnreadFile,
+    pub(crate) siblings: [Option<UnreadFile>; 3],
 }
 
-impl FoundFile {
-    pub(crate) fn identities(&self) -> [Option<Identity>; 4] {
+impl FileWithSiblings {
+    pub(crate) fn identities(&self) -> [Option<FileIdentity>; 4] {
         let [brotli, zstd, gzip] = &self.siblings;
-        let identity = |unread: &Option<Unread>| unread.as_ref().map(|unread| unread.identity);
+        let identity = |unread: &Option<UnreadFile>| unread.as_ref().map(|unread| unread.identity);
         [
             identity(brotli),
             identity(zstd),
@@ -51,91 +51,91 @@ impl FoundFile {
     }
 }
 
-/// What stands at the end of the name of a compressed sibling.
+/// The suffixes of precompressed siblings.
 const SUFFIXES: [(Coding, &[u8]); 3] = [
     (Coding::Brotli, b".br"),
     (Coding::Zstd, b".zst"),
     (Coding::Gzip, b".gz"),
 ];
 
-/// How names end of what programs include, and of copies of editors, upgrades and people.
-const REMNANTS: &[&str] = &[
+/// Extensions of include files, and of copies by editors, upgrades and people.
+const LEFTOVER_EXTENSIONS: &[&str] = &[
     "inc", "bak", "backup", "old", "orig", "save", "swp", "swo", "swn",
 ];
 
-/// How media types begin of what has no source in it, whatever it is called.
-const PICTURES: &[&str] = &["image/", "video/", "audio/", "font/"];
+/// Prefixes of media types that contain no source code, whatever the file name is.
+const SOURCELESS_TYPES: &[&str] = &["image/", "video/", "audio/", "font/"];
 
-/// Looks up paths in one root.
-pub(crate) struct Lookup<'a> {
-    pub(crate) options: &'a Options,
-    pub(crate) root: &'a Root,
+/// Resolves paths in one root.
+pub(crate) struct PathResolver<'a> {
+    pub(crate) options: &'a FilesOptions,
+    pub(crate) root: &'a RootFolder,
 }
 
-impl Lookup<'_> {
-    /// What `path`, which is in normal form, leads to.
-    pub(crate) fn find(&self, path: &[u8], query: Option<&str>) -> Found {
+impl PathResolver<'_> {
+    /// Resolves `path`, which is in normal form.
+    pub(crate) fn resolve(&self, path: &[u8], query: Option<&str>) -> ResolvedPath {
         let whole = path;
         let Some(path) = self.below_prefix(whole) else {
-            return Found::Missing;
+            return ResolvedPath::NotFound;
         };
         let Some(list) = &self.options.try_files else {
-            return self.find_below(path);
+            return self.resolve_below(path);
         };
-        for (attempt, is_folder) in list.attempts(path) {
-            let is_same = path.strip_suffix(b"/").unwrap_or(path) == attempt;
-            match self.find_below(&attempt) {
-                Found::Program(path) if !is_folder => return Found::Program(path),
-                Found::File(file) if !(is_folder || is_same && path.ends_with(b"/")) => {
-                    return Found::File(file);
+        for (candidate, is_folder) in list.candidates(path) {
+            let is_same = path.strip_suffix(b"/").unwrap_or(path) == candidate;
+            match self.resolve_below(&candidate) {
+                ResolvedPath::Program(path) if !is_folder => return ResolvedPath::Program(path),
+                ResolvedPath::File(file) if !(is_folder || is_same && path.ends_with(b"/")) => {
+                    return ResolvedPath::File(file);
                 }
-                Found::Unslashed if is_folder => {
+                ResolvedPath::MissingSlash if is_folder => {
                     if is_same && !path.ends_with(b"/") {
-                        return Found::Unslashed;
+                        return ResolvedPath::MissingSlash;
                     }
-                    match self.find_below(&[&*attempt, b"/"].concat()) {
-                        Found::NoIndex | Found::Missing => {}
+                    match self.resolve_below(&[&*candidate, b"/"].concat()) {
+                        ResolvedPath::NoIndex | ResolvedPath::NotFound => {}
                         found => return found,
                     }
                 }
-                Found::Failed(status) => return Found::Failed(status),
+                ResolvedPath::Error(status) => return ResolvedPath::Error(status),
                 _ => {}
             }
         }
-        Found::Last(list.last(whole, query))
+        ResolvedPath::Last(list.last_action(whole, query))
     }
 
-    /// The path without what this tree is mounted under; it starts with a slash or is empty.
+    /// The path without the prefix of this tree; it starts with a slash or is empty.
     fn below_prefix<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
         path.strip_prefix(&*self.options.prefix)
             .filter(|rest| rest.is_empty() || rest.starts_with(b"/"))
     }
 
-    /// What is at a path below the root.
-    pub(crate) fn find_below(&self, path: &[u8]) -> Found {
+    /// Resolves a path below the root.
+    pub(crate) fn resolve_below(&self, path: &[u8]) -> ResolvedPath {
         let relative = path.strip_prefix(b"/").unwrap_or(path);
         let name = relative.strip_suffix(b"/").unwrap_or(relative);
         if self.is_refused(name) {
             return match self.options.runs_programs && self.is_program(name) {
-                true => Found::Program(name.to_vec()),
-                false => Found::Missing,
+                true => ResolvedPath::Program(name.to_vec()),
+                false => ResolvedPath::NotFound,
             };
         }
         let opened = match self.root.open(name) {
             Ok(opened) => opened,
-            Err(errno) => return failure(errno),
+            Err(errno) => return error_of(errno),
         };
         if opened.metadata.is_file() {
             return match path.ends_with(b"/") {
-                true => Found::Missing,
-                false => self.with_siblings(name, Unread::new(opened)),
+                true => ResolvedPath::NotFound,
+                false => self.with_siblings(name, UnreadFile::new(opened)),
             };
         }
         if !opened.metadata.is_dir() {
-            return Found::Missing;
+            return ResolvedPath::NotFound;
         }
         if !path.ends_with(b"/") {
-            return Found::Unslashed;
+            return ResolvedPath::MissingSlash;
         }
         for index in &self.options.index {
             let mut file = name.to_vec();
@@ -145,28 +145,28 @@ impl Lookup<'_> {
             file.extend_from_slice(index.as_bytes());
             if self.is_refused(&file) {
                 if self.options.runs_programs && self.is_program(&file) {
-                    return Found::Program(file);
+                    return ResolvedPath::Program(file);
                 }
                 continue;
             }
             match self.root.open(&file) {
                 Ok(opened) if opened.metadata.is_file() => {
-                    return self.with_siblings(&file, Unread::new(opened));
+                    return self.with_siblings(&file, UnreadFile::new(opened));
                 }
                 Ok(_) => {}
-                Err(errno) => match failure(errno) {
-                    Found::Missing => {}
+                Err(errno) => match error_of(errno) {
+                    ResolvedPath::NotFound => {}
                     failed => return failed,
                 },
             }
         }
         match self.options.listing {
-            true => Found::Listing(name.to_vec()),
-            false => Found::NoIndex,
+            true => ResolvedPath::Listing(name.to_vec()),
+            false => ResolvedPath::NoIndex,
         }
     }
 
-    fn with_siblings(&self, path: &[u8], file: Unread) -> Found {
+    fn with_siblings(&self, path: &[u8], file: UnreadFile) -> ResolvedPath {
         let mut siblings = [const { None }; 3];
         if self.options.precompressed && self.options.is_compressible(path) {
             for (slot, (_, suffix)) in siblings.iter_mut().zip(SUFFIXES) {
@@ -175,34 +175,34 @@ impl Lookup<'_> {
                     .open(&[path, suffix].concat())
                     .ok()
                     .filter(|opened| opened.metadata.is_file() && opened.metadata.len() > 0)
-                    .map(Unread::new)
+                    .map(UnreadFile::new)
                     .filter(|sibling| sibling.identity.modified() >= file.identity.modified());
             }
         }
-        Found::File(Box::new(FoundFile {
+        ResolvedPath::File(Box::new(FileWithSiblings {
             path: path.to_vec(),
             file,
             siblings,
         }))
     }
 
-    /// Whether there is a program at a path that is refused as a file.
+    /// Whether there is a program at a path that is not served as a file.
     fn is_program(&self, relative: &[u8]) -> bool {
         self.options.is_source(relative)
             && !self.is_hidden(relative)
             && (self.root.metadata(relative)).is_ok_and(|metadata| metadata.is_file())
     }
 
-    /// Whether a path is one that nobody is to know of.
+    /// Whether a path is never served as a file.
     fn is_refused(&self, relative: &[u8]) -> bool {
         self.is_hidden(relative)
             || self.options.is_source(relative)
-            || self.options.is_remnant(relative)
+            || self.options.is_leftover(relative)
     }
 
     fn is_hidden(&self, relative: &[u8]) -> bool {
         let is_hidden = |(at, name): (usize, &[u8])| {
-            // RFC 8615: the one folder with a dot that is for the public.
+            // RFC 8615: the one public folder whose name begins with a dot.
             name.starts_with(b".") && !(at == 0 && name == b".well-known")
         };
         (!self.options.hidden_files
@@ -214,10 +214,10 @@ impl Lookup<'_> {
     }
 }
 
-impl Options {
-    /// Whether a name is one of a program, whose source is nobody's business.
+impl FilesOptions {
+    /// Whether a name is that of a program, whose source is never sent.
     pub(crate) fn is_source(&self, path: &[u8]) -> bool {
-        // A copy of an editor; and what is the same name to some file systems.
+        // Trailing characters of editor copies, and those that some file systems ignore.
         let len = path.iter().rev().take_while(|byte| b"~. ".contains(byte));
         let len = path.len().saturating_sub(len.count());
         let path = path.get(..len).unwrap_or_default();
@@ -230,9 +230,9 @@ impl Options {
         known.any(|known| known.as_bytes().eq_ignore_ascii_case(extension))
     }
 
-    /// Whether a name is one of a copy of a program, or of what programs include, in a tree that has
-    /// programs: their source is in it, and nothing runs it.
-    pub(crate) fn is_remnant(&self, path: &[u8]) -> bool {
+    /// Whether a name is that of a copy of a program or of an include file, in a tree with
+    /// programs: it contains source code, and no service runs it.
+    pub(crate) fn is_leftover(&self, path: &[u8]) -> bool {
         if !self.has_programs {
             return false;
         }
@@ -240,7 +240,7 @@ impl Options {
         let len = name.iter().rev().take_while(|byte| b"~#. ".contains(byte));
         let whole = name.get(..name.len().saturating_sub(len.count()));
         let mut extensions = whole.unwrap_or_default().split(|byte| *byte == b'.');
-        // What stands before the first dot is no extension.
+        // The part before the first dot is no extension.
         extensions.next();
         let mut last: &[u8] = b"";
         let mut is_of_program = false;
@@ -253,18 +253,18 @@ impl Options {
             let mut known = self.source_extensions.iter();
             is_of_program |= known.any(|known| known.as_bytes().eq_ignore_ascii_case(last));
         }
-        if REMNANTS
+        if LEFTOVER_EXTENSIONS
             .iter()
             .any(|known| known.as_bytes().eq_ignore_ascii_case(last))
         {
             return true;
         }
-        // A picture may be called after a program.
+        // An image may be named after a program.
         let kind = self.media_type(name);
-        is_of_program && !PICTURES.iter().any(|of| kind.starts_with(of))
+        is_of_program && !SOURCELESS_TYPES.iter().any(|of| kind.starts_with(of))
     }
 
-    /// Whether a path is kept from everybody.
+    /// Whether a path is protected.
     pub(crate) fn is_protected(&self, relative: &[u8]) -> bool {
         if self.protected.is_empty() {
             return false;
@@ -273,9 +273,8 @@ impl Options {
         self.protected.iter().any(|glob| glob.matches(&path))
     }
 
-    /// Whether a path is for the service that runs programs before anything is looked for: it ends like
-    /// the name of one, or has one in its middle that is given the rest of the path, and there is a list
-    /// of other files that would go before.
+    /// Whether a path goes to the service that runs programs before any lookup: it ends like the
+    /// name of a program, or, with `try_files`, contains one that gets the rest of the path.
     pub(crate) fn names_program(&self, path: &[u8]) -> bool {
         if !self.runs_programs || memchr::memchr(b'.', path).is_none() {
             return false;
@@ -302,14 +301,14 @@ impl Options {
     }
 }
 
-/// What a failure to open is to the client. What is refused looks like what is not there.
-fn failure(errno: Errno) -> Found {
+/// The result for a failure to open a file. A forbidden path looks like a missing one.
+fn error_of(errno: Errno) -> ResolvedPath {
     match errno {
-        Errno::ACCESS => Found::Failed(StatusCode::FORBIDDEN),
+        Errno::ACCESS => ResolvedPath::Error(StatusCode::FORBIDDEN),
         Errno::MFILE | Errno::NFILE | Errno::NOMEM => {
-            Found::Failed(StatusCode::SERVICE_UNAVAILABLE)
+            ResolvedPath::Error(StatusCode::SERVICE_UNAVAILABLE)
         }
-        Errno::IO => Found::Failed(StatusCode::INTERNAL_SERVER_ERROR),
-        _ => Found::Missing,
+        Errno::IO => ResolvedPath::Error(StatusCode::INTERNAL_SERVER_ERROR),
+        _ => ResolvedPath::NotFound,
     }
 }

@@ -1,22 +1,22 @@
-//! How often keys are asked for lately, roughly: counters that keys share by their hash.
+//! Approximate counts of how often keys were requested lately.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 const COUNTERS: usize = 1 << 16;
 
-/// After so many requests all counters are halved, so that what was long ago counts less.
-const UNTIL_HALVED: u32 = 8 * COUNTERS as u32;
+/// All counters are halved after this many requests, so that old requests count less.
+const HALVING_INTERVAL: u32 = 8 * COUNTERS as u32;
 
-/// Counts how often keys are asked for. A key may count as asked for too often, because it shares its
-/// counters with others, and never too seldom but for what was long ago.
-pub(super) struct Uses {
+/// Counts how often keys are requested. Keys share counters by their hash: a count may be too high,
+/// and is too low only because of the halving.
+pub(super) struct UseCounter {
     counters: Box<[AtomicU8]>,
     counted: AtomicU32,
     hasher: RandomState,
 }
 
-impl Default for Uses {
+impl Default for UseCounter {
     fn default() -> Self {
         Self {
             counters: (0..COUNTERS).map(|_| AtomicU8::new(0)).collect(),
@@ -26,27 +26,27 @@ impl Default for Uses {
     }
 }
 
-impl std::fmt::Debug for Uses {
+impl std::fmt::Debug for UseCounter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Uses")
+        f.debug_struct("UseCounter")
             .field("counted", &self.counted)
             .finish_non_exhaustive()
     }
 }
 
-impl Uses {
-    /// Counts a use of `key`; tells how many there were, this one included.
+impl UseCounter {
+    /// Counts a request for `key`, and returns the count including this one.
     pub(super) fn count(&self, key: &[u8]) -> u32 {
-        if self.counted.fetch_add(1, Ordering::Relaxed) >= UNTIL_HALVED {
+        if self.counted.fetch_add(1, Ordering::Relaxed) >= HALVING_INTERVAL {
             self.counted.store(0, Ordering::Relaxed);
             for counter in &self.counters {
                 counter.store(counter.load(Ordering::Relaxed) / 2, Ordering::Relaxed);
             }
         }
         let hash = self.hasher.hash_one(key);
-        let places = [hash, hash.rotate_left(32)].map(|hash| hash as usize % COUNTERS);
-        let counts = places.map(|place| {
-            self.counters.get(place).map_or(0, |counter| {
+        let indexes = [hash, hash.rotate_left(32)].map(|hash| hash as usize % COUNTERS);
+        let counts = indexes.map(|index| {
+            self.counters.get(index).map_or(0, |counter| {
                 let before = counter.load(Ordering::Relaxed);
                 let now = before.saturating_add(1);
                 counter.store(now, Ordering::Relaxed);
@@ -62,22 +62,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_each_key_for_itself() {
-        let uses = Uses::default();
-        assert_eq!(uses.count(b"a"), 1);
-        assert_eq!(uses.count(b"a"), 2);
-        assert_eq!(uses.count(b"b"), 1);
+    fn counts_each_key() {
+        let counter = UseCounter::default();
+        assert_eq!(counter.count(b"a"), 1);
+        assert_eq!(counter.count(b"a"), 2);
+        assert_eq!(counter.count(b"b"), 1);
     }
 
     #[test]
-    fn what_was_long_ago_counts_less() {
-        let uses = Uses::default();
+    fn old_requests_count_less() {
+        let counter = UseCounter::default();
         for _ in 0..100 {
-            uses.count(b"a");
+            counter.count(b"a");
         }
-        for number in 0..UNTIL_HALVED {
-            uses.count(&(number % 16).to_be_bytes());
+        for number in 0..HALVING_INTERVAL {
+            counter.count(&(number % 16).to_be_bytes());
         }
-        assert!(uses.count(b"a") < 100);
+        assert!(counter.count(b"a") < 100);
     }
 }

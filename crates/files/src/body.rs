@@ -10,18 +10,18 @@ use apus_http::Sealed;
 use bytes::Bytes;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-use crate::tree::{Identity, Opened};
+use crate::tree::{FileHandle, FileIdentity};
 
-/// The longest file that is kept in memory; longer ones go from file to socket in the kernel.
+/// The longest file that is cached in memory; longer ones are sent with `sendfile`.
 pub(crate) const MAX_IN_MEMORY: u64 = 512 << 10;
 
-/// The content of a file as it was when it was opened.
+/// The content of a file at the time when it was opened.
 #[derive(Clone)]
-pub(crate) enum Content {
+pub(crate) enum FileBody {
     Memory {
         bytes: Bytes,
         hash: u64,
-        /// The same, if it is long, in a form that the kernel sends by itself.
+        /// The same bytes in a sealed memfd, if they are long.
         sealed: Option<Sealed>,
     },
     File {
@@ -30,7 +30,7 @@ pub(crate) enum Content {
     },
 }
 
-impl From<Bytes> for Content {
+impl From<Bytes> for FileBody {
     fn from(bytes: Bytes) -> Self {
         let mut hasher = DefaultHasher::new();
         hasher.write(&bytes);
@@ -48,68 +48,68 @@ impl From<Bytes> for Content {
     }
 }
 
-/// A file that was opened to be read.
-pub(crate) struct Unread {
+/// An open file that is not read yet.
+pub(crate) struct UnreadFile {
     pub(crate) file: Arc<File>,
-    pub(crate) identity: Identity,
+    pub(crate) identity: FileIdentity,
 }
 
 /// Whether reading may wait for the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
+pub(crate) enum DiskWait {
     Never,
     ForDisk,
 }
 
-impl Unread {
-    pub(crate) fn new(opened: Opened) -> Self {
+impl UnreadFile {
+    pub(crate) fn new(opened: FileHandle) -> Self {
         Self {
-            identity: Identity::of(&opened.metadata),
+            identity: FileIdentity::of(&opened.metadata),
             file: Arc::new(opened.file),
         }
     }
 
-    /// Reads the file, if it is short enough, and tells whether it stayed the same meanwhile.
+    /// Reads the file, if it is short enough, and returns whether it did not change meanwhile.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if the disk would have to be waited for and must not be.
-    pub(crate) fn read(&self, wait: Wait) -> io::Result<(Content, bool)> {
+    /// [`io::ErrorKind::WouldBlock`] if `wait` forbids to wait for the disk.
+    pub(crate) fn read(&self, wait: DiskWait) -> io::Result<(FileBody, bool)> {
         let len = self.identity.len;
         if len > MAX_IN_MEMORY {
             let file = Arc::clone(&self.file);
-            return Ok((Content::File { file, len }, true));
+            return Ok((FileBody::File { file, len }, true));
         }
-        let mut content = vec![0; usize::try_from(len).unwrap_or(0)];
+        let mut body = vec![0; usize::try_from(len).unwrap_or(0)];
         let mut filled = 0_usize;
-        while let Some(rest) = content.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        while let Some(rest) = body.get_mut(filled..).filter(|rest| !rest.is_empty()) {
             let offset = filled as u64;
             let read = match wait {
-                Wait::Never => read_cached(&self.file, rest, offset)?,
-                Wait::ForDisk => match self.file.read_at(rest, offset) {
+                DiskWait::Never => read_cached(&self.file, rest, offset)?,
+                DiskWait::ForDisk => match self.file.read_at(rest, offset) {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                     read => read?,
                 },
             };
             if read == 0 {
-                content.truncate(filled);
+                body.truncate(filled);
                 break;
             }
             filled = filled.saturating_add(read);
         }
-        let is_same = Identity::of(&self.file.metadata()?) == self.identity;
-        Ok((Bytes::from(content).into(), is_same))
+        let is_same = FileIdentity::of(&self.file.metadata()?) == self.identity;
+        Ok((Bytes::from(body).into(), is_same))
     }
 }
 
 /// Reads what is in the page cache.
 ///
 /// # Errors
-/// [`io::ErrorKind::WouldBlock`] if the disk would have to be waited for.
+/// [`io::ErrorKind::WouldBlock`] if the bytes are not in the page cache.
 fn read_cached(file: &File, into: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut slices = [IoSliceMut::new(into)];
     match preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT) {
         Ok(read) => Ok(read),
-        // The file system cannot tell what is in the cache.
+        // The file system does not support it, or the bytes are not in the page cache.
         Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::AGAIN | Errno::INTR) => {
             Err(io::ErrorKind::WouldBlock.into())
         }

@@ -1,4 +1,4 @@
-//! Which content is in an object's file, and the checksum of each of its pieces.
+//! The ranges of a body in an object's file, with the checksum of each piece.
 
 use std::fs::File;
 use std::io;
@@ -6,42 +6,42 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use super::super::intervals::Intervals;
-use super::format::Reading;
+use super::format::RecordReader;
 
-/// The shortest pieces, and how much is read at once to be checked.
+/// The shortest piece, and the number of bytes that are read at once for verification.
 const LEAST_PIECE_BYTES: u64 = 64 << 10;
 
-/// The content of an object has about this many pieces at most; those of a longer one are longer.
+/// The most pieces of a body, approximately; those of a longer body are longer.
 const MOST_PIECES: u64 = 4096;
 
-/// The bytes that a record needs for each piece.
+/// The bytes of a record for each piece.
 const SUM_BYTES: u64 = 4;
 
-/// The content in a file. Pieces begin at multiples of their length, which is the same for all.
+/// The ranges in a file. Pieces begin at multiples of their length, which is the same for all.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sums {
+pub(crate) struct PieceChecksums {
     piece_bytes: u64,
-    /// In order, and with something missing between.
-    runs: Vec<Run>,
+    /// In order, with gaps between them.
+    runs: Vec<ChecksumRun>,
 }
 
-/// Content without a gap, with the CRC-32 of each piece, or of what there is of it.
+/// A range without a gap, with the CRC-32 of the present part of each piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(crate) struct ChecksumRun {
     start: u64,
     end: u64,
     crcs: Vec<u32>,
 }
 
-/// What there is of one piece.
+/// The present part of one piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PieceSum {
+pub(crate) struct PieceChecksum {
     pub(crate) range: Range<u64>,
     pub(crate) crc: u32,
 }
 
-impl Sums {
-    /// Of a file in which nothing is yet, of an object of this length.
+impl PieceChecksums {
+    /// The checksums of an empty file for an object of this length.
     pub(crate) fn new(length: Option<u64>) -> Self {
         let mut piece_bytes = LEAST_PIECE_BYTES;
         while length.unwrap_or_default().div_ceil(piece_bytes) > MOST_PIECES {
@@ -53,17 +53,21 @@ impl Sums {
         }
     }
 
-    /// How many bytes of a record the sums of all the content take.
-    pub(crate) fn most_bytes(length: Option<u64>) -> u64 {
+    /// How many bytes of a record the checksums of all the content take.
+    pub(crate) fn max_bytes(length: Option<u64>) -> u64 {
         let pieces = length.map_or(MOST_PIECES, |length| {
             length.div_ceil(Self::new(Some(length)).piece_bytes)
         });
         pieces.saturating_mul(SUM_BYTES)
     }
 
-    /// What was written from `start` on, one part after another.
-    pub(crate) fn run<'a>(&self, start: u64, parts: impl IntoIterator<Item = &'a [u8]>) -> Run {
-        Run::of(self.piece_bytes, start, parts)
+    /// The run of contiguous parts from `start` on.
+    pub(crate) fn run<'a>(
+        &self,
+        start: u64,
+        parts: impl IntoIterator<Item = &'a [u8]>,
+    ) -> ChecksumRun {
+        ChecksumRun::of(self.piece_bytes, start, parts)
     }
 
     /// The length of a piece.
@@ -71,12 +75,14 @@ impl Sums {
         self.piece_bytes
     }
 
-    /// Adds a run of [`Sums::run`] that overlaps none that is there.
-    pub(crate) fn add(&mut self, mut run: Run) {
+    /// Adds a run of [`PieceChecksums::run`] that overlaps no other.
+    pub(crate) fn add(&mut self, mut run: ChecksumRun) {
         if run.start >= run.end {
             return;
         }
-        let at = self.runs.partition_point(|held| held.end <= run.start);
+        let at = self
+            .runs
+            .partition_point(|existing| existing.end <= run.start);
         let mut from = at;
         if let Some(before) = at.checked_sub(1).and_then(|before| self.runs.get(before))
             && before.end == run.start
@@ -97,10 +103,10 @@ impl Sums {
         }
     }
 
-    /// Whether there are more pieces than there is room for, as of content whose length was not declared.
+    /// Whether there are too many pieces, as for a body of undeclared length.
     fn is_too_fine(&self) -> bool {
         let crcs = self.runs.iter().map(|run| run.crcs.len() as u64);
-        // Where a run begins and ends there may be a part of a piece.
+        // A run may begin and end with a partial piece.
         let parts = (self.runs.len() as u64).saturating_mul(2);
         crcs.sum::<u64>() > MOST_PIECES.saturating_add(parts)
     }
@@ -111,11 +117,11 @@ impl Sums {
         for run in &mut self.runs {
             let pieces: Vec<_> = run.pieces(single).collect();
             run.crcs.clear();
-            let mut joined: Option<PieceSum> = None;
+            let mut joined: Option<PieceChecksum> = None;
             for piece in pieces {
                 joined = Some(match joined {
                     Some(first) if !piece.range.start.is_multiple_of(self.piece_bytes) => {
-                        PieceSum {
+                        PieceChecksum {
                             crc: joined_crc(first.crc, piece.crc, &piece.range),
                             range: first.range.start..piece.range.end,
                         }
@@ -130,9 +136,9 @@ impl Sums {
         }
     }
 
-    /// The pieces that `range` touches, in order, up to where something is missing.
-    pub(crate) fn pieces(&self, range: Range<u64>) -> impl Iterator<Item = PieceSum> + '_ {
-        let covers = |run: &&Run| run.start <= range.start && range.start < run.end;
+    /// The pieces that `range` touches, in order, up to the first gap.
+    pub(crate) fn pieces(&self, range: Range<u64>) -> impl Iterator<Item = PieceChecksum> + '_ {
+        let covers = |run: &&ChecksumRun| run.start <= range.start && range.start < run.end;
         let run = self.runs.iter().find(covers);
         run.into_iter()
             .flat_map(|run| run.pieces(self.piece_bytes))
@@ -141,13 +147,13 @@ impl Sums {
     }
 
     /// All pieces.
-    pub(crate) fn all(&self) -> impl Iterator<Item = PieceSum> + '_ {
+    pub(crate) fn all(&self) -> impl Iterator<Item = PieceChecksum> + '_ {
         self.runs
             .iter()
             .flat_map(|run| run.pieces(self.piece_bytes))
     }
 
-    /// What of the content is in the file.
+    /// The ranges in the file.
     pub(crate) fn stored(&self) -> Intervals {
         self.runs.iter().map(|run| run.start..run.end).collect()
     }
@@ -165,22 +171,22 @@ impl Sums {
         }
     }
 
-    pub(super) fn decode(from: &mut Reading<'_>) -> Option<Self> {
+    pub(super) fn decode(from: &mut RecordReader<'_>) -> Option<Self> {
         let piece_bytes = from.u64()?;
         if piece_bytes < LEAST_PIECE_BYTES || !piece_bytes.is_power_of_two() {
             return None;
         }
         let mut end_before = None;
-        let run = |from: &mut Reading<'_>| {
+        let run = |from: &mut RecordReader<'_>| {
             let (start, end) = (from.u64()?, from.u64()?);
             if start >= end || end_before.is_some_and(|before| start <= before) {
                 return None;
             }
             end_before = Some(end);
             let pieces = (end - 1) / piece_bytes - start / piece_bytes + 1;
-            // As many as there are bytes for, whatever the number says.
+            // Limited by the bytes that are present, whatever the number is.
             let crcs = (0..pieces).map(|_| from.u32()).collect::<Option<_>>()?;
-            Some(Run { start, end, crcs })
+            Some(ChecksumRun { start, end, crcs })
         };
         let count = from.u32()?;
         let runs = std::iter::repeat_with({
@@ -193,8 +199,8 @@ impl Sums {
     }
 }
 
-impl Run {
-    /// What was written from `start` on, one part after another, in pieces of this length.
+impl ChecksumRun {
+    /// The run of contiguous parts from `start` on, with pieces of this length.
     pub(crate) fn of<'a>(
         piece_bytes: u64,
         start: u64,
@@ -236,7 +242,7 @@ impl Run {
         self
     }
 
-    fn pieces(&self, piece_bytes: u64) -> impl Iterator<Item = PieceSum> + '_ {
+    fn pieces(&self, piece_bytes: u64) -> impl Iterator<Item = PieceChecksum> + '_ {
         let mut start = self.start;
         self.crcs.iter().map(move |crc| {
             let past = (start / piece_bytes)
@@ -244,7 +250,7 @@ impl Run {
                 .saturating_mul(piece_bytes);
             let range = start..past.min(self.end);
             start = range.end;
-            PieceSum { range, crc: *crc }
+            PieceChecksum { range, crc: *crc }
         })
     }
 }
@@ -257,22 +263,21 @@ fn joined_crc(first: u32, second: u32, second_range: &Range<u64>) -> u32 {
     hasher.finalize()
 }
 
-/// Content that was read and is what was written: up to `until`, of whose last piece the bytes from
-/// `from` on have this CRC-32.
+/// A verified range up to `until`; the bytes of its last piece from `from` on have this CRC-32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Checked {
+pub(crate) struct CheckedRange {
     from: u64,
     pub(crate) until: u64,
     crc: u32,
 }
 
-impl Checked {
-    /// Reads the next pieces of a file whose content begins at `content_at`. `None` if they are not what was
-    /// written, or cannot be read. Of a piece that has grown only what is new is read.
-    pub(crate) fn next(self, file: &File, content_at: u64, pieces: &[PieceSum]) -> Option<Self> {
+impl CheckedRange {
+    /// Verifies the next pieces of a file whose body begins at `body_at`. `None` if they are
+    /// damaged or unreadable. Only the new part of a piece that has grown is read.
+    pub(crate) fn next(self, file: &File, body_at: u64, pieces: &[PieceChecksum]) -> Option<Self> {
         let mut checked = self;
         let mut buffer = Vec::new();
-        for PieceSum { range, crc } in pieces {
+        for PieceChecksum { range, crc } in pieces {
             let has_grown = range.start == checked.from && checked.until <= range.end;
             let (mut at, known) = match has_grown {
                 true => (checked.until, checked.crc),
@@ -282,7 +287,7 @@ impl Checked {
             while at < range.end {
                 let len = range.end.saturating_sub(at).min(LEAST_PIECE_BYTES);
                 buffer.resize(usize::try_from(len).ok()?, 0);
-                file.read_exact_at(&mut buffer, content_at.saturating_add(at))
+                file.read_exact_at(&mut buffer, body_at.saturating_add(at))
                     .ok()?;
                 hasher.update(&buffer);
                 at = at.saturating_add(len);
@@ -299,20 +304,20 @@ impl Checked {
         Some(checked)
     }
 
-    /// Reads all of the pieces at once, which follow each other.
+    /// Reads contiguous pieces; `None` if they are damaged.
     pub(crate) fn read(
         file: &File,
-        content_at: u64,
-        pieces: &[PieceSum],
+        body_at: u64,
+        pieces: &[PieceChecksum],
     ) -> io::Result<Option<Vec<u8>>> {
         let mut all = Vec::new();
-        for PieceSum { range, crc } in pieces {
+        for PieceChecksum { range, crc } in pieces {
             let start = all.len();
             let len =
                 usize::try_from(range.end.saturating_sub(range.start)).map_err(io::Error::other)?;
             all.resize(start.saturating_add(len), 0);
             let piece = all.get_mut(start..).unwrap_or_default();
-            file.read_exact_at(piece, content_at.saturating_add(range.start))?;
+            file.read_exact_at(piece, body_at.saturating_add(range.start))?;
             if crc32fast::hash(piece) != *crc {
                 return Ok(None);
             }
@@ -332,15 +337,15 @@ mod tests {
     }
 
     /// All of `bytes` in one run.
-    fn whole(bytes: &[u8]) -> Sums {
-        let mut sums = Sums::new(Some(bytes.len() as u64));
-        let run = sums.run(0, [bytes]);
-        sums.add(run);
-        sums
+    fn whole(bytes: &[u8]) -> PieceChecksums {
+        let mut checksums = PieceChecksums::new(Some(bytes.len() as u64));
+        let run = checksums.run(0, [bytes]);
+        checksums.add(run);
+        checksums
     }
 
     #[test]
-    fn runs_join_and_so_do_the_sums_of_pieces_that_are_cut() {
+    fn adjacent_runs_and_their_partial_pieces_are_joined() {
         for len in [
             1,
             PIECE - 1,
@@ -352,17 +357,17 @@ mod tests {
         ] {
             let bytes = bytes(len);
             let cut = |sixth: usize| len * sixth / 6;
-            let mut sums = Sums::new(Some(len as u64));
+            let mut checksums = PieceChecksums::new(Some(len as u64));
             for sixth in [1, 3, 5, 0, 2, 4] {
                 let part = &bytes[cut(sixth)..cut(sixth + 1)];
                 let (one, other) = part.split_at(part.len() / 3);
-                let run = sums.run(cut(sixth) as u64, [one, other]);
-                sums.add(run);
+                let run = checksums.run(cut(sixth) as u64, [one, other]);
+                checksums.add(run);
             }
-            assert_eq!(sums, whole(&bytes), "{len}");
-            let pieces: Vec<_> = sums.all().collect();
+            assert_eq!(checksums, whole(&bytes), "{len}");
+            let pieces: Vec<_> = checksums.all().collect();
             assert_eq!(pieces.len(), len.div_ceil(PIECE), "{len}");
-            for PieceSum { range, crc } in pieces {
+            for PieceChecksum { range, crc } in pieces {
                 let piece = &bytes[range.start as usize..range.end as usize];
                 assert_eq!(crc, crc32fast::hash(piece), "{len} {range:?}");
             }
@@ -370,64 +375,74 @@ mod tests {
     }
 
     #[test]
-    fn pieces_grow_where_there_would_be_too_many() {
+    fn pieces_grow_if_there_are_too_many() {
         let most = MOST_PIECES as usize;
-        assert_eq!(Sums::new(Some(MOST_PIECES << 16)).piece_bytes, 64 << 10);
         assert_eq!(
-            Sums::new(Some((MOST_PIECES << 16) + 1)).piece_bytes,
+            PieceChecksums::new(Some(MOST_PIECES << 16)).piece_bytes,
+            64 << 10
+        );
+        assert_eq!(
+            PieceChecksums::new(Some((MOST_PIECES << 16) + 1)).piece_bytes,
             128 << 10
         );
-        let mut sums = Sums::new(None);
-        // As of content that begins in the middle of a piece, and has another gap.
+        let mut checksums = PieceChecksums::new(None);
+        // The ranges begin in the middle of a piece, and have a gap.
         for (start, crc) in (1..most as u64 + 2).map(|piece| (piece << 16, 7)) {
-            sums.add(Run {
+            checksums.add(ChecksumRun {
                 start,
                 end: start + (1 << 16),
                 crcs: vec![crc],
             });
         }
-        assert_eq!(sums.piece_bytes, 64 << 10);
+        assert_eq!(checksums.piece_bytes, 64 << 10);
         for piece in most as u64 + 2..most as u64 + 4 {
-            let run = sums.run(piece << 16, [&vec![7; PIECE][..]]);
-            sums.add(run);
+            let run = checksums.run(piece << 16, [&vec![7; PIECE][..]]);
+            checksums.add(run);
         }
-        assert_eq!(sums.piece_bytes, 128 << 10);
-        let last = sums.all().last().unwrap();
+        assert_eq!(checksums.piece_bytes, 128 << 10);
+        let last = checksums.all().last().unwrap();
         assert_eq!(last.range, (most as u64 + 2) << 16..(most as u64 + 4) << 16);
         assert_eq!(last.crc, crc32fast::hash(&vec![7; 2 * PIECE]));
-        assert_eq!(sums.all().next().unwrap().range, 1 << 16..2 << 16);
+        assert_eq!(checksums.all().next().unwrap().range, 1 << 16..2 << 16);
     }
 
     #[test]
-    fn are_read_as_they_were_written() {
-        let mut sums = whole(&bytes(2 * PIECE + 1));
-        let run = sums.run(5 * PIECE as u64 + 7, [&bytes(PIECE)[..]]);
-        sums.add(run);
+    fn checksums_are_decoded_as_encoded() {
+        let mut checksums = whole(&bytes(2 * PIECE + 1));
+        let run = checksums.run(5 * PIECE as u64 + 7, [&bytes(PIECE)[..]]);
+        checksums.add(run);
         let mut out = Vec::new();
-        sums.encode(&mut out);
-        assert_eq!(Sums::decode(&mut Reading(&out)), Some(sums));
+        checksums.encode(&mut out);
+        assert_eq!(
+            PieceChecksums::decode(&mut RecordReader(&out)),
+            Some(checksums)
+        );
         for len in 0..out.len() {
-            assert_eq!(Sums::decode(&mut Reading(&out[..len])), None, "{len}");
+            assert_eq!(
+                PieceChecksums::decode(&mut RecordReader(&out[..len])),
+                None,
+                "{len}"
+            );
         }
     }
 
     #[test]
-    fn only_what_is_new_of_a_piece_that_grows_is_read() {
+    fn only_the_new_part_of_a_grown_piece_is_read() {
         let file = tempfile::tempfile().unwrap();
         let bytes = bytes(PIECE);
         file.write_all_at(&bytes, 10).unwrap();
-        let mut checked = Checked::default();
+        let mut checked = CheckedRange::default();
         for end in [1, 100, PIECE - 1, PIECE] {
             let pieces: Vec<_> = whole(&bytes[..end]).all().collect();
             checked = checked.next(&file, 10, &pieces).unwrap();
             assert_eq!(checked.until, end as u64);
-            // What was checked is not read again.
+            // Verified bytes are not read again.
             file.write_all_at(&[bytes[0] ^ 1], 10).unwrap();
         }
         let pieces: Vec<_> = whole(&bytes).all().collect();
-        assert_eq!(Checked::default().next(&file, 10, &pieces), None);
-        assert_eq!(Checked::read(&file, 10, &pieces).unwrap(), None);
+        assert_eq!(CheckedRange::default().next(&file, 10, &pieces), None);
+        assert_eq!(CheckedRange::read(&file, 10, &pieces).unwrap(), None);
         file.write_all_at(&bytes, 10).unwrap();
-        assert_eq!(Checked::read(&file, 10, &pieces).unwrap(), Some(bytes));
+        assert_eq!(CheckedRange::read(&file, 10, &pieces).unwrap(), Some(bytes));
     }
 }
