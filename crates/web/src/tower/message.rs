@@ -123,7 +123,7 @@ where
 const CONNECTION: [&str; 3] = ["connection", "keep-alive", "transfer-encoding"];
 
 /// The body in memory if it is short and complete, else the stream.
-async fn gathered<B>(mut stream: HttpBodyStream<B>) -> Body
+async fn body_in_memory<B>(mut stream: HttpBodyStream<B>) -> Body
 where
     B: http_body::Body<Error: Into<BoxError>> + 'static,
 {
