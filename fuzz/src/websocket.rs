@@ -1,6 +1,8 @@
-//! The frames of WebSocket, and what agrees on their compression.
+//! The frames of WebSocket, and the negotiation of their compression.
 
-use apus_websocket::codec::{Agreement, Compression, Connection, Event, Message, Settings};
+use apus_websocket::codec::{
+    CodecSettings, Compression, DeflateConfig, Message, WebSocketConnection, WebSocketEvent,
+};
 use bytes::BytesMut;
 
 /// Bytes of a message that are taken.
@@ -30,19 +32,19 @@ pub fn websocket_frames(data: &[u8]) {
         keep_received_context: true,
         ..compression
     };
-    let agreed = content.agreed([answer.as_bytes()].into_iter());
+    let agreed = content.read_response([answer.as_bytes()].into_iter());
     let agreed = agreed.expect("a client does not understand our answer");
     let piece = usize::from(*options).max(1);
     let events = read(agreement, frames, usize::MAX, agreed);
     assert_eq!(events, read(agreement, frames, piece, agreed));
     // The other role takes anything without harm.
-    let mut client = Connection::client(&settings(agreed), || [7; 4]);
+    let mut client = WebSocketConnection::client(&settings(agreed), || [7; 4]);
     let mut input = BytesMut::from(frames);
     while client.handle_input(&mut input).is_some() {}
 }
 
-fn settings(compression: Option<Agreement>) -> Settings {
-    Settings {
+fn settings(compression: Option<DeflateConfig>) -> CodecSettings {
+    CodecSettings {
         max_frame: MAX,
         max_message: MAX,
         compression,
@@ -51,31 +53,31 @@ fn settings(compression: Option<Agreement>) -> Settings {
 
 /// What a server reads that sends every message back, to a client that has to understand it.
 fn read(
-    agreement: Option<Agreement>,
+    agreement: Option<DeflateConfig>,
     bytes: &[u8],
     size: usize,
-    agreed: Option<Agreement>,
-) -> Vec<Event> {
-    let mut server = Connection::server(&settings(agreement));
+    agreed: Option<DeflateConfig>,
+) -> Vec<WebSocketEvent> {
+    let mut server = WebSocketConnection::server(&settings(agreement));
     // What does not compress gets longer.
-    let roomy = Settings {
+    let roomy = CodecSettings {
         max_frame: 2 * MAX,
         ..settings(agreed)
     };
-    let mut client = Connection::client(&roomy, || [7; 4]);
+    let mut client = WebSocketConnection::client(&roomy, || [7; 4]);
     let (mut input, mut back) = (BytesMut::new(), BytesMut::new());
     let mut events = Vec::new();
     for piece in bytes.chunks(size) {
         input.extend_from_slice(piece);
         while let Some(event) = server.handle_input(&mut input) {
-            if let Event::Message(message) = &event {
+            if let WebSocketEvent::Message(message) = &event {
                 assert!(message.len() <= MAX);
                 echo(&mut server, &mut client, &mut back, message);
             }
-            let is_last = matches!(event, Event::Close(_) | Event::Failed(_));
+            let is_last = matches!(event, WebSocketEvent::Close(_) | WebSocketEvent::Failed(_));
             events.push(event);
             if is_last {
-                server.answer_close();
+                server.respond_to_close();
                 assert!(server.is_closing());
                 input.extend_from_slice(b"more");
                 assert_eq!(server.handle_input(&mut input), None);
@@ -86,7 +88,12 @@ fn read(
     events
 }
 
-fn echo(server: &mut Connection, client: &mut Connection, back: &mut BytesMut, message: &Message) {
+fn echo(
+    server: &mut WebSocketConnection,
+    client: &mut WebSocketConnection,
+    back: &mut BytesMut,
+    message: &Message,
+) {
     if server.send(message.clone()).is_err() {
         return;
     }
@@ -97,11 +104,11 @@ fn echo(server: &mut Connection, client: &mut Connection, back: &mut BytesMut, m
     }
     loop {
         match client.handle_input(back) {
-            Some(Event::Message(read)) => {
+            Some(WebSocketEvent::Message(read)) => {
                 assert_eq!(read, *message);
                 return;
             }
-            Some(Event::Pong(_)) => {}
+            Some(WebSocketEvent::Pong(_)) => {}
             other => panic!("instead of {message:?}: {other:?}"),
         }
     }

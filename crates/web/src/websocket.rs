@@ -22,10 +22,10 @@
 //! workers, and with the feature `redis`, by `Rooms::through_redis`, those of other machines.
 
 pub use apus_websocket::codec::{
-    ByteString, Close, CloseCode, Closed, Compression, InvalidHandshake, Message, Prepared,
-    ProtocolError,
+    ByteString, Close, CloseCode, Compression, ConnectionClosed, InvalidHandshake, Message,
+    PreparedMessage, ProtocolError,
 };
 pub use apus_websocket::{
-    Ended, Origins, Receiver, Rooms, SendError, Sender, SlowReceivers, WebSocket,
+    AllowedOrigins, DisconnectReason, Receiver, Rooms, SendError, Sender, SlowReceivers, WebSocket,
     WebSocketSettings, WebSocketUpgrade,
 };

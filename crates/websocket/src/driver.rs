@@ -1,4 +1,4 @@
-//! Drives a socket: bytes between its connection and its transport, pings, and the handler beside it.
+//! The I/O of a WebSocket: moves bytes between the codec and the transport, sends pings, and polls the handler.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -7,28 +7,28 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use crate::codec::{CloseCode, Event};
+use crate::codec::{CloseCode, WebSocketEvent};
 use apus_http::Duplex;
 use bytes::BytesMut;
 use tokio::time::{Instant, Sleep};
 
-use super::state::{Ended, Shared, State};
+use super::state::{DisconnectReason, SharedSocket, SocketState};
 
-/// What is read at once.
-const READ: usize = 16 * 1024;
+/// The size of one read.
+const READ_SIZE: usize = 16 * 1024;
 
 thread_local! {
-    /// What sockets of this thread read into, so that those that wait hold no buffer.
-    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ]);
+    /// The read buffer that the sockets of this thread share, so that an idle socket holds none.
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_SIZE]);
 }
 
-/// A handler of one socket.
+/// The handler of one socket.
 pub(super) type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Runs a socket and its handler until both are done. The handler is never cut short: it learns from
-/// its socket that the client is gone.
-pub(super) async fn run(duplex: Box<dyn Duplex>, shared: Rc<Shared>, handler: Task) {
-    let mut driver = Driver::new(duplex, shared);
+/// Runs a socket and its handler until both are done. The handler is never cancelled: its socket reports
+/// that the client is gone.
+pub(super) async fn run(duplex: Box<dyn Duplex>, shared: Rc<SharedSocket>, handler: Task) {
+    let mut driver = SocketDriver::new(duplex, shared);
     let mut handler = Some(handler);
     poll_fn(|cx| {
         loop {
@@ -59,56 +59,56 @@ pub(super) async fn run(duplex: Box<dyn Duplex>, shared: Rc<Shared>, handler: Ta
     .await;
 }
 
-struct Driver {
+struct SocketDriver {
     duplex: Box<dyn Duplex>,
-    shared: Rc<Shared>,
-    /// Whether the transport may keep back some of what was written.
+    shared: Rc<SharedSocket>,
+    /// Whether the transport may hold written bytes that are not flushed.
     is_unflushed: bool,
-    /// What was read and not understood yet.
+    /// Bytes that were read and are not decoded yet.
     input: BytesMut,
-    stage: Stage,
+    stage: TransportStage,
     timer: Pin<Box<Sleep>>,
-    heard_at: Instant,
-    /// Whether a ping was sent since.
+    last_read_at: Instant,
+    /// Whether a ping was sent since the last read.
     has_pinged: bool,
-    /// When the close was sent.
+    /// When the close frame was sent.
     closing_at: Option<Instant>,
-    /// Until the worker stops.
+    /// Ready when the worker stops.
     stopping: Option<Task>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum TransportStage {
     Open,
-    /// Everything was said; the transport's end is to be sent.
-    Ending,
-    /// What the client still sends is read and dropped: otherwise it could miss our close.
+    /// Both close frames were exchanged; the transport is shut down for writing.
+    ShuttingDown,
+    /// Bytes that the client still sends are read and dropped: otherwise a reset could make it miss our close.
     Draining,
     Done,
 }
 
-impl Driver {
-    fn new(duplex: Box<dyn Duplex>, shared: Rc<Shared>) -> Self {
+impl SocketDriver {
+    fn new(duplex: Box<dyn Duplex>, shared: Rc<SharedSocket>) -> Self {
         let now = Instant::now();
         let settings = &shared.settings;
-        let first = settings.ping_interval.unwrap_or(settings.idle_timeout);
+        let first_deadline = now + settings.ping_interval.unwrap_or(settings.idle_timeout);
         Self {
-            timer: Box::pin(tokio::time::sleep_until(now + first)),
+            timer: Box::pin(tokio::time::sleep_until(first_deadline)),
             duplex,
             shared,
             is_unflushed: false,
             input: BytesMut::new(),
-            stage: Stage::Open,
-            heard_at: now,
+            stage: TransportStage::Open,
+            last_read_at: now,
             has_pinged: false,
             closing_at: None,
             stopping: Some(Box::pin(apus_net::stopping())),
         }
     }
 
-    /// Does all that can be done. Ready once the transport is of no more use.
+    /// Makes all progress that is possible now. Ready once the transport is no longer needed.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.stage == Stage::Done {
+        if self.stage == TransportStage::Done {
             return Poll::Ready(());
         }
         let shared = Rc::clone(&self.shared);
@@ -122,67 +122,74 @@ impl Driver {
             // It may be closed already.
             let _ = state.connection.close_with(CloseCode::GOING_AWAY);
         }
-        let moved = self.exchange(state, cx);
-        let timed = moved.and_then(|()| self.look_at_time(state, cx));
-        if let Err(ended) = timed {
-            self.stage = Stage::Done;
+        let result = self
+            .transfer(state, cx)
+            .and_then(|()| self.check_timeouts(state, cx));
+        if let Err(reason) = result {
+            self.stage = TransportStage::Done;
             state.connection.drop_output();
-            state.end(ended);
+            state.disconnect(reason);
         }
-        if state.ended.is_some() {
+        if state.disconnect_reason.is_some() {
             wake(state.receiver.take(), cx);
             shared.leave_rooms();
         }
-        if state.ended.is_some() || state.connection.output_len() < shared.settings.send_buffer {
+        if state.disconnect_reason.is_some()
+            || state.connection.output_len() < shared.settings.send_buffer
+        {
             state
                 .senders
                 .drain(..)
                 .for_each(|waker| wake(Some(waker), cx));
         }
         match self.stage {
-            Stage::Done => Poll::Ready(()),
+            TransportStage::Done => Poll::Ready(()),
             _ => Poll::Pending,
         }
     }
 
-    fn exchange(&mut self, state: &mut State, cx: &mut Context<'_>) -> Result<(), Ended> {
+    fn transfer(
+        &mut self,
+        state: &mut SocketState,
+        cx: &mut Context<'_>,
+    ) -> Result<(), DisconnectReason> {
         let max = self.shared.settings.max_message;
-        while self.stage == Stage::Open {
-            while state.takes_more(max)
+        while self.stage == TransportStage::Open {
+            while state.can_read_more(max)
                 && let Some(event) = state.connection.handle_input(&mut self.input)
             {
-                take(state, event, cx);
+                handle_event(state, event, cx);
             }
-            state.answer_close();
+            state.respond_to_close();
             let is_written = self.write(state, cx).map_err(lost)?;
             if state.connection.is_finished() {
-                self.stage = Stage::Ending;
-            } else if !state.takes_more(max) || !self.read(state, cx)? {
+                self.stage = TransportStage::ShuttingDown;
+            } else if !state.can_read_more(max) || !self.read(state, cx)? {
                 if is_written && self.input.is_empty() {
                     self.input = BytesMut::new();
                 }
                 return Ok(());
             }
         }
-        if self.stage == Stage::Ending {
+        if self.stage == TransportStage::ShuttingDown {
             match self.duplex.poll_shutdown(cx) {
-                Poll::Ready(Ok(())) => self.stage = Stage::Draining,
+                Poll::Ready(Ok(())) => self.stage = TransportStage::Draining,
                 Poll::Ready(Err(error)) => return Err(lost(error)),
                 Poll::Pending => return Ok(()),
             }
         }
-        while self.stage == Stage::Draining {
+        while self.stage == TransportStage::Draining {
             match SCRATCH.with_borrow_mut(|scratch| self.duplex.poll_read(cx, scratch)) {
                 Poll::Ready(Ok(1..)) => {}
-                Poll::Ready(_) => self.stage = Stage::Done,
+                Poll::Ready(_) => self.stage = TransportStage::Done,
                 Poll::Pending => return Ok(()),
             }
         }
         Ok(())
     }
 
-    /// Sends what waits; tells whether all of it could be sent.
-    fn write(&mut self, state: &mut State, cx: &mut Context<'_>) -> io::Result<bool> {
+    /// Writes the output; returns whether all of it was written.
+    fn write(&mut self, state: &mut SocketState, cx: &mut Context<'_>) -> io::Result<bool> {
         while !state.connection.output().is_empty() {
             match self.duplex.poll_write(cx, state.connection.output()) {
                 Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
@@ -196,22 +203,26 @@ impl Driver {
             match self.duplex.poll_flush(cx) {
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Ready(Ok(())) => self.is_unflushed = false,
-                // The rest of it leaves when there is room, while others are read and written.
+                // The next poll flushes the rest.
                 Poll::Pending => {}
             }
         }
         Ok(true)
     }
 
-    /// Reads what is there; tells whether anything was.
-    fn read(&mut self, state: &mut State, cx: &mut Context<'_>) -> Result<bool, Ended> {
+    /// Reads available bytes; returns whether there were any.
+    fn read(
+        &mut self,
+        state: &mut SocketState,
+        cx: &mut Context<'_>,
+    ) -> Result<bool, DisconnectReason> {
         let missing = state.connection.missing(&self.input);
-        let polled = match missing >= READ {
-            // Much of one message: straight to its place.
+        let polled = match missing >= READ_SIZE {
+            // A long message: read into its own buffer, without a copy.
             true => {
                 let len = self.input.len();
                 self.input
-                    .resize(len.saturating_add(missing.min(4 * READ)), 0);
+                    .resize(len.saturating_add(missing.min(4 * READ_SIZE)), 0);
                 let room = self.input.get_mut(len..).unwrap_or_default();
                 let polled = self.duplex.poll_read(cx, room);
                 let read = match &polled {
@@ -231,9 +242,9 @@ impl Driver {
             }),
         };
         match polled {
-            Poll::Ready(Ok(0)) => Err(Ended::Lost(io::ErrorKind::UnexpectedEof)),
+            Poll::Ready(Ok(0)) => Err(DisconnectReason::Lost(io::ErrorKind::UnexpectedEof)),
             Poll::Ready(Ok(_)) => {
-                self.heard_at = Instant::now();
+                self.last_read_at = Instant::now();
                 self.has_pinged = false;
                 Ok(true)
             }
@@ -242,9 +253,14 @@ impl Driver {
         }
     }
 
-    /// Sends pings, and gives up a client that says nothing.
-    fn look_at_time(&mut self, state: &mut State, cx: &mut Context<'_>) -> Result<(), Ended> {
-        if self.closing_at.is_none() && (state.connection.is_closing() || state.ended.is_some()) {
+    /// Sends pings, and disconnects a client that stays silent.
+    fn check_timeouts(
+        &mut self,
+        state: &mut SocketState,
+        cx: &mut Context<'_>,
+    ) -> Result<(), DisconnectReason> {
+        let is_closing = state.connection.is_closing() || state.disconnect_reason.is_some();
+        if self.closing_at.is_none() && is_closing {
             self.closing_at = Some(Instant::now());
         }
         loop {
@@ -260,19 +276,19 @@ impl Driver {
                 self.timer.as_mut().reset(deadline);
                 continue;
             }
-            if self.closing_at.is_none() && !state.takes_more(self.shared.settings.max_message) {
-                // Nothing is read while the handler is behind: the silence is ours.
-                self.heard_at = Instant::now();
+            if self.closing_at.is_none() && !state.can_read_more(self.shared.settings.max_message) {
+                // Nothing is read while the handler is behind, so the client may not be silent.
+                self.last_read_at = Instant::now();
                 continue;
             }
             if self.closing_at.is_some() || self.is_last_deadline() {
-                // For a handler that never took what came before the close.
-                state.connection.answer_close();
+                // The handler did not receive the messages before the close, so no response was sent yet.
+                state.connection.respond_to_close();
                 self.write(state, cx).map_err(lost)?;
-                return Err(Ended::TimedOut);
+                return Err(DisconnectReason::TimedOut);
             }
             self.has_pinged = true;
-            // Open, as it is not closing.
+            // It cannot fail: the connection is open.
             let _ = state.connection.ping(b"");
             self.write(state, cx).map_err(lost)?;
         }
@@ -282,12 +298,12 @@ impl Driver {
         let settings = &self.shared.settings;
         match (self.closing_at, settings.ping_interval) {
             (Some(closing_at), _) => closing_at + settings.close_timeout,
-            (None, Some(interval)) if !self.is_last_deadline() => self.heard_at + interval,
-            (None, _) => self.heard_at + settings.idle_timeout,
+            (None, Some(interval)) if !self.is_last_deadline() => self.last_read_at + interval,
+            (None, _) => self.last_read_at + settings.idle_timeout,
         }
     }
 
-    /// Whether the next deadline is that of the client.
+    /// Whether the next deadline is the idle timeout, and not that of a ping.
     fn is_last_deadline(&self) -> bool {
         let settings = &self.shared.settings;
         let interval = settings.ping_interval;
@@ -295,23 +311,23 @@ impl Driver {
     }
 }
 
-fn take(state: &mut State, event: Event, cx: &Context<'_>) {
+fn handle_event(state: &mut SocketState, event: WebSocketEvent, cx: &Context<'_>) {
     match event {
-        Event::Message(message) => {
+        WebSocketEvent::Message(message) => {
             state.push(message);
             wake(state.receiver.take(), cx);
         }
-        Event::Ping(_) | Event::Pong(_) => {}
-        Event::Close(close) => state.end(Ended::Closed(close)),
-        Event::Failed(error) => state.end(Ended::Failed(error)),
+        WebSocketEvent::Ping(_) | WebSocketEvent::Pong(_) => {}
+        WebSocketEvent::Close(close) => state.disconnect(DisconnectReason::Closed(close)),
+        WebSocketEvent::Failed(error) => state.disconnect(DisconnectReason::Failed(error)),
     }
 }
 
-fn lost(error: io::Error) -> Ended {
-    Ended::Lost(error.kind())
+fn lost(error: io::Error) -> DisconnectReason {
+    DisconnectReason::Lost(error.kind())
 }
 
-/// Wakes who is not polled next anyway: the handler, if it waits in the driver's own task.
+/// Wakes a task, unless it is the driver's own: that one is polled next anyway.
 fn wake(waker: Option<Waker>, cx: &Context<'_>) {
     if let Some(waker) = waker
         && !waker.will_wake(cx.waker())
@@ -324,20 +340,20 @@ fn wake(waker: Option<Waker>, cx: &Context<'_>) {
 mod tests {
     use std::cell::Cell;
 
-    use crate::codec::{Connection, Settings};
+    use crate::codec::{CodecSettings, WebSocketConnection};
 
     use super::super::{WebSocket, WebSocketSettings};
     use super::*;
 
-    /// A client that sends a message each time it has an answer, and goes away behind the last.
-    struct Asking {
+    /// A client that sends a message for each response, and closes the connection after the last.
+    struct EchoClient {
         left: usize,
-        has_answer: bool,
-        calls: Rc<Calls>,
+        has_response: bool,
+        calls: Rc<CallCounts>,
     }
 
     #[derive(Default)]
-    struct Calls {
+    struct CallCounts {
         reads: Cell<usize>,
         writes: Cell<usize>,
         flushes: Cell<usize>,
@@ -347,16 +363,16 @@ mod tests {
         calls.set(calls.get() + 1);
     }
 
-    impl Duplex for Asking {
+    impl Duplex for EchoClient {
         fn poll_read(
             &mut self,
             cx: &mut Context<'_>,
             buffer: &mut [u8],
         ) -> Poll<io::Result<usize>> {
-            if !std::mem::take(&mut self.has_answer) {
+            if !std::mem::take(&mut self.has_response) {
                 return Poll::Pending;
             }
-            // As a socket that is readable again.
+            // Reports readiness as a readable socket does.
             cx.waker().wake_by_ref();
             if self.left == 0 {
                 return Poll::Ready(Ok(0));
@@ -370,7 +386,7 @@ mod tests {
 
         fn poll_write(&mut self, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
             assert_eq!(bytes, b"\x81\x05hello");
-            self.has_answer = true;
+            self.has_response = true;
             count(&self.calls.writes);
             Poll::Ready(Ok(bytes.len()))
         }
@@ -386,15 +402,15 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_is_one_read_and_one_write() {
-        let calls = Rc::<Calls>::default();
-        let client = Asking {
+    fn an_echo_takes_one_read_and_one_write() {
+        let calls = Rc::<CallCounts>::default();
+        let client = EchoClient {
             left: 100,
-            has_answer: true,
+            has_response: true,
             calls: Rc::clone(&calls),
         };
-        let shared = Shared::new(
-            Connection::server(&Settings::default()),
+        let shared = SharedSocket::new(
+            WebSocketConnection::server(&CodecSettings::default()),
             WebSocketSettings::default(),
         );
         let mut socket = WebSocket::new(&shared, None);

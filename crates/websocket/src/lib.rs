@@ -1,8 +1,8 @@
 //! WebSocket connections (RFC 6455, RFC 7692, RFC 8441): the codec, the sockets of a worker, and rooms of sockets.
 //!
-//! [`WebSocketUpgrade`] reads the handshake of a client. [`WebSocketUpgrade::run`] makes the response, after
-//! which a handler has a [`WebSocket`] to send and to receive messages. [`Rooms`] reach the sockets of all
-//! workers. [`codec`] has the protocol alone, without I/O.
+//! [`WebSocketUpgrade`] reads the handshake of a client. [`WebSocketUpgrade::run`] returns the response and
+//! gives the handler a [`WebSocket`] that sends and receives messages. [`Rooms`] send messages to the sockets
+//! of all workers. [`codec`] is the protocol without I/O.
 
 #![forbid(unsafe_code)]
 
@@ -17,14 +17,14 @@ mod socket;
 mod state;
 mod upgrade;
 
-pub use self::origin::Origins;
+pub use self::origin::AllowedOrigins;
 pub use self::rooms::{Rooms, SlowReceivers};
 pub use self::settings::WebSocketSettings;
-pub use self::socket::{Receiver, SendError, Sender, WebSocket};
-pub use self::state::Ended;
+pub use self::socket::{Receiver, Sender, WebSocket};
+pub use self::state::{DisconnectReason, SendError};
 pub use self::upgrade::WebSocketUpgrade;
 
 pub use crate::codec::{
-    ByteString, Close, CloseCode, Closed, Compression, InvalidHandshake, Message, Prepared,
-    ProtocolError,
+    ByteString, Close, CloseCode, Compression, ConnectionClosed, InvalidHandshake, Message,
+    PreparedMessage, ProtocolError,
 };

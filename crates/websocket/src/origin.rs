@@ -1,35 +1,35 @@
-//! Which pages may open WebSockets (RFC 6455 section 10.2).
+//! The check of the `Origin` of a handshake (RFC 6455 section 10.2).
 //!
-//! A browser sends cookies with a handshake that any page began, and no preflight asks whether it
-//! may: without this check a foreign page acts as the user (cross-site WebSocket hijacking).
+//! A browser sends cookies with a handshake from any page and makes no preflight request for it: without this
+//! check, a page of another site could act as the user (cross-site WebSocket hijacking).
 
 use apus_http::Request;
 
 use apus_http::origin::is_same_origin;
 
-/// The pages whose scripts may open a socket. Clients that send no `Origin` are no browsers, and
-/// nothing is kept from them.
+/// The origins whose pages may open a socket. Clients that send no `Origin` are not browsers and are always
+/// allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Origins {
-    /// Those of the same scheme, host and port. Behind a proxy that ends TLS, that takes a
+pub enum AllowedOrigins {
+    /// The origin with the same scheme, host and port. Behind a proxy that terminates TLS, this needs
     /// [`TrustedProxies`](apus_http::TrustedProxies).
     #[default]
     Same,
-    /// Those of the same scheme, host and port, and of these origins, as `https://example.com`.
+    /// The same origin, and these origins, such as `https://example.com`.
     List(Vec<String>),
-    /// All. Only for what is public, or asks for more than cookies.
+    /// All origins. Only for public data, or for handlers that do not authenticate by cookies alone.
     Any,
 }
 
-/// What a request says of the page that it comes from.
+/// The origin of the page that a request comes from.
 #[derive(Clone, Debug)]
-pub(super) struct Page {
+pub(super) struct RequestOrigin {
     origin: Option<Box<[u8]>>,
     /// Whether the origin is that of the request.
     is_same: bool,
 }
 
-impl Page {
+impl RequestOrigin {
     pub(super) fn of(request: &Request) -> Self {
         let origin = request.headers().get("origin");
         let text = origin.and_then(|origin| std::str::from_utf8(origin).ok());
@@ -39,17 +39,17 @@ impl Page {
         }
     }
 
-    /// Whether a socket may be opened from here.
-    pub(super) fn is_among(&self, origins: &Origins) -> bool {
+    /// Whether pages of this origin may open a socket.
+    pub(super) fn is_allowed_by(&self, allowed: &AllowedOrigins) -> bool {
         let Some(origin) = &self.origin else {
             return true;
         };
-        match origins {
-            Origins::Any => true,
-            Origins::Same => self.is_same,
-            Origins::List(known) => {
-                let is_known = |known: &String| known.as_bytes().eq_ignore_ascii_case(origin);
-                self.is_same || known.iter().any(is_known)
+        match allowed {
+            AllowedOrigins::Any => true,
+            AllowedOrigins::Same => self.is_same,
+            AllowedOrigins::List(list) => {
+                let is_equal = |listed: &String| listed.as_bytes().eq_ignore_ascii_case(origin);
+                self.is_same || list.iter().any(is_equal)
             }
         }
     }

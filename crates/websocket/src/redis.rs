@@ -1,7 +1,7 @@
-//! Rooms on several machines: what is published on one is published through a channel of Redis to the others.
+//! Rooms on several machines, connected by a pub/sub channel of Redis.
 //!
-//! One thread of its own listens and tells, with two connections, so that workers wait for nothing. What a
-//! machine says itself comes back to it and is passed over: its own sockets have it already.
+//! A thread with two connections publishes and subscribes, so that workers never wait for Redis. A process
+//! ignores its own messages that Redis sends back: its sockets have got them already.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::codec::{ByteString, Message, Prepared};
+use crate::codec::{ByteString, Message, PreparedMessage};
 use aws_lc_rs::rand;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use futures_core::Stream;
@@ -20,78 +20,82 @@ use redis::{Client, RedisError};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, sleep, timeout};
 
-use super::rooms::{Inner, Rooms};
+use super::rooms::{Rooms, RoomsShared};
 
-/// Messages that wait for Redis, past which more are dropped.
-const WAITING: usize = 4096;
-/// How many of them are told at once.
-const AT_ONCE: usize = 256;
-/// How often a connection is asked whether it is one, and for how long.
-const PING: Duration = Duration::from_secs(10);
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long to wait before another connection is tried: twice as long each time.
-const FIRST_WAIT: Duration = Duration::from_millis(50);
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// The number of messages queued for Redis at which more are dropped.
+const MAX_QUEUED: usize = 4096;
+/// The number of messages that are published in one pipeline.
+const MAX_BATCH: usize = 256;
+/// How often a connection is checked with a ping.
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+/// How long Redis may take to respond to a command.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
+/// The delay before a connection is retried, which doubles each time.
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(50);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// What rooms have of Redis.
-pub(super) struct Bridge {
-    /// Unlike that of other machines and processes.
-    name: u64,
+/// The connection of rooms to Redis: a handle on its thread.
+pub(super) struct RedisLink {
+    /// The random id of this process among all that use the channel.
+    process_id: u64,
     outgoing: mpsc::Sender<Bytes>,
-    state: Arc<State>,
+    state: Arc<RedisLinkState>,
 }
 
 #[derive(Default)]
-struct State {
+struct RedisLinkState {
     is_connected: AtomicBool,
-    /// Whether it was said that messages are dropped, since the last connection.
-    has_told: AtomicBool,
+    /// Whether dropped messages were logged since the last connection.
+    has_warned: AtomicBool,
 }
 
-impl Bridge {
-    /// Begins to listen for others.
+impl RedisLink {
+    /// Starts the thread.
     ///
     /// # Errors
-    /// The address is none, or no thread can be had.
-    pub(super) fn open(url: &str, channel: &str, rooms: Weak<Inner>) -> io::Result<Self> {
+    /// The address is invalid, or the thread cannot be started.
+    pub(super) fn open(url: &str, channel: &str, rooms: Weak<RoomsShared>) -> io::Result<Self> {
         let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
         let client = Client::open(url).map_err(invalid)?;
-        let mut name = [0; 8];
-        rand::fill(&mut name).map_err(|_| io::Error::other("the system has no random numbers"))?;
-        let (outgoing, waiting) = mpsc::channel(WAITING);
-        let bridge = Self {
-            name: u64::from_be_bytes(name),
+        let mut process_id = [0; 8];
+        rand::fill(&mut process_id)
+            .map_err(|_| io::Error::other("the system has no random numbers"))?;
+        let (outgoing, queue) = mpsc::channel(MAX_QUEUED);
+        let link = Self {
+            process_id: u64::from_be_bytes(process_id),
             outgoing,
             state: Arc::default(),
         };
-        let mut link = Link {
+        let mut thread = RedisThread {
             client,
             channel: format!("apus:rooms:{channel}"),
-            name: bridge.name,
+            process_id: link.process_id,
             rooms,
-            waiting,
-            state: Arc::clone(&bridge.state),
+            queue,
+            state: Arc::clone(&link.state),
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
         std::thread::Builder::new()
             .name("apus-rooms".into())
-            .spawn(move || runtime.block_on(link.run()))?;
-        Ok(bridge)
+            .spawn(move || runtime.block_on(thread.run()))?;
+        Ok(link)
     }
 
-    /// Tells the other machines, without waiting.
+    /// Queues a message for the other machines, without waiting.
     pub(super) fn publish(&self, room: &str, message: &Message) {
-        let parcel = Parcel {
-            from: self.name,
+        let message = RedisMessage {
+            from: self.process_id,
             room,
             message,
         };
-        if self.outgoing.try_send(parcel.encode()).is_err()
-            && !self.state.has_told.swap(true, Ordering::Relaxed)
+        if self.outgoing.try_send(message.encode()).is_err()
+            && !self.state.has_warned.swap(true, Ordering::Relaxed)
         {
-            tracing::warn!("messages for rooms of other machines are dropped: Redis takes none");
+            tracing::warn!(
+                "messages for rooms of other machines are dropped: the queue for Redis is full"
+            );
         }
     }
 
@@ -100,127 +104,129 @@ impl Bridge {
     }
 }
 
-/// What runs on the thread.
-struct Link {
+/// The state of the thread.
+struct RedisThread {
     client: Client,
     channel: String,
-    name: u64,
-    rooms: Weak<Inner>,
-    waiting: mpsc::Receiver<Bytes>,
-    state: Arc<State>,
+    process_id: u64,
+    rooms: Weak<RoomsShared>,
+    queue: mpsc::Receiver<Bytes>,
+    state: Arc<RedisLinkState>,
 }
 
 /// Why a connection ended.
-enum End {
-    /// The rooms are gone.
+enum DisconnectCause {
+    /// The rooms were dropped.
     Unused,
     Lost(RedisError),
 }
 
-impl From<RedisError> for End {
+impl From<RedisError> for DisconnectCause {
     fn from(error: RedisError) -> Self {
         Self::Lost(error)
     }
 }
 
-impl Link {
+impl RedisThread {
     async fn run(&mut self) {
-        let mut wait = FIRST_WAIT;
+        let mut delay = MIN_RETRY_DELAY;
         loop {
-            let connected = self.connect().await;
-            let end = match connected {
-                Ok((sending, asking, listening)) => {
+            let cause = match self.connect().await {
+                Ok((publisher, subscription, messages)) => {
                     self.state.is_connected.store(true, Ordering::Relaxed);
-                    self.state.has_told.store(false, Ordering::Relaxed);
+                    self.state.has_warned.store(false, Ordering::Relaxed);
                     tracing::info!(channel = self.channel, "rooms are shared through Redis");
-                    wait = FIRST_WAIT;
-                    let end = self.exchange(sending, asking, listening).await;
+                    delay = MIN_RETRY_DELAY;
+                    let cause = self.transfer(publisher, subscription, messages).await;
                     self.state.is_connected.store(false, Ordering::Relaxed);
-                    end
+                    cause
                 }
-                Err(error) => End::Lost(error),
+                Err(error) => DisconnectCause::Lost(error),
             };
-            match end {
-                End::Lost(error) if self.rooms.strong_count() > 0 => {
-                    tracing::warn!(%error, retry_in = ?wait, "rooms are not shared: no connection to Redis");
+            match cause {
+                DisconnectCause::Lost(error) if self.rooms.strong_count() > 0 => {
+                    tracing::warn!(%error, retry_in = ?delay, "rooms are not shared: no connection to Redis");
                 }
                 _ => return,
             }
-            // Machines that lost the same Redis do not all come back at once.
-            sleep(wait / 2 + jitter(wait / 2)).await;
-            wait = wait.saturating_mul(2).min(LONGEST_WAIT);
+            // Jitter: machines that lost the same Redis do not all reconnect at once.
+            sleep(delay / 2 + jitter(delay / 2)).await;
+            delay = delay.saturating_mul(2).min(MAX_RETRY_DELAY);
         }
     }
 
     async fn connect(
         &self,
     ) -> Result<(MultiplexedConnection, PubSubSink, PubSubStream), RedisError> {
-        let listening = async {
-            let mut listening = self.client.get_async_pubsub().await?;
-            listening.subscribe(&self.channel).await?;
-            Ok(listening.split())
+        let subscribe = async {
+            let mut pubsub = self.client.get_async_pubsub().await?;
+            pubsub.subscribe(&self.channel).await?;
+            Ok(pubsub.split())
         };
-        let (asking, listening) = in_time(listening).await?;
-        let sending = in_time(self.client.get_multiplexed_async_connection()).await?;
-        Ok((sending, asking, listening))
+        let (subscription, messages) = with_timeout(subscribe).await?;
+        let publisher = with_timeout(self.client.get_multiplexed_async_connection()).await?;
+        Ok((publisher, subscription, messages))
     }
 
-    /// Listens and tells until there is no connection, or nobody to do it for.
-    async fn exchange(
+    /// Publishes and delivers messages until the connection is lost or the rooms are dropped.
+    async fn transfer(
         &mut self,
-        mut sending: MultiplexedConnection,
-        mut asking: PubSubSink,
-        mut listening: PubSubStream,
-    ) -> End {
-        let mut ping = tokio::time::interval(PING);
+        mut publisher: MultiplexedConnection,
+        mut subscription: PubSubSink,
+        mut messages: PubSubStream,
+    ) -> DisconnectCause {
+        let mut ping = tokio::time::interval(PING_INTERVAL);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut batch = Vec::new();
         loop {
-            let done = tokio::select! {
-                heard = next(&mut listening) => match heard {
+            let result = tokio::select! {
+                received = next(&mut messages) => match received {
                     Some(message) => {
                         self.deliver(Bytes::copy_from_slice(message.get_payload_bytes())).await;
                         Ok(())
                     }
                     None => Err(closed()),
                 },
-                count = self.waiting.recv_many(&mut batch, AT_ONCE) => match count {
-                    0 => return End::Unused,
-                    // What fails is not told again: some of it may have been heard.
+                count = self.queue.recv_many(&mut batch, MAX_BATCH) => match count {
+                    0 => return DisconnectCause::Unused,
+                    // A failed batch is not sent again: other machines may have received a part of it.
                     _ => {
                         let mut pipe = redis::pipe();
-                        for parcel in batch.drain(..) {
-                            pipe.publish(&self.channel, &*parcel).ignore();
+                        for message in batch.drain(..) {
+                            pipe.publish(&self.channel, &*message).ignore();
                         }
-                        in_time(pipe.exec_async(&mut sending)).await
+                        with_timeout(pipe.exec_async(&mut publisher)).await
                     }
                 },
-                _ = ping.tick() => in_time(asking.ping::<redis::Value>()).await.map(drop),
+                _ = ping.tick() => with_timeout(subscription.ping::<redis::Value>()).await.map(drop),
             };
-            if let Err(error) = done {
-                return End::Lost(error);
+            if let Err(error) = result {
+                return DisconnectCause::Lost(error);
             }
         }
     }
 
-    /// Gives a message of another machine to the sockets of this one.
+    /// Delivers a message of another machine to the sockets of this one.
     async fn deliver(&self, payload: Bytes) {
         let Some((from, room, message)) = decode(payload) else {
-            tracing::debug!(channel = self.channel, "a message that is none of ours");
+            tracing::debug!(
+                channel = self.channel,
+                "ignored a message that Apus did not publish"
+            );
             return;
         };
-        if from != self.name
-            && let Some(inner) = self.rooms.upgrade()
+        if from != self.process_id
+            && let Some(shared) = self.rooms.upgrade()
         {
-            let rooms = Rooms::of(inner);
-            let message = Prepared::new(&message, rooms.compression());
-            rooms.spread(&room, message, None).await;
+            let rooms = Rooms::from_shared(shared);
+            let message = PreparedMessage::new(&message, rooms.compression());
+            rooms.deliver_locally(&room, message, None).await;
         }
     }
 }
 
-/// A message on its way to other machines.
-struct Parcel<'a> {
+/// A message to other machines, before it is encoded.
+struct RedisMessage<'a> {
     from: u64,
     room: &'a str,
     message: &'a Message,
@@ -229,21 +235,21 @@ struct Parcel<'a> {
 const TEXT: u8 = 1;
 const BINARY: u8 = 2;
 
-impl Parcel<'_> {
-    /// Who says it in eight bytes, its type in one, the length of the room's name in four, the name, and the
-    /// content.
+impl RedisMessage<'_> {
+    /// Eight bytes with the id of the sender, one with the type, four with the length of the room's name, the
+    /// name, and the payload.
     fn encode(&self) -> Bytes {
-        let content = self.message.as_bytes();
-        let mut out = BytesMut::with_capacity(13 + self.room.len() + content.len());
+        let payload = self.message.as_bytes();
+        let mut out = BytesMut::with_capacity(13 + self.room.len() + payload.len());
         out.put_u64(self.from);
         out.put_u8(match self.message {
             Message::Text(_) => TEXT,
             Message::Binary(_) => BINARY,
         });
-        // Whoever joins a room has its name in memory; four gigabytes of it would have come over a socket.
+        // No application uses a name of four gigabytes.
         out.put_u32(u32::try_from(self.room.len()).unwrap_or(u32::MAX));
         out.put_slice(self.room.as_bytes());
-        out.put_slice(content);
+        out.put_slice(payload);
         out.freeze()
     }
 }
@@ -262,15 +268,17 @@ fn decode(mut payload: Bytes) -> Option<(u64, ByteString, Message)> {
     Some((from, room, message))
 }
 
-async fn next(listening: &mut PubSubStream) -> Option<redis::Msg> {
-    let mut listening = pin!(listening);
-    poll_fn(|cx| listening.as_mut().poll_next(cx)).await
+async fn next(messages: &mut PubSubStream) -> Option<redis::Msg> {
+    let mut messages = pin!(messages);
+    poll_fn(|cx| messages.as_mut().poll_next(cx)).await
 }
 
-/// Fails what Redis does not answer.
-async fn in_time<T>(asked: impl Future<Output = Result<T, RedisError>>) -> Result<T, RedisError> {
-    match timeout(PATIENCE, asked).await {
-        Ok(answer) => answer,
+/// Fails a command to which Redis does not respond in time.
+async fn with_timeout<T>(
+    command: impl Future<Output = Result<T, RedisError>>,
+) -> Result<T, RedisError> {
+    match timeout(COMMAND_TIMEOUT, command).await {
+        Ok(result) => result,
         Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
     }
 }
@@ -279,17 +287,17 @@ fn closed() -> RedisError {
     io::Error::from(io::ErrorKind::UnexpectedEof).into()
 }
 
-/// Some time up to this long.
-fn jitter(longest: Duration) -> Duration {
+/// A random duration of up to `max`.
+fn jitter(max: Duration) -> Duration {
     let mut random = [0];
-    // Without random numbers everybody waits as long.
+    // Without random numbers, the jitter is zero.
     let _ = rand::fill(&mut random);
-    longest.mul_f32(f32::from(random[0]) / 255.0)
+    max.mul_f32(f32::from(random[0]) / 255.0)
 }
 
-impl fmt::Debug for Bridge {
+impl fmt::Debug for RedisLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bridge")
+        f.debug_struct("RedisLink")
             .field("is_connected", &self.is_connected())
             .finish_non_exhaustive()
     }
@@ -300,32 +308,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_parcel_is_what_it_was() {
+    fn a_decoded_message_equals_the_encoded_one() {
         for message in [
             Message::from("Grüße"),
             Message::from(vec![0xff, 0]),
             Message::from(""),
         ] {
             for room in ["", "Zürich"] {
-                let parcel = Parcel {
+                let encoded = RedisMessage {
                     from: 7,
                     room,
                     message: &message,
-                };
-                let decoded = decode(parcel.encode());
+                }
+                .encode();
+                let decoded = decode(encoded);
                 assert_eq!(decoded, Some((7, room.into(), message.clone())));
             }
         }
     }
 
     #[test]
-    fn what_others_say_on_the_channel_is_no_parcel() {
-        let parcel = Parcel {
+    fn decoding_rejects_messages_of_other_programs() {
+        let message = RedisMessage {
             from: 7,
             room: "room",
             message: &"text".into(),
         };
-        let whole = parcel.encode();
+        let whole = message.encode();
         for len in 0..13 + 4 {
             assert_eq!(decode(whole.slice(..len)), None, "{len}");
         }

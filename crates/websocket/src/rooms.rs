@@ -1,7 +1,7 @@
-//! Rooms: a message for all sockets that are in one, on whatever worker they live.
+//! Rooms: publishing a message to all sockets that joined a room, on all workers.
 //!
-//! Each worker knows its own sockets. A message is encoded once, and what crosses threads is a
-//! reference to its bytes. With the feature `redis` they are also those of other machines.
+//! Each worker has a table of its own sockets. A message is encoded once, and threads share its bytes. With the
+//! feature `redis`, a message also reaches the sockets of other machines.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,68 +14,68 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::codec::{Compression, Message, Prepared};
+use crate::codec::{Compression, Message, PreparedMessage};
 use tokio::sync::mpsc;
 
 use super::Sender;
 #[cfg(feature = "redis")]
-use super::redis::Bridge;
-use super::state::{Refused, Shared};
+use super::redis::RedisLink;
+use super::state::{SendError, SharedSocket};
 
 /// Rooms by name, shared by all workers: clones are the same rooms.
 ///
-/// A room is there while a socket is in it. A socket leaves its rooms when its connection ends.
+/// A room exists while a socket is in it. A socket leaves its rooms when its connection ends.
 #[derive(Clone)]
-pub struct Rooms(Arc<Inner>);
+pub struct Rooms(Arc<RoomsShared>);
 
-/// What becomes of a message to a socket for which too much waits to be sent.
+/// What happens to a message for a socket whose send buffer is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SlowReceivers {
     /// The socket misses this message.
     Skip,
-    /// The socket is closed with 1013: a client that comes back knows that it missed something.
+    /// The socket is closed with 1013: a client that reconnects knows that it missed messages.
     #[default]
     Close,
 }
 
-pub(super) struct Inner {
-    /// Unlike that of other rooms.
+pub(super) struct RoomsShared {
+    /// Unique in the process.
     id: u64,
     slow: SlowReceivers,
     compression: Option<Compression>,
-    /// Where workers with sockets get their messages. Replaced as a whole, which is rare.
+    /// The mailboxes of the workers that have sockets. A change, which is rare, replaces the slice.
     mailboxes: RwLock<Arc<[Mailbox]>>,
-    /// The way to other machines.
+    /// The connection to the rooms of other machines.
     #[cfg(feature = "redis")]
-    bridge: OnceLock<Bridge>,
+    redis: OnceLock<RedisLink>,
 }
 
-/// The way to one worker.
+/// The queue of messages for one worker.
 #[derive(Clone)]
 struct Mailbox {
     worker: u64,
-    sender: mpsc::Sender<Parcel>,
+    sender: mpsc::Sender<RoomMessage>,
 }
 
-/// A message on its way to a worker.
+/// A message for the sockets of one worker.
 #[derive(Clone)]
-struct Parcel {
+struct RoomMessage {
     room: Arc<str>,
-    message: Prepared,
-    /// The socket that does not get it.
+    message: PreparedMessage,
+    /// The socket that does not receive it.
     except: Option<u64>,
 }
 
-/// Parcels that wait for a worker, past which who publishes waits.
-const MAILBOX: usize = 1024;
+/// The number of messages in a mailbox at which publishing waits.
+const MAILBOX_CAPACITY: usize = 1024;
 
 thread_local! {
-    /// What this worker has of each set of rooms.
-    static LOCALS: RefCell<HashMap<u64, Rc<Local>>> = RefCell::default();
+    /// The sockets of this worker in each set of rooms, by the id of the set.
+    static WORKER_ROOMS: RefCell<HashMap<u64, Rc<WorkerRooms>>> = RefCell::default();
 }
 
-/// The sockets of one worker.
-pub(super) struct Local {
+/// The rooms with the sockets of one worker.
+pub(super) struct WorkerRooms {
     worker: u64,
     slow: SlowReceivers,
     rooms: RefCell<HashMap<Rc<str>, Vec<Member>>>,
@@ -83,7 +83,7 @@ pub(super) struct Local {
 
 struct Member {
     id: u64,
-    socket: Weak<Shared>,
+    socket: Weak<SharedSocket>,
 }
 
 impl Default for Rooms {
@@ -93,35 +93,34 @@ impl Default for Rooms {
 }
 
 impl Rooms {
-    /// Rooms without sockets. Messages are compressed, once, if that is given; sockets that cannot
-    /// take that form get the plain one.
+    /// Rooms without sockets. With `compression` a message is compressed once; sockets that negotiated other
+    /// parameters get the uncompressed message.
     pub fn new(slow: SlowReceivers, compression: Option<Compression>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self(Arc::new(Inner {
+        Self(Arc::new(RoomsShared {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             slow,
             compression,
             mailboxes: RwLock::new(Arc::new([])),
             #[cfg(feature = "redis")]
-            bridge: OnceLock::new(),
+            redis: OnceLock::new(),
         }))
     }
 
-    /// Makes these the rooms of all machines that have rooms with this name through the same Redis, by its
-    /// pub/sub. `url` is as `redis://[user][:password@]host[:port]`, `rediss://` with TLS, or
-    /// `redis+unix:///path`.
+    /// Shares these rooms with all machines that use this name and the same Redis, by its pub/sub. `url` is
+    /// `redis://[user][:password@]host[:port]`, `rediss://` with TLS, or `redis+unix:///path`.
     ///
-    /// Sockets of this process get their messages as ever, whatever becomes of Redis. Those of other machines
-    /// get each at most once: what is published while there is no connection waits for it, up to some thousand
-    /// messages, and what was under way when it broke is lost. Lost connections are made again, at ever longer
-    /// intervals up to five seconds.
+    /// Messages to sockets of this process do not depend on Redis. Other machines get each message at most
+    /// once: messages that are published without a connection are queued, up to some thousand, and those in
+    /// flight when the connection fails are lost. Lost connections are retried with growing delays of up to
+    /// five seconds.
     ///
     /// # Errors
-    /// The address is none, or the rooms are shared already.
+    /// The address is invalid, or the rooms are shared already.
     #[cfg(feature = "redis")]
     pub fn through_redis(self, url: &str, name: &str) -> io::Result<Self> {
-        let bridge = Bridge::open(url, name, Arc::downgrade(&self.0))?;
-        match self.0.bridge.set(bridge) {
+        let link = RedisLink::open(url, name, Arc::downgrade(&self.0))?;
+        match self.0.redis.set(link) {
             Ok(()) => Ok(self),
             Err(_) => Err(io::Error::other(
                 "the rooms are shared through Redis already",
@@ -132,77 +131,82 @@ impl Rooms {
     /// Whether there is a connection through which messages reach other machines.
     #[cfg(feature = "redis")]
     pub fn is_shared(&self) -> bool {
-        self.0.bridge.get().is_some_and(Bridge::is_connected)
+        self.0.redis.get().is_some_and(RedisLink::is_connected)
     }
 
-    /// Puts a socket of this worker into a room. In it already, it stays there once.
+    /// Adds a socket of this worker to a room. Joining twice has no effect.
     pub fn join(&self, room: &str, socket: &Sender) {
         if !socket.is_closed() {
             self.local_or_new().add(room, socket.shared());
         }
     }
 
-    /// Takes a socket of this worker out of a room; tells whether it was there.
+    /// Removes a socket of this worker from a room; returns whether it was in it.
     pub fn leave(&self, room: &str, socket: &Sender) -> bool {
         let Some(local) = self.local() else {
             return false;
         };
-        let mut rooms = socket.shared().rooms.borrow_mut();
-        rooms.retain(|(known, name)| known.as_ptr() != Rc::as_ptr(&local) || **name != *room);
-        drop(rooms);
+        let mut joined = socket.shared().rooms.borrow_mut();
+        joined.retain(|(rooms, name)| rooms.as_ptr() != Rc::as_ptr(&local) || **name != *room);
+        drop(joined);
         local.remove(room, socket.id())
     }
 
-    /// Sends a message to all sockets of a room, from any thread. It has left when this returns, for
-    /// other workers: waits only if one of them has a thousand messages to send already.
+    /// Sends a message to all sockets of a room, from any thread. When it returns, the message is queued for
+    /// all workers; it waits only while the mailbox of a worker is full.
     pub async fn publish(&self, room: &str, message: impl Into<Message>) {
         self.send(room, message.into(), None).await;
     }
 
-    /// Likewise, but not to this socket: what a client said is for the others.
+    /// Sends a message to all sockets of a room but this one.
     pub async fn publish_from(&self, socket: &Sender, room: &str, message: impl Into<Message>) {
         self.send(room, message.into(), Some(socket.id())).await;
     }
 
     async fn send(&self, room: &str, message: Message, except: Option<u64>) {
         #[cfg(feature = "redis")]
-        if let Some(bridge) = self.0.bridge.get() {
-            bridge.publish(room, &message);
+        if let Some(redis) = self.0.redis.get() {
+            redis.publish(room, &message);
         }
-        let message = Prepared::new(&message, self.0.compression.as_ref());
-        self.spread(room, message, except).await;
+        let message = PreparedMessage::new(&message, self.0.compression.as_ref());
+        self.deliver_locally(room, message, except).await;
     }
 
     /// Sends a message to the sockets of this process.
-    pub(super) async fn spread(&self, room: &str, message: Prepared, except: Option<u64>) {
+    pub(super) async fn deliver_locally(
+        &self,
+        room: &str,
+        message: PreparedMessage,
+        except: Option<u64>,
+    ) {
         let local = self.local();
         if let Some(local) = &local {
             local.deliver(room, &message, except);
         }
-        let here = local.map(|local| local.worker);
+        let this_worker = local.map(|local| local.worker);
         let mailboxes = self.mailboxes();
         let mut others = mailboxes
             .iter()
-            .filter(|mailbox| Some(mailbox.worker) != here)
+            .filter(|mailbox| Some(mailbox.worker) != this_worker)
             .peekable();
         if others.peek().is_none() {
             return;
         }
-        let parcel = Parcel {
+        let message = RoomMessage {
             room: room.into(),
             message,
             except,
         };
         for mailbox in others {
-            if mailbox.sender.send(parcel.clone()).await.is_err() {
-                self.forget(mailbox.worker);
+            if mailbox.sender.send(message.clone()).await.is_err() {
+                self.remove_mailbox(mailbox.worker);
             }
         }
     }
 
     #[cfg(feature = "redis")]
-    pub(super) fn of(inner: Arc<Inner>) -> Self {
-        Self(inner)
+    pub(super) fn from_shared(shared: Arc<RoomsShared>) -> Self {
+        Self(shared)
     }
 
     #[cfg(feature = "redis")]
@@ -210,7 +214,7 @@ impl Rooms {
         self.0.compression.as_ref()
     }
 
-    /// How many sockets of this worker are in a room.
+    /// The number of sockets of this worker in a room.
     pub fn members_here(&self, room: &str) -> usize {
         self.local().map_or(0, |local| {
             local.rooms.borrow().get(room).map_or(0, Vec::len)
@@ -230,58 +234,58 @@ impl Rooms {
         *mailboxes = changed.into();
     }
 
-    fn forget(&self, worker: u64) {
-        self.change_mailboxes(|mailboxes| mailboxes.retain(|known| known.worker != worker));
+    fn remove_mailbox(&self, worker: u64) {
+        self.change_mailboxes(|mailboxes| mailboxes.retain(|mailbox| mailbox.worker != worker));
     }
 
-    fn local(&self) -> Option<Rc<Local>> {
-        LOCALS.with_borrow(|locals| locals.get(&self.0.id).cloned())
+    fn local(&self) -> Option<Rc<WorkerRooms>> {
+        WORKER_ROOMS.with_borrow(|locals| locals.get(&self.0.id).cloned())
     }
 
-    /// What this worker has of the rooms. With the first socket it gets a mailbox, and a task that
-    /// empties it until the rooms are gone.
-    fn local_or_new(&self) -> Rc<Local> {
+    /// The rooms of this worker. The first socket creates them, with a mailbox and a task that delivers its
+    /// messages until the rooms are dropped.
+    fn local_or_new(&self) -> Rc<WorkerRooms> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         if let Some(local) = self.local() {
             return local;
         }
-        let local = Rc::new(Local {
+        let local = Rc::new(WorkerRooms {
             worker: NEXT.fetch_add(1, Ordering::Relaxed),
             slow: self.0.slow,
             rooms: RefCell::default(),
         });
-        let (sender, mut mailbox) = mpsc::channel::<Parcel>(MAILBOX);
+        let (sender, mut mailbox) = mpsc::channel::<RoomMessage>(MAILBOX_CAPACITY);
         self.change_mailboxes(|mailboxes| {
             mailboxes.push(Mailbox {
                 worker: local.worker,
                 sender,
             });
         });
-        LOCALS.with_borrow_mut(|locals| locals.insert(self.0.id, Rc::clone(&local)));
-        let known = Known(self.0.id);
-        let receiving = Rc::clone(&local);
+        WORKER_ROOMS.with_borrow_mut(|locals| locals.insert(self.0.id, Rc::clone(&local)));
+        let guard = WorkerRoomsGuard(self.0.id);
+        let rooms = Rc::clone(&local);
         tokio::task::spawn_local(async move {
-            let _known = known;
-            while let Some(parcel) = mailbox.recv().await {
-                receiving.deliver(&parcel.room, &parcel.message, parcel.except);
+            let _guard = guard;
+            while let Some(message) = mailbox.recv().await {
+                rooms.deliver(&message.room, &message.message, message.except);
             }
         });
         local
     }
 }
 
-/// Forgets what a worker has of rooms when nothing empties its mailbox any more.
-struct Known(u64);
+/// Removes the rooms of a worker when the task of its mailbox ends.
+struct WorkerRoomsGuard(u64);
 
-impl Drop for Known {
+impl Drop for WorkerRoomsGuard {
     fn drop(&mut self) {
-        // The thread may be at its end.
-        let _ = LOCALS.try_with(|locals| locals.borrow_mut().remove(&self.0));
+        // The thread may be ending, with its thread-local storage destroyed.
+        let _ = WORKER_ROOMS.try_with(|locals| locals.borrow_mut().remove(&self.0));
     }
 }
 
-impl Local {
-    fn add(self: &Rc<Self>, room: &str, socket: &Rc<Shared>) {
+impl WorkerRooms {
+    fn add(self: &Rc<Self>, room: &str, socket: &Rc<SharedSocket>) {
         let mut rooms = self.rooms.borrow_mut();
         let name = match rooms.get_key_value(room) {
             Some((_, members)) if members.iter().any(|member| member.id == socket.id) => return,
@@ -292,11 +296,11 @@ impl Local {
             id: socket.id,
             socket: Rc::downgrade(socket),
         });
-        let known = (Rc::downgrade(self), name);
-        socket.rooms.borrow_mut().push(known);
+        let joined = (Rc::downgrade(self), name);
+        socket.rooms.borrow_mut().push(joined);
     }
 
-    /// Takes a socket out of a room, and the room away if it was the last.
+    /// Removes a socket from a room, and the room with its last socket.
     pub(super) fn remove(&self, room: &str, id: u64) -> bool {
         let mut rooms = self.rooms.borrow_mut();
         let Some(members) = rooms.get_mut(room) else {
@@ -304,14 +308,14 @@ impl Local {
         };
         let before = members.len();
         members.retain(|member| member.id != id);
-        let was_there = members.len() < before;
+        let was_member = members.len() < before;
         if members.is_empty() {
             rooms.remove(room);
         }
-        was_there
+        was_member
     }
 
-    fn deliver(&self, room: &str, message: &Prepared, except: Option<u64>) {
+    fn deliver(&self, room: &str, message: &PreparedMessage, except: Option<u64>) {
         let rooms = self.rooms.borrow();
         let Some(members) = rooms.get(room) else {
             return;
@@ -320,8 +324,8 @@ impl Local {
             let Some(socket) = member.socket.upgrade() else {
                 continue;
             };
-            let sent = socket.with_room(|connection| connection.send_prepared(message));
-            if sent == Err(Refused::Full) && self.slow == SlowReceivers::Close {
+            let sent = socket.send_if_room(|connection| connection.send_prepared(message));
+            if sent == Err(SendError::Full) && self.slow == SlowReceivers::Close {
                 socket.close_slow();
             }
         }

@@ -1,30 +1,31 @@
-//! What a socket is bound by.
+//! The limits and timeouts of a WebSocket.
 
 use std::time::Duration;
 
 use crate::codec::Compression;
 
-/// How long the messages of a socket may be, how long it may be quiet, what waits for it.
+/// The limits, timeouts and compression of a socket.
 #[derive(Clone, Debug)]
 pub struct WebSocketSettings {
-    /// Bytes of a message that is received, decompressed. Longer ones close the connection with 1009.
+    /// The maximum length of a received message in bytes, after decompression. A longer one closes the
+    /// connection with 1009.
     pub max_message: usize,
-    /// Bytes that wait to be sent, past which [`super::Sender::send`] waits, and rooms find the
-    /// receiver slow.
+    /// The number of unsent bytes from which on [`super::Sender::send`] waits, and rooms treat the receiver
+    /// as slow.
     pub send_buffer: usize,
-    /// A client that said nothing for so long is sent a ping; `None` sends none.
+    /// The time without input after which a client is sent a ping; `None` sends no pings.
     pub ping_interval: Option<Duration>,
-    /// A client that said nothing for so long, not even a pong, is taken for gone.
+    /// The time without input, not even a pong, after which a connection is closed.
     pub idle_timeout: Duration,
-    /// How long a client may take to answer a close.
+    /// The time that a client has to respond to a close.
     pub close_timeout: Duration,
-    /// Compression, if the client can; `None` compresses nothing.
+    /// Compression, if the client supports it; `None` disables it.
     pub compression: Option<Compression>,
 }
 
 impl Default for WebSocketSettings {
-    /// Messages of a megabyte, 256 KiB to be sent, a ping after 30 seconds of silence and the end
-    /// after 75, 5 seconds to close, compression without contexts.
+    /// Messages of 1 MiB, a send buffer of 256 KiB, a ping after 30 seconds without input and the end after
+    /// 75, 5 seconds to close, compression without context takeover.
     fn default() -> Self {
         Self {
             max_message: 1 << 20,

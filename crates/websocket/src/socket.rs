@@ -1,54 +1,33 @@
-//! A socket as its handler has it.
+//! The handles on a WebSocket that a handler uses.
 
 use std::fmt;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use crate::codec::{Close, CloseCode, Closed, Message, Prepared};
+use crate::codec::{Close, CloseCode, ConnectionClosed, Message, PreparedMessage};
 
-use super::state::{Ended, Refused, Shared};
+use super::state::{DisconnectReason, SendError, SharedSocket};
 
 /// A WebSocket connection with a client.
 ///
-/// It is closed when the handler that was given it returns.
+/// It is closed when its handler returns.
 pub struct WebSocket {
     receiver: Receiver,
     sender: Sender,
     protocol: Option<Box<str>>,
 }
 
-/// The half of a socket that receives. Once it is dropped, what the client sends is dropped, too.
-pub struct Receiver(Rc<Shared>);
+/// The receiving half of a socket. When it is dropped, messages of the client are discarded.
+pub struct Receiver(Rc<SharedSocket>);
 
-/// The half of a socket that sends. Copies of it can be kept by other tasks of the same worker; they
-/// fail when the connection is closed.
+/// The sending half of a socket. Other tasks of the same worker may hold clones of it; sending fails once the
+/// connection is closed.
 #[derive(Clone)]
-pub struct Sender(Rc<Shared>);
-
-/// Why a message was not sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SendError {
-    /// The connection is closed.
-    Closed,
-    /// The client reads too slowly: more waits to be sent than
-    /// [`super::WebSocketSettings::send_buffer`].
-    Full,
-}
-
-impl fmt::Display for SendError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Closed => Closed.fmt(f),
-            Self::Full => f.write_str("the client reads too slowly"),
-        }
-    }
-}
-
-impl std::error::Error for SendError {}
+pub struct Sender(Rc<SharedSocket>);
 
 impl WebSocket {
-    pub(super) fn new(shared: &Rc<Shared>, protocol: Option<Box<str>>) -> Self {
+    pub(super) fn new(shared: &Rc<SharedSocket>, protocol: Option<Box<str>>) -> Self {
         Self {
             receiver: Receiver(Rc::clone(shared)),
             sender: Sender(Rc::clone(shared)),
@@ -56,7 +35,7 @@ impl WebSocket {
         }
     }
 
-    /// The subprotocol that was agreed on.
+    /// The negotiated subprotocol.
     pub fn protocol(&self) -> Option<&str> {
         self.protocol.as_deref()
     }
@@ -70,7 +49,7 @@ impl WebSocket {
     ///
     /// # Errors
     /// The connection is closed.
-    pub async fn send(&mut self, message: impl Into<Message>) -> Result<(), Closed> {
+    pub async fn send(&mut self, message: impl Into<Message>) -> Result<(), ConnectionClosed> {
         self.sender.send(message).await
     }
 
@@ -78,16 +57,16 @@ impl WebSocket {
     ///
     /// # Errors
     /// It is closed already.
-    pub fn close(&mut self, code: CloseCode, reason: &str) -> Result<(), Closed> {
+    pub fn close(&mut self, code: CloseCode, reason: &str) -> Result<(), ConnectionClosed> {
         self.sender.close(code, reason)
     }
 
-    /// Why nothing more comes; `None` while something may.
-    pub fn ended(&self) -> Option<Ended> {
-        self.receiver.ended()
+    /// Why no more messages will be received; `None` while the connection is open.
+    pub fn disconnect_reason(&self) -> Option<DisconnectReason> {
+        self.receiver.disconnect_reason()
     }
 
-    /// A half that sends, to be kept elsewhere or to [join rooms](super::Rooms::join).
+    /// The sending half, to be cloned for other tasks or to [join rooms](super::Rooms::join).
     pub fn sender(&self) -> &Sender {
         &self.sender
     }
@@ -99,20 +78,20 @@ impl WebSocket {
 }
 
 impl Receiver {
-    /// The next message; `None` once the client closed the connection, or it is lost (see
-    /// [`Receiver::ended`]). Can be dropped and called again without loss.
+    /// The next message; `None` once the connection is closed or lost (see
+    /// [`Receiver::disconnect_reason`]). Cancel safe: a dropped call loses no message.
     pub async fn recv(&mut self) -> Option<Message> {
         poll_fn(|cx| self.poll_recv(cx)).await
     }
 
-    /// As [`Receiver::recv`], for code that is polled.
+    /// The poll function of [`Receiver::recv`].
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Message>> {
         let mut state = self.0.state.borrow_mut();
         if let Some(message) = state.pop() {
             return Poll::Ready(Some(message));
         }
-        if state.ended.is_some() {
-            state.answer_close();
+        if state.disconnect_reason.is_some() {
+            state.respond_to_close();
             state.notify();
             return Poll::Ready(None);
         }
@@ -120,9 +99,9 @@ impl Receiver {
         Poll::Pending
     }
 
-    /// Why nothing more comes; `None` while something may.
-    pub fn ended(&self) -> Option<Ended> {
-        self.0.state.borrow().ended.clone()
+    /// Why no more messages will be received; `None` while the connection is open.
+    pub fn disconnect_reason(&self) -> Option<DisconnectReason> {
+        self.0.state.borrow().disconnect_reason.clone()
     }
 }
 
@@ -133,23 +112,23 @@ impl Drop for Receiver {
 }
 
 impl Sender {
-    /// Sends a message, as soon as not too much waits to be sent before it.
+    /// Sends a message, and waits first until the send buffer has room.
     ///
     /// # Errors
     /// The connection is closed.
-    pub async fn send(&self, message: impl Into<Message>) -> Result<(), Closed> {
+    pub async fn send(&self, message: impl Into<Message>) -> Result<(), ConnectionClosed> {
         let mut message = Some(message.into());
         poll_fn(|cx| {
-            let sent = self.0.with_room(|connection| match message.take() {
+            let sent = self.0.send_if_room(|connection| match message.take() {
                 Some(message) => connection.send(message),
                 None => Ok(()),
             });
             match sent {
                 Ok(()) => Poll::Ready(Ok(())),
-                Err(Refused::Closed) => Poll::Ready(Err(Closed)),
-                Err(Refused::Full) => {
+                Err(SendError::Closed) => Poll::Ready(Err(ConnectionClosed)),
+                Err(SendError::Full) => {
                     let senders = &mut self.0.state.borrow_mut().senders;
-                    if !senders.iter().any(|known| known.will_wake(cx.waker())) {
+                    if !senders.iter().any(|waker| waker.will_wake(cx.waker())) {
                         senders.push(cx.waker().clone());
                     }
                     Poll::Pending
@@ -159,31 +138,30 @@ impl Sender {
         .await
     }
 
-    /// Sends a message now, or not at all.
+    /// Sends a message, unless that would have to wait.
     ///
     /// # Errors
-    /// The connection is closed, or too much waits to be sent.
+    /// The connection is closed, or the send buffer is full.
     pub fn try_send(&self, message: impl Into<Message>) -> Result<(), SendError> {
         let message = message.into();
-        Ok(self.0.with_room(|connection| connection.send(message))?)
+        self.0.send_if_room(|connection| connection.send(message))
     }
 
-    /// Sends a message that was encoded once for many sockets, now or not at all.
+    /// Sends a message that was encoded once for many sockets, unless that would have to wait.
     ///
     /// # Errors
-    /// As of [`Sender::try_send`].
-    pub fn try_send_prepared(&self, message: &Prepared) -> Result<(), SendError> {
-        Ok(self
-            .0
-            .with_room(|connection| connection.send_prepared(message))?)
+    /// The connection is closed, or the send buffer is full.
+    pub fn try_send_prepared(&self, message: &PreparedMessage) -> Result<(), SendError> {
+        self.0
+            .send_if_room(|connection| connection.send_prepared(message))
     }
 
-    /// Closes the connection: what was sent before still goes out, nothing can be sent after it. The
-    /// receiver gets what comes until the client has answered.
+    /// Closes the connection. Messages that were sent before are still written; nothing can be sent after it.
+    /// The receiver gets messages until the client has responded.
     ///
     /// # Errors
     /// It is closed already.
-    pub fn close(&self, code: CloseCode, reason: &str) -> Result<(), Closed> {
+    pub fn close(&self, code: CloseCode, reason: &str) -> Result<(), ConnectionClosed> {
         self.0.close(Some(Close::new(code, reason)))
     }
 
@@ -192,22 +170,13 @@ impl Sender {
         self.0.state.borrow().connection.is_closing()
     }
 
-    /// A number that no other socket of this process has or had.
+    /// A number that is unique in this process, also over time.
     pub fn id(&self) -> u64 {
         self.0.id
     }
 
-    pub(super) fn shared(&self) -> &Rc<Shared> {
+    pub(super) fn shared(&self) -> &Rc<SharedSocket> {
         &self.0
-    }
-}
-
-impl From<Refused> for SendError {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Closed => Self::Closed,
-            Refused::Full => Self::Full,
-        }
     }
 }
 

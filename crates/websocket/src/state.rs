@@ -1,4 +1,4 @@
-//! What the driver of a socket and the hands on it share.
+//! The state of a WebSocket that its driver and its handles share.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -8,73 +8,75 @@ use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
-use crate::codec::{Close, CloseCode, Closed, Connection, Message, ProtocolError};
+use crate::codec::{
+    Close, CloseCode, ConnectionClosed, Message, ProtocolError, WebSocketConnection,
+};
 
 use super::WebSocketSettings;
-use super::rooms::Local;
+use super::rooms::WorkerRooms;
 
-/// Messages that wait for the handler, past which nothing more is read.
-const WAITING: usize = 16;
+/// The number of messages waiting for the handler at which reading stops.
+const MAX_UNREAD: usize = 16;
 
-/// Why a socket receives nothing more.
+/// Why a socket receives no more messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Ended {
-    /// The client closed it, with a code or without.
+pub enum DisconnectReason {
+    /// The client closed the connection, with a code or without.
     Closed(Option<Close>),
-    /// The client broke the protocol.
+    /// The client violated the protocol.
     Failed(ProtocolError),
-    /// The connection broke, or ended without a close.
+    /// The connection failed, or ended without a close frame.
     Lost(io::ErrorKind),
-    /// The client said nothing for too long, or did not answer a close.
+    /// The client sent nothing for too long, or did not respond to a close.
     TimedOut,
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for DisconnectReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Closed(None) => f.write_str("the client closed the connection"),
             Self::Closed(Some(close)) => write!(f, "the client closed the connection: {close}"),
-            Self::Failed(error) => write!(f, "the client broke the protocol: {error}"),
+            Self::Failed(error) => write!(f, "the client violated the protocol: {error}"),
             Self::Lost(error) => write!(f, "the connection was lost: {error}"),
-            Self::TimedOut => f.write_str("the client does not answer"),
+            Self::TimedOut => f.write_str("the client does not respond"),
         }
     }
 }
 
-/// A socket, from both sides.
-pub(super) struct Shared {
-    /// Unlike any other's, on any thread.
+/// A socket, as its driver and its handles see it.
+pub(super) struct SharedSocket {
+    /// Unique in the process.
     pub(super) id: u64,
     pub(super) settings: WebSocketSettings,
-    pub(super) state: RefCell<State>,
+    pub(super) state: RefCell<SocketState>,
     /// The rooms that it is in.
-    pub(super) rooms: RefCell<Vec<(Weak<Local>, Rc<str>)>>,
+    pub(super) rooms: RefCell<Vec<(Weak<WorkerRooms>, Rc<str>)>>,
 }
 
-pub(super) struct State {
-    pub(super) connection: Connection,
+pub(super) struct SocketState {
+    pub(super) connection: WebSocketConnection,
     received: VecDeque<Message>,
     received_bytes: usize,
-    /// Whether nobody takes messages any more.
+    /// Whether received messages are discarded, as the receiver was dropped.
     pub(super) discards: bool,
     pub(super) receiver: Option<Waker>,
-    /// Who waits for room to send.
+    /// Tasks that wait for room in the send buffer.
     pub(super) senders: Vec<Waker>,
     /// Set while the driver waits.
     pub(super) driver: Option<Waker>,
-    /// Whether there is something for the driver to do.
+    /// Whether the driver has to poll again.
     pub(super) is_dirty: bool,
-    pub(super) ended: Option<Ended>,
+    pub(super) disconnect_reason: Option<DisconnectReason>,
 }
 
-impl Shared {
-    pub(super) fn new(connection: Connection, settings: WebSocketSettings) -> Rc<Self> {
+impl SharedSocket {
+    pub(super) fn new(connection: WebSocketConnection, settings: WebSocketSettings) -> Rc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Rc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             settings,
-            state: RefCell::new(State {
+            state: RefCell::new(SocketState {
                 connection,
                 received: VecDeque::new(),
                 received_bytes: 0,
@@ -83,35 +85,35 @@ impl Shared {
                 senders: Vec::new(),
                 driver: None,
                 is_dirty: false,
-                ended: None,
+                disconnect_reason: None,
             }),
             rooms: RefCell::default(),
         })
     }
 
-    /// Sends what `send` puts into the connection, if there is room.
-    pub(super) fn with_room(
+    /// Calls `send` on the connection if the send buffer has room.
+    pub(super) fn send_if_room(
         &self,
-        send: impl FnOnce(&mut Connection) -> Result<(), Closed>,
-    ) -> Result<(), Refused> {
+        send: impl FnOnce(&mut WebSocketConnection) -> Result<(), ConnectionClosed>,
+    ) -> Result<(), SendError> {
         let mut state = self.state.borrow_mut();
         if state.connection.is_closing() {
-            return Err(Refused::Closed);
+            return Err(SendError::Closed);
         }
         if state.connection.output_len() >= self.settings.send_buffer {
-            return Err(Refused::Full);
+            return Err(SendError::Full);
         }
-        send(&mut state.connection).map_err(|Closed| Refused::Closed)?;
+        send(&mut state.connection).map_err(|ConnectionClosed| SendError::Closed)?;
         state.notify();
         Ok(())
     }
 
     /// Closes the connection, if it is open.
-    pub(super) fn close(&self, close: Option<Close>) -> Result<(), Closed> {
+    pub(super) fn close(&self, close: Option<Close>) -> Result<(), ConnectionClosed> {
         let mut state = self.state.borrow_mut();
         state.connection.close(close)?;
         state.notify();
-        // What waits to be sent before it fails now.
+        // Tasks that wait for room fail now.
         state.senders.drain(..).for_each(Waker::wake);
         Ok(())
     }
@@ -134,21 +136,34 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedSocket {
     fn drop(&mut self) {
         self.leave_rooms();
     }
 }
 
-/// Why nothing was sent.
+/// Why a message was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub enum SendError {
+    /// The connection is closed.
     Closed,
+    /// The client reads too slowly: [`WebSocketSettings::send_buffer`] is full.
     Full,
 }
 
-impl State {
-    /// Tells the driver that there is something to do.
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => ConnectionClosed.fmt(f),
+            Self::Full => f.write_str("the client reads too slowly"),
+        }
+    }
+}
+
+impl std::error::Error for SendError {}
+
+impl SocketState {
+    /// Makes the driver poll again.
     pub(super) fn notify(&mut self) {
         self.is_dirty = true;
         if let Some(driver) = self.driver.take() {
@@ -156,10 +171,10 @@ impl State {
         }
     }
 
-    /// Whether more may be read.
-    pub(super) fn takes_more(&self, max: usize) -> bool {
-        self.ended.is_none()
-            && (self.discards || (self.received.len() < WAITING && self.received_bytes <= max))
+    /// Whether the driver may read more messages.
+    pub(super) fn can_read_more(&self, max: usize) -> bool {
+        self.disconnect_reason.is_none()
+            && (self.discards || (self.received.len() < MAX_UNREAD && self.received_bytes <= max))
     }
 
     pub(super) fn push(&mut self, message: Message) {
@@ -173,13 +188,13 @@ impl State {
         let message = self.received.pop_front()?;
         self.received_bytes = self.received_bytes.saturating_sub(message.len());
         if self.received.is_empty() {
-            // Reading may have stopped for it.
+            // The driver may have stopped reading.
             self.notify();
         }
         Some(message)
     }
 
-    /// Nobody takes messages any more.
+    /// Discards the received messages, and those to come.
     pub(super) fn discard(&mut self) {
         self.discards = true;
         self.received = VecDeque::new();
@@ -187,16 +202,17 @@ impl State {
         self.notify();
     }
 
-    /// Answers a close once the handler has taken all that came before it, and nobody waits to send: answers
-    /// go first.
-    pub(super) fn answer_close(&mut self) {
-        let is_answered = self.received.is_empty() && self.senders.is_empty();
-        if is_answered && !self.connection.is_closing() {
-            self.connection.answer_close();
+    /// Responds to a close frame once the handler has received all messages before it, and no task waits to
+    /// send a message.
+    pub(super) fn respond_to_close(&mut self) {
+        let is_drained = self.received.is_empty() && self.senders.is_empty();
+        if is_drained && !self.connection.is_closing() {
+            self.connection.respond_to_close();
         }
     }
 
-    pub(super) fn end(&mut self, ended: Ended) {
-        self.ended.get_or_insert(ended);
+    /// Keeps the first reason why no more messages are received.
+    pub(super) fn disconnect(&mut self, reason: DisconnectReason) {
+        self.disconnect_reason.get_or_insert(reason);
     }
 }

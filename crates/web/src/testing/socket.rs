@@ -4,7 +4,9 @@ use std::future::poll_fn;
 use std::io;
 
 use apus_http::Duplex;
-use apus_websocket::codec::{Close, CloseCode, Connection, Event, Message, Settings};
+use apus_websocket::codec::{
+    Close, CloseCode, CodecSettings, Message, WebSocketConnection, WebSocketEvent,
+};
 use bytes::BytesMut;
 
 use super::{TestClient, fail};
@@ -15,7 +17,7 @@ use super::{TestClient, fail};
 pub struct TestSocket {
     client: TestClient,
     duplex: Box<dyn Duplex>,
-    connection: Connection,
+    connection: WebSocketConnection,
     input: BytesMut,
     protocol: Option<String>,
 }
@@ -29,7 +31,7 @@ impl TestSocket {
         duplex: Box<dyn Duplex>,
         protocol: Option<String>,
     ) -> Self {
-        let settings = Settings {
+        let settings = CodecSettings {
             max_frame: MAX_MESSAGE,
             max_message: MAX_MESSAGE,
             compression: None,
@@ -38,7 +40,7 @@ impl TestSocket {
             client,
             duplex,
             // Masks hide nothing from the application that is tested.
-            connection: Connection::client(&settings, || [1, 2, 3, 4]),
+            connection: WebSocketConnection::client(&settings, || [1, 2, 3, 4]),
             input: BytesMut::new(),
             protocol,
         }
@@ -69,10 +71,10 @@ impl TestSocket {
     pub fn recv(&mut self) -> Option<Message> {
         loop {
             match self.event() {
-                Some(Event::Message(message)) => return Some(message),
-                Some(Event::Ping(_) | Event::Pong(_)) => {}
-                Some(Event::Close(_)) | None => return None,
-                Some(Event::Failed(error)) => fail(error),
+                Some(WebSocketEvent::Message(message)) => return Some(message),
+                Some(WebSocketEvent::Ping(_) | WebSocketEvent::Pong(_)) => {}
+                Some(WebSocketEvent::Close(_)) | None => return None,
+                Some(WebSocketEvent::Failed(error)) => fail(error),
             }
         }
     }
@@ -118,8 +120,8 @@ impl TestSocket {
     pub fn closed(mut self) -> Option<Close> {
         loop {
             match self.event() {
-                Some(Event::Close(close)) => return close,
-                Some(Event::Failed(error)) => fail(error),
+                Some(WebSocketEvent::Close(close)) => return close,
+                Some(WebSocketEvent::Failed(error)) => fail(error),
                 Some(_) => {}
                 None => fail("the connection ended without a close"),
             }
@@ -127,10 +129,10 @@ impl TestSocket {
     }
 
     #[track_caller]
-    fn event(&mut self) -> Option<Event> {
+    fn event(&mut self) -> Option<WebSocketEvent> {
         loop {
             if let Some(event) = self.connection.handle_input(&mut self.input) {
-                self.connection.answer_close();
+                self.connection.respond_to_close();
                 self.flush();
                 return Some(event);
             }

@@ -1,4 +1,4 @@
-//! Why a connection is closed (RFC 6455 sections 5.5.1 and 7.4).
+//! The status code and the reason of a close frame (RFC 6455 sections 5.5.1 and 7.4).
 
 use std::fmt;
 
@@ -7,34 +7,34 @@ use bytestring::ByteString;
 
 use super::ProtocolError;
 
-/// A status code that may stand in a close frame.
+/// A status code that a close frame may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CloseCode(u16);
 
 impl CloseCode {
     /// The purpose of the connection is fulfilled.
     pub const NORMAL: Self = Self(1000);
-    /// The server goes down, or the browser left the page.
+    /// The server shuts down, or the browser left the page.
     pub const GOING_AWAY: Self = Self(1001);
-    /// The peer broke the protocol.
+    /// The peer violated the protocol.
     pub const PROTOCOL_ERROR: Self = Self(1002);
     /// The peer sent a type of data that is not accepted.
     pub const UNSUPPORTED: Self = Self(1003);
-    /// A message is not of its type, as text that is not UTF-8.
+    /// The data of a message does not match its type, such as text that is not UTF-8.
     pub const INVALID_PAYLOAD: Self = Self(1007);
-    /// A message breaks a rule of the application.
+    /// A message violates a rule of the application.
     pub const POLICY: Self = Self(1008);
     /// A message is too long.
     pub const TOO_BIG: Self = Self(1009);
     /// The server failed.
     pub const INTERNAL: Self = Self(1011);
-    /// The server starts again; the client may come back.
+    /// The server restarts; the client may reconnect.
     pub const RESTART: Self = Self(1012);
-    /// The server, or this connection, has too much to do; the client may come back later.
+    /// The server or this connection is overloaded; the client may reconnect later.
     pub const TRY_AGAIN_LATER: Self = Self(1013);
 
-    /// The code of a number; `None` if it must not be sent: 1004 to 1006, 1015 and what no range
-    /// of RFC 6455 section 7.4.2 and the registry of IANA has.
+    /// The code with a number; `None` if it must not be sent: 1004 to 1006, 1015, and numbers outside the
+    /// ranges of RFC 6455 section 7.4.2 and the IANA registry.
     pub fn new(code: u16) -> Option<Self> {
         matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999).then_some(Self(code))
     }
@@ -59,15 +59,15 @@ pub struct Close {
 }
 
 impl Close {
-    /// Bytes of a reason.
+    /// The maximum length of a reason in bytes.
     const MAX_REASON: usize = 123;
 
-    /// A close frame's content. Of a reason that is longer than 123 bytes the rest is dropped.
+    /// A code with a reason, which is cut after 123 bytes.
     pub fn new(code: CloseCode, reason: impl Into<ByteString>) -> Self {
         let reason = reason.into();
         let end = reason.floor_char_boundary(Self::MAX_REASON);
         let reason = match reason.get(..end) {
-            Some(kept) if kept.len() < reason.len() => ByteString::from(kept),
+            Some(prefix) if prefix.len() < reason.len() => ByteString::from(prefix),
             _ => reason,
         };
         Self { code, reason }
@@ -83,7 +83,7 @@ impl Close {
         &self.reason
     }
 
-    /// What the payload of a close frame says; `None` if it says nothing.
+    /// Parses the payload of a close frame; `None` if it is empty.
     pub(super) fn parse(payload: &Bytes) -> Result<Option<Self>, ProtocolError> {
         let Some((code, reason)) = payload.split_first_chunk() else {
             return match payload.is_empty() {
@@ -97,7 +97,7 @@ impl Close {
         Ok(Some(Self { code, reason }))
     }
 
-    /// The payload of a close frame that says this.
+    /// The payload of a close frame.
     pub(super) fn payload(close: Option<&Self>) -> BytesMut {
         let mut payload = BytesMut::new();
         if let Some(close) = close {

@@ -1,58 +1,58 @@
-//! A WebSocket connection without its transport.
+//! The state machine of a WebSocket connection, without its transport (RFC 6455).
 
 use std::fmt;
 
 use bytes::{Bytes, BytesMut};
 
 use super::deflate::Deflater;
-use super::extension::Agreement;
+use super::extension::DeflateConfig;
 use super::frame::Opcode;
 use super::inflate::Inflater;
-use super::output::Output;
-use super::reader::{Item, Reader};
-use super::writer::Writer;
-use super::{Close, CloseCode, Message, Prepared, ProtocolError};
+use super::output::OutputBuffer;
+use super::reader::{FrameReader, ReaderEvent};
+use super::writer::FrameWriter;
+use super::{Close, CloseCode, Message, PreparedMessage, ProtocolError};
 
 /// One end of a WebSocket connection, after its handshake.
 ///
 /// Its methods are of four kinds:
 ///
-/// - [`handle_input`](Self::handle_input) takes bytes that came, and gives what they mean; call it
-///   until it gives `None`, then read more behind what it left. Pings are answered by it.
-/// - Commands say what is to be sent: [`send`](Self::send), [`send_prepared`](Self::send_prepared),
-///   [`ping`](Self::ping), [`close`](Self::close), [`answer_close`](Self::answer_close).
-/// - [`output`](Self::output) has the bytes to be sent;
-///   [`consume_output`](Self::consume_output) says how many of them were. Nothing bounds what
-///   commands put there: look at [`output_len`](Self::output_len).
-/// - Getters: once [`is_finished`](Self::is_finished), the transport is to be closed.
+/// - [`handle_input`](Self::handle_input) takes received bytes and returns events; call it until it returns
+///   `None`, then append more bytes to the rest of the input. It responds to pings by itself.
+/// - Commands send frames: [`send`](Self::send), [`send_prepared`](Self::send_prepared),
+///   [`ping`](Self::ping), [`close`](Self::close), [`respond_to_close`](Self::respond_to_close).
+/// - [`output`](Self::output) is the bytes to write;
+///   [`consume_output`](Self::consume_output) removes those that were written. The output is not
+///   limited: check [`output_len`](Self::output_len) before a command.
+/// - Getters: once [`is_finished`](Self::is_finished), close the transport.
 #[derive(Debug)]
-pub struct Connection {
-    reader: Reader,
-    writer: Writer,
-    output: Output,
-    /// The answer to the latest ping, where much waits to be sent already.
+pub struct WebSocketConnection {
+    reader: FrameReader,
+    writer: FrameWriter,
+    output: OutputBuffer,
+    /// The pong that is due for the latest ping, while the output is long.
     pong: Option<Bytes>,
     /// Whether a close frame was sent: nothing follows it.
-    said_close: bool,
-    /// Whether the peer said all that we listen to.
-    heard_end: bool,
-    /// What answers the peer's last word.
-    answer: Option<Close>,
+    is_close_sent: bool,
+    /// Whether the last event was returned; further input is dropped.
+    has_input_ended: bool,
+    /// The close frame that responds to the peer's close or protocol error.
+    close_response: Option<Close>,
 }
 
-/// What a connection is bound by.
+/// The limits and the compression of a connection.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// Bytes of a frame's payload.
+pub struct CodecSettings {
+    /// The maximum length of a frame's payload in bytes.
     pub max_frame: usize,
-    /// Bytes of a message, decompressed.
+    /// The maximum length of a message in bytes, after decompression.
     pub max_message: usize,
-    /// The compression that the handshake settled on.
-    pub compression: Option<Agreement>,
+    /// The compression that the handshake negotiated.
+    pub compression: Option<DeflateConfig>,
 }
 
-impl Default for Settings {
-    /// Messages of a megabyte, in any frames, without compression.
+impl Default for CodecSettings {
+    /// Messages of 1 MiB, frames of the same length, no compression.
     fn default() -> Self {
         Self {
             max_frame: 1 << 20,
@@ -62,110 +62,114 @@ impl Default for Settings {
     }
 }
 
-/// What came from the peer.
+/// An event of a connection, caused by input from the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum WebSocketEvent {
     /// A message.
     Message(Message),
-    /// A ping, which is answered already.
+    /// A ping; the pong is in the output already.
     Ping(Bytes),
     /// A pong.
     Pong(Bytes),
-    /// The peer closes the connection, and this is the last event. What came before it can still be
-    /// answered; then [`Connection::answer_close`] is due.
+    /// The peer closes the connection; this is the last event. Messages can still be sent; then call
+    /// [`WebSocketConnection::respond_to_close`].
     Close(Option<Close>),
-    /// The peer broke the protocol, and this is the last event. What came before it was right and can
-    /// still be answered; then [`Connection::answer_close`] is due, and tells the peer.
+    /// The peer violated the protocol; this is the last event. Messages can still be sent; then call
+    /// [`WebSocketConnection::respond_to_close`], which sends the error to the peer.
     Failed(ProtocolError),
 }
 
 /// The connection is closed, and nothing can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Closed;
+pub struct ConnectionClosed;
 
-impl fmt::Display for Closed {
+impl fmt::Display for ConnectionClosed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the WebSocket connection is closed")
     }
 }
 
-impl std::error::Error for Closed {}
+impl std::error::Error for ConnectionClosed {}
 
-/// Bytes that wait to be sent, past which only the latest ping gets an answer (RFC 6455 section
-/// 5.5.3): whoever pings and does not read must not fill our memory.
-const MUCH: usize = 16 * 1024;
+/// The length of the output from which on only the latest ping gets a pong (RFC 6455 section 5.5.3): a peer
+/// that sends pings and reads nothing must not fill our memory.
+const PONG_LIMIT: usize = 16 * 1024;
 
-impl Connection {
-    /// The end of a server.
-    pub fn server(settings: &Settings) -> Self {
+impl WebSocketConnection {
+    /// The connection of a server.
+    pub fn server(settings: &CodecSettings) -> Self {
         Self::new(true, settings, None)
     }
 
-    /// The end of a client. `keys` gives the masking keys, which must be from a source that nobody
-    /// can predict (RFC 6455 section 5.3).
-    pub fn client(settings: &Settings, keys: impl FnMut() -> [u8; 4] + 'static) -> Self {
+    /// The connection of a client. `keys` returns the masking keys, which must be unpredictable (RFC 6455
+    /// section 5.3).
+    pub fn client(settings: &CodecSettings, keys: impl FnMut() -> [u8; 4] + 'static) -> Self {
         Self::new(false, settings, Some(Box::new(keys)))
     }
 
-    fn new(is_server: bool, settings: &Settings, keys: Option<super::writer::MaskKeys>) -> Self {
-        let agreement = settings.compression.as_ref();
+    fn new(
+        is_server: bool,
+        settings: &CodecSettings,
+        keys: Option<super::writer::MaskKeys>,
+    ) -> Self {
+        let config = settings.compression.as_ref();
         let limits = (settings.max_frame, settings.max_message);
         Self {
-            reader: Reader::new(is_server, limits, agreement.map(Inflater::new)),
-            writer: Writer::new(keys, agreement.map(Deflater::new)),
-            output: Output::default(),
+            reader: FrameReader::new(is_server, limits, config.map(Inflater::new)),
+            writer: FrameWriter::new(keys, config.map(Deflater::new)),
+            output: OutputBuffer::default(),
             pong: None,
-            said_close: false,
-            heard_end: false,
-            answer: None,
+            is_close_sent: false,
+            has_input_ended: false,
+            close_response: None,
         }
     }
 
-    /// Takes `input` up to the end of the first event in it. `None`: more has to come, behind what
-    /// is left in `input`. After the last event everything is dropped.
+    /// Consumes `input` up to the end of its first event. `None` asks for more bytes behind the rest of
+    /// `input`. After the last event all input is dropped.
     ///
-    /// The content of a message in one frame is `input`'s own memory.
-    pub fn handle_input(&mut self, input: &mut BytesMut) -> Option<Event> {
-        if self.heard_end {
+    /// The payload of an unfragmented message shares the memory of `input`.
+    pub fn handle_input(&mut self, input: &mut BytesMut) -> Option<WebSocketEvent> {
+        if self.has_input_ended {
             input.clear();
             return None;
         }
         match self.reader.read(input) {
-            Ok(item) => item.map(|item| self.handle(item)),
+            Ok(event) => event.map(|event| self.handle(event)),
             Err(error) => {
-                self.heard_end = true;
-                self.answer = Some(Close::new(error.code(), error.reason()));
-                Some(Event::Failed(error))
+                self.has_input_ended = true;
+                self.close_response = Some(Close::new(error.code(), error.reason()));
+                Some(WebSocketEvent::Failed(error))
             }
         }
     }
 
-    /// Bytes that have to come before the next event, as far as that is known: room for them saves
-    /// reads.
+    /// The number of bytes that the next event still needs, as far as it is known: a read buffer of this size
+    /// saves reads.
     pub fn missing(&self, input: &BytesMut) -> usize {
         self.reader.missing(input)
     }
 
-    fn handle(&mut self, item: Item) -> Event {
-        match item {
-            Item::Message(message) => Event::Message(message),
-            Item::Pong(payload) => Event::Pong(payload),
-            Item::Ping(payload) => {
+    fn handle(&mut self, event: ReaderEvent) -> WebSocketEvent {
+        match event {
+            ReaderEvent::Message(message) => WebSocketEvent::Message(message),
+            ReaderEvent::Pong(payload) => WebSocketEvent::Pong(payload),
+            ReaderEvent::Ping(payload) => {
                 self.pong = Some(payload.clone());
                 self.write_pong();
-                Event::Ping(payload)
+                WebSocketEvent::Ping(payload)
             }
-            Item::Close(close) => {
-                self.heard_end = true;
-                self.answer = close.as_ref().map(|close| Close::new(close.code(), ""));
-                Event::Close(close)
+            ReaderEvent::Close(close) => {
+                self.has_input_ended = true;
+                self.close_response = close.as_ref().map(|close| Close::new(close.code(), ""));
+                WebSocketEvent::Close(close)
             }
         }
     }
 
     fn write_pong(&mut self) {
-        if !self.said_close
-            && self.output.len() < MUCH
+        if !self.is_close_sent
+            && self.output.len() < PONG_LIMIT
             && let Some(payload) = self.pong.take()
         {
             self.writer
@@ -177,42 +181,42 @@ impl Connection {
     ///
     /// # Errors
     /// The connection is closed.
-    pub fn send(&mut self, message: Message) -> Result<(), Closed> {
+    pub fn send(&mut self, message: Message) -> Result<(), ConnectionClosed> {
         self.check_open()?;
         self.writer.message(message, &mut self.output);
         Ok(())
     }
 
-    /// Sends a message that was encoded for many connections. A server's only: what a client sends
-    /// is masked each time anew.
+    /// Sends a message that was encoded for many connections. Only for servers: a client masks each message
+    /// with a new key.
     ///
     /// # Errors
     /// The connection is closed.
-    pub fn send_prepared(&mut self, message: &Prepared) -> Result<(), Closed> {
+    pub fn send_prepared(&mut self, message: &PreparedMessage) -> Result<(), ConnectionClosed> {
         self.check_open()?;
         self.writer.prepared(message, &mut self.output);
         Ok(())
     }
 
-    /// Sends a ping with a payload of at most 125 bytes; of a longer one the rest is dropped.
+    /// Sends a ping with a payload, which is cut after 125 bytes.
     ///
     /// # Errors
     /// The connection is closed.
-    pub fn ping(&mut self, payload: &[u8]) -> Result<(), Closed> {
+    pub fn ping(&mut self, payload: &[u8]) -> Result<(), ConnectionClosed> {
         self.check_open()?;
         let payload = payload.get(..125).unwrap_or(payload);
         self.writer.control(Opcode::Ping, payload, &mut self.output);
         Ok(())
     }
 
-    /// Closes the connection; nothing can be sent after it. What the peer sends until it answers
-    /// can still be read.
+    /// Closes the connection; nothing can be sent after it. Messages of the peer can still be read until it
+    /// responds.
     ///
     /// # Errors
-    /// It was closed before.
-    pub fn close(&mut self, close: Option<Close>) -> Result<(), Closed> {
+    /// The connection was closed before.
+    pub fn close(&mut self, close: Option<Close>) -> Result<(), ConnectionClosed> {
         self.check_open()?;
-        self.said_close = true;
+        self.is_close_sent = true;
         self.pong = None;
         let payload = Close::payload(close.as_ref());
         self.writer
@@ -220,61 +224,61 @@ impl Connection {
         Ok(())
     }
 
-    /// Closes the connection with a code and no more words.
+    /// Closes the connection with a code and no reason.
     ///
     /// # Errors
-    /// It was closed before.
-    pub fn close_with(&mut self, code: CloseCode) -> Result<(), Closed> {
+    /// The connection was closed before.
+    pub fn close_with(&mut self, code: CloseCode) -> Result<(), ConnectionClosed> {
         self.close(Some(Close::new(code, "")))
     }
 
-    /// Gives the peer back the code of its [`Event::Close`] (RFC 6455 section 5.5.1), or tells it how it
-    /// [broke the protocol](Event::Failed). Does nothing before that, or after a close of our own.
-    pub fn answer_close(&mut self) {
-        if self.heard_end {
-            let answer = self.answer.take();
+    /// Echoes the code of a received [`WebSocketEvent::Close`] (RFC 6455 section 5.5.1), or sends the code of
+    /// a [protocol error](WebSocketEvent::Failed). Does nothing before these events, or after a close of our own.
+    pub fn respond_to_close(&mut self) {
+        if self.has_input_ended {
+            let response = self.close_response.take();
             // It may be closed already.
-            let _ = self.close(answer);
+            let _ = self.close(response);
         }
     }
 
-    fn check_open(&self) -> Result<(), Closed> {
-        match self.said_close {
-            true => Err(Closed),
+    fn check_open(&self) -> Result<(), ConnectionClosed> {
+        match self.is_close_sent {
+            true => Err(ConnectionClosed),
             false => Ok(()),
         }
     }
 
-    /// The next bytes to send; empty only if there are none.
+    /// The next bytes to write; empty only if there are none.
     pub fn output(&self) -> &[u8] {
         self.output.front()
     }
 
-    /// Bytes that wait to be sent, in all.
+    /// The length of the whole output in bytes.
     pub fn output_len(&self) -> usize {
         self.output.len()
     }
 
-    /// Drops so many bytes of [`Connection::output`], which were sent.
-    pub fn consume_output(&mut self, sent: usize) {
-        self.output.consume(sent);
+    /// Removes bytes that were written from the front of [`WebSocketConnection::output`].
+    pub fn consume_output(&mut self, written: usize) {
+        self.output.consume(written);
         self.write_pong();
     }
 
-    /// Drops what waits to be sent: the transport takes no more.
+    /// Drops the output: the transport is closed for writing.
     pub fn drop_output(&mut self) {
         self.output.clear();
-        self.said_close = true;
+        self.is_close_sent = true;
         self.pong = None;
     }
 
     /// Whether a close frame was sent.
     pub fn is_closing(&self) -> bool {
-        self.said_close
+        self.is_close_sent
     }
 
-    /// Whether both ends said all, and everything was sent.
+    /// Whether both ends are closed and the output is written.
     pub fn is_finished(&self) -> bool {
-        self.said_close && self.heard_end && self.output.len() == 0
+        self.is_close_sent && self.has_input_ended && self.output.len() == 0
     }
 }

@@ -1,4 +1,4 @@
-//! What a peer may do wrong, and the close code that tells it so.
+//! Protocol violations of a peer, with their close codes (RFC 6455 section 7.4.1).
 
 use std::fmt;
 
@@ -8,41 +8,41 @@ use super::CloseCode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProtocolError {
-    /// A reserved bit is set that no extension gave a meaning: a peer that compresses though that was
-    /// not agreed on, or bytes that are no frame.
+    /// A reserved bit is set that no negotiated extension uses: the peer compresses without negotiation, or
+    /// the bytes are not a frame.
     ReservedBits,
-    /// An opcode that the protocol does not have.
+    /// The opcode is reserved.
     ReservedOpcode,
     /// A frame of a client is not masked.
     Unmasked,
     /// A frame of a server is masked.
     Masked,
-    /// A length is written in more bytes than it needs, or has its highest bit set.
+    /// A length is not in its shortest form, or has its highest bit set.
     LengthEncoding,
-    /// A control frame is in fragments.
+    /// A control frame is fragmented.
     FragmentedControl,
     /// A control frame has a payload of more than 125 bytes.
     LongControl,
-    /// A frame continues a message, and there is none.
+    /// A continuation frame comes without a message to continue.
     UnexpectedContinuation,
-    /// A message begins before the one before it ended.
+    /// A message begins before the previous one ended.
     InterruptedMessage,
     /// Text is not UTF-8.
     InvalidUtf8,
     /// The payload of a close frame is one byte.
     ClosePayload,
-    /// A close code that must not be sent.
+    /// The close code must not be sent.
     CloseCode,
-    /// Compressed data that cannot be decompressed.
+    /// The compressed data is invalid.
     Compression,
     /// A frame is longer than the limit.
     FrameTooLong,
-    /// A message is longer than the limit, as it came or decompressed.
+    /// A message is longer than the limit, before or after decompression.
     MessageTooLong,
 }
 
 impl ProtocolError {
-    /// What the peer is told (RFC 6455 section 7.4.1).
+    /// The close code for the peer (RFC 6455 section 7.4.1).
     pub fn code(self) -> CloseCode {
         match self {
             Self::InvalidUtf8 | Self::Compression => CloseCode::INVALID_PAYLOAD,
@@ -53,25 +53,25 @@ impl ProtocolError {
 
     fn text(self) -> &'static str {
         match self {
-            Self::ReservedBits => "a reserved bit is set without a meaning agreed on",
+            Self::ReservedBits => "a reserved bit is set that no negotiated extension uses",
             Self::ReservedOpcode => "the opcode is reserved",
             Self::Unmasked => "frames of a client must be masked",
             Self::Masked => "frames of a server must not be masked",
             Self::LengthEncoding => "the length is not in its shortest form",
-            Self::FragmentedControl => "control frames must not be in fragments",
+            Self::FragmentedControl => "control frames must not be fragmented",
             Self::LongControl => "control frames must not be longer than 125 bytes",
             Self::UnexpectedContinuation => "there is no message to continue",
-            Self::InterruptedMessage => "a message begins inside of another",
+            Self::InterruptedMessage => "a message begins before the previous one ended",
             Self::InvalidUtf8 => "text must be UTF-8",
             Self::ClosePayload => "the payload of a close frame must not be one byte",
             Self::CloseCode => "the close code must not be sent",
-            Self::Compression => "the compressed data is faulty",
+            Self::Compression => "the compressed data is invalid",
             Self::FrameTooLong => "the frame is longer than allowed",
             Self::MessageTooLong => "the message is longer than allowed",
         }
     }
 
-    /// The text as a reason of a close frame.
+    /// The reason in a close frame.
     pub(super) fn reason(self) -> &'static str {
         self.text()
     }

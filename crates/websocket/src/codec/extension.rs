@@ -4,25 +4,25 @@ use std::fmt;
 
 use apus_http::list;
 
-/// What this end wants of compression.
+/// The compression settings of one end.
 ///
-/// A context that is kept compresses short messages better, as each may refer to those before it. It
-/// costs a quarter of a megabyte a connection where it sends, 40 KiB where it receives, and what is
-/// sent to many has to be compressed for each of them.
+/// A kept context compresses short messages better, as each may refer to previous ones. It costs 256 KiB for
+/// each connection where it sends and 40 KiB where it receives, and a message to many connections has to be
+/// compressed for each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compression {
-    /// From 1, fast, to 9, small.
+    /// The compression level, from 1 (fastest) to 9 (smallest).
     pub level: u32,
-    /// Messages of fewer bytes are sent as they are.
+    /// The length in bytes below which messages are sent uncompressed.
     pub min_length: usize,
-    /// Whether the context of what is sent is kept from one message to the next.
+    /// Whether the context of sent messages is kept from one message to the next.
     pub keep_sent_context: bool,
-    /// Whether the peer may keep its context.
+    /// Whether the peer may keep the context of its messages.
     pub keep_received_context: bool,
 }
 
 impl Default for Compression {
-    /// Level 3 for messages of at least 256 bytes, without contexts.
+    /// Level 3 for messages of at least 256 bytes, without kept contexts.
     fn default() -> Self {
         Self {
             level: 3,
@@ -33,17 +33,17 @@ impl Default for Compression {
     }
 }
 
-/// How the messages of one direction may be compressed.
+/// The compression window of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window {
     /// The size of the window as a power of two.
     pub(super) bits: u8,
-    /// Whether a message may refer to those before it.
+    /// Whether a message may refer to previous ones.
     pub(super) keeps_context: bool,
 }
 
 impl Window {
-    /// What allows one compressed form of a message for many connections.
+    /// The window for which a message can be compressed once for many connections.
     pub(super) const SHARED: Self = Self {
         bits: MAX_BITS,
         keeps_context: false,
@@ -51,72 +51,72 @@ impl Window {
 }
 
 const MAX_BITS: u8 = 15;
-/// zlib cannot compress with less.
+/// The minimum with which zlib can compress.
 const MIN_BITS: u8 = 9;
 const NAME: &[u8] = b"permessage-deflate";
 
-/// What both ends settled on.
+/// The negotiated parameters of compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Agreement {
+pub struct DeflateConfig {
     pub(super) sends: Window,
     pub(super) receives: Window,
     pub(super) level: u32,
     pub(super) min_length: usize,
 }
 
-/// A server answered an offer with something else.
+/// The extensions in a server's response were not offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InvalidAnswer;
+pub struct InvalidExtensionResponse;
 
-impl fmt::Display for InvalidAnswer {
+impl fmt::Display for InvalidExtensionResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the server uses extensions that it was not offered")
     }
 }
 
-impl std::error::Error for InvalidAnswer {}
+impl std::error::Error for InvalidExtensionResponse {}
 
 impl Compression {
-    /// Takes the first offer of a client that is possible. `offers` are the values of
-    /// `Sec-WebSocket-Extensions`; gives what to answer in that field.
+    /// Accepts the first offer of a client that is supported. `offers` are the values of
+    /// `Sec-WebSocket-Extensions`; returns the value of that field in the response, too.
     pub fn accept<'a>(
         &self,
         offers: impl Iterator<Item = &'a [u8]>,
-    ) -> Option<(Agreement, String)> {
+    ) -> Option<(DeflateConfig, String)> {
         offers
             .flat_map(list::quoted_members)
-            .filter_map(Parameters::parse)
+            .filter_map(DeflateParameters::parse)
             .find_map(|offer| self.accept_one(&offer))
     }
 
-    fn accept_one(&self, offer: &Parameters) -> Option<(Agreement, String)> {
+    fn accept_one(&self, offer: &DeflateParameters) -> Option<(DeflateConfig, String)> {
         let sends = Window {
             bits: match offer.server_bits {
-                Bits::Absent => MAX_BITS,
-                Bits::Given(bits @ MIN_BITS..) => bits,
-                Bits::Given(_) | Bits::Open => return None,
+                WindowBits::Absent => MAX_BITS,
+                WindowBits::Given(bits @ MIN_BITS..) => bits,
+                WindowBits::Given(_) | WindowBits::Open => return None,
             },
-            keeps_context: self.keep_sent_context && !offer.server_alone,
+            keeps_context: self.keep_sent_context && !offer.server_no_context_takeover,
         };
         let receives = Window {
             bits: MAX_BITS,
-            keeps_context: self.keep_received_context && !offer.client_alone,
+            keeps_context: self.keep_received_context && !offer.client_no_context_takeover,
         };
-        let mut answer = String::from("permessage-deflate");
+        let mut response = String::from("permessage-deflate");
         if !sends.keeps_context {
-            answer.push_str("; server_no_context_takeover");
+            response.push_str("; server_no_context_takeover");
         }
         if !receives.keeps_context {
-            answer.push_str("; client_no_context_takeover");
+            response.push_str("; client_no_context_takeover");
         }
-        if offer.server_bits != Bits::Absent {
-            answer.push_str("; server_max_window_bits=");
-            answer.push_str(&sends.bits.to_string());
+        if offer.server_bits != WindowBits::Absent {
+            response.push_str("; server_max_window_bits=");
+            response.push_str(&sends.bits.to_string());
         }
-        Some((self.agreement(sends, receives), answer))
+        Some((self.config(sends, receives), response))
     }
 
-    /// What a client offers in `Sec-WebSocket-Extensions`.
+    /// The offer of a client in `Sec-WebSocket-Extensions`.
     pub fn offer(&self) -> String {
         let mut offer = String::from("permessage-deflate; client_max_window_bits");
         if !self.keep_sent_context {
@@ -128,44 +128,45 @@ impl Compression {
         offer
     }
 
-    /// What a server made of [`Compression::offer`]. `answers` are the values of its
+    /// Reads a server's response to [`Compression::offer`]. `values` are those of its
     /// `Sec-WebSocket-Extensions`; `None` if it does not compress.
     ///
     /// # Errors
-    /// The answer does not fit the offer. The connection must not be used (RFC 6455 section 4.1).
-    pub fn agreed<'a>(
+    /// The response does not match the offer. The connection must not be used (RFC 6455 section 4.1).
+    pub fn read_response<'a>(
         &self,
-        answers: impl Iterator<Item = &'a [u8]>,
-    ) -> Result<Option<Agreement>, InvalidAnswer> {
-        let mut members = answers.flat_map(list::quoted_members);
-        let Some(answer) = members.next() else {
+        values: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<Option<DeflateConfig>, InvalidExtensionResponse> {
+        let mut members = values.flat_map(list::quoted_members);
+        let Some(response) = members.next() else {
             return Ok(None);
         };
-        let answer = Parameters::parse(answer).ok_or(InvalidAnswer)?;
-        if members.next().is_some() || (!self.keep_received_context && !answer.server_alone) {
-            return Err(InvalidAnswer);
+        let response = DeflateParameters::parse(response).ok_or(InvalidExtensionResponse)?;
+        let is_unwanted = !self.keep_received_context && !response.server_no_context_takeover;
+        if members.next().is_some() || is_unwanted {
+            return Err(InvalidExtensionResponse);
         }
         let sends = Window {
-            bits: match answer.client_bits {
-                Bits::Absent => MAX_BITS,
-                Bits::Given(bits @ MIN_BITS..) => bits,
-                Bits::Given(_) | Bits::Open => return Err(InvalidAnswer),
+            bits: match response.client_bits {
+                WindowBits::Absent => MAX_BITS,
+                WindowBits::Given(bits @ MIN_BITS..) => bits,
+                WindowBits::Given(_) | WindowBits::Open => return Err(InvalidExtensionResponse),
             },
-            keeps_context: self.keep_sent_context && !answer.client_alone,
+            keeps_context: self.keep_sent_context && !response.client_no_context_takeover,
         };
         let receives = Window {
-            bits: match answer.server_bits {
-                Bits::Absent => MAX_BITS,
-                Bits::Given(bits) => bits,
-                Bits::Open => return Err(InvalidAnswer),
+            bits: match response.server_bits {
+                WindowBits::Absent => MAX_BITS,
+                WindowBits::Given(bits) => bits,
+                WindowBits::Open => return Err(InvalidExtensionResponse),
             },
-            keeps_context: !answer.server_alone,
+            keeps_context: !response.server_no_context_takeover,
         };
-        Ok(Some(self.agreement(sends, receives)))
+        Ok(Some(self.config(sends, receives)))
     }
 
-    fn agreement(&self, sends: Window, receives: Window) -> Agreement {
-        Agreement {
+    fn config(&self, sends: Window, receives: Window) -> DeflateConfig {
+        DeflateConfig {
             sends,
             receives,
             level: self.level,
@@ -174,34 +175,34 @@ impl Compression {
     }
 }
 
-/// A `*_max_window_bits`.
+/// The value of a `*_max_window_bits` parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Bits {
+enum WindowBits {
     #[default]
     Absent,
-    /// Without a value, as a client may offer.
+    /// The parameter without a value, as a client may offer it.
     Open,
     Given(u8),
 }
 
 /// The parameters of one permessage-deflate.
 #[derive(Debug, Default)]
-struct Parameters {
-    server_alone: bool,
-    client_alone: bool,
-    server_bits: Bits,
-    client_bits: Bits,
+struct DeflateParameters {
+    server_no_context_takeover: bool,
+    client_no_context_takeover: bool,
+    server_bits: WindowBits,
+    client_bits: WindowBits,
 }
 
-impl Parameters {
-    /// Reads an extension with its parameters; `None` if it is another, or has a parameter that is
-    /// unknown, twice there, or has an invalid value (RFC 7692 section 7.1).
+impl DeflateParameters {
+    /// Parses an extension with its parameters; `None` if it is another one, or a parameter is unknown,
+    /// repeated or invalid (RFC 7692 section 7.1).
     fn parse(extension: &[u8]) -> Option<Self> {
         let (name, parameters) = list::parameters(extension);
         if name != NAME {
             return None;
         }
-        let mut known = Self::default();
+        let mut parsed = Self::default();
         for part in parameters {
             let (name, value) = match part.iter().position(|byte| *byte == b'=') {
                 Some(at) => {
@@ -214,25 +215,27 @@ impl Parameters {
                 None => (part, None),
             };
             match (name, value) {
-                (b"server_no_context_takeover", None) if !known.server_alone => {
-                    known.server_alone = true;
+                (b"server_no_context_takeover", None) if !parsed.server_no_context_takeover => {
+                    parsed.server_no_context_takeover = true;
                 }
-                (b"client_no_context_takeover", None) if !known.client_alone => {
-                    known.client_alone = true;
+                (b"client_no_context_takeover", None) if !parsed.client_no_context_takeover => {
+                    parsed.client_no_context_takeover = true;
                 }
-                (b"server_max_window_bits", Some(value)) if known.server_bits == Bits::Absent => {
-                    known.server_bits = Bits::Given(bits(value)?);
+                (b"server_max_window_bits", Some(value))
+                    if parsed.server_bits == WindowBits::Absent =>
+                {
+                    parsed.server_bits = WindowBits::Given(bits(value)?);
                 }
-                (b"client_max_window_bits", value) if known.client_bits == Bits::Absent => {
-                    known.client_bits = match value {
-                        Some(value) => Bits::Given(bits(value)?),
-                        None => Bits::Open,
+                (b"client_max_window_bits", value) if parsed.client_bits == WindowBits::Absent => {
+                    parsed.client_bits = match value {
+                        Some(value) => WindowBits::Given(bits(value)?),
+                        None => WindowBits::Open,
                     };
                 }
                 _ => return None,
             }
         }
-        Some(known)
+        Some(parsed)
     }
 }
 

@@ -1,10 +1,10 @@
-//! The head of a frame (RFC 6455 section 5.2), both ways.
+//! Reads and writes the head of a frame (RFC 6455 section 5.2).
 
 use bytes::{BufMut, BytesMut};
 
 use super::ProtocolError;
 
-/// What a frame is.
+/// The type of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opcode {
     Continuation,
@@ -44,16 +44,16 @@ impl Opcode {
     }
 }
 
-/// All of a frame but its payload.
+/// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameHead {
-    /// Whether it is the last of its message.
+    /// Whether it is the last frame of its message.
     pub(super) is_final: bool,
-    /// Whether the message that begins is compressed (RFC 7692 section 6).
+    /// Whether the message that begins with it is compressed (RFC 7692 section 6).
     pub(super) is_compressed: bool,
     pub(super) opcode: Opcode,
     pub(super) mask: Option<[u8; 4]>,
-    /// Bytes of payload.
+    /// The length of the payload in bytes.
     pub(super) len: u64,
 }
 
@@ -63,9 +63,9 @@ const RESERVED: u8 = 0x30;
 const MASKED: u8 = 0x80;
 
 impl FrameHead {
-    /// The longest that [`FrameHead::write`] writes.
+    /// The maximum length of a head in bytes.
     pub(super) const MAX_LEN: usize = 14;
-    /// The longest payload of a control frame (RFC 6455 section 5.5).
+    /// The maximum length of a control frame's payload (RFC 6455 section 5.5).
     const MAX_CONTROL: u8 = 125;
 
     /// The head of an unfragmented frame.
@@ -79,8 +79,8 @@ impl FrameHead {
         }
     }
 
-    /// Reads the head at the front of `input`, and tells how long it is; `None` before all of it is
-    /// there. What is wrong by its first bytes alone is refused at once.
+    /// Parses the head at the front of `input`, and returns its length, too; `None` while it is incomplete.
+    /// Errors are reported as early as possible.
     pub(super) fn parse(input: &[u8]) -> Result<Option<(Self, usize)>, ProtocolError> {
         let Some((first, rest)) = input.split_first() else {
             return Ok(None);
@@ -145,7 +145,7 @@ impl FrameHead {
     }
 }
 
-/// The length that the seven bits `short` begin, and what follows it.
+/// The payload length that begins with the seven bits `short`, and the input behind it.
 fn length(short: u8, rest: &[u8]) -> Result<Option<(u64, &[u8])>, ProtocolError> {
     let (len, shortest, rest) = match short {
         126 => match rest.split_first_chunk() {

@@ -1,6 +1,6 @@
 //! The opening handshake of a server (RFC 6455 section 4.2, RFC 8441 section 5).
 //!
-//! An extended CONNECT of HTTP/2 is seen as a GET with `Upgrade`, and has no key.
+//! The codec of HTTP/2 presents an extended CONNECT as a GET with `Upgrade`; it has no key.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ use http::{HeaderValue, Method, StatusCode, Version, header};
 
 use apus_http::{Headers, Request, Response, list};
 
-/// What is hashed behind a key (RFC 6455 section 1.3).
+/// The string that is appended to a key before it is hashed (RFC 6455 section 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// What `Sec-WebSocket-Accept` answers to a `Sec-WebSocket-Key` (RFC 6455 section 4.2.2).
+/// The value of `Sec-WebSocket-Accept` for a `Sec-WebSocket-Key` (RFC 6455 section 4.2.2).
 pub fn accept_key(key: &[u8]) -> String {
     let mut context = digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY);
     context.update(key);
@@ -24,8 +24,8 @@ pub fn accept_key(key: &[u8]) -> String {
 
 /// A valid request for a WebSocket connection.
 #[derive(Clone, Debug)]
-pub struct Handshake {
-    /// What answers the client's key; HTTP/2 has none.
+pub struct ServerHandshake {
+    /// The value of `Sec-WebSocket-Accept`; HTTP/2 has none.
     accept: Option<String>,
     protocols: Vec<Box<str>>,
 }
@@ -34,13 +34,13 @@ pub struct Handshake {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidHandshake {
-    /// It does not ask for one: a page that was opened by its `https` address, say.
+    /// It does not ask for an upgrade, as when a browser opens the `https` URL of a socket.
     NotWebSocket,
     /// Its method is not GET.
     Method,
-    /// It asks for another version than 13.
+    /// Its version of the protocol is not 13.
     Version,
-    /// Its key is missing, there twice, or not 16 bytes in Base64.
+    /// Its key is missing, repeated, or not 16 bytes in Base64.
     Key,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for InvalidHandshake {
 impl std::error::Error for InvalidHandshake {}
 
 impl InvalidHandshake {
-    /// The answer that tells it (RFC 6455 section 4.4).
+    /// The response to the request (RFC 6455 section 4.4).
     pub fn response(self) -> Response {
         let status = match self {
             Self::NotWebSocket | Self::Version => StatusCode::UPGRADE_REQUIRED,
@@ -80,11 +80,11 @@ impl InvalidHandshake {
     }
 }
 
-impl Handshake {
-    /// Reads what a request asks for.
+impl ServerHandshake {
+    /// Reads the handshake in a request.
     ///
     /// # Errors
-    /// It cannot be answered with a WebSocket connection.
+    /// The request is not a valid handshake.
     pub fn of(request: &Request) -> Result<Self, InvalidHandshake> {
         let headers = request.headers();
         if !request.offers_upgrade_to("websocket") {
@@ -111,14 +111,14 @@ impl Handshake {
         })
     }
 
-    /// The subprotocols that the client knows, the one it likes best first.
+    /// The subprotocols of the client, in its order of preference.
     pub fn protocols(&self) -> impl Iterator<Item = &str> {
         self.protocols.iter().map(|name| &**name)
     }
 
-    /// The answer that opens the connection, with a subprotocol that the client knows, and the
-    /// extensions that [`super::Compression::accept`] answers. What takes the connection over is
-    /// still to be set (see [`Response::set_tunnel`]).
+    /// The response that opens the connection, with a subprotocol of the client and the extensions from
+    /// [`super::Compression::accept`]. The caller adds what takes the connection over (see
+    /// [`Response::set_tunnel`]).
     pub fn response(&self, protocol: Option<&str>, extensions: Option<&str>) -> Response {
         let mut response = Response::new(StatusCode::SWITCHING_PROTOCOLS);
         let headers = response.headers_mut();
@@ -130,7 +130,7 @@ impl Handshake {
         ];
         for (name, value) in optional {
             if let Some(value) = value {
-                // Base64, what came as a field value, and our own words are valid values.
+                // It cannot fail: Base64, received field values and our own text are valid values.
                 let _ = headers.try_insert(name, value);
             }
         }
@@ -138,7 +138,7 @@ impl Handshake {
     }
 }
 
-/// The key, if there is one and it is valid.
+/// The key, if there is exactly one and it is valid.
 fn key(headers: &Headers) -> Option<&[u8]> {
     let mut keys = headers.get_all("sec-websocket-key");
     let key = keys.next()?.trim_ascii();
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_the_key_of_rfc_6455_section_1_3() {
+    fn accepts_the_key_of_rfc_6455_section_1_3() {
         assert_eq!(
             accept_key(b"dGhlIHNhbXBsZSBub25jZQ=="),
             "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="

@@ -1,15 +1,15 @@
 //! The masking of payloads (RFC 6455 section 5.3).
 
-/// Masks or unmasks in place; `offset` is how many bytes of the payload stand before `bytes`.
+/// Masks or unmasks in place; `offset` is the position of `bytes` in the payload.
 pub(super) fn apply(bytes: &mut [u8], key: [u8; 4], offset: usize) {
-    let mut turned = key;
-    turned.rotate_left(offset & 3);
-    let word = u64::from_ne_bytes(double(turned));
+    let mut rotated = key;
+    rotated.rotate_left(offset & 3);
+    let word = u64::from_ne_bytes(double(rotated));
     let (words, rest) = bytes.as_chunks_mut();
     for bytes in words {
         *bytes = (u64::from_ne_bytes(*bytes) ^ word).to_ne_bytes();
     }
-    for (byte, key) in rest.iter_mut().zip(turned.iter().cycle()) {
+    for (byte, key) in rest.iter_mut().zip(rotated.iter().cycle()) {
         *byte ^= key;
     }
 }
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_masked_as_bytes_are() {
+    fn masking_by_words_equals_masking_by_bytes() {
         let key = [0x37, 0xfa, 0x21, 0x3d];
         for len in 0..70 {
             for offset in 0..9 {

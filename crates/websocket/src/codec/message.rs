@@ -1,4 +1,4 @@
-//! Messages, and those that are encoded once for many connections.
+//! Messages, and messages that are encoded once for many connections (RFC 6455 section 5.6).
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -12,7 +12,7 @@ use super::{deflate, writer};
 pub enum Message {
     /// UTF-8 text.
     Text(ByteString),
-    /// Bytes.
+    /// Binary data.
     Binary(Bytes),
 }
 
@@ -27,7 +27,7 @@ impl Message {
         Self::Binary(bytes.into())
     }
 
-    /// The text, if it is one.
+    /// The text of a text message.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -35,7 +35,7 @@ impl Message {
         }
     }
 
-    /// The content.
+    /// The payload.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Self::Text(text) => text.as_bytes(),
@@ -43,7 +43,7 @@ impl Message {
         }
     }
 
-    /// The content, without a copy.
+    /// The payload, without a copy.
     pub fn into_bytes(self) -> Bytes {
         match self {
             Self::Text(text) => text.into_bytes(),
@@ -51,12 +51,12 @@ impl Message {
         }
     }
 
-    /// Bytes of content.
+    /// The length of the payload in bytes.
     pub fn len(&self) -> usize {
         self.as_bytes().len()
     }
 
-    /// Whether there is no content.
+    /// Whether the payload is empty.
     pub fn is_empty(&self) -> bool {
         self.as_bytes().is_empty()
     }
@@ -99,22 +99,26 @@ impl From<Vec<u8>> for Message {
     }
 }
 
-/// A message as a server sends it, encoded once for any number of connections. Copies share its
-/// bytes, also between threads.
+/// A server's message, encoded once for any number of connections. Clones share its bytes, also between
+/// threads.
 #[derive(Clone, Debug)]
-pub struct Prepared {
+pub struct PreparedMessage {
     plain: Bytes,
-    /// For connections that keep no context and have the largest window.
+    /// The compressed frame, for connections without context takeover and with the largest window.
     compressed: Option<Bytes>,
 }
 
-impl Prepared {
-    /// Encodes a message; compressed as well if that is given and makes it shorter.
+impl PreparedMessage {
+    /// Encodes a message, and its compressed form, too, if `compression` is given and makes it shorter.
     pub fn new(message: &Message, compression: Option<&Compression>) -> Self {
         let compressed = compression
             .filter(|compression| message.len() >= compression.min_length)
             .and_then(|compression| {
-                deflate::detached(message.as_bytes(), Window::SHARED.bits, compression.level)
+                deflate::deflate_standalone(
+                    message.as_bytes(),
+                    Window::SHARED.bits,
+                    compression.level,
+                )
             });
         Self {
             plain: writer::frame(message.opcode(), false, message.as_bytes()),
@@ -122,12 +126,12 @@ impl Prepared {
         }
     }
 
-    /// Its bytes on a connection without compression.
+    /// The frame for a connection without compression.
     pub fn as_bytes(&self) -> &[u8] {
         &self.plain
     }
 
-    /// Its bytes for a connection whose messages can be compressed with this window, if any.
+    /// The frame for a connection with this compression window, if any.
     pub(super) fn bytes_for(&self, window: Option<Window>) -> Bytes {
         match &self.compressed {
             Some(compressed) if window == Some(Window::SHARED) => compressed.clone(),

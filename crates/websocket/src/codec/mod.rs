@@ -1,9 +1,10 @@
 //! The WebSocket protocol (RFC 6455) and the compression of its messages (RFC 7692), in both roles.
 //!
-//! A [`Handshake`] reads what a client asks for and answers it. After it, a [`Connection`] turns bytes
-//! into [`Event`]s and messages into bytes. [`Prepared`] is a message encoded once for many connections.
+//! A [`ServerHandshake`] reads the request of a client and makes the response. After it, a
+//! [`WebSocketConnection`] decodes bytes into [`WebSocketEvent`]s and encodes messages into bytes.
+//! [`PreparedMessage`] is a message encoded once for many connections.
 
-// A length that wraps around is how framing breaks.
+// An integer overflow in a length breaks the framing.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 mod close;
@@ -23,8 +24,8 @@ mod writer;
 
 pub use bytestring::ByteString;
 pub use close::{Close, CloseCode};
-pub use connection::{Closed, Connection, Event, Settings};
+pub use connection::{CodecSettings, ConnectionClosed, WebSocketConnection, WebSocketEvent};
 pub use error::ProtocolError;
-pub use extension::{Agreement, Compression, InvalidAnswer};
-pub use handshake::{Handshake, InvalidHandshake, accept_key};
-pub use message::{Message, Prepared};
+pub use extension::{Compression, DeflateConfig, InvalidExtensionResponse};
+pub use handshake::{InvalidHandshake, ServerHandshake, accept_key};
+pub use message::{Message, PreparedMessage};

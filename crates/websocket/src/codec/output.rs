@@ -1,38 +1,38 @@
-//! Bytes that wait to be sent: short ones gather for one write, long payloads are not copied.
+//! The output buffer, which collects short frames for one write and does not copy long payloads.
 
 use std::collections::VecDeque;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// Bytes to be sent, in order.
+/// Bytes to write, in order.
 #[derive(Debug, Default)]
-pub(super) struct Output {
-    /// What goes before `tail`.
+pub(super) struct OutputBuffer {
+    /// The bytes before `tail`.
     pieces: VecDeque<Bytes>,
     tail: BytesMut,
     len: usize,
 }
 
-/// The room that is kept for the next message when all was sent.
-const KEPT: usize = 512;
+/// The maximum capacity of `tail` that is kept when everything was written.
+const KEPT_CAPACITY: usize = 512;
 
-impl Output {
-    /// The longest payload that is copied next to its head.
-    const COPIED: usize = 16 * 1024;
-    /// So much of a longer one is, so that the head is no packet of its own.
-    const BEGINNING: usize = 4096;
+impl OutputBuffer {
+    /// The maximum length of a payload that is copied behind its head.
+    const MAX_COPIED: usize = 16 * 1024;
+    /// The length of the copied part of a longer payload, so that the head is not sent as a packet by itself.
+    const COPIED_PREFIX: usize = 4096;
 
-    /// Bytes that wait.
+    /// The number of bytes to write.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// The next bytes to send; empty only if there are none.
+    /// The next bytes to write; empty only if there are none.
     pub(super) fn front(&self) -> &[u8] {
         self.pieces.front().map_or(&self.tail, |piece| &**piece)
     }
 
-    /// Writes to the end of what waits.
+    /// Appends what `write` writes.
     pub(super) fn append(&mut self, write: impl FnOnce(&mut BytesMut)) {
         let before = self.tail.len();
         write(&mut self.tail);
@@ -40,38 +40,38 @@ impl Output {
         self.len = self.len.saturating_add(added);
     }
 
-    /// Adds bytes, without a copy of most of them if they are long.
+    /// Appends bytes; of long ones it copies only the first part.
     pub(super) fn push(&mut self, mut bytes: Bytes) {
-        if bytes.len() <= Self::COPIED {
+        if bytes.len() <= Self::MAX_COPIED {
             self.append(|out| out.extend_from_slice(&bytes));
             return;
         }
         if !self.tail.is_empty() {
-            let beginning = bytes.split_to(Self::BEGINNING);
-            self.append(|out| out.extend_from_slice(&beginning));
+            let prefix = bytes.split_to(Self::COPIED_PREFIX);
+            self.append(|out| out.extend_from_slice(&prefix));
             self.pieces.push_back(self.tail.split().freeze());
         }
         self.len = self.len.saturating_add(bytes.len());
         self.pieces.push_back(bytes);
     }
 
-    /// Drops bytes of [`Output::front`] that were sent.
-    pub(super) fn consume(&mut self, sent: usize) {
-        self.len = self.len.saturating_sub(sent);
+    /// Removes bytes of [`OutputBuffer::front`] that were written.
+    pub(super) fn consume(&mut self, written: usize) {
+        self.len = self.len.saturating_sub(written);
         if let Some(piece) = self.pieces.front_mut() {
-            piece.advance(sent.min(piece.len()));
+            piece.advance(written.min(piece.len()));
             if piece.is_empty() {
                 self.pieces.pop_front();
             }
             return;
         }
-        self.tail.advance(sent.min(self.tail.len()));
-        if self.tail.is_empty() && self.tail.capacity() > KEPT {
+        self.tail.advance(written.min(self.tail.len()));
+        if self.tail.is_empty() && self.tail.capacity() > KEPT_CAPACITY {
             self.tail = BytesMut::new();
         }
     }
 
-    /// Drops all that waits.
+    /// Drops everything.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }

@@ -1,4 +1,4 @@
-//! Bytes into messages and control frames (RFC 6455 sections 5 and 6.2).
+//! Decodes bytes into messages and control frames (RFC 6455 sections 5 and 6.2).
 
 use bytes::{Buf, Bytes, BytesMut};
 use bytestring::ByteString;
@@ -8,51 +8,51 @@ use super::inflate::Inflater;
 use super::utf8::Utf8;
 use super::{Close, Message, ProtocolError, mask};
 
-/// Reads frames, and puts messages together from them.
+/// Reads frames and assembles messages from them.
 #[derive(Debug)]
-pub(super) struct Reader {
-    /// Whether frames must be masked, as those of clients, or must not be.
+pub(super) struct FrameReader {
+    /// Whether frames must be masked, as clients do, or must not be.
     expects_mask: bool,
     max_frame: usize,
     max_message: usize,
     inflater: Option<Inflater>,
-    frame: Option<Frame>,
-    message: Option<Partial>,
+    frame: Option<PartialFrame>,
+    message: Option<PartialMessage>,
 }
 
-/// What was read.
+/// A message or a control frame that was read.
 #[derive(Debug)]
-pub(super) enum Item {
+pub(super) enum ReaderEvent {
     Message(Message),
     Ping(Bytes),
     Pong(Bytes),
     Close(Option<Close>),
 }
 
-/// The frame whose payload comes.
+/// A frame whose payload is incomplete.
 #[derive(Debug)]
-struct Frame {
+struct PartialFrame {
     head: FrameHead,
-    /// Bytes of payload that were not taken from the input yet.
+    /// The number of payload bytes that are not consumed from the input yet.
     left: usize,
-    /// How many of those that stand at the front of the input were unmasked already.
+    /// The number of bytes at the front of the input that are unmasked already.
     unmasked: usize,
-    /// Bytes of payload that were unmasked in all.
+    /// The number of unmasked payload bytes in total.
     offset: usize,
-    /// Whether the payload is left in the input until all of it is there, and never copied.
-    stays: bool,
+    /// Whether the payload stays in the input until it is complete, without a copy.
+    is_zero_copy: bool,
 }
 
-/// The message whose frames come.
+/// A message whose frames are incomplete.
 #[derive(Debug)]
-struct Partial {
+struct PartialMessage {
     is_text: bool,
     is_compressed: bool,
     payload: Vec<u8>,
     utf8: Utf8,
 }
 
-impl Reader {
+impl FrameReader {
     pub(super) fn new(
         expects_mask: bool,
         (max_frame, max_message): (usize, usize),
@@ -68,9 +68,12 @@ impl Reader {
         }
     }
 
-    /// Takes input up to the end of the first message or control frame in it. `None`: more is
-    /// needed; what is left in `input` then has to stand before what comes.
-    pub(super) fn read(&mut self, input: &mut BytesMut) -> Result<Option<Item>, ProtocolError> {
+    /// Consumes input up to the end of its first message or control frame. `None` asks for more bytes behind
+    /// the rest of `input`.
+    pub(super) fn read(
+        &mut self,
+        input: &mut BytesMut,
+    ) -> Result<Option<ReaderEvent>, ProtocolError> {
         loop {
             if self.frame.is_none() {
                 let Some((head, len)) = FrameHead::parse(input)? else {
@@ -82,20 +85,20 @@ impl Reader {
             let Some(piece) = self.payload(input)? else {
                 return Ok(None);
             };
-            if let Some(item) = self.end(piece)? {
-                return Ok(Some(item));
+            if let Some(event) = self.end(piece)? {
+                return Ok(Some(event));
             }
         }
     }
 
-    /// Bytes that are still to come before anything can be read, as far as that is known.
+    /// The number of bytes that the current frame still needs, as far as it is known.
     pub(super) fn missing(&self, input: &BytesMut) -> usize {
         let left = self.frame.as_ref().map_or(0, |frame| frame.left);
         left.saturating_sub(input.len())
     }
 
-    /// Whether this frame may come now.
-    fn begin(&mut self, head: FrameHead) -> Result<Frame, ProtocolError> {
+    /// Checks that this frame is valid here, and begins it.
+    fn begin(&mut self, head: FrameHead) -> Result<PartialFrame, ProtocolError> {
         match (self.expects_mask, head.mask) {
             (true, None) => return Err(ProtocolError::Unmasked),
             (false, Some(_)) => return Err(ProtocolError::Masked),
@@ -107,7 +110,7 @@ impl Reader {
         }
         let left = usize::try_from(head.len).map_err(|_| ProtocolError::FrameTooLong)?;
         if head.opcode.is_control() {
-            return Ok(Frame::new(head, left, true));
+            return Ok(PartialFrame::new(head, left, true));
         }
         match (&self.message, begins) {
             (Some(_), true) => return Err(ProtocolError::InterruptedMessage),
@@ -117,67 +120,69 @@ impl Reader {
         if left > self.max_frame {
             return Err(ProtocolError::FrameTooLong);
         }
-        let message = self.message.get_or_insert_with(|| Partial {
+        let message = self.message.get_or_insert_with(|| PartialMessage {
             is_text: head.opcode == Opcode::Text,
             is_compressed: head.is_compressed,
             payload: Vec::new(),
             utf8: Utf8::default(),
         });
-        // Refused before it comes, not after it took the memory.
+        // A message that is too long is rejected before its payload takes memory.
         if !message.is_compressed && message.payload.len().saturating_add(left) > self.max_message {
             return Err(ProtocolError::MessageTooLong);
         }
-        let stays = head.is_final && !message.is_compressed && message.payload.is_empty();
-        Ok(Frame::new(head, left, stays))
+        let is_zero_copy = head.is_final && !message.is_compressed && message.payload.is_empty();
+        Ok(PartialFrame::new(head, left, is_zero_copy))
     }
 
-    /// Takes the payload of the frame as it comes; at its end gives what was left in the input.
+    /// Consumes available payload of the frame; at its end, returns the payload if it was left in the input.
     fn payload(&mut self, input: &mut BytesMut) -> Result<Option<Bytes>, ProtocolError> {
         let Some(frame) = &mut self.frame else {
             return Ok(None);
         };
-        let here = frame.left.min(input.len());
-        let fresh = input.get_mut(frame.unmasked..here).unwrap_or_default();
+        let available = frame.left.min(input.len());
+        let masked = input.get_mut(frame.unmasked..available).unwrap_or_default();
         if let Some(key) = frame.head.mask {
-            mask::apply(fresh, key, frame.offset);
+            mask::apply(masked, key, frame.offset);
         }
-        frame.offset = frame.offset.saturating_add(fresh.len());
-        if frame.stays {
-            let is_whole = here == frame.left;
-            // Text that comes in pieces is refused as soon as it is wrong; what is here at once is
-            // looked at once.
-            let looks_now = !is_whole || frame.unmasked > 0;
-            if looks_now
+        frame.offset = frame.offset.saturating_add(masked.len());
+        if frame.is_zero_copy {
+            let is_complete = available == frame.left;
+            // Text in pieces is checked piece by piece, to fail early; text in one piece is checked at its end.
+            let is_in_pieces = !is_complete || frame.unmasked > 0;
+            if is_in_pieces
                 && !frame.head.opcode.is_control()
                 && let Some(message) = self.message.as_mut().filter(|message| message.is_text)
             {
-                message.utf8.check(fresh)?;
+                message.utf8.check(masked)?;
             }
-            frame.unmasked = here;
-            return Ok(is_whole.then(|| match here == input.len() {
+            frame.unmasked = available;
+            return Ok(is_complete.then(|| match available == input.len() {
                 true => std::mem::take(input).freeze(),
-                false => input.split_to(here).freeze(),
+                false => input.split_to(available).freeze(),
             }));
         }
-        frame.left = frame.left.saturating_sub(here);
-        let is_whole = frame.left == 0;
+        frame.left = frame.left.saturating_sub(available);
+        let is_complete = frame.left == 0;
         if let Some(message) = &mut self.message {
-            let piece = input.get(..here).unwrap_or_default();
+            let piece = input.get(..available).unwrap_or_default();
             message.add(piece, self.inflater.as_mut(), self.max_message)?;
         }
-        input.advance(here);
-        Ok(is_whole.then(Bytes::new))
+        input.advance(available);
+        Ok(is_complete.then(Bytes::new))
     }
 
-    /// What the frame is, now that all of it is here.
-    fn end(&mut self, payload: Bytes) -> Result<Option<Item>, ProtocolError> {
-        let Some(Frame { head, stays, .. }) = self.frame.take() else {
+    /// Ends a complete frame; returns the control frame, or the message if it was its last frame.
+    fn end(&mut self, payload: Bytes) -> Result<Option<ReaderEvent>, ProtocolError> {
+        let Some(PartialFrame {
+            head, is_zero_copy, ..
+        }) = self.frame.take()
+        else {
             return Ok(None);
         };
         match head.opcode {
-            Opcode::Ping => return Ok(Some(Item::Ping(payload))),
-            Opcode::Pong => return Ok(Some(Item::Pong(payload))),
-            Opcode::Close => return Ok(Some(Item::Close(Close::parse(&payload)?))),
+            Opcode::Ping => return Ok(Some(ReaderEvent::Ping(payload))),
+            Opcode::Pong => return Ok(Some(ReaderEvent::Pong(payload))),
+            Opcode::Close => return Ok(Some(ReaderEvent::Close(Close::parse(&payload)?))),
             Opcode::Continuation | Opcode::Text | Opcode::Binary => {}
         }
         if !head.is_final {
@@ -186,14 +191,14 @@ impl Reader {
         let Some(mut message) = self.message.take() else {
             return Ok(None);
         };
-        let payload = match stays {
+        let payload = match is_zero_copy {
             true => payload,
             false => {
                 message.finish(self.inflater.as_mut(), self.max_message)?;
                 message.payload.into()
             }
         };
-        Ok(Some(Item::Message(match message.is_text {
+        Ok(Some(ReaderEvent::Message(match message.is_text {
             true => Message::Text(
                 ByteString::try_from(payload).map_err(|_| ProtocolError::InvalidUtf8)?,
             ),
@@ -202,19 +207,19 @@ impl Reader {
     }
 }
 
-impl Frame {
-    fn new(head: FrameHead, left: usize, stays: bool) -> Self {
+impl PartialFrame {
+    fn new(head: FrameHead, left: usize, is_zero_copy: bool) -> Self {
         Self {
             head,
             left,
             unmasked: 0,
             offset: 0,
-            stays,
+            is_zero_copy,
         }
     }
 }
 
-impl Partial {
+impl PartialMessage {
     /// Adds a piece of payload.
     fn add(
         &mut self,
@@ -230,12 +235,12 @@ impl Partial {
                 Ok(())
             }
         };
-        // What came out before a fault is looked at first, so that pieces make no difference.
+        // Output before an error is checked first, so that the error does not depend on how input is split.
         self.check(before)?;
         added
     }
 
-    /// Ends the message.
+    /// Decompresses the end of the message and checks that its text is complete.
     fn finish(&mut self, inflater: Option<&mut Inflater>, max: usize) -> Result<(), ProtocolError> {
         if let Some(inflater) = inflater.filter(|_| self.is_compressed) {
             let before = self.payload.len();
@@ -245,7 +250,7 @@ impl Partial {
         self.utf8.finish()
     }
 
-    /// Looks at the text from here on.
+    /// Checks text from this position on.
     fn check(&mut self, from: usize) -> Result<(), ProtocolError> {
         match self.is_text {
             true => self

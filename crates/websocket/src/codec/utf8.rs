@@ -1,19 +1,19 @@
-//! UTF-8 that comes in pieces (RFC 6455 section 8.1): refused at the first byte that cannot be right.
+//! Incremental validation of UTF-8, which fails at the first invalid byte (RFC 6455 section 8.1).
 
 use std::str::from_utf8;
 
 use super::ProtocolError;
 
-/// Validates text piece by piece.
+/// The state of an incremental validation.
 #[derive(Debug, Default)]
 pub(super) struct Utf8 {
-    /// The beginning of a character that a piece ended with.
-    started: [u8; 4],
+    /// The first bytes of a character at the end of a piece.
+    partial: [u8; 4],
     len: usize,
 }
 
 impl Utf8 {
-    /// Looks at the next piece.
+    /// Validates the next piece.
     pub(super) fn check(&mut self, mut piece: &[u8]) -> Result<(), ProtocolError> {
         while self.len > 0 {
             let Some((byte, rest)) = piece.split_first() else {
@@ -26,13 +26,13 @@ impl Utf8 {
             Ok(_) => Ok(()),
             Err(error) if error.error_len().is_some() => Err(ProtocolError::InvalidUtf8),
             Err(error) => {
-                let started = piece.get(error.valid_up_to()..).unwrap_or_default();
-                started.iter().try_for_each(|byte| self.push(*byte))
+                let partial = piece.get(error.valid_up_to()..).unwrap_or_default();
+                partial.iter().try_for_each(|byte| self.push(*byte))
             }
         }
     }
 
-    /// Whether the text may end here.
+    /// Checks that the text does not end within a character.
     pub(super) fn finish(&self) -> Result<(), ProtocolError> {
         match self.len {
             0 => Ok(()),
@@ -40,13 +40,13 @@ impl Utf8 {
         }
     }
 
-    /// Adds a byte to the character that is started.
+    /// Adds a byte to the partial character.
     fn push(&mut self, byte: u8) -> Result<(), ProtocolError> {
-        if let Some(place) = self.started.get_mut(self.len) {
-            *place = byte;
+        if let Some(next) = self.partial.get_mut(self.len) {
+            *next = byte;
             self.len = self.len.saturating_add(1);
         }
-        match from_utf8(self.started.get(..self.len).unwrap_or_default()) {
+        match from_utf8(self.partial.get(..self.len).unwrap_or_default()) {
             Ok(_) => {
                 self.len = 0;
                 Ok(())
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_the_same_in_any_pieces() {
+    fn validation_does_not_depend_on_the_pieces() {
         let text = "κόσμε \u{10ffff} \u{d7ff}\u{e000} a".as_bytes();
         for size in 1..text.len() {
             let mut utf8 = Utf8::default();
@@ -74,8 +74,8 @@ mod tests {
     }
 
     #[test]
-    fn the_first_wrong_byte_is_refused() {
-        // Of a surrogate, an overlong form and what is past the last character.
+    fn rejects_the_first_invalid_byte() {
+        // Surrogates, overlong forms, and code points beyond the last.
         for (before, wrong) in [
             (&b"\xed"[..], 0xa0),
             (b"\xc0", 0x80),

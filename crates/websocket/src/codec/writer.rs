@@ -1,4 +1,4 @@
-//! Messages and control frames into bytes.
+//! Encodes messages and control frames into bytes (RFC 6455 section 6.1).
 
 use std::fmt;
 
@@ -7,25 +7,25 @@ use bytes::{BufMut, Bytes, BytesMut};
 use super::deflate::Deflater;
 use super::extension::Window;
 use super::frame::{FrameHead, Opcode};
-use super::output::Output;
-use super::{Message, Prepared, mask};
+use super::output::OutputBuffer;
+use super::{Message, PreparedMessage, mask};
 
-/// What gives the masking key of each frame that a client sends.
+/// Returns the masking key for each frame of a client.
 pub(super) type MaskKeys = Box<dyn FnMut() -> [u8; 4]>;
 
-/// Writes frames. Every message is one frame.
-pub(super) struct Writer {
-    /// Of a client.
+/// Writes frames. It never fragments a message.
+pub(super) struct FrameWriter {
+    /// Set for clients.
     keys: Option<MaskKeys>,
     deflater: Option<Deflater>,
 }
 
-impl Writer {
+impl FrameWriter {
     pub(super) fn new(keys: Option<MaskKeys>, deflater: Option<Deflater>) -> Self {
         Self { keys, deflater }
     }
 
-    pub(super) fn message(&mut self, message: Message, out: &mut Output) {
+    pub(super) fn message(&mut self, message: Message, out: &mut OutputBuffer) {
         let opcode = message.opcode();
         let deflater = self.deflater.as_mut();
         let compressed = deflater.and_then(|deflater| deflater.deflate(message.as_bytes()));
@@ -43,16 +43,16 @@ impl Writer {
         }
     }
 
-    /// Writes what was encoded before; a client masks, so that nothing can be encoded for it.
-    pub(super) fn prepared(&mut self, prepared: &Prepared, out: &mut Output) {
+    /// Writes an encoded message; only for servers, as clients mask each frame with a new key.
+    pub(super) fn prepared(&mut self, prepared: &PreparedMessage, out: &mut OutputBuffer) {
         out.push(prepared.bytes_for(self.window()));
     }
 
-    pub(super) fn control(&mut self, opcode: Opcode, payload: &[u8], out: &mut Output) {
+    pub(super) fn control(&mut self, opcode: Opcode, payload: &[u8], out: &mut OutputBuffer) {
         self.copy(FrameHead::whole(opcode, payload.len()), payload, out);
     }
 
-    fn copy(&mut self, mut head: FrameHead, payload: &[u8], out: &mut Output) {
+    fn copy(&mut self, mut head: FrameHead, payload: &[u8], out: &mut OutputBuffer) {
         head.mask = self.keys.as_mut().map(|keys| keys());
         out.append(|out| {
             out.reserve(FrameHead::MAX_LEN.saturating_add(payload.len()));
@@ -70,16 +70,16 @@ impl Writer {
     }
 }
 
-impl fmt::Debug for Writer {
+impl fmt::Debug for FrameWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer")
+        f.debug_struct("FrameWriter")
             .field("masks", &self.keys.is_some())
             .field("deflater", &self.deflater)
             .finish()
     }
 }
 
-/// A whole message as a server sends it.
+/// The unmasked frame of a whole message.
 pub(super) fn frame(opcode: Opcode, is_compressed: bool, payload: &[u8]) -> Bytes {
     let head = FrameHead {
         is_compressed,

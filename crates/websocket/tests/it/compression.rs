@@ -1,20 +1,21 @@
-//! permessage-deflate (RFC 7692): its negotiation, the examples of the RFC, and groups 12 and 13 of the
-//! Autobahn test suite: messages of many sizes under many parameters, in one frame and in fragments.
+//! permessage-deflate (RFC 7692): its negotiation, the examples of the RFC, and groups 12 and 13 of the Autobahn
+//! test suite.
 
 use apus_websocket::codec::{
-    Agreement, Compression, Connection, Event, Message, Prepared, ProtocolError, Settings,
+    CodecSettings, Compression, DeflateConfig, Message, PreparedMessage, ProtocolError,
+    WebSocketConnection, WebSocketEvent,
 };
 use bytes::BytesMut;
 use flate2::{Compress, FlushCompress};
 
 use super::peer::{BINARY, CONTINUATION, Echo, FIN, Frame, PING, RSV1, TEXT, frame, text};
 
-fn accept(compression: &Compression, offer: &str) -> Option<(Agreement, String)> {
+fn accept(compression: &Compression, offer: &str) -> Option<(DeflateConfig, String)> {
     compression.accept([offer.as_bytes()].into_iter())
 }
 
-fn settings(compression: &Compression, offer: &str) -> Settings {
-    Settings {
+fn settings(compression: &Compression, offer: &str) -> CodecSettings {
+    CodecSettings {
         max_frame: 1 << 20,
         max_message: 1 << 20,
         compression: accept(compression, offer).map(|(agreement, _)| agreement),
@@ -28,19 +29,19 @@ const ALL: Compression = Compression {
     keep_received_context: true,
 };
 
-const ALONE: Compression = Compression {
+const NO_CONTEXTS: Compression = Compression {
     keep_sent_context: false,
     keep_received_context: false,
     ..ALL
 };
 
 #[test]
-fn offers_are_taken_in_their_order_rfc_7692_section_7_1() {
+fn accepts_the_first_supported_offer_rfc_7692_section_7_1() {
     let plain = "permessage-deflate";
     let alone = "permessage-deflate; server_no_context_takeover; client_no_context_takeover";
     for (compression, offer, answer) in [
         (ALL, plain, Some(plain)),
-        (ALONE, plain, Some(alone)),
+        (NO_CONTEXTS, plain, Some(alone)),
         (
             ALL,
             "permessage-deflate; client_max_window_bits",
@@ -66,7 +67,7 @@ fn offers_are_taken_in_their_order_rfc_7692_section_7_1() {
             "permessage-deflate; server_max_window_bits=\"10\"",
             Some("permessage-deflate; server_max_window_bits=10"),
         ),
-        // zlib cannot do that; the next offer is taken.
+        // zlib does not support 8 bits; the next offer is accepted.
         (ALL, "permessage-deflate; server_max_window_bits=8", None),
         (
             ALL,
@@ -79,7 +80,7 @@ fn offers_are_taken_in_their_order_rfc_7692_section_7_1() {
             Some(plain),
         ),
         (ALL, "foo; x=\"a, permessage-deflate, b\"", None),
-        // RFC 7692 section 7.1: declined.
+        // Declined by RFC 7692 section 7.1.
         (ALL, "permessage-deflate; unknown", None),
         (ALL, "permessage-deflate; server_max_window_bits", None),
         (ALL, "permessage-deflate; server_max_window_bits=16", None),
@@ -103,25 +104,25 @@ fn offers_are_taken_in_their_order_rfc_7692_section_7_1() {
 }
 
 #[test]
-fn a_client_takes_only_what_it_offered() {
-    let agreed = |compression: &Compression, answer: &str| {
-        compression.agreed([answer.as_bytes()].into_iter())
+fn a_client_accepts_only_what_it_offered() {
+    let read = |compression: &Compression, response: &str| {
+        compression.read_response([response.as_bytes()].into_iter())
     };
-    assert_eq!(ALL.agreed([].into_iter()), Ok(None));
+    assert_eq!(ALL.read_response([].into_iter()), Ok(None));
     assert!(
-        agreed(&ALL, "permessage-deflate; client_max_window_bits=9")
+        read(&ALL, "permessage-deflate; client_max_window_bits=9")
             .unwrap()
             .is_some()
     );
     assert!(
-        agreed(&ALL, "permessage-deflate; server_max_window_bits=8")
+        read(&ALL, "permessage-deflate; server_max_window_bits=8")
             .unwrap()
             .is_some()
     );
     let alone = "permessage-deflate; server_no_context_takeover; client_no_context_takeover";
-    assert!(agreed(&ALL, alone).unwrap().is_some());
-    assert!(agreed(&ALONE, alone).unwrap().is_some());
-    assert!(agreed(&ALONE, "permessage-deflate").is_err());
+    assert!(read(&ALL, alone).unwrap().is_some());
+    assert!(read(&NO_CONTEXTS, alone).unwrap().is_some());
+    assert!(read(&NO_CONTEXTS, "permessage-deflate").is_err());
     for wrong in [
         "foo",
         "permessage-deflate, permessage-deflate",
@@ -130,7 +131,7 @@ fn a_client_takes_only_what_it_offered() {
         "permessage-deflate; client_max_window_bits=8",
         "permessage-deflate; server_max_window_bits=7",
     ] {
-        assert!(agreed(&ALL, wrong).is_err(), "{wrong}");
+        assert!(read(&ALL, wrong).is_err(), "{wrong}");
     }
 }
 
@@ -173,8 +174,8 @@ fn reads_the_examples_of_rfc_7692_section_7_2_3() {
         let bytes: Vec<u8> = frames.iter().flat_map(Frame::bytes).collect();
         for size in [usize::MAX, 1] {
             let mut echo = Echo::server(&settings(&ALL, "permessage-deflate"));
-            echo.answers(&bytes, size);
-            let expected = Event::Message("Hello".into());
+            echo.responses(&bytes, size);
+            let expected = WebSocketEvent::Message("Hello".into());
             assert!(!echo.events.is_empty());
             assert!(
                 echo.events.iter().all(|event| *event == expected),
@@ -186,11 +187,11 @@ fn reads_the_examples_of_rfc_7692_section_7_2_3() {
     // 7.2.3.6: an empty message.
     let mut echo = Echo::server(&settings(&ALL, "permessage-deflate"));
     echo.feed(&frame(compressed, b"\0").bytes());
-    assert_eq!(echo.events, [Event::Message("".into())]);
+    assert_eq!(echo.events, [WebSocketEvent::Message("".into())]);
 }
 
-/// Text that compresses, but not too well.
-fn content(len: usize) -> Vec<u8> {
+/// Text with a moderate compression ratio.
+fn compressible(len: usize) -> Vec<u8> {
     let words = [
         "swift ",
         "apus ",
@@ -200,20 +201,20 @@ fn content(len: usize) -> Vec<u8> {
         "0123456789 ",
     ];
     let mut seed = 7_u32;
-    let mut content = String::new();
-    while content.len() < len {
+    let mut text = String::new();
+    while text.len() < len {
         seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        content.push_str(words[(seed >> 16) as usize % words.len()]);
+        text.push_str(words[(seed >> 16) as usize % words.len()]);
     }
-    content.truncate(content.floor_char_boundary(len));
-    content.into_bytes()
+    text.truncate(text.floor_char_boundary(len));
+    text.into_bytes()
 }
 
 #[test]
-fn group_12_and_13_messages_come_back_under_all_parameters() {
+fn groups_12_and_13_echo_messages_with_all_parameters() {
     for (compression, offer) in [
         (ALL, "permessage-deflate"),
-        (ALONE, "permessage-deflate; client_max_window_bits"),
+        (NO_CONTEXTS, "permessage-deflate; client_max_window_bits"),
         (ALL, "permessage-deflate; server_no_context_takeover"),
         (
             ALL,
@@ -241,18 +242,20 @@ fn group_12_and_13_messages_come_back_under_all_parameters() {
             keep_received_context: true,
             ..compression
         };
-        let agreed = client.agreed([answer.as_bytes()].into_iter()).unwrap();
-        let limits = Settings {
+        let agreed = client
+            .read_response([answer.as_bytes()].into_iter())
+            .unwrap();
+        let limits = CodecSettings {
             max_frame: 1 << 20,
             max_message: 1 << 20,
             compression: None,
         };
-        let mut server = Echo::server(&Settings {
+        let mut server = Echo::server(&CodecSettings {
             compression: Some(agreement),
             ..limits
         });
-        let mut client = Connection::client(
-            &Settings {
+        let mut client = WebSocketConnection::client(
+            &CodecSettings {
                 compression: agreed,
                 ..limits
             },
@@ -263,8 +266,8 @@ fn group_12_and_13_messages_come_back_under_all_parameters() {
         for round in 0..4 {
             for len in [0, 1, 16, 64, 256, 1024, 4096, 8192, 16_384, 32_768, 131_072] {
                 let message = match round % 2 {
-                    0 => Message::text(String::from_utf8(content(len)).unwrap()),
-                    _ => Message::binary(content(len)),
+                    0 => Message::text(String::from_utf8(compressible(len)).unwrap()),
+                    _ => Message::binary(compressible(len)),
                 };
                 client.send(message.clone()).unwrap();
                 while !client.output().is_empty() {
@@ -278,7 +281,7 @@ fn group_12_and_13_messages_come_back_under_all_parameters() {
                 sent += input.len();
                 let event = client.handle_input(&mut input);
                 assert!(
-                    event == Some(Event::Message(message)),
+                    event == Some(WebSocketEvent::Message(message)),
                     "{offer}: {len} bytes: {event:?}"
                 );
             }
@@ -289,12 +292,12 @@ fn group_12_and_13_messages_come_back_under_all_parameters() {
 }
 
 #[test]
-fn a_compressed_message_comes_in_fragments_with_pings_between() {
-    let content = content(5000);
+fn decompresses_a_fragmented_message_with_pings_between() {
+    let payload = compressible(5000);
     let mut compress = Compress::new(flate2::Compression::default(), false);
     let mut compressed = Vec::with_capacity(10_000);
     compress
-        .compress_vec(&content, &mut compressed, FlushCompress::Sync)
+        .compress_vec(&payload, &mut compressed, FlushCompress::Sync)
         .unwrap();
     compressed.truncate(compressed.len() - 4);
     let mut frames = vec![frame(RSV1 | TEXT, &compressed[..1])];
@@ -306,14 +309,17 @@ fn a_compressed_message_comes_in_fragments_with_pings_between() {
     let bytes: Vec<u8> = frames.iter().flat_map(Frame::bytes).collect();
     for size in [usize::MAX, 1, 5] {
         let mut echo = Echo::server(&settings(&ALL, "permessage-deflate"));
-        echo.answers(&bytes, size);
-        let text = String::from_utf8(content.clone()).unwrap();
-        assert_eq!(echo.events.last(), Some(&Event::Message(text.into())));
+        echo.responses(&bytes, size);
+        let text = String::from_utf8(payload.clone()).unwrap();
+        assert_eq!(
+            echo.events.last(),
+            Some(&WebSocketEvent::Message(text.into()))
+        );
     }
 }
 
 #[test]
-fn bits_and_data_that_are_wrong_end_the_connection() {
+fn invalid_bits_and_compressed_data_close_the_connection() {
     let compressed = FIN | RSV1 | TEXT;
     for (frames, error) in [
         (
@@ -338,15 +344,18 @@ fn bits_and_data_that_are_wrong_end_the_connection() {
         for frame in frames {
             echo.feed(&frame.bytes());
         }
-        assert_eq!(echo.events, [Event::Failed(error)]);
+        assert_eq!(echo.events, [WebSocketEvent::Failed(error)]);
     }
-    let mut echo = Echo::server(&Settings::default());
+    let mut echo = Echo::server(&CodecSettings::default());
     echo.feed(&frame(compressed, b"\0").bytes());
-    assert_eq!(echo.events, [Event::Failed(ProtocolError::ReservedBits)]);
+    assert_eq!(
+        echo.events,
+        [WebSocketEvent::Failed(ProtocolError::ReservedBits)]
+    );
 }
 
 #[test]
-fn a_decompression_bomb_costs_no_more_than_the_limit() {
+fn a_decompression_bomb_is_stopped_at_the_limit() {
     let mut compress = Compress::new(flate2::Compression::best(), false);
     let mut bomb = Vec::with_capacity(1 << 20);
     compress
@@ -356,13 +365,16 @@ fn a_decompression_bomb_costs_no_more_than_the_limit() {
     for size in [usize::MAX, 1000] {
         let mut echo = Echo::server(&settings(&ALL, "permessage-deflate"));
         let bytes = frame(FIN | RSV1 | BINARY, &bomb).bytes();
-        echo.answers(&bytes, size);
-        assert_eq!(echo.events, [Event::Failed(ProtocolError::MessageTooLong)]);
+        echo.responses(&bytes, size);
+        assert_eq!(
+            echo.events,
+            [WebSocketEvent::Failed(ProtocolError::MessageTooLong)]
+        );
     }
 }
 
 #[test]
-fn the_limit_is_that_of_the_decompressed_message() {
+fn the_limit_applies_to_the_decompressed_message() {
     for (len, fits) in [(1 << 20, true), ((1 << 20) + 1, false)] {
         let mut compress = Compress::new(flate2::Compression::default(), false);
         let mut compressed = Vec::with_capacity(1 << 20);
@@ -372,39 +384,46 @@ fn the_limit_is_that_of_the_decompressed_message() {
         compressed.truncate(compressed.len() - 4);
         let mut echo = Echo::server(&settings(&ALL, "permessage-deflate"));
         echo.feed(&frame(FIN | RSV1 | TEXT, &compressed).bytes());
-        assert_eq!(matches!(echo.events[..], [Event::Message(_)]), fits);
+        assert_eq!(
+            matches!(echo.events[..], [WebSocketEvent::Message(_)]),
+            fits
+        );
     }
 }
 
 #[test]
-fn what_is_prepared_fits_every_connection() {
-    let message = Message::text(String::from_utf8(content(3000)).unwrap());
-    let prepared = Prepared::new(&message, Some(&ALONE));
+fn a_prepared_message_fits_every_connection() {
+    let message = Message::text(String::from_utf8(compressible(3000)).unwrap());
+    let prepared = PreparedMessage::new(&message, Some(&NO_CONTEXTS));
     assert_eq!(
         prepared.as_bytes(),
         text(message.as_bytes()).unmasked().bytes()
     );
     for (compression, offer, is_compressed) in [
-        (ALONE, "permessage-deflate", true),
-        (ALONE, "permessage-deflate; server_max_window_bits=9", false),
+        (NO_CONTEXTS, "permessage-deflate", true),
+        (
+            NO_CONTEXTS,
+            "permessage-deflate; server_max_window_bits=9",
+            false,
+        ),
         (ALL, "permessage-deflate", false),
         (ALL, "none", false),
     ] {
         let (agreement, answer) = accept(&compression, offer).unzip();
-        let mut server = Connection::server(&Settings {
+        let mut server = WebSocketConnection::server(&CodecSettings {
             compression: agreement,
-            ..Settings::default()
+            ..CodecSettings::default()
         });
         let answer = answer.unwrap_or_default();
-        let agreed = ALL.agreed([answer.as_bytes()].into_iter()).unwrap();
-        let mut client = Connection::client(
-            &Settings {
+        let agreed = ALL.read_response([answer.as_bytes()].into_iter()).unwrap();
+        let mut client = WebSocketConnection::client(
+            &CodecSettings {
                 compression: agreed,
-                ..Settings::default()
+                ..CodecSettings::default()
             },
             || [0; 4],
         );
-        // Between messages of its own, whose contexts must not be disturbed.
+        // Prepared messages must not disturb the context of other messages.
         for _ in 0..3 {
             server.send(message.clone()).unwrap();
             let before = server.output_len();
@@ -416,7 +435,7 @@ fn what_is_prepared_fits_every_connection() {
         for _ in 0..6 {
             assert_eq!(
                 client.handle_input(&mut input),
-                Some(Event::Message(message.clone()))
+                Some(WebSocketEvent::Message(message.clone()))
             );
         }
     }

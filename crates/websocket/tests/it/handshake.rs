@@ -5,11 +5,11 @@ use std::rc::Rc;
 use apus_http::{
     Body, ConnectionInfo, Headers, Method, Peer, Request, RequestParts, Target, Version,
 };
-use apus_websocket::codec::{Handshake, InvalidHandshake};
+use apus_websocket::codec::{InvalidHandshake, ServerHandshake};
 
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 
-const GOOD: &[(&str, &str)] = &[
+const VALID: &[(&str, &str)] = &[
     ("host", "a"),
     ("upgrade", "WebSocket"),
     ("connection", "keep-alive, Upgrade"),
@@ -38,21 +38,21 @@ fn request(method: Method, version: Version, fields: &[(&str, &str)]) -> Request
     })
 }
 
-fn read(fields: &[(&str, &str)]) -> Result<Handshake, InvalidHandshake> {
-    Handshake::of(&request(Method::GET, Version::HTTP_11, fields))
+fn read(fields: &[(&str, &str)]) -> Result<ServerHandshake, InvalidHandshake> {
+    ServerHandshake::of(&request(Method::GET, Version::HTTP_11, fields))
 }
 
-/// The good fields with one of them changed, or left out where it is empty.
+/// The valid fields with one of them replaced, or removed if the value is empty.
 fn with<'a>(name: &'a str, value: &'a str) -> Vec<(&'a str, &'a str)> {
-    let others = GOOD.iter().copied().filter(|(known, _)| *known != name);
+    let others = VALID.iter().copied().filter(|(other, _)| *other != name);
     others
         .chain((!value.is_empty()).then_some((name, value)))
         .collect()
 }
 
 #[test]
-fn a_handshake_is_answered_with_the_key_the_protocol_and_the_extensions() {
-    let mut fields = GOOD.to_vec();
+fn the_response_has_the_accept_key_the_protocol_and_the_extensions() {
+    let mut fields = VALID.to_vec();
     fields.push(("sec-websocket-protocol", "chat, superchat"));
     fields.push(("sec-websocket-protocol", "other"));
     let handshake = read(&fields).unwrap();
@@ -72,13 +72,13 @@ fn a_handshake_is_answered_with_the_key_the_protocol_and_the_extensions() {
 #[test]
 fn an_extended_connect_needs_no_key_rfc_8441_section_5() {
     let fields = with("sec-websocket-key", "");
-    let handshake = Handshake::of(&request(Method::GET, Version::HTTP_2, &fields)).unwrap();
+    let handshake = ServerHandshake::of(&request(Method::GET, Version::HTTP_2, &fields)).unwrap();
     let response = handshake.response(None, None);
     assert!(!response.headers().contains("sec-websocket-accept"));
 }
 
 #[test]
-fn what_is_no_handshake_is_told_why() {
+fn invalid_handshakes_get_a_status_for_their_error() {
     for (fields, error, status) in [
         (with("upgrade", ""), InvalidHandshake::NotWebSocket, 426),
         (with("upgrade", "h2c"), InvalidHandshake::NotWebSocket, 426),
@@ -118,18 +118,21 @@ fn what_is_no_handshake_is_told_why() {
         if fields.contains(&("sec-websocket-key", KEY)) && status == 400 {
             fields.push(("sec-websocket-key", KEY));
         }
-        let refused = read(&fields).unwrap_err();
-        assert_eq!(refused, error, "{fields:?}");
-        let response = refused.response();
+        let invalid = read(&fields).unwrap_err();
+        assert_eq!(invalid, error, "{fields:?}");
+        let response = invalid.response();
         assert_eq!(response.status(), status);
         let version = response.headers().get_str("sec-websocket-version");
         assert_eq!(version, (status == 426).then_some("13"));
     }
-    let post = request(Method::POST, Version::HTTP_11, GOOD);
-    assert_eq!(Handshake::of(&post).unwrap_err(), InvalidHandshake::Method);
-    let old = request(Method::GET, Version::HTTP_10, GOOD);
+    let post = request(Method::POST, Version::HTTP_11, VALID);
     assert_eq!(
-        Handshake::of(&old).unwrap_err(),
+        ServerHandshake::of(&post).unwrap_err(),
+        InvalidHandshake::Method
+    );
+    let old = request(Method::GET, Version::HTTP_10, VALID);
+    assert_eq!(
+        ServerHandshake::of(&old).unwrap_err(),
         InvalidHandshake::NotWebSocket
     );
 }

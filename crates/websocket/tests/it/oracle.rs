@@ -1,16 +1,16 @@
-//! The codec beside `tungstenite`, in both roles.
+//! The codec against `tungstenite`, in both roles.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 
-use apus_websocket::codec::{Connection, Event, Message, Settings};
+use apus_websocket::codec::{CodecSettings, Message, WebSocketConnection, WebSocketEvent};
 use bytes::BytesMut;
 use proptest::prelude::*;
 use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig, frame::coding::CloseCode};
 
 use apus_testkit::cases;
 
-/// A transport in memory: what is written gathers, what is to be read was put there.
+/// A transport in memory.
 #[derive(Default)]
 struct Pipe {
     incoming: VecDeque<u8>,
@@ -49,13 +49,13 @@ fn messages() -> impl Strategy<Value = Vec<Message>> {
     proptest::collection::vec(prop_oneof![4 => text, 1 => bytes], 1..8)
 }
 
-/// Our end with what it has read.
-struct Ours {
-    connection: Connection,
+/// Our end with its input.
+struct CodecEnd {
+    connection: WebSocketConnection,
     input: BytesMut,
 }
 
-impl Ours {
+impl CodecEnd {
     fn send(&mut self, pipe: &mut Pipe) {
         while !self.connection.output().is_empty() {
             let output = self.connection.output();
@@ -66,25 +66,25 @@ impl Ours {
     }
 }
 
-fn converse(role: Role, messages: &[Message]) -> Result<(), TestCaseError> {
+fn exchange_messages(role: Role, messages: &[Message]) -> Result<(), TestCaseError> {
     let connection = match role {
-        Role::Client => Connection::server(&Settings::default()),
-        Role::Server => Connection::client(&Settings::default(), || [9, 8, 7, 6]),
+        Role::Client => WebSocketConnection::server(&CodecSettings::default()),
+        Role::Server => WebSocketConnection::client(&CodecSettings::default(), || [9, 8, 7, 6]),
     };
-    let mut ours = Ours {
+    let mut ours = CodecEnd {
         connection,
         input: BytesMut::new(),
     };
     let config = WebSocketConfig::default();
     let mut oracle = tungstenite::WebSocket::from_raw_socket(Pipe::default(), role, Some(config));
     for message in messages {
-        // There,
+        // From tungstenite to the codec,
         oracle.send(theirs(message)).unwrap();
         let written = std::mem::take(&mut oracle.get_mut().written);
         ours.input.extend_from_slice(&written);
         let event = ours.connection.handle_input(&mut ours.input);
-        prop_assert_eq!(event, Some(Event::Message(message.clone())));
-        // and back.
+        prop_assert_eq!(event, Some(WebSocketEvent::Message(message.clone())));
+        // and back to tungstenite.
         ours.connection.send(message.clone()).unwrap();
         ours.send(oracle.get_mut());
         prop_assert_eq!(oracle.read().unwrap(), theirs(message));
@@ -104,11 +104,12 @@ fn converse(role: Role, messages: &[Message]) -> Result<(), TestCaseError> {
         .unwrap();
     ours.input.extend_from_slice(&oracle.get_ref().written);
     let event = ours.connection.handle_input(&mut ours.input);
-    prop_assert_eq!(event, Some(Event::Pong("alive".into())));
-    let Some(Event::Close(Some(close))) = ours.connection.handle_input(&mut ours.input) else {
+    prop_assert_eq!(event, Some(WebSocketEvent::Pong("alive".into())));
+    let Some(WebSocketEvent::Close(Some(close))) = ours.connection.handle_input(&mut ours.input)
+    else {
         return Err(TestCaseError::fail("no close"));
     };
-    ours.connection.answer_close();
+    ours.connection.respond_to_close();
     prop_assert_eq!((close.code().get(), close.reason()), (1001, "bye"));
     ours.send(oracle.get_mut());
     prop_assert!(matches!(
@@ -123,19 +124,18 @@ proptest! {
     #![proptest_config(cases(32))]
 
     #[test]
-    fn tungstenite_as_a_client_is_understood(messages in messages()) {
-        converse(Role::Client, &messages)?;
+    fn exchanges_messages_with_tungstenite_as_a_client(messages in messages()) {
+        exchange_messages(Role::Client, &messages)?;
     }
 
     #[test]
-    fn tungstenite_as_a_server_is_understood(messages in messages()) {
-        converse(Role::Server, &messages)?;
+    fn exchanges_messages_with_tungstenite_as_a_server(messages in messages()) {
+        exchange_messages(Role::Server, &messages)?;
     }
 
-    /// Any bytes: both take the same messages before they refuse, up to what the oracle is laxer or
-    /// stricter about.
+    /// Any first frame: what tungstenite rejects, the codec rejects, too.
     #[test]
-    fn what_tungstenite_refuses_at_once_is_refused(
+    fn rejects_frames_that_tungstenite_rejects(
         first in any::<u8>(),
         len in 0..126_u8,
         payload in proptest::collection::vec(any::<u8>(), 126),
@@ -147,17 +147,17 @@ proptest! {
             Role::Server,
             None,
         );
-        let refused = match oracle.read() {
+        let is_rejected = match oracle.read() {
             Ok(tungstenite::Message::Close(Some(close))) => {
-                // It answers a code that must not be sent rather than to fail.
+                // It responds to a code that must not be sent instead of failing.
                 close.code == CloseCode::Protocol
             }
             Ok(_) => false,
             Err(tungstenite::Error::Io(_)) => false,
             Err(_) => true,
         };
-        let mut connection = Connection::server(&Settings::default());
+        let mut connection = WebSocketConnection::server(&CodecSettings::default());
         let event = connection.handle_input(&mut BytesMut::from(&bytes[..]));
-        prop_assert!(!refused || matches!(event, Some(Event::Failed(_))), "{:?}", event);
+        prop_assert!(!is_rejected || matches!(event, Some(WebSocketEvent::Failed(_))), "{:?}", event);
     }
 }

@@ -1,9 +1,9 @@
-//! A peer that builds its frames by hand, right and wrong ones, and reads what an echo answers.
+//! A peer that builds valid and invalid frames by hand, and reads the responses of an echo.
 
-use apus_websocket::codec::{Connection, Event, Settings};
+use apus_websocket::codec::{CodecSettings, WebSocketConnection, WebSocketEvent};
 use bytes::BytesMut;
 
-/// A frame as it is to be sent, or as it came.
+/// A frame that is sent or received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     /// FIN, the reserved bits and the opcode.
@@ -53,8 +53,8 @@ pub(crate) fn close(code: u16, reason: impl AsRef<[u8]>) -> Frame {
     )
 }
 
-/// A close frame that says nothing.
-pub(crate) fn close_plainly() -> Frame {
+/// A close frame without a payload.
+pub(crate) fn close_without_code() -> Frame {
     frame(FIN | CLOSE, [])
 }
 
@@ -85,7 +85,7 @@ impl Frame {
         bytes
     }
 
-    /// The frames that these bytes are, without a rest.
+    /// Decodes bytes that are whole frames.
     pub(crate) fn read_all(mut bytes: &[u8]) -> Vec<Self> {
         let mut frames = Vec::new();
         while let [first, second, rest @ ..] = bytes {
@@ -118,19 +118,19 @@ impl Frame {
     }
 }
 
-/// An end of a connection that sends back every message.
+/// One end of a connection, which sends back every message.
 pub(crate) struct Echo {
-    pub(crate) connection: Connection,
+    pub(crate) connection: WebSocketConnection,
     input: BytesMut,
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Vec<WebSocketEvent>,
 }
 
 impl Echo {
-    pub(crate) fn server(settings: &Settings) -> Self {
-        Self::of(Connection::server(settings))
+    pub(crate) fn server(settings: &CodecSettings) -> Self {
+        Self::of(WebSocketConnection::server(settings))
     }
 
-    pub(crate) fn of(connection: Connection) -> Self {
+    pub(crate) fn of(connection: WebSocketConnection) -> Self {
         Self {
             connection,
             input: BytesMut::new(),
@@ -138,22 +138,22 @@ impl Echo {
         }
     }
 
-    /// Takes bytes that came, and gives those that are sent.
+    /// Takes received bytes and returns those to send.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.input.extend_from_slice(bytes);
         while let Some(event) = self.connection.handle_input(&mut self.input) {
-            if let Event::Message(message) = &event {
+            if let WebSocketEvent::Message(message) = &event {
                 let _ = self.connection.send(message.clone());
             }
-            if let Event::Close(_) | Event::Failed(_) = &event {
-                self.connection.answer_close();
+            if let WebSocketEvent::Close(_) | WebSocketEvent::Failed(_) = &event {
+                self.connection.respond_to_close();
             }
             self.events.push(event);
         }
         self.sent()
     }
 
-    /// What is to be sent.
+    /// The bytes to send.
     pub(crate) fn sent(&mut self) -> Vec<u8> {
         let mut sent = Vec::new();
         while !self.connection.output().is_empty() {
@@ -165,8 +165,8 @@ impl Echo {
         sent
     }
 
-    /// Feeds bytes in pieces of a size, and gives the frames that answer.
-    pub(crate) fn answers(&mut self, bytes: &[u8], size: usize) -> Vec<Frame> {
+    /// Feeds bytes in pieces of a size, and returns the frames of the response.
+    pub(crate) fn responses(&mut self, bytes: &[u8], size: usize) -> Vec<Frame> {
         let pieces = bytes.chunks(size);
         let sent: Vec<u8> = pieces.flat_map(|piece| self.feed(piece)).collect();
         Frame::read_all(&sent)

@@ -1,27 +1,29 @@
-//! The cases of the Autobahn test suite for servers that echo, groups 1 to 7, 9 and 10, by their numbers: what
-//! is sent, and what answers it. The codec is fed them here, and a server in `crates/web/tests/it/websocket`.
+//! The cases of the Autobahn test suite for echo servers, groups 1 to 7, 9 and 10, with the frames to send and
+//! the expected outcome.
+//!
+//! The tests here run them against the codec, and `crates/web/tests/it/websocket` against a server.
 
 use super::peer::{
-    BINARY, CONTINUATION, FIN, Frame, PING, PONG, TEXT, binary, close, close_plainly, frame, ping,
-    pong, text,
+    BINARY, CONTINUATION, FIN, Frame, PING, PONG, TEXT, binary, close, close_without_code, frame,
+    ping, pong, text,
 };
 
-/// A case, by its number.
+/// A case with its number.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) sent: Vec<Frame>,
-    pub(crate) answer: Answer,
+    pub(crate) outcome: Outcome,
 }
 
-/// What answers a case, beside nothing.
+/// The expected outcome of a case.
 #[derive(Clone, Debug)]
-pub(crate) enum Answer {
-    /// These messages and pongs; then the connection goes on.
+pub(crate) enum Outcome {
+    /// These messages and pongs; the connection stays open.
     Frames(Vec<Frame>),
-    /// Likewise, and then a close frame with this code.
+    /// These messages and pongs, and a close frame with this code.
     Closed(Vec<Frame>, u16),
-    /// A close frame that says nothing.
-    ClosedPlainly(Vec<Frame>),
+    /// These messages and pongs, and a close frame without a payload.
+    ClosedWithoutCode(Vec<Frame>),
 }
 
 const PROTOCOL_ERROR: u16 = 1002;
@@ -44,43 +46,47 @@ pub(crate) fn all() -> Vec<Case> {
     .collect()
 }
 
-fn case(name: &'static str, sent: Vec<Frame>, answer: Answer) -> Case {
-    Case { name, sent, answer }
+fn case(name: &'static str, sent: Vec<Frame>, outcome: Outcome) -> Case {
+    Case {
+        name,
+        sent,
+        outcome,
+    }
 }
 
-fn cases(cases: Vec<(&'static str, Vec<Frame>, Answer)>) -> Vec<Case> {
+fn cases(cases: Vec<(&'static str, Vec<Frame>, Outcome)>) -> Vec<Case> {
     let cases = cases.into_iter();
     cases
-        .map(|(name, sent, answer)| case(name, sent, answer))
+        .map(|(name, sent, outcome)| case(name, sent, outcome))
         .collect()
 }
 
-fn echoed(frames: Vec<Frame>) -> Answer {
-    Answer::Frames(frames)
+fn echoed(frames: Vec<Frame>) -> Outcome {
+    Outcome::Frames(frames)
 }
 
-fn failed(code: u16) -> Answer {
-    Answer::Closed(Vec::new(), code)
+fn failed(code: u16) -> Outcome {
+    Outcome::Closed(Vec::new(), code)
 }
 
-/// 1, 9: messages of all sizes come back.
+/// Groups 1 and 9: messages of all sizes are echoed.
 fn sizes() -> Vec<Case> {
     let mut cases = Vec::new();
     for len in [0, 1, 125, 126, 127, 128, 65_535, 65_536, 1 << 20] {
-        let content = vec![b'*'; len];
+        let payload = vec![b'*'; len];
         cases.push(case(
             "1.1, 9.1",
-            vec![text(&content)],
-            echoed(vec![text(&content)]),
+            vec![text(&payload)],
+            echoed(vec![text(&payload)]),
         ));
-        let content = vec![0xfe; len];
-        let sent = vec![binary(&content)];
+        let payload = vec![0xfe; len];
+        let sent = vec![binary(&payload)];
         cases.push(case("1.2, 9.2", sent.clone(), echoed(sent)));
     }
     cases
 }
 
-/// 2: pings are answered, and pongs are not.
+/// Group 2: pings get a response, and pongs none.
 fn pings() -> Vec<Case> {
     let ten = || (0..10).map(|n| format!("payload-{n}"));
     cases(vec![
@@ -116,7 +122,7 @@ fn pings() -> Vec<Case> {
     ])
 }
 
-/// 3: reserved bits end the connection.
+/// Group 3: reserved bits close the connection.
 fn reserved_bits() -> Vec<Case> {
     let mut cases = Vec::new();
     let small = || text("small");
@@ -126,26 +132,26 @@ fn reserved_bits() -> Vec<Case> {
             cases.push(case("3.1 to 3.7", sent, failed(PROTOCOL_ERROR)));
         }
         let sent = vec![small(), frame(FIN | bits << 4 | TEXT, "x"), ping("")];
-        let answer = Answer::Closed(vec![small()], PROTOCOL_ERROR);
-        cases.push(case("3.2 to 3.4", sent, answer));
+        let outcome = Outcome::Closed(vec![small()], PROTOCOL_ERROR);
+        cases.push(case("3.2 to 3.4", sent, outcome));
     }
     cases
 }
 
-/// 4: reserved opcodes end the connection.
+/// Group 4: reserved opcodes close the connection.
 fn reserved_opcodes() -> Vec<Case> {
     let mut cases = Vec::new();
     for opcode in [3, 4, 5, 6, 7, 11, 12, 13, 14, 15] {
         for payload in ["", "reserved"] {
             let sent = vec![text("Hello"), frame(FIN | opcode, payload), ping("")];
-            let answer = Answer::Closed(vec![text("Hello")], PROTOCOL_ERROR);
-            cases.push(case("4", sent, answer));
+            let outcome = Outcome::Closed(vec![text("Hello")], PROTOCOL_ERROR);
+            cases.push(case("4", sent, outcome));
         }
     }
     cases
 }
 
-/// 5: fragments make messages, with control frames between them.
+/// Group 5: fragments are assembled, with control frames between them.
 fn fragments() -> Vec<Case> {
     let (one, two) = (|| frame(TEXT, "fragment1"), || frame(FIN, "fragment2"));
     let both = || text("fragment1fragment2");
@@ -184,7 +190,7 @@ fn fragments() -> Vec<Case> {
                 frame(CONTINUATION, "fragment3"),
                 frame(FIN | TEXT, "x"),
             ],
-            Answer::Closed(vec![both()], PROTOCOL_ERROR),
+            Outcome::Closed(vec![both()], PROTOCOL_ERROR),
         ),
         (
             "5.16",
@@ -231,19 +237,19 @@ fn fragments() -> Vec<Case> {
     ])
 }
 
-/// 6: text comes back if it is UTF-8, and else ends the connection.
+/// Group 6: valid UTF-8 is echoed, and invalid closes the connection.
 fn utf8() -> Vec<Case> {
-    let cases = texts().into_iter().map(|(name, content)| {
-        let answer = match std::str::from_utf8(&content) {
-            Ok(_) => echoed(vec![text(&content)]),
+    let cases = texts().into_iter().map(|(name, payload)| {
+        let outcome = match std::str::from_utf8(&payload) {
+            Ok(_) => echoed(vec![text(&payload)]),
             Err(_) => failed(INVALID_PAYLOAD),
         };
-        case(name, vec![text(content)], answer)
+        case(name, vec![text(payload)], outcome)
     });
     cases.collect()
 }
 
-/// Texts by the numbers of their cases, whether they are UTF-8 or not.
+/// Valid and invalid texts with the numbers of their cases.
 pub(crate) fn texts() -> Vec<(&'static str, Vec<u8>)> {
     let mut texts: Vec<(&str, Vec<u8>)> = vec![
         ("6.2", "Hello-µ@ßöäüàá-UTF-8!!".into()),
@@ -305,19 +311,19 @@ pub(crate) fn texts() -> Vec<(&'static str, Vec<u8>)> {
             texts.push(("6.22", text));
         }
     }
-    // Lead bytes before what continues nothing.
+    // Lead bytes without a continuation byte.
     texts.extend((0x80..=0xff).map(|byte| ("6.13, 6.15", vec![byte, b' '])));
     texts
 }
 
-/// 7: closing is answered, and nothing follows it.
+/// Group 7: a close gets a response, and nothing follows it.
 fn closing() -> Vec<Case> {
     let hello = || text("Hello World!");
     let mut cases = cases(vec![
         (
             "7.1.1",
             vec![hello(), close(1000, "")],
-            Answer::Closed(vec![hello()], 1000),
+            Outcome::Closed(vec![hello()], 1000),
         ),
         (
             "7.1.2",
@@ -339,12 +345,12 @@ fn closing() -> Vec<Case> {
                 close(1000, ""),
                 ping(""),
             ],
-            Answer::Closed(vec![text("x".repeat(256 << 10)), hello()], 1000),
+            Outcome::Closed(vec![text("x".repeat(256 << 10)), hello()], 1000),
         ),
         (
             "7.3.1",
-            vec![close_plainly()],
-            Answer::ClosedPlainly(vec![]),
+            vec![close_without_code()],
+            Outcome::ClosedWithoutCode(vec![]),
         ),
         ("7.3.2", vec![frame(FIN | 8, "a")], failed(PROTOCOL_ERROR)),
         ("7.3.3", vec![close(1000, "")], failed(1000)),
@@ -377,18 +383,18 @@ fn closing() -> Vec<Case> {
     cases
 }
 
-/// 9, 10: long messages come in any fragments.
+/// Groups 9 and 10: long messages in fragments of many sizes.
 fn long_messages() -> Vec<Case> {
     let mut cases = Vec::new();
     for size in [64, 1000, 1300, 65_536] {
-        let content = vec![b'*'; 1 << 18];
-        let mut frames: Vec<_> = content
+        let payload = vec![b'*'; 1 << 18];
+        let mut frames: Vec<_> = payload
             .chunks(size)
             .map(|part| frame(CONTINUATION, part))
             .collect();
         frames[0].first |= TEXT;
         frames.last_mut().unwrap().first |= FIN;
-        cases.push(case("9.3, 9.4, 10.1", frames, echoed(vec![text(&content)])));
+        cases.push(case("9.3, 9.4, 10.1", frames, echoed(vec![text(&payload)])));
     }
     cases
 }

@@ -9,7 +9,7 @@ use apus::testing::{TestClient, TestServer};
 use apus::tower::TowerMount;
 use apus::websocket::{CloseCode, Message};
 use apus::{App, Body, Files, Json, Next, Peer, Request, State, StatusCode};
-use apus_websocket::codec::{Connection, Event, Settings};
+use apus_websocket::codec::{CodecSettings, WebSocketConnection, WebSocketEvent};
 use axum::extract::ws::WebSocketUpgrade;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
@@ -170,7 +170,7 @@ fn sockets_of_axum_are_opened_over_http2_too() {
         assert_eq!(answer.status(), 200);
         assert!(!answer.headers().contains_key("sec-websocket-accept"));
         let mut receiving = answer.into_body();
-        let mut ours = Connection::client(&Settings::default(), || [4, 3, 2, 1]);
+        let mut ours = WebSocketConnection::client(&CodecSettings::default(), || [4, 3, 2, 1]);
         ours.send("over HTTP/2".into()).unwrap();
         ours.close_with(CloseCode::NORMAL).unwrap();
         let said = ours.output().to_vec();
@@ -183,8 +183,14 @@ fn sockets_of_axum_are_opened_over_http2_too() {
                 events.push(event);
             }
         }
-        assert_eq!(events.remove(0), Event::Message("over HTTP/2".into()));
-        assert!(matches!(events[..], [Event::Close(Some(_))]), "{events:?}");
+        assert_eq!(
+            events.remove(0),
+            WebSocketEvent::Message("over HTTP/2".into())
+        );
+        assert!(
+            matches!(events[..], [WebSocketEvent::Close(Some(_))]),
+            "{events:?}"
+        );
     });
 }
 

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use apus::websocket::{CloseCode, Compression, Message, WebSocketSettings};
-use apus_websocket::codec::{Agreement, Connection, Event, Settings};
+use apus_websocket::codec::{CodecSettings, DeflateConfig, WebSocketConnection, WebSocketEvent};
 use bytes::{Bytes, BytesMut};
 use h2::ext::Protocol;
 use h2::{RecvStream, SendStream};
@@ -23,7 +23,7 @@ mod table;
 
 use crate::harness::Server;
 use peer::{FIN, Frame, close};
-use table::Answer;
+use table::Outcome;
 
 /// All that may be is compressed.
 const COMPRESSION: Compression = Compression {
@@ -145,14 +145,14 @@ fn all_cases_have_their_answers() {
         for case in table::all() {
             let (mut wire, _) = server.open(None).await;
             let mut bytes: Vec<u8> = case.sent.iter().flat_map(Frame::bytes).collect();
-            let (expected, end) = match case.answer {
-                Answer::Frames(frames) => {
+            let (expected, end) = match case.outcome {
+                Outcome::Frames(frames) => {
                     // The connection is as good as before.
                     bytes.extend(close(1001, "").bytes());
                     (frames, 1001_u16.to_be_bytes().to_vec())
                 }
-                Answer::Closed(frames, code) => (frames, code.to_be_bytes().to_vec()),
-                Answer::ClosedPlainly(frames) => (frames, Vec::new()),
+                Outcome::Closed(frames, code) => (frames, code.to_be_bytes().to_vec()),
+                Outcome::ClosedWithoutCode(frames) => (frames, Vec::new()),
             };
             wire.write(bytes).await;
             let mut read = Vec::new();
@@ -207,8 +207,10 @@ const OFFERS: [(&str, &str); 7] = [
 ];
 
 /// What the client and the server settled on.
-fn agreement(answer: &str) -> Option<Agreement> {
-    COMPRESSION.agreed([answer.as_bytes()].into_iter()).unwrap()
+fn agreement(answer: &str) -> Option<DeflateConfig> {
+    COMPRESSION
+        .read_response([answer.as_bytes()].into_iter())
+        .unwrap()
 }
 
 /// Text that compresses, but not too well.
@@ -227,12 +229,12 @@ fn compressed_messages_of_all_sizes_come_back_under_all_parameters() {
         for (offer, expected) in OFFERS {
             let (mut wire, answer) = server.open(Some(offer)).await;
             assert_eq!(answer.as_deref(), Some(expected), "{offer} over {http}");
-            let settings = Settings {
+            let settings = CodecSettings {
                 max_frame: 1 << 20,
                 max_message: 1 << 20,
                 compression: agreement(expected),
             };
-            let mut client = Connection::client(&settings, || [9, 8, 7, 6]);
+            let mut client = WebSocketConnection::client(&settings, || [9, 8, 7, 6]);
             let (mut input, mut plain, mut compressed) = (BytesMut::new(), 0, 0);
             for round in 0..3 {
                 for len in [0, 16, 64, 256, 1024, 4096, 8192, 16_384, 32_768, 131_072] {
@@ -252,7 +254,7 @@ fn compressed_messages_of_all_sizes_come_back_under_all_parameters() {
                         compressed += read.len();
                         input.extend_from_slice(&read);
                     };
-                    let is_same = event == Event::Message(message);
+                    let is_same = event == WebSocketEvent::Message(message);
                     assert!(is_same, "{len} bytes, {offer} over {http}");
                 }
             }
@@ -266,13 +268,16 @@ fn compressed_messages_of_all_sizes_come_back_under_all_parameters() {
                 input.extend_from_slice(&read);
             }
             let event = client.handle_input(&mut input);
-            assert!(matches!(event, Some(Event::Close(Some(_)))), "{event:?}");
+            assert!(
+                matches!(event, Some(WebSocketEvent::Close(Some(_)))),
+                "{event:?}"
+            );
         }
     });
 }
 
 /// What waits to be sent.
-fn sent(client: &mut Connection) -> Vec<u8> {
+fn sent(client: &mut WebSocketConnection) -> Vec<u8> {
     let mut sent = Vec::new();
     while !client.output().is_empty() {
         let output = client.output();

@@ -5,13 +5,13 @@ use std::net::{SocketAddr, TcpStream};
 
 use crate::harness::PATIENCE;
 use apus::websocket::{Close, CloseCode, Compression, Message};
-use apus_websocket::codec::{Connection, Event, Settings};
+use apus_websocket::codec::{CodecSettings, WebSocketConnection, WebSocketEvent};
 use bytes::BytesMut;
 
 /// A client after its handshake.
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
-    pub(crate) connection: Connection,
+    pub(crate) connection: WebSocketConnection,
     input: BytesMut,
 }
 
@@ -65,14 +65,14 @@ impl Client {
             .filter_map(|line| line.strip_prefix("sec-websocket-extensions: "));
         let agreed = compression.and_then(|wish| wish.agreed(answers.map(str::as_bytes)).unwrap());
         assert_eq!(agreed.is_some(), compression.is_some(), "{head}");
-        let settings = Settings {
+        let settings = CodecSettings {
             max_frame: 64 << 20,
             max_message: 64 << 20,
             compression: agreed,
         };
         Self {
             stream,
-            connection: Connection::client(&settings, || [1, 2, 3, 4]),
+            connection: WebSocketConnection::client(&settings, || [1, 2, 3, 4]),
             input: BytesMut::new(),
         }
     }
@@ -96,10 +96,10 @@ impl Client {
     }
 
     /// The next event; `None` at the end of the stream.
-    pub(crate) fn event(&mut self) -> Option<Event> {
+    pub(crate) fn event(&mut self) -> Option<WebSocketEvent> {
         loop {
             if let Some(event) = self.connection.handle_input(&mut self.input) {
-                self.connection.answer_close();
+                self.connection.respond_to_close();
                 self.flush();
                 return Some(event);
             }
@@ -117,8 +117,8 @@ impl Client {
     pub(crate) fn message(&mut self) -> Message {
         loop {
             match self.event() {
-                Some(Event::Message(message)) => return message,
-                Some(Event::Ping(_) | Event::Pong(_)) => {}
+                Some(WebSocketEvent::Message(message)) => return message,
+                Some(WebSocketEvent::Ping(_) | WebSocketEvent::Pong(_)) => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -128,11 +128,11 @@ impl Client {
     pub(crate) fn closed(&mut self) -> Option<Close> {
         loop {
             match self.event() {
-                Some(Event::Close(close)) => {
+                Some(WebSocketEvent::Close(close)) => {
                     assert_eq!(self.event(), None);
                     return close;
                 }
-                Some(Event::Failed(error)) => panic!("{error}"),
+                Some(WebSocketEvent::Failed(error)) => panic!("{error}"),
                 Some(_) => {}
                 None => panic!("the stream ends without a close"),
             }

@@ -1,7 +1,7 @@
 //! Sockets over HTTP/2 (RFC 8441).
 
 use apus::websocket::{CloseCode, Message, WebSocketSettings};
-use apus_websocket::codec::{Connection, Event, Settings};
+use apus_websocket::codec::{CodecSettings, WebSocketConnection, WebSocketEvent};
 use bytes::BytesMut;
 use h2::ext::Protocol;
 use http::{Method, Request, StatusCode};
@@ -49,7 +49,7 @@ fn messages_come_back_over_streams_of_one_connection() {
             assert_eq!(answer.headers()["sec-websocket-protocol"], "echo");
             assert!(!answer.headers().contains_key("sec-websocket-accept"));
             let mut receiving = answer.into_body();
-            let mut ours = Connection::client(&Settings::default(), || [4, 3, 2, 1]);
+            let mut ours = WebSocketConnection::client(&CodecSettings::default(), || [4, 3, 2, 1]);
             let message = Message::from("over HTTP/2 ".repeat(20));
             ours.send(message.clone()).unwrap();
             ours.close_with(CloseCode::NORMAL).unwrap();
@@ -69,8 +69,8 @@ fn messages_come_back_over_streams_of_one_connection() {
                     events.push(event);
                 }
             }
-            assert_eq!(events.remove(0), Event::Message(message));
-            assert!(matches!(events[..], [Event::Close(Some(_))]));
+            assert_eq!(events.remove(0), WebSocketEvent::Message(message));
+            assert!(matches!(events[..], [WebSocketEvent::Close(Some(_))]));
         }
     });
 }

@@ -123,7 +123,7 @@ fn who_left_hears_nothing_and_who_is_gone_is_forgotten() {
     // The answer to the close is all that comes.
     let close = leaving.event();
     assert!(
-        matches!(close, Some(apus_websocket::codec::Event::Close(_))),
+        matches!(close, Some(apus_websocket::codec::WebSocketEvent::Close(_))),
         "{close:?}"
     );
 }
@@ -170,12 +170,12 @@ fn a_slow_receiver_misses_messages_or_is_closed_and_holds_nobody_up() {
     slow.flush();
     loop {
         match slow.event() {
-            Some(apus_websocket::codec::Event::Message(message)) => {
+            Some(apus_websocket::codec::WebSocketEvent::Message(message)) => {
                 let number: [u8; 4] = message.as_bytes()[..4].try_into().unwrap();
                 received.push(u32::from_be_bytes(number));
             }
             // The answer to our ping comes behind all that waited.
-            Some(apus_websocket::codec::Event::Pong(_)) => break,
+            Some(apus_websocket::codec::WebSocketEvent::Pong(_)) => break,
             other => panic!("{other:?}"),
         }
     }

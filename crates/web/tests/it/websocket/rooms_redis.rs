@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 
 use apus::websocket::Rooms;
-use apus_websocket::codec::Event;
+use apus_websocket::codec::WebSocketEvent;
 
 use super::client::Client;
 use super::rooms::{join, serve};
@@ -104,7 +104,10 @@ fn messages_reach_the_sockets_of_all_machines_once() {
     stranger.connection.ping(b"alone?").unwrap();
     stranger.flush();
     let event = stranger.event();
-    assert_eq!(event, Some(Event::Pong(b"alone?".as_slice().into())));
+    assert_eq!(
+        event,
+        Some(WebSocketEvent::Pong(b"alone?".as_slice().into()))
+    );
 }
 
 #[test]

@@ -10,12 +10,12 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use apus::websocket::{
-    CloseCode, Compression, Ended, Message, SendError, WebSocket, WebSocketSettings,
+    CloseCode, Compression, DisconnectReason, Message, SendError, WebSocket, WebSocketSettings,
     WebSocketUpgrade,
 };
 use apus::{App, ServiceFactory};
 use apus_http::Duplex;
-use apus_websocket::codec::Event;
+use apus_websocket::codec::WebSocketEvent;
 
 use super::client::Client;
 use super::{app, echo, echoing};
@@ -138,22 +138,22 @@ fn a_handler_learns_how_its_socket_ended() {
             assert!(sender.is_closed());
             assert_eq!(sender.try_send("too late"), Err(SendError::Closed));
             assert!(sender.send("too late").await.is_err());
-            told.send(receiver.ended().unwrap()).unwrap();
+            told.send(receiver.disconnect_reason().unwrap()).unwrap();
         },
     ));
     let mut client = Client::open(server.address());
     client.close(CloseCode::GOING_AWAY);
     client.closed();
-    let Ended::Closed(Some(close)) = ends.recv().unwrap() else {
+    let DisconnectReason::Closed(Some(close)) = ends.recv().unwrap() else {
         panic!("not closed");
     };
     assert_eq!(close.code(), CloseCode::GOING_AWAY);
     let mut client = Client::open(server.address());
     client.send(vec![0; 1001]);
     assert_eq!(client.closed().unwrap().code(), CloseCode::TOO_BIG);
-    assert!(matches!(ends.recv().unwrap(), Ended::Failed(_)));
+    assert!(matches!(ends.recv().unwrap(), DisconnectReason::Failed(_)));
     drop(Client::open(server.address()));
-    assert!(matches!(ends.recv().unwrap(), Ended::Lost(_)));
+    assert!(matches!(ends.recv().unwrap(), DisconnectReason::Lost(_)));
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_handler_that_only_sends_answers_pings_and_closes_all_the_same() {
     let mut client = Client::open(server.address());
     client.connection.ping(b"alive?").unwrap();
     client.flush();
-    while client.event() != Some(Event::Pong("alive?".into())) {}
+    while client.event() != Some(WebSocketEvent::Pong("alive?".into())) {}
     client.close(CloseCode::NORMAL);
     assert_eq!(client.closed().unwrap().code(), CloseCode::NORMAL);
 }
@@ -186,10 +186,10 @@ fn a_quiet_client_is_pinged() {
     let mut client = Client::open(server.address());
     // Each ping comes only because the one before it was answered.
     for _ in 0..5 {
-        assert_eq!(client.event(), Some(Event::Ping("".into())));
+        assert_eq!(client.event(), Some(WebSocketEvent::Ping("".into())));
     }
     client.send("still open");
-    while client.event() != Some(Event::Message("still open".into())) {}
+    while client.event() != Some(WebSocketEvent::Message("still open".into())) {}
 }
 
 #[test]
@@ -202,10 +202,10 @@ fn a_client_that_does_not_answer_pings_times_out() {
     };
     let server = Server::start(app(settings, async move |mut receiver, _| {
         while receiver.recv().await.is_some() {}
-        told.send(receiver.ended().unwrap()).unwrap();
+        told.send(receiver.disconnect_reason().unwrap()).unwrap();
     }));
     let _silent = Client::open(server.address());
-    assert_eq!(ends.recv().unwrap(), Ended::TimedOut);
+    assert_eq!(ends.recv().unwrap(), DisconnectReason::TimedOut);
 }
 
 #[test]
