@@ -1,16 +1,16 @@
 <?php
 
 /**
- * The PHP side of Apus' resident workers: an application is loaded once and then answers request after request.
+ * The runtime of Apus' resident workers, which loads an application once and then handles request after request.
  *
  * Plain PHP 8.1 or later, no extensions, one file. Apus runs it as the script of one FastCGI request (PHP-FPM or php-cgi)
- * for each worker; it connects back to Apus and speaks what WIRE.md describes. README.md is the contract with applications.
+ * for each worker; it connects back to Apus and uses the protocol of WIRE.md. README.md is the contract with applications.
  *
- * From here down: the wire, the content of requests, the superglobals, what PHP keeps between requests and how it is put
- * back, output, the worker that joins them; then the native API (namespace Apus), the functions that applications know
- * from elsewhere, and at the end the boot.
+ * The order of the file: the wire protocol, request bodies, superglobals, the state of PHP that is reset between requests,
+ * output, and the worker that uses them; then the native API (namespace Apus), the functions that applications know from
+ * FrankenPHP and PHP-FPM, and the boot.
  *
- * What is done for each request names its class rather than `self`, which PHP looks up each time.
+ * Code that runs for each request uses the name of its class instead of `self`, which PHP resolves each time.
  */
 
 declare(strict_types=1);
@@ -22,12 +22,12 @@ namespace Apus\Runtime {
     use Apus\Task;
     use Throwable;
 
-    /** The wire broke or Apus is gone: there is nobody left to talk to. */
-    final class Disconnected extends \RuntimeException
+    /** The connection to Apus is lost, or the protocol was violated. */
+    final class ConnectionLost extends \RuntimeException
     {
     }
 
-    /** Frames over the socket. See WIRE.md. */
+    /** Frames over the socket; see WIRE.md. */
     final class Wire
     {
         public const REQUEST = 1;
@@ -47,27 +47,27 @@ namespace Apus\Runtime {
         public const FAILED = 73;
         public const BYE = 74;
 
-        /** RESPONSE: CHUNKs follow. CHUNK, BODY: the last. REQUEST: content comes by BODY. */
+        /** RESPONSE: CHUNK frames follow. CHUNK, BODY: the last one. REQUEST: the body follows in BODY frames. */
         public const FIRST = 1;
-        /** End of an answer: READY follows when the worker is free. */
-        public const BUSY = 2;
-        /** End of an answer: BYE follows. */
+        /** The end of a response: READY follows when the worker is idle. */
+        public const CONTINUES_WORKING = 2;
+        /** The end of a response: BYE follows. */
         public const LEAVING = 4;
-        /** Last CHUNK: the answer broke off. */
-        public const BROKEN = 8;
+        /** The last CHUNK: the response is incomplete. */
+        public const TRUNCATED = 8;
 
-        /** Bytes of a frame that are never exceeded. */
+        /** The maximum length of a frame. */
         private const MAX = 16 << 20;
 
-        /** Content up to this is copied behind its head, to leave with it in one write. */
+        /** The maximum length of a payload that is copied behind its header, to need only one write. */
         private const JOINED = 65536;
 
-        /** Bytes asked for at a time: at least, so that one read gets a whole request of common size, and at most. */
+        /** The minimum and the maximum size of a read. With the minimum, one read gets a typical request. */
         private const READ = [16384, 262144];
 
-        /** Frames that wait for the next write. */
+        /** Frames that are queued for the next write. */
         private string $pending = '';
-        /** What was read behind the last frame. */
+        /** Input behind the last frame. */
         private string $buffer = '';
 
         /** @param resource $socket */
@@ -79,7 +79,7 @@ namespace Apus\Runtime {
         {
             $socket = @\stream_socket_client('unix://' . $path, $code, $message, 10);
             if ($socket === false) {
-                throw new Disconnected("cannot connect to $path: $message");
+                throw new ConnectionLost("cannot connect to $path: $message");
             }
             \stream_set_timeout($socket, 86400 * 365);
             return new self($socket);
@@ -95,7 +95,7 @@ namespace Apus\Runtime {
             $this->await(8);
             ['length' => $length, 'type' => $type, 'flags' => $flags] = \unpack('Vlength/Ctype/Cflags', $this->buffer);
             if ($length > self::MAX) {
-                throw new Disconnected('a frame is too long');
+                throw new ConnectionLost('a frame is too long');
             }
             $this->await(8 + $length);
             $first = 0;
@@ -104,29 +104,29 @@ namespace Apus\Runtime {
                 $first = $length >= 4 ? \unpack('V', $this->buffer, 8)[1] : $length;
                 $start = 12;
                 if ($first + 4 > $length) {
-                    throw new Disconnected('a frame is malformed');
+                    throw new ConnectionLost('a frame is malformed');
                 }
             }
             $end = 8 + $length;
             $parameters = $first > 0 ? \substr($this->buffer, $start, $first) : '';
-            $content = $start + $first < $end ? \substr($this->buffer, $start + $first, $end - $start - $first) : '';
+            $body = $start + $first < $end ? \substr($this->buffer, $start + $first, $end - $start - $first) : '';
             $this->buffer = \strlen($this->buffer) > $end ? \substr($this->buffer, $end) : '';
-            return [$type, $flags, $parameters, $content];
+            return [$type, $flags, $parameters, $body];
         }
 
-        /** Reads until there are so many bytes. */
+        /** Reads until the buffer has this many bytes. */
         private function await(int $length): void
         {
             while (($missing = $length - \strlen($this->buffer)) > 0) {
                 $most = \min(\max($missing, self::READ[0]), self::READ[1]);
-                // With an address to fill, PHP neither copies through a buffer of its own nor polls the socket before.
+                // With an address argument, PHP does not use its stream buffer and does not poll the socket first.
                 $data = \stream_socket_recvfrom($this->socket, $most, 0, $address);
                 if ($data === false) {
-                    // A signal interrupted it. If the connection is broken, it says so again.
+                    // A signal may have interrupted the call. If the connection is lost, the second call fails, too.
                     $data = \stream_socket_recvfrom($this->socket, $most, 0, $address);
                 }
                 if ($data === false || $data === '') {
-                    throw new Disconnected('the server is gone');
+                    throw new ConnectionLost('the server is gone');
                 }
                 $this->buffer .= $data;
             }
@@ -143,7 +143,7 @@ namespace Apus\Runtime {
             return @\stream_select($read, $none, $none, 0) === 1;
         }
 
-        /** Sends a frame with what waits. */
+        /** Sends the queued frames and this one. */
         public function send(int $type, string $payload = '', int $flags = 0): void
         {
             $length = \strlen($payload);
@@ -157,7 +157,7 @@ namespace Apus\Runtime {
             }
         }
 
-        /** Keeps a frame until the next is sent. */
+        /** Queues a frame for the next write. */
         public function queue(int $type, string $payload = '', int $flags = 0): void
         {
             $this->pending .= \pack('VCCv', \strlen($payload), $type, $flags, 0) . $payload;
@@ -166,7 +166,7 @@ namespace Apus\Runtime {
             }
         }
 
-        /** Sends what waits. */
+        /** Sends the queued frames. */
         public function flush(): void
         {
             if ($this->pending !== '') {
@@ -176,12 +176,12 @@ namespace Apus\Runtime {
             }
         }
 
-        /** Sends the head of an answer with (the beginning of) its content. */
-        public function respond(int $status, string $fields, string $content, int $flags, string $after = ''): void
+        /** Sends the head of a response with its body, or the first part of it. */
+        public function respond(int $status, string $fields, string $body, int $flags, string $after = ''): void
         {
             $head = $this->pending . \pack(
                 'VCCvvvVV',
-                12 + \strlen($fields) + \strlen($content),
+                12 + \strlen($fields) + \strlen($body),
                 self::RESPONSE,
                 $flags,
                 0,
@@ -191,12 +191,12 @@ namespace Apus\Runtime {
                 \strlen($fields)
             ) . $fields;
             $this->pending = '';
-            if (\strlen($content) <= self::JOINED) {
-                $this->write($head . $content . $after);
+            if (\strlen($body) <= self::JOINED) {
+                $this->write($head . $body . $after);
                 return;
             }
             $this->write($head);
-            $this->write($content);
+            $this->write($body);
             if ($after !== '') {
                 $this->write($after);
             }
@@ -206,7 +206,7 @@ namespace Apus\Runtime {
         {
             $written = @\fwrite($this->socket, $data);
             if ($written !== \strlen($data)) {
-                throw new Disconnected('the server is gone');
+                throw new ConnectionLost('the server is gone');
             }
         }
 
@@ -216,13 +216,13 @@ namespace Apus\Runtime {
         }
     }
 
-    /** The content of a request: all there, or pulled from Apus as it is read and kept to be read again. */
-    final class Content
+    /** The body of a request: inline, or pulled from Apus as it is read, and kept so that it can be read again. */
+    final class RequestBody
     {
-        /** Bytes asked for at a time. */
+        /** The number of bytes of a PULL. */
         private const PIECE = 262144;
 
-        /** @var resource|null what was pulled so far */
+        /** @var resource|null the pulled part of the body */
         private $spool = null;
         private int $pulled = 0;
         private bool $whole;
@@ -232,7 +232,7 @@ namespace Apus\Runtime {
             $this->whole = $wire === null;
         }
 
-        /** Whether nothing was sent and nothing will be. */
+        /** Whether the body is empty. */
         public function isEmpty(): bool
         {
             return $this->whole && $this->wire === null && $this->inline === '';
@@ -246,7 +246,7 @@ namespace Apus\Runtime {
                 $this->inline = '';
                 return $piece;
             }
-            // After CANCEL nobody answers a PULL.
+            // After CANCEL, Apus does not respond to a PULL.
             $this->whole = $this->whole || Worker::$cancelled;
             while (!$this->whole) {
                 $this->wire->send(Wire::PULL, \pack('V', self::PIECE));
@@ -261,7 +261,7 @@ namespace Apus\Runtime {
                     return '';
                 }
                 if ($type !== Wire::BODY) {
-                    throw new Disconnected('a BODY frame was due');
+                    throw new ConnectionLost('a BODY frame was due');
                 }
                 $this->whole = ($flags & Wire::FIRST) !== 0;
                 if ($piece !== '') {
@@ -291,7 +291,7 @@ namespace Apus\Runtime {
             return (string) \fread($this->spool, \min($length, $this->pulled - $offset));
         }
 
-        /** All of it up to $limit bytes; null if it is longer. */
+        /** The whole body of up to $limit bytes; null if it is longer. */
         public function all(int $limit): ?string
         {
             if ($this->wire === null) {
@@ -307,7 +307,7 @@ namespace Apus\Runtime {
             return $all;
         }
 
-        /** Bytes known by now. */
+        /** The number of bytes that were received. */
         public function size(): int
         {
             return $this->wire === null ? \strlen($this->inline) : $this->pulled;
@@ -315,13 +315,13 @@ namespace Apus\Runtime {
     }
 
     /**
-     * `php://input` of the request. Every other `php://` address is handed on to PHP. It stands in for PHP's own only
-     * while a request with content is worked on; otherwise PHP's own, which is empty then, is right and faster.
+     * The stream wrapper for `php://input`; it forwards other `php://` addresses to PHP. It is installed only during a
+     * request with a body: otherwise PHP's own wrapper, whose input is empty, is correct and faster.
      */
     final class Input
     {
         private static bool $installed = false;
-        private static ?Content $content = null;
+        private static ?RequestBody $body = null;
 
         /** @var resource|null */
         public $context;
@@ -330,9 +330,9 @@ namespace Apus\Runtime {
         private int $offset = 0;
         private bool $ended = false;
 
-        public static function install(Content $content): void
+        public static function install(RequestBody $body): void
         {
-            Input::$content = $content;
+            Input::$body = $body;
             if (!Input::$installed) {
                 \stream_wrapper_unregister('php');
                 \stream_wrapper_register('php', self::class);
@@ -342,7 +342,7 @@ namespace Apus\Runtime {
 
         public static function remove(): void
         {
-            Input::$content = null;
+            Input::$body = null;
             if (Input::$installed) {
                 \stream_wrapper_restore('php');
                 Input::$installed = false;
@@ -351,7 +351,7 @@ namespace Apus\Runtime {
 
         public function stream_open(string $path, string $mode, int $options, ?string &$opened): bool
         {
-            if (\strcasecmp($path, 'php://input') === 0 && Input::$content !== null) {
+            if (\strcasecmp($path, 'php://input') === 0 && Input::$body !== null) {
                 return true;
             }
             \stream_wrapper_restore('php');
@@ -369,7 +369,7 @@ namespace Apus\Runtime {
             if ($this->other !== null) {
                 return \fread($this->other, $length);
             }
-            $data = Input::$content?->read($this->offset, $length) ?? '';
+            $data = Input::$body?->read($this->offset, $length) ?? '';
             $this->offset += \strlen($data);
             $this->ended = $data === '';
             return $data;
@@ -396,11 +396,11 @@ namespace Apus\Runtime {
                 return \fseek($this->other, $offset, $whence) === 0;
             }
             if ($whence === \SEEK_END) {
-                Input::$content?->all(\PHP_INT_MAX);
+                Input::$body?->all(\PHP_INT_MAX);
             }
             $target = $offset + match ($whence) {
                 \SEEK_CUR => $this->offset,
-                \SEEK_END => Input::$content?->size() ?? 0,
+                \SEEK_END => Input::$body?->size() ?? 0,
                 default => 0,
             };
             if ($target < 0) {
@@ -419,10 +419,10 @@ namespace Apus\Runtime {
         /** @return array<int|string, int>|false */
         public function stream_stat(): array|false
         {
-            return $this->other !== null ? \fstat($this->other) : ['size' => Input::$content?->size() ?? 0, 'mode' => 0100444];
+            return $this->other !== null ? \fstat($this->other) : ['size' => Input::$body?->size() ?? 0, 'mode' => 0100444];
         }
 
-        /** PHP's own has none either. */
+        /** PHP's own wrapper has none either. */
         public function url_stat(string $path, int $flags): array|false
         {
             return false;
@@ -470,7 +470,7 @@ namespace Apus\Runtime {
     {
         private string $buffer = '';
         private bool $ended = false;
-        /** Fields, as a query string. */
+        /** The form fields, as a query string. */
         private string $fields = '';
         /** @var array<mixed> */
         private array $files = [];
@@ -480,21 +480,21 @@ namespace Apus\Runtime {
         private int $uploads = 0;
         private int $read = 0;
 
-        private function __construct(private Content $content, private string $delimiter, private int $limit)
+        private function __construct(private RequestBody $body, private string $delimiter, private int $limit)
         {
         }
 
         /** @return array{array<mixed>, array<mixed>, list<string>}|null $_POST, $_FILES, temporary files */
-        public static function parse(Content $content, string $type, int $limit): ?array
+        public static function parse(RequestBody $body, string $type, int $limit): ?array
         {
             if (!\preg_match('/boundary=(?:"([^"]+)"|([^;,\s]+))/i', $type, $match)) {
                 \trigger_error('Missing boundary in multipart/form-data POST data', \E_USER_WARNING);
                 return null;
             }
-            $reader = new self($content, "\r\n--" . ($match[1] !== '' ? $match[1] : $match[2]), $limit);
+            $reader = new self($body, "\r\n--" . ($match[1] !== '' ? $match[1] : $match[2]), $limit);
             try {
                 $reader->parts();
-            } catch (Disconnected $gone) {
+            } catch (ConnectionLost $gone) {
                 foreach ($reader->temporary as $file) {
                     @\unlink($file);
                 }
@@ -509,9 +509,9 @@ namespace Apus\Runtime {
             if ($this->ended) {
                 return false;
             }
-            $piece = $this->content->piece();
+            $piece = $this->body->piece();
             $this->read += \strlen($piece);
-            // A client that goes beyond post_max_size without having told a length.
+            // A body of unknown length is longer than post_max_size.
             if ($piece === '' || $this->read > $this->limit) {
                 $this->ended = true;
                 return false;
@@ -520,7 +520,7 @@ namespace Apus\Runtime {
             return true;
         }
 
-        /** Skips to behind the next line end. False at the end of the content. */
+        /** Skips to behind the next line end. False at the end of the body. */
         private function line(): ?string
         {
             while (($end = \strpos($this->buffer, "\r\n")) === false) {
@@ -535,7 +535,7 @@ namespace Apus\Runtime {
 
         private function parts(): void
         {
-            // The first delimiter may stand at the very beginning.
+            // The first delimiter may be at the start of the body.
             $this->buffer = "\r\n";
             $this->body(null);
             while (($rest = $this->line()) !== null && !\str_starts_with($rest, '--')) {
@@ -637,7 +637,7 @@ namespace Apus\Runtime {
             $this->file($name, self::entry($filename, $type, (string) $path, $error, $size));
         }
 
-        /** @return array<string, string|int> what $_FILES has of a file, in PHP's order */
+        /** @return array<string, string|int> the entry of a file in $_FILES, in PHP's order */
         private static function entry(string $filename, string $type, string $path, int $error, int $size): array
         {
             $slash = \max(\strrpos($filename, '/'), \strrpos($filename, '\\'));
@@ -652,7 +652,7 @@ namespace Apus\Runtime {
         }
 
         /**
-         * Enters a file in $_FILES, whose names are nested the other way round: `a[b]` is `$_FILES['a']['name']['b']`.
+         * Adds a file to $_FILES, with PHP's order of nested names: `a[b]` is `$_FILES['a']['name']['b']`.
          *
          * @param array<string, string|int> $file
          */
@@ -692,7 +692,7 @@ namespace Apus\Runtime {
             }
         }
 
-        /** Hands the content of a part to $sink, up to the next delimiter. False if the content ends before. */
+        /** Passes the data of a part to $sink, up to the next delimiter. False if the body ends before. */
         private function body(?\Closure $sink): bool
         {
             $keep = \strlen($this->delimiter) - 1;
@@ -705,7 +705,7 @@ namespace Apus\Runtime {
                     $this->buffer = \substr($this->buffer, $end + $keep + 1);
                     return true;
                 }
-                // What could be the beginning of a delimiter stays.
+                // Bytes that may be the beginning of a delimiter stay in the buffer.
                 $sure = \strlen($this->buffer) - $keep;
                 if ($sure > 0) {
                     if ($sink !== null) {
@@ -733,17 +733,17 @@ namespace Apus\Runtime {
         }
     }
 
-    /** Settings of php.ini. */
+    /** The settings of php.ini. */
     final class Ini
     {
-        /** @var array<string, string|false> the settings that an application can change, as they were */
+        /** @var array<string, string|false> the initial values of the settings that an application can change */
         private static array $base = [];
-        /** @var array<string, string|false> those of sessions, but for the handler, which is no setting alone */
+        /** @var array<string, string|false> the session settings, without the handler, which is more than a setting */
         private static array $session = [];
         private static string $handler = '';
         private const HANDLER = 'session.save_handler';
 
-        /** A setting such as `8M`, in bytes. */
+        /** The value of a setting such as `8M` in bytes. */
         public static function bytes(string $name): int
         {
             $value = \trim((string) \ini_get($name));
@@ -757,9 +757,9 @@ namespace Apus\Runtime {
         }
 
         /**
-         * Remembers all settings.
+         * Saves all settings.
          *
-         * @param bool $ofSession those of sessions belong to a request as well
+         * @param bool $ofSession whether session settings are reset after each request, too
          */
         public static function snapshot(bool $ofSession): void
         {
@@ -781,8 +781,8 @@ namespace Apus\Runtime {
         }
 
         /**
-         * Takes what is said of sessions now for how it was. Frameworks say it once, when they make an object that later
-         * requests find made.
+         * Saves the current session settings as the initial ones. Frameworks set them once, when they create an object that
+         * later requests reuse.
          */
         public static function keepSession(): void
         {
@@ -792,7 +792,7 @@ namespace Apus\Runtime {
             Ini::$handler = (string) \ini_get(self::HANDLER);
         }
 
-        /** Puts back what was changed since then. */
+        /** Restores the saved settings. */
         public static function restore(): void
         {
             foreach (Ini::$base as $name => $value) {
@@ -802,7 +802,7 @@ namespace Apus\Runtime {
             }
         }
 
-        /** Puts back what is said of sessions. */
+        /** Restores the saved session settings. */
         public static function restoreSession(): void
         {
             foreach (Ini::$session as $name => $value) {
@@ -817,22 +817,22 @@ namespace Apus\Runtime {
 
         private static function put(string $name, string $value): void
         {
-            // A handler of the application is none that can be set by its name. Deprecated settings warn.
+            // A handler of the application cannot be set by a name. Deprecated settings cause warnings.
             if ($name === self::HANDLER && $value === 'user' || @\ini_set($name, $value) === false) {
                 @\ini_restore($name);
             }
         }
     }
 
-    /** Makes the superglobals of a request, as PHP itself would. */
+    /** Sets the superglobals of a request as PHP does. */
     final class Superglobals
     {
-        /** @var array<string, mixed> what $_SERVER holds for every request: the pool's environment */
+        /** @var array<string, mixed> the entries of $_SERVER that are the same for all requests: the environment */
         private static array $base = [];
         private static string $order = 'GP';
         private static bool $argv = false;
 
-        /** Names in $_SERVER that belong to a request, and not to the process. */
+        /** The names in $_SERVER that belong to a request and not to the process. */
         private const OF_REQUESTS = [
             'AUTH_TYPE', 'CONTENT_LENGTH', 'CONTENT_TYPE', 'DOCUMENT_URI', 'GATEWAY_INTERFACE', 'HTTPS', 'ORIG_PATH_INFO',
             'ORIG_PATH_TRANSLATED', 'ORIG_SCRIPT_FILENAME', 'ORIG_SCRIPT_NAME', 'PATH_INFO', 'PATH_TRANSLATED', 'PHP_AUTH_DIGEST',
@@ -842,7 +842,7 @@ namespace Apus\Runtime {
             'REQUEST_TIME_FLOAT', 'argv', 'argc',
         ];
 
-        /** Cuts the boot request's parameters out of $_SERVER. */
+        /** Removes the parameters of the boot request from $_SERVER. */
         public static function boot(string $mode, string $script): void
         {
             $base = \array_diff_key($_SERVER, \array_flip(self::OF_REQUESTS));
@@ -875,8 +875,8 @@ namespace Apus\Runtime {
             $_GET = $_POST = $_COOKIE = $_FILES = $_REQUEST = [];
         }
 
-        /** @param array<string, mixed> $server by reference only to be changed without a copy */
-        public static function set(array &$server, Content $content): void
+        /** @param array<string, mixed> $server by reference, to be changed without a copy */
+        public static function set(array &$server, RequestBody $body): void
         {
             $now = \microtime(true);
             $script = $server['SCRIPT_NAME'] ?? '';
@@ -901,7 +901,7 @@ namespace Apus\Runtime {
             $_COOKIE = isset($server['HTTP_COOKIE']) ? Superglobals::cookies($server['HTTP_COOKIE']) : [];
             $_POST = $_FILES = [];
             if (($server['REQUEST_METHOD'] ?? '') === 'POST') {
-                Superglobals::form($server, $content);
+                Superglobals::form($server, $body);
             }
             if ($_GET === [] && $_POST === [] && $_COOKIE === []) {
                 $_REQUEST = [];
@@ -921,7 +921,7 @@ namespace Apus\Runtime {
         }
 
         /**
-         * As PHP merges them: arrays of the same name are joined, everything else is replaced.
+         * Merges as PHP does: arrays of the same name are merged, other values are replaced.
          *
          * @param array<mixed> $into
          * @param array<mixed> $from
@@ -944,7 +944,7 @@ namespace Apus\Runtime {
                 if ($pair !== false && \str_contains($pair, ':')) {
                     [$user, $password] = \explode(':', $pair, 2);
                     $server['PHP_AUTH_USER'] = $user;
-                    // PHP leaves out an empty one.
+                    // PHP omits an empty value.
                     if ($password !== '') {
                         $server['PHP_AUTH_PW'] = $password;
                     }
@@ -977,13 +977,13 @@ namespace Apus\Runtime {
                 }
                 if (\strcspn($name, ". \0") !== \strlen($name)) {
                     $plain = \strtr(\strtok($name, "\0") ?: '', '. ', '__');
-                    // A name that only becomes one with such a prefix when it is put in order was not set by this host.
+                    // Reject a name that has such a prefix only after decoding: a browser did not check it.
                     if (\str_starts_with($plain, '__Host-') || \str_starts_with($plain, '__Secure-')) {
                         continue;
                     }
                     $name = $plain;
                 }
-                // The first of a name is the one with the most specific path (RFC 6265 section 5.4).
+                // The first cookie of a name has the most specific path (RFC 6265 section 5.4).
                 if ($name !== '') {
                     $cookies[$name] ??= $value;
                 }
@@ -1000,7 +1000,7 @@ namespace Apus\Runtime {
         }
 
         /** @param array<string, mixed> $server */
-        private static function form(array $server, Content $content): void
+        private static function form(array $server, RequestBody $body): void
         {
             $type = $server['CONTENT_TYPE'] ?? '';
             if ($type === '' || !\ini_get('enable_post_data_reading')) {
@@ -1019,10 +1019,10 @@ namespace Apus\Runtime {
                 return;
             }
             if (!$isForm) {
-                [$_POST, $_FILES, Request::$temporary] = Multipart::parse($content, $type, $limit) ?? [[], [], []];
+                [$_POST, $_FILES, Request::$temporary] = Multipart::parse($body, $type, $limit) ?? [[], [], []];
                 return;
             }
-            $all = $content->all($limit);
+            $all = $body->all($limit);
             if ($all === null) {
                 \trigger_error("POST content exceeds the limit of $limit bytes", \E_USER_WARNING);
             } elseif ($all !== '') {
@@ -1031,10 +1031,10 @@ namespace Apus\Runtime {
         }
     }
 
-    /** The request that is worked on. */
+    /** The current request. */
     final class Request
     {
-        /** @var list<string> temporary files of uploads */
+        /** @var list<string> the temporary files of uploads */
         public static array $temporary = [];
 
         /** Whether a file is an upload of this request. */
@@ -1068,7 +1068,7 @@ namespace Apus\Runtime {
         }
 
         /**
-         * The field lines of the request, as getallheaders() gives them.
+         * The header fields of the request, as getallheaders() returns them.
          *
          * @return array<string, string>
          */
@@ -1087,25 +1087,25 @@ namespace Apus\Runtime {
         }
     }
 
-    /** What is under all output buffers of the application: nothing that is printed ever reaches the FastCGI server. */
+    /** The output buffer below those of the application: printed output never reaches the FastCGI server. */
     final class Output
     {
-        /** Content from this size on is sent before it is whole. */
+        /** The size from which on a body is sent before it is complete. */
         private const CHUNK = 262144;
 
-        /** What the application pushed through by ending the buffer. */
+        /** Output that was flushed because the application ended the buffer. */
         private static string $kept = '';
-        /** The current buffer was removed by nobody but us. */
+        /** Whether the runtime, and not the application, removed the current buffer. */
         private static bool $ours = false;
-        /** Bytes since the last removal, to tell a loop over all levels from one removal. */
+        /** The number of bytes since the last removal, to distinguish a loop over all levels from a single removal. */
         private static int $removals = 0;
-        /** No new buffer is started any more. */
+        /** Whether no new buffer is started any more. */
         public static bool $over = false;
-        /** What is printed at boot, before anybody asked for something, is not content. */
+        /** Whether a request runs: output during the boot is not part of a response. */
         public static bool $booting = true;
-        /** Whether the application can remove the buffer. With ob_get_level() replaced it does not see it. */
+        /** Whether the application can remove the buffer. With ob_get_level() replaced, it does not see the buffer. */
         private static bool $removable = true;
-        /** Destructors are also called when PHP ends, before it takes the buffers away. */
+        /** PHP also calls destructors when it ends, before it removes the buffers. */
         private bool $isRemoved = false;
 
         public static function start(bool $removable): void
@@ -1126,7 +1126,7 @@ namespace Apus\Runtime {
             );
         }
 
-        /** PHP calls this with what was printed: when it is much, when the application flushes, when the buffer goes. */
+        /** The callback of the buffer: PHP calls it when the buffer is full, flushed or removed. */
         public function __invoke(string $data, int $flags): string
         {
             $this->isRemoved = ($flags & \PHP_OUTPUT_HANDLER_FINAL) !== 0;
@@ -1135,13 +1135,13 @@ namespace Apus\Runtime {
             }
             Output::$kept .= $data;
             if (Output::$over && Output::$booting) {
-                // Nobody asked for it; it may say why there is no worker.
+                // Output during the boot may explain why the worker cannot boot.
                 $last = Output::$kept;
                 Output::$kept = '';
                 return $last;
             }
             if (($flags & \PHP_OUTPUT_HANDLER_FINAL) !== 0 && \count(\debug_backtrace(\DEBUG_BACKTRACE_IGNORE_ARGS, 2)) === 1) {
-                // Nobody's function but PHP itself takes the buffer away: this is the end of the process' request.
+                // PHP itself removes the buffer: this is the end of the process' request.
                 $last = Output::$booting ? Output::$kept : '';
                 Worker::endLate(Output::$kept);
                 Output::$over = true;
@@ -1159,8 +1159,8 @@ namespace Apus\Runtime {
         }
 
         /**
-         * The buffer was removed. `while (ob_get_level()) ob_end_clean();` wants to see the end of it, so the second removal
-         * with nothing printed in between stands; what is printed then is lost, see README.md.
+         * Starts the buffer again after its removal. A loop such as `while (ob_get_level()) ob_end_clean();` must end, so a
+         * second removal without output in between is final; later output is lost, see README.md.
          */
         public function __destruct()
         {
@@ -1169,44 +1169,44 @@ namespace Apus\Runtime {
             }
         }
 
-        /** Whether the application took the buffer away for good. */
+        /** Whether the application removed the buffer finally. */
         public static function isGone(): bool
         {
             return \count(\ob_list_handlers()) === 0;
         }
 
-        /** Ends the application's buffers, in order, and gives all content that was not sent yet. */
+        /** Ends the application's buffers in order, and returns the output that was not sent yet. */
         public static function finish(): string
         {
             while (($level = \count(\ob_list_handlers())) > 1) {
                 @\ob_end_flush();
                 if (\count(\ob_list_handlers()) >= $level) {
-                    // It may not be removed, and PHP hands on what is in it only when it ends: see endLate().
+                    // The buffer cannot be removed, and PHP flushes it only when it ends: see endLate().
                     exit;
                 }
             }
             Output::$ours = true;
-            $content = (string) \ob_get_contents();
-            if ($content !== '') {
+            $body = (string) \ob_get_contents();
+            if ($body !== '') {
                 \ob_clean();
             }
             Output::$ours = false;
             if (Output::$kept !== '') {
-                $content = Output::$kept . $content;
+                $body = Output::$kept . $body;
                 Output::$kept = '';
             }
             Output::$removals = 0;
             if (Output::isGone() && !Output::$over) {
                 Output::push();
             }
-            return $content;
+            return $body;
         }
     }
 
-    /** Sessions: PHP keeps the id of a session for as long as it runs one script. */
+    /** Sessions: PHP keeps the session ID for as long as one script runs. */
     final class Session
     {
-        /** Ends the session of a request as PHP does at its end. False if there is none. */
+        /** Closes the session of a request as PHP does. False if there is none. */
         public static function close(): bool
         {
             if (\session_status() !== \PHP_SESSION_ACTIVE) {
@@ -1216,17 +1216,17 @@ namespace Apus\Runtime {
             return true;
         }
 
-        /** The handler is one of the application that stays; PHP is told the id of each request, instead of finding it. */
+        /** Whether the handler is one of the application and stays: then the runtime sets the session ID of each request. */
         private static bool $isTold = false;
-        /** The cookie that PHP sets because it was told its id. */
+        /** The cookie that PHP sets because the runtime set the session ID. */
         private static string $cookie = '';
 
         /**
-         * Makes PHP forget the session. There is no function for that but session_destroy(), which destroys: so it gets to
-         * destroy an empty session of a handler that stores nothing. Settings are put back by Ini::restore().
+         * Resets the session state of PHP. The only function for that is session_destroy(), so it destroys an empty session
+         * of a handler that stores nothing. Ini::restore() restores the settings.
          *
-         * @param bool $keepHandler a handler of the application is one of an object that lives on, whether this request had a
-         *     session or not. As PHP does not hand it out, it could not be put back, and stays
+         * @param bool $keepHandler whether a handler of the application stays: it belongs to an object that later requests
+         *     reuse, and PHP has no function to get it, so it could not be restored
          */
         public static function forget(bool $keepHandler): void
         {
@@ -1258,7 +1258,7 @@ namespace Apus\Runtime {
             Ini::restoreSession();
         }
 
-        /** Tells PHP the id of a request's session, where it does not look for it. */
+        /** Sets the session ID of a request, where PHP does not read it. */
         public static function begin(): void
         {
             if (!Session::$isTold) {
@@ -1272,7 +1272,7 @@ namespace Apus\Runtime {
         }
 
         /**
-         * Takes out the cookie of an id that the client knows already.
+         * Removes the cookie with a session ID that the client has already.
          *
          * @param list<string> $lines
          * @return list<string>
@@ -1290,7 +1290,7 @@ namespace Apus\Runtime {
         }
     }
 
-    /** Stores nothing. */
+    /** A session handler that stores nothing. */
     final class NoSession implements \SessionHandlerInterface
     {
         public function open(string $path, string $name): bool
@@ -1324,7 +1324,7 @@ namespace Apus\Runtime {
         }
     }
 
-    /** What PHP keeps from one request to the next, and a new process would not. */
+    /** The state of PHP that lasts from one request to the next, and that a new process would not have. */
     final class State
     {
         private static mixed $errorHandler = null;
@@ -1343,15 +1343,15 @@ namespace Apus\Runtime {
         private static array $env = [];
         private static string $seeds = '';
         private static int $seedsLeft = 0;
-        /** @var list<int> what mt_rand() gives next if no request has used it, the last first */
+        /** @var list<int> the next values of mt_rand() if no request used it, the last first */
         private static array $unused = [];
-        /** Requests that were given a new seed, one after another. */
+        /** The number of requests in a row that needed a new seed. */
         private static int $seeded = 0;
-        /** @var array<string, true> names of global variables */
+        /** @var array<string, true> the names of global variables */
         private static array $globals = [];
         private static int $globalCount = 0;
 
-        /** Remembers how things are when the application is ready. */
+        /** Saves the state when the application is ready. */
         public static function snapshot(): void
         {
             State::$errorHandler = \set_error_handler(null);
@@ -1378,13 +1378,13 @@ namespace Apus\Runtime {
             State::$globalCount = \count(State::$globals);
         }
 
-        /** The end of a request's session. False if there is none. */
+        /** Closes the session of a request. False if there is none. */
         public static function closeSession(): bool
         {
             return State::$hasSession && Session::close();
         }
 
-        /** Puts all of it back. */
+        /** Restores the saved state. */
         public static function restore(): void
         {
             State::handlers();
@@ -1423,8 +1423,8 @@ namespace Apus\Runtime {
         }
 
         /**
-         * Random numbers as in a process of its own. To seed costs more than all the rest, and is not needed where the request
-         * asked for none: the next number tells. After some seeds in turn it is worthwhile to know the next ones.
+         * Seeds random numbers as in a new process. Seeding costs more than everything else here, so it is skipped if the next
+         * number shows that the request used none. After several seeds in a row, the next numbers are computed in advance.
          */
         private static function reseed(): void
         {
@@ -1440,7 +1440,7 @@ namespace Apus\Runtime {
             }
         }
 
-        /** A seed as PHP takes one for each process, without a system call for each. */
+        /** A random seed, without a system call for each. */
         private static function seed(): int
         {
             if (State::$seedsLeft === 0) {
@@ -1450,7 +1450,7 @@ namespace Apus\Runtime {
             return \unpack('V', State::$seeds, --State::$seedsLeft * 4)[1];
         }
 
-        /** Takes away the handlers of errors and exceptions that were set, and sets those again that were taken away. */
+        /** Removes the error and exception handlers that the request set, and restores those that it removed. */
         private static function handlers(): void
         {
             for ($i = 0; $i < 100; $i++) {
@@ -1495,7 +1495,7 @@ namespace Apus\Runtime {
         }
 
         /**
-         * Global variables that the request added.
+         * The global variables that the request added.
          *
          * @return list<string>
          */
@@ -1514,37 +1514,37 @@ namespace Apus\Runtime {
         }
     }
 
-    /** The life of a worker: boot, ready, request after request, end. */
+    /** The worker: its boot, its loop of requests, and its end. */
     final class Worker
     {
         private const BOOTING = 0;
         private const IDLE = 1;
         private const WORKING = 2;
-        /** The answer is out, the application goes on. */
+        /** The response was sent, and the application continues. */
         private const FINISHED = 3;
         private const ENDED = 4;
 
-        /** Fatal errors. */
+        /** The types of fatal errors. */
         private const FATAL = \E_ERROR | \E_PARSE | \E_CORE_ERROR | \E_COMPILE_ERROR | \E_USER_ERROR | \E_RECOVERABLE_ERROR;
 
-        /** Seconds that a script may go on whose client is gone. */
+        /** The seconds that a script may continue after its client disconnected. */
         private const GRACE = 2;
 
-        /** Requests between two collections of cycles. */
+        /** The number of requests between two garbage collections. */
         private const COLLECT = 256;
 
-        /** Whether this is a worker of Apus; else the file is a library under plain FastCGI. */
+        /** Whether this is a worker of Apus; otherwise the file is a library under plain FastCGI. */
         public static bool $resident = false;
         public static string $mode = 'worker';
         public static string $script = '';
         public static bool $development = false;
-        /** STOP was read. */
+        /** Whether STOP was read. */
         public static bool $stopping = false;
-        /** The client is gone. */
+        /** Whether the client disconnected. */
         public static bool $cancelled = false;
-        /** @var array<string, string>|null the event that is worked on */
+        /** @var array<string, string>|null the current event */
         public static ?array $event = null;
-        /** The message of an event, the payload of a task. */
+        /** The message of an event, or the payload of a task. */
         public static string $message = '';
 
         private static int|float $cancelledAt = 0;
@@ -1552,27 +1552,27 @@ namespace Apus\Runtime {
         private static int $pid = 0;
         private static int $phase = self::BOOTING;
         private static bool $streaming = false;
-        /** After part of the answer was sent, it went wrong. */
+        /** Whether the request failed after a part of the response was sent. */
         private static bool $broken = false;
         private static string $leaks = 'warn';
         private static ?bool $keep = null;
         private static int $memory = 0;
         private static int $served = 0;
         private static string $powered = '';
-        /** Reason to leave after this answer. */
+        /** The reason to end after this response. */
         private static ?string $leave = null;
         private static bool $isHead = false;
         private static bool $safe = false;
-        /** @var array<string, bool> classic: front controllers that define constants */
+        /** @var array<string, bool> classic: whether a front controller defines constants */
         private static array $defines = [];
-        /** What is sent after an error that left nothing of the output buffers. */
+        /** The output after an error that discarded the output buffers. */
         private static ?string $lastWords = null;
-        /** @var array<string, true> leaks that were told */
+        /** @var array<string, true> the leaks that were logged */
         private static array $told = [];
-        /** @var list<array{callable, array<mixed>}> what runs at the end of the request */
+        /** @var list<array{callable, array<mixed>}> the functions that run at the end of the request */
         private static array $atEnd = [];
 
-        /** Whether this file is the script that the FastCGI server was asked to run, and by Apus. */
+        /** Whether this file is the script of a FastCGI request from Apus. */
         public static function isAsked(string $file): bool
         {
             if (\realpath((string) ($_SERVER['SCRIPT_FILENAME'] ?? '')) !== \realpath($file)) {
@@ -1591,7 +1591,7 @@ namespace Apus\Runtime {
             return (string) ($_SERVER[$name] ?? (\getenv($name) ?: ''));
         }
 
-        /** Connects and says HELLO. False if it cannot go on. */
+        /** Connects and sends HELLO. False if that fails. */
         public static function boot(): bool
         {
             $socket = Worker::parameter('APUS_SOCKET');
@@ -1644,8 +1644,8 @@ namespace Apus\Runtime {
         }
 
         /**
-         * Makes opcache forget files that have changed on disk. opcache_reset() would wait until no process uses the cache,
-         * which with resident workers is never, and then end them by force.
+         * Invalidates changed files in opcache. opcache_reset() would wait until no process uses the cache, which never
+         * happens with resident workers, and then kill them.
          */
         private static function dropChangedCode(): void
         {
@@ -1661,7 +1661,7 @@ namespace Apus\Runtime {
             }
         }
 
-        /** The application is loaded. */
+        /** Reports that the application is loaded. */
         public static function ready(string $lines = ''): void
         {
             $printed = Output::finish();
@@ -1679,7 +1679,7 @@ namespace Apus\Runtime {
             return Worker::$phase !== self::BOOTING;
         }
 
-        /** Waits for the next request or event and sets everything up for it. False: there will be none. */
+        /** Waits for the next request or event and prepares it. False if there are no more. */
         public static function next(): bool
         {
             if (Worker::$phase === self::BOOTING) {
@@ -1690,18 +1690,18 @@ namespace Apus\Runtime {
             }
             try {
                 while (true) {
-                    [$type, $flags, $parameters, $content] = Worker::$wire->read();
+                    [$type, $flags, $parameters, $body] = Worker::$wire->read();
                     switch ($type) {
                         case Wire::REQUEST:
-                            Worker::begin($flags, $parameters, $content);
+                            Worker::begin($flags, $parameters, $body);
                             return true;
                         case Wire::EVENT:
                             Worker::begin(0, $parameters, '');
                             Worker::$event = $_SERVER;
-                            Worker::$message = $content;
+                            Worker::$message = $body;
                             return true;
                         case Wire::PING:
-                            Worker::$wire->send(Wire::PONG, $content);
+                            Worker::$wire->send(Wire::PONG, $body);
                             break;
                         case Wire::CANCEL:
                             break;
@@ -1709,10 +1709,10 @@ namespace Apus\Runtime {
                             Worker::bye('stop');
                             return false;
                         default:
-                            throw new Disconnected("unexpected frame $type");
+                            throw new ConnectionLost("unexpected frame $type");
                     }
                 }
-            } catch (Disconnected) {
+            } catch (ConnectionLost) {
                 Worker::$phase = self::ENDED;
                 return false;
             }
@@ -1722,9 +1722,9 @@ namespace Apus\Runtime {
         {
             $server = @\unserialize($parameters, ['allowed_classes' => false]);
             if (!\is_array($server)) {
-                throw new Disconnected('parameters are malformed');
+                throw new ConnectionLost('parameters are malformed');
             }
-            // What the application printed or set after its last answer belongs to nobody.
+            // Output and header fields after the last response are discarded.
             if (\ob_get_length() > 0) {
                 Output::finish();
             }
@@ -1742,11 +1742,11 @@ namespace Apus\Runtime {
             $method = $server['REQUEST_METHOD'] ?? '';
             Worker::$safe = $method === 'GET' || $method === 'HEAD';
             $pulled = ($flags & Wire::FIRST) !== 0;
-            $content = new Content($inline, $pulled ? Worker::$wire : null);
-            // Warnings about what the client sent are PHP's to show, as they would be before the application runs.
+            $body = new RequestBody($inline, $pulled ? Worker::$wire : null);
+            // Warnings about input of the client are shown by PHP, not by the application's error handler.
             \set_error_handler(null);
             try {
-                Superglobals::set($server, $content);
+                Superglobals::set($server, $body);
             } finally {
                 \restore_error_handler();
             }
@@ -1754,11 +1754,11 @@ namespace Apus\Runtime {
                 Session::begin();
             }
             if ($inline !== '' || $pulled) {
-                Input::install($content);
+                Input::install($body);
             }
         }
 
-        /** Content is sent before it is whole. */
+        /** Sends a part of the body before it is complete. */
         public static function stream(string $data): void
         {
             if (Worker::$phase !== self::WORKING) {
@@ -1782,15 +1782,15 @@ namespace Apus\Runtime {
                 if ($type === Wire::CANCEL) {
                     Worker::$cancelled = true;
                     Worker::$cancelledAt = \hrtime(true);
-                    // Nobody reads it. PHP would end the script, unless it said ignore_user_abort(true). Here that would cost the
-                    // worker, so it is given time to come to its end.
+                    // The client disconnected. PHP would end the script, unless it called ignore_user_abort(true). Here that would
+                    // end the worker, so the script gets time to finish.
                     if (!\ini_get('ignore_user_abort')) {
                         \set_time_limit(self::GRACE);
                     }
                 } elseif ($type === Wire::STOP) {
                     Worker::$stopping = true;
                 } else {
-                    throw new Disconnected("unexpected frame $type");
+                    throw new ConnectionLost("unexpected frame $type");
                 }
             }
         }
@@ -1820,7 +1820,7 @@ namespace Apus\Runtime {
             return \ini_get('default_mimetype') . ($charset !== '' && $charset !== false ? "; charset=$charset" : '');
         }
 
-        /** An exception that the application did not catch, as PHP handles it. */
+        /** Handles an uncaught exception as PHP does. */
         public static function caught(Throwable $error): void
         {
             $handler = \set_exception_handler(null);
@@ -1844,7 +1844,7 @@ namespace Apus\Runtime {
             }
         }
 
-        /** The end of a request that came to its end. */
+        /** Ends a request that completed. */
         public static function finish(): void
         {
             if (Worker::$phase !== self::WORKING && Worker::$phase !== self::FINISHED) {
@@ -1859,7 +1859,7 @@ namespace Apus\Runtime {
                     Task::runAfter();
                 }
                 Worker::answer();
-            } catch (Disconnected) {
+            } catch (ConnectionLost) {
                 Worker::$phase = self::ENDED;
             }
             if (Worker::$phase === self::IDLE && ++Worker::$served % self::COLLECT === 0) {
@@ -1867,20 +1867,20 @@ namespace Apus\Runtime {
             }
         }
 
-        /** Answers, puts everything back, and says what comes next. */
+        /** Sends the response, restores the state, and decides whether the worker continues. */
         private static function answer(): void
         {
-            $content = Worker::$lastWords ?? '';
+            $body = Worker::$lastWords ?? '';
             if (Worker::$lastWords === null) {
                 try {
-                    $content = Output::finish();
+                    $body = Output::finish();
                     $more = State::closeSession();
                 } catch (Throwable $error) {
-                    // Thrown by a callback of the application's buffers, or by its session handler.
+                    // A callback of the application's buffers or its session handler threw it.
                     Worker::caught($error);
                     $more = true;
                 }
-                $content .= $more ? Output::finish() : '';
+                $body .= $more ? Output::finish() : '';
             }
             $early = Worker::$phase === self::FINISHED;
             $status = 0;
@@ -1890,11 +1890,11 @@ namespace Apus\Runtime {
                 $fields = Worker::fields();
             }
             if (\headers_sent($file, $line)) {
-                // Not through us: this process can set no header any more.
+                // The output bypassed the runtime: this process cannot set header fields any more.
                 Worker::$leave ??= 'error';
                 if ($file !== '' && Worker::$lastWords === null) {
                     Worker::log(3, "$file:$line printed after all output buffers were removed; see README.md, Output");
-                    [$status, $content] = [500, ''];
+                    [$status, $body] = [500, ''];
                 }
             }
             Worker::cleanUp();
@@ -1905,19 +1905,19 @@ namespace Apus\Runtime {
             if ($early) {
                 $leave === null ? Worker::$wire->send(Wire::READY) : Worker::$wire->send(Wire::BYE, $leave);
             } elseif (Worker::$streaming) {
-                if ($content !== '') {
-                    Worker::$wire->send(Wire::CHUNK, $content);
+                if ($body !== '') {
+                    Worker::$wire->send(Wire::CHUNK, $body);
                 }
-                Worker::$wire->send(Wire::CHUNK, '', Wire::FIRST | $flag | (Worker::$broken ? Wire::BROKEN : 0));
+                Worker::$wire->send(Wire::CHUNK, '', Wire::FIRST | $flag | (Worker::$broken ? Wire::TRUNCATED : 0));
                 if ($leave !== null) {
                     Worker::$wire->send(Wire::BYE, $leave);
                 }
             } else {
-                Worker::$wire->respond($status, $fields, $content, $flag, $bye);
+                Worker::$wire->respond($status, $fields, $body, $flag, $bye);
             }
         }
 
-        /** Nothing of this request is left for the next. */
+        /** Removes the state of this request. */
         private static function cleanUp(): void
         {
             Input::remove();
@@ -1938,7 +1938,7 @@ namespace Apus\Runtime {
             }
         }
 
-        /** The request left something behind that would be there for the next one. */
+        /** Handles a leak: state of a request that the next one would see. */
         public static function leaked(string $what): void
         {
             if (Worker::$leaks === 'refuse') {
@@ -1950,7 +1950,7 @@ namespace Apus\Runtime {
             Worker::log(4, "left behind by a request: $what");
         }
 
-        /** A line for the server's log. Levels are those of RFC 5424. */
+        /** Writes a line to the server's log, with a level of RFC 5424. */
         public static function log(int $level, string $text): void
         {
             Worker::$wire->queue(Wire::LOG, \chr($level) . $text);
@@ -1964,31 +1964,31 @@ namespace Apus\Runtime {
             Worker::$wire->queue(Wire::COMMAND, \chr($kind) . \pack('V', \strlen($name)) . $name . $bytes, $flags);
         }
 
-        /** Sends the answer now; the application goes on. False if that was done before. */
+        /** Sends the response now; the application continues. False if it was sent before. */
         public static function finishEarly(): bool
         {
             if (Worker::$phase !== self::WORKING) {
                 return false;
             }
-            $content = Output::finish();
+            $body = Output::finish();
             if (Worker::$streaming) {
-                if ($content !== '') {
-                    Worker::$wire->send(Wire::CHUNK, $content);
+                if ($body !== '') {
+                    Worker::$wire->send(Wire::CHUNK, $body);
                 }
-                Worker::$wire->send(Wire::CHUNK, '', Wire::FIRST | Wire::BUSY);
+                Worker::$wire->send(Wire::CHUNK, '', Wire::FIRST | Wire::CONTINUES_WORKING);
             } else {
-                Worker::$wire->respond(Worker::status(), Worker::fields(), $content, Wire::BUSY);
+                Worker::$wire->respond(Worker::status(), Worker::fields(), $body, Wire::CONTINUES_WORKING);
             }
             Worker::$phase = self::FINISHED;
             return true;
         }
 
-        /** Sends what was printed so far. */
+        /** Sends the output so far. */
         public static function flush(): void
         {
             if (Worker::$phase === self::WORKING && \count(\ob_list_handlers()) === 1) {
                 \ob_flush();
-                // The limit counts only time on the CPU: one that sleeps between what it prints ends here.
+                // PHP's limit counts only CPU time: a script that sleeps between outputs ends here.
                 if (
                     Worker::$cancelled && !\ini_get('ignore_user_abort')
                     && \hrtime(true) - Worker::$cancelledAt > self::GRACE * 1_000_000_000
@@ -1998,7 +1998,7 @@ namespace Apus\Runtime {
             }
         }
 
-        /** Native: the loop around the application. */
+        /** Native: the loop of requests. */
         public static function serve(App $app): void
         {
             Worker::ready($app->declaration());
@@ -2015,7 +2015,7 @@ namespace Apus\Runtime {
 
         public static function registerShutdown(callable $function, mixed ...$arguments): void
         {
-            // What is registered while the application is loaded is meant for the process.
+            // Functions that are registered while the application is loaded belong to the process.
             Worker::$phase === self::BOOTING ? \register_shutdown_function($function, ...$arguments) : Worker::atEnd($function, $arguments);
         }
 
@@ -2037,11 +2037,11 @@ namespace Apus\Runtime {
             }
         }
 
-        /** PHP calls this first of all shutdown functions: those of the application come, then the second part. */
+        /** The first shutdown function that PHP calls: those of the application follow, then the second part. */
         public static function shutdown(): void
         {
             if (Worker::$phase === self::ENDED || \getmypid() !== Worker::$pid) {
-                // A process that the application forked has nothing to say to the server.
+                // A process that the application forked must not use the connection.
                 Worker::$phase = self::ENDED;
                 Output::$over = true;
                 return;
@@ -2074,36 +2074,36 @@ namespace Apus\Runtime {
                         Worker::exited($error, $isFatal);
                         break;
                 }
-            } catch (Disconnected) {
-                // Nobody is there to be told.
+            } catch (ConnectionLost) {
+                // The connection to Apus is lost.
             }
             Worker::$phase = self::ENDED;
         }
 
         /**
-         * PHP is about to end without having called end(): a shutdown function of the application called exit() itself, and so
-         * ended all that come after it. There is no more output buffering at this point.
+         * Ends the request if PHP is about to end without calling end(), as a shutdown function of the application called
+         * exit(), which skips all later ones. Output buffering is over at this point.
          */
-        public static function endLate(string $content): void
+        public static function endLate(string $body): void
         {
             try {
                 if (Worker::$phase === self::WORKING && !Worker::$streaming) {
-                    Worker::$wire->respond(Worker::status(), Worker::fields(), $content, Wire::LEAVING);
+                    Worker::$wire->respond(Worker::status(), Worker::fields(), $body, Wire::LEAVING);
                 } elseif (Worker::$phase === self::WORKING) {
-                    if ($content !== '') {
-                        Worker::$wire->send(Wire::CHUNK, $content);
+                    if ($body !== '') {
+                        Worker::$wire->send(Wire::CHUNK, $body);
                     }
                     Worker::$wire->send(Wire::CHUNK, '', Wire::FIRST | Wire::LEAVING);
                 }
                 Input::remove();
                 Request::removeUploads();
                 if (Worker::$phase === self::BOOTING) {
-                    Worker::fail(Worker::notReady($content));
+                    Worker::fail(Worker::notReady($body));
                 } else {
                     Worker::bye('exit');
                 }
-            } catch (Disconnected) {
-                // Nobody is there to be told.
+            } catch (ConnectionLost) {
+                // The connection to Apus is lost.
             }
         }
 
@@ -2114,7 +2114,7 @@ namespace Apus\Runtime {
                 $isFatal && Worker::$mode === 'classic' && Worker::$served > 0 && Worker::$safe && !Worker::$streaming
                 && \preg_match('/^Cannot (re)?declare /', $error['message'])
             ) {
-                // It cannot be included twice: somebody new shall answer.
+                // The script cannot be included twice: another worker must handle the request.
                 Worker::bye('again');
                 return;
             }
@@ -2123,11 +2123,11 @@ namespace Apus\Runtime {
                 \http_response_code(500);
             }
             if ($isFatal && \str_starts_with($error['message'], 'Allowed memory size')) {
-                // PHP threw away what was buffered, and printed its message past all buffers, that is to the log.
+                // PHP discarded the buffers and printed its message past them, to the log.
                 $message = $error['message'] . ' in ' . $error['file'] . ' on line ' . $error['line'];
                 Worker::$lastWords = \ini_get('display_errors') ? "\nFatal error: $message\n" : '';
             } elseif ($isFatal && Worker::$cancelled) {
-                // It was ended by our limit, maybe in the middle of an output buffer's callback.
+                // The limit of the runtime ended it, possibly within the callback of an output buffer.
                 Worker::$lastWords = '';
             }
             if (Worker::$atEnd !== []) {
@@ -2136,7 +2136,7 @@ namespace Apus\Runtime {
             Worker::answer();
         }
 
-        /** Why there is no worker, in the application's words if it has any. */
+        /** Why the worker cannot boot, with the output of the application. */
         private static function notReady(string $printed): string
         {
             $words = \trim(\strip_tags($printed));
@@ -2161,7 +2161,7 @@ namespace Apus\Runtime {
             Worker::$wire->send(Wire::BYE, $reason);
         }
 
-        /** Classic: the script of this request. */
+        /** Classic: runs the script of this request. */
         public static function script(): string
         {
             $script = $_SERVER['SCRIPT_FILENAME'] ?? '';
@@ -2181,8 +2181,8 @@ namespace Apus\Runtime {
         }
 
         /**
-         * Classic: ends the request and takes away its global variables. False if this process does not go on; the answer is
-         * sent when PHP ends then, after the application's shutdown functions.
+         * Classic: ends the request and removes its global variables. False if this process does not continue; then the
+         * response is sent when PHP ends, after the application's shutdown functions.
          */
         public static function endClassic(): bool
         {
@@ -2202,13 +2202,13 @@ namespace Apus\Runtime {
         }
     }
 
-    /** Which classic applications can be included again and again in one process. */
+    /** Decides which classic applications can be included repeatedly in one process. */
     final class Classic
     {
         /**
-         * After the first request: whether a second one in this process would be right. A front controller that declares
-         * functions cannot be included twice; one that works by what it includes once would do nothing the second time.
-         * Applications whose classes are loaded by Composer do their work in what the front controller calls.
+         * Decides after the first request whether this process can handle a second one. A front controller that declares
+         * functions cannot be included twice; one that works by `include_once` would do nothing the second time. With the
+         * autoloader of Composer, the work is done by classes that the front controller calls.
          */
         public static function canRunAgain(string $script): bool
         {
@@ -2236,7 +2236,7 @@ namespace Apus\Runtime {
             return $included === [] || \class_exists(\Composer\Autoload\ClassLoader::class, false);
         }
 
-        /** Whether a front controller defines constants, which warns the second time. */
+        /** Whether a front controller defines constants, which causes warnings the second time. */
         public static function defines(string $script): bool
         {
             return \preg_match('/\bdefine\s*\(|^\s*const\s/m', (string) @\file_get_contents($script)) === 1;
@@ -2244,15 +2244,15 @@ namespace Apus\Runtime {
     }
 
     /**
-     * Functions of PHP that a resident worker has to do differently. Those that are called by their global names can only be
-     * replaced where the pool's `disable_functions` takes PHP's away; see the end of this file and README.md.
+     * Functions of PHP that a resident worker has to replace. Global functions can only be replaced if `disable_functions`
+     * of the pool has them; see the end of this file and README.md.
      */
     final class Functions
     {
         public static bool $levelIsReplaced = false;
         public static bool $uploadsAreReplaced = false;
 
-        /** What stands in for them. */
+        /** The replacements. */
         private const OURS = [
             'apache_request_headers' => [Request::class, 'headers'],
             'fastcgi_finish_request' => [Worker::class, 'finishEarly'],
@@ -2262,7 +2262,7 @@ namespace Apus\Runtime {
             'register_shutdown_function' => [Worker::class, 'registerShutdown'],
         ];
 
-        /** Libraries that call them without saying that the global ones are meant: PHP looks in their namespace first. */
+        /** Libraries that call them without a leading backslash: PHP resolves these calls in their namespace first. */
         private const LIBRARIES = [
             'Symfony\Component\HttpFoundation' => ['fastcgi_finish_request'],
             'Symfony\Component\HttpFoundation\File' => ['is_uploaded_file', 'move_uploaded_file'],
@@ -2273,7 +2273,7 @@ namespace Apus\Runtime {
             'Illuminate\Foundation\Bootstrap' => ['register_shutdown_function'],
         ];
 
-        /** Declares ours for the libraries. Code that is made is the only way to a function in a namespace of a list. */
+        /** Declares the replacements in the namespaces of libraries, which is only possible with generated code. */
         public static function declareForLibraries(): void
         {
             $code = '';
@@ -2296,7 +2296,7 @@ namespace Apus {
     use Closure;
     use Throwable;
 
-    /** An answer that is thrown: `throw new HttpException(404)`. */
+    /** An exception that becomes a response: `throw new HttpException(404)`. */
     class HttpException extends \RuntimeException
     {
         /** @param array<string, string> $headers */
@@ -2310,12 +2310,12 @@ namespace Apus {
         }
     }
 
-    /** A request. What is read is what the client said; nothing here is escaped. */
+    /** A request. All values come from the client and are not escaped. */
     final class Request
     {
-        /** @var array<string, string|int|float> parameters of the route */
+        /** @var array<string, string|int|float> the parameters of the route */
         public array $parameters = [];
-        /** @var array<string, mixed> what middlewares tell each other and the handler */
+        /** @var array<string, mixed> values that middlewares pass on */
         public array $attributes = [];
         private ?string $path = null;
         private ?string $body = null;
@@ -2357,7 +2357,7 @@ namespace Apus {
             return $this->path;
         }
 
-        /** The target as it came. */
+        /** The request target. */
         public function target(): string
         {
             return $this->server['REQUEST_URI'] ?? '/';
@@ -2390,7 +2390,7 @@ namespace Apus {
             return (bool) \preg_match('#^application/(?:[\w.+-]+\+)?json\b#i', (string) $this->header('Content-Type'));
         }
 
-        /** The content as JSON. 400 if it is none. */
+        /** The body as JSON. 400 if it is invalid. */
         public function json(): mixed
         {
             try {
@@ -2400,13 +2400,13 @@ namespace Apus {
             }
         }
 
-        /** The content, whole. For large ones open php://input. */
+        /** The whole body. For large bodies, open php://input. */
         public function body(): string
         {
             return $this->body ??= (string) \file_get_contents('php://input');
         }
 
-        /** A field line, by its name on the wire. */
+        /** A header field, by its name. */
         public function header(string $name, ?string $default = null): ?string
         {
             $name = \strtoupper(\strtr($name, '-', '_'));
@@ -2420,7 +2420,7 @@ namespace Apus {
             return \is_string($value) ? $value : $default;
         }
 
-        /** An upload that is whole; null if there is none of this name. */
+        /** A complete upload; null if there is none of this name. */
         public function file(string $name): ?Upload
         {
             $file = $this->files[$name] ?? null;
@@ -2454,13 +2454,13 @@ namespace Apus {
         }
     }
 
-    /** A file that came with a form. */
+    /** An uploaded file. */
     final class Upload
     {
         public function __construct(
-            /** As the client says: not to be used as a path. */
+            /** The name from the client: not to be used as a path. */
             public readonly string $name,
-            /** As the client says. */
+            /** The type from the client. */
             public readonly string $type,
             public readonly string $path,
             public readonly int $size,
@@ -2469,7 +2469,7 @@ namespace Apus {
         ) {
         }
 
-        /** Moves it to where it stays; what is not moved is gone after the request. */
+        /** Moves the file; otherwise it is removed after the request. */
         public function moveTo(string $target): void
         {
             $moved = $this->error === \UPLOAD_ERR_OK
@@ -2480,10 +2480,10 @@ namespace Apus {
         }
     }
 
-    /** An answer. */
+    /** A response. */
     final class Response
     {
-        /** @var list<string> field lines */
+        /** @var list<string> the header field lines */
         private array $lines = [];
 
         private function __construct(public int $status, private string|Closure $content, ?string $type)
@@ -2519,7 +2519,7 @@ namespace Apus {
             return new self($status, '', null);
         }
 
-        /** A file, which the server sends by itself (X-Sendfile). It must lie where the server's `accel` allows. */
+        /** A file, which the server sends (X-Sendfile). The `accel` setting of the server must allow its path. */
         public static function file(string $path, ?string $type = null, ?string $download = null): self
         {
             $response = (new self(200, '', $type))->header('X-Sendfile', $path);
@@ -2530,13 +2530,13 @@ namespace Apus {
             return $response;
         }
 
-        /** Content as it is made: $write prints, and each `yield`ed or returned string is sent at once. */
+        /** A streamed body: $write prints, and each `yield`ed or returned string is sent at once. */
         public static function stream(Closure $write, string $type = 'application/octet-stream'): self
         {
             return new self(200, $write, $type);
         }
 
-        /** Server-sent events: the answer stays open in the server, and gets what is published on the channels. */
+        /** Server-sent events: the server keeps the response open and sends the events of the channels. */
         public static function events(string ...$channels): self
         {
             foreach ($channels as $channel) {
@@ -2590,7 +2590,7 @@ namespace Apus {
             return \is_string($this->content) ? $this->content : '';
         }
 
-        /** Gives it to PHP: the same way in a resident worker and under plain FastCGI. */
+        /** Sends the response through PHP, in a resident worker as under plain FastCGI. */
         public function send(): void
         {
             \http_response_code($this->status);
@@ -2612,7 +2612,7 @@ namespace Apus {
             }
         }
 
-        /** What a handler may return: an answer, a view or text (HTML), data (JSON), nothing (204). */
+        /** Converts the result of a handler: a response, a view or text (HTML), data (JSON), or null (204). */
         public static function of(mixed $value): self
         {
             return match (true) {
@@ -2635,12 +2635,12 @@ namespace Apus {
         }
     }
 
-    /** A template in plain PHP. In it: `$e()` escapes, `$this->layout()` wraps it, `$this->content()` is what a layout wraps. */
+    /** A template in plain PHP. In it, `$e()` escapes, `$this->layout()` sets a layout, and a layout prints `$this->content()`. */
     final class View
     {
-        /** Where templates are. */
+        /** The folder of templates. */
         public static string $folder = '.';
-        /** @var array<string, mixed> there in every template */
+        /** @var array<string, mixed> the values for all templates */
         public static array $shared = [];
         private static ?Closure $escape = null;
         private ?View $layout = null;
@@ -2676,7 +2676,7 @@ namespace Apus {
             return $this->layout->render();
         }
 
-        /** @param array<string, mixed> $apusValues what the template can name */
+        /** @param array<string, mixed> $apusValues the variables of the template */
         private function show(string $apusFile, array $apusValues): void
         {
             \extract($apusValues, \EXTR_SKIP);
@@ -2684,7 +2684,7 @@ namespace Apus {
         }
 
         /**
-         * From within a template: what is around it.
+         * In a template: sets its layout.
          *
          * @param array<string, mixed> $values
          */
@@ -2693,14 +2693,14 @@ namespace Apus {
             $this->layout = new self($name, $values + $this->values);
         }
 
-        /** From within a layout: what it is around. */
+        /** In a layout: the output of the template. */
         public function content(): string
         {
             return $this->inner;
         }
 
         /**
-         * From within a template: another one.
+         * In a template: the output of another template.
          *
          * @param array<string, mixed> $values
          */
@@ -2709,7 +2709,7 @@ namespace Apus {
             return (new self($name, $values + $this->values))->render();
         }
 
-        /** Text for HTML, also in attributes. */
+        /** Escapes text for HTML, also in attributes. */
         public static function escape(string|int|float|null $text): string
         {
             return \htmlspecialchars((string) $text, \ENT_QUOTES | \ENT_SUBSTITUTE | \ENT_HTML5, 'UTF-8');
@@ -2750,8 +2750,8 @@ namespace Apus {
         }
 
         /**
-         * A route for some methods. `{name}` in the path is a segment; `{name:int}`, `:float`, `:slug`, `:uuid` take only such,
-         * `{name:path}` takes all the rest. The handler gets the Request where it asks for it, and parameters by name.
+         * Adds a route for some methods. `{name}` in the path matches a segment; `{name:int}`, `:float`, `:slug`, `:uuid` match
+         * only these types, `{name:path}` matches the rest. The handler gets the Request by its type, and parameters by name.
          *
          * @param list<string> $methods
          */
@@ -2769,8 +2769,8 @@ namespace Apus {
         }
 
         /**
-         * WebSockets on a path. `open(Request, Socket, ...)` refuses by returning a Response or throwing, `message(Socket, string, ...)`
-         * gets each message, `close(Socket, int $code, ...)` comes at the end; the rest are parameters of the path, by name.
+         * Adds WebSockets on a path. `open(Request, Socket, ...)` refuses by returning a Response or throwing, `message(Socket, string,
+         * ...)` gets each message, `close(Socket, int $code, ...)` is called at the end; all get parameters of the path by name.
          */
         public function socket(string $path, ?callable $message = null, ?callable $open = null, ?callable $close = null): static
         {
@@ -2796,7 +2796,7 @@ namespace Apus {
         public readonly bool $isStatic;
         /** @var array<string, string> type by name */
         public array $types = [];
-        /** The handler with its middlewares around it. */
+        /** The handler with its middlewares. */
         public ?Closure $run = null;
 
         /**
@@ -2846,14 +2846,14 @@ namespace Apus {
         }
     }
 
-    /** A set of routes that finds the one for a path with one expression. */
+    /** A set of routes, which matches a path with one regular expression. */
     final class Router
     {
         /** @var array<string, list<Route>> */
         private array $static = [];
         /** @var list<Route> */
         private array $dynamic = [];
-        /** @var array<int, Route>|null by the number of the mark */
+        /** @var array<int, Route>|null the routes by the number of their mark */
         private ?array $marked = null;
         private string $expression = '';
 
@@ -2869,7 +2869,7 @@ namespace Apus {
 
         /**
          * @return array{Route, array<string, string|int|float>}|list<string> the route with its parameters, or the methods that
-         *     the path has instead (none: there is no such path)
+         *     the path supports (none if there is no such path)
          */
         public function find(string $method, string $path): array
         {
@@ -2890,7 +2890,7 @@ namespace Apus {
             if (!\preg_match($this->expression, $path, $match)) {
                 return $allowed;
             }
-            // The first that matches, if it takes the method; else the later ones one by one.
+            // The first route that matches, if it has the method; otherwise later ones one by one.
             $from = (int) $match['MARK'];
             $route = $this->dynamic[$from];
             if (\in_array($wanted, $route->methods, true)) {
@@ -2955,14 +2955,14 @@ namespace Apus {
             $this->development = $development ?? (Worker::$resident ? Worker::$development : \getenv('APUS_ENV') === 'development');
         }
 
-        /** Names a middleware: `fn (Request $request, callable $next): mixed`. */
+        /** Sets the name of a middleware: `fn (Request $request, callable $next): mixed`. */
         public function middleware(string $name, callable $middleware): self
         {
             $this->named[$name] = $middleware;
             return $this;
         }
 
-        /** Middlewares for every request, also those that find no route; in this order. */
+        /** Adds middlewares for all requests, also those without a route, in this order. */
         public function use(string|callable ...$middlewares): self
         {
             $this->always = [...$this->always, ...\array_values($middlewares)];
@@ -2971,7 +2971,7 @@ namespace Apus {
         }
 
         /**
-         * What to answer when an exception of this class was thrown: `fn (Throwable $error, Request $request): mixed`.
+         * Sets the response to exceptions of a class: `fn (Throwable $error, Request $request): mixed`.
          *
          * @param class-string $class
          */
@@ -2981,14 +2981,14 @@ namespace Apus {
             return $this;
         }
 
-        /** Where templates are. */
+        /** The folder of templates. */
         public function views(string $folder): self
         {
             View::$folder = $folder;
             return $this;
         }
 
-        /** What a task does: `fn (mixed $payload): void`. It is put in the queue by Task::queue(). */
+        /** Sets the function of a task: `fn (mixed $payload): void`. Task::queue() queues the task. */
         public function task(string $name, callable $do): self
         {
             Channel::check($name);
@@ -2996,7 +2996,7 @@ namespace Apus {
             return $this;
         }
 
-        /** Something to do again and again, in one of the workers. Resident only. */
+        /** Adds a timer, which runs in one of the workers. Resident only. */
         public function every(float $seconds, string $name, callable $do): self
         {
             Channel::check($name);
@@ -3020,7 +3020,7 @@ namespace Apus {
             $this->socketHandlers[$route] = $handlers;
         }
 
-        /** The last line of the script: takes requests when resident, else answers the one there is. */
+        /** The last call of the script: handles requests in a resident worker, otherwise the current request. */
         public function run(): void
         {
             self::$current = $this;
@@ -3032,7 +3032,7 @@ namespace Apus {
             Task::runAfter();
         }
 
-        /** What READY says. */
+        /** The payload of READY. */
         public function declaration(): string
         {
             $lines = $this->socketHandlers->count() > 0 ? "sockets: 1\n" : '';
@@ -3042,7 +3042,7 @@ namespace Apus {
             return $lines;
         }
 
-        /** The answer to a request. Nothing is thrown. */
+        /** The response to a request; it never throws. */
         public function handle(Request $request): Response
         {
             $this->entry ??= $this->wrap($this->always, $this->dispatch(...));
@@ -3069,7 +3069,7 @@ namespace Apus {
         }
 
         /**
-         * Middlewares around a handler, outermost first.
+         * Wraps a handler in middlewares, the outermost first.
          *
          * @param list<string|callable> $middlewares
          */
@@ -3089,13 +3089,13 @@ namespace Apus {
             return $handler;
         }
 
-        /** A handler, called with the Request where it asks for one and with the parameters of the path by name. */
+        /** Calls a handler with the Request by its type, and with the parameters of the path by name. */
         private function caller(callable|array $handler, array $types): Closure
         {
             if (\is_array($handler) && \is_string($handler[0] ?? null) && !\is_callable($handler)) {
                 [$class, $method] = $handler;
                 $reflection = new \ReflectionMethod($class, $method);
-                // A new one for each request: nothing it remembers is there for the next.
+                // A new object for each request, so that it keeps no state for the next.
                 $call = static fn (array $arguments): mixed => (new $class())->$method(...$arguments);
             } else {
                 $closure = $handler(...);
@@ -3155,7 +3155,7 @@ namespace Apus {
             return $response;
         }
 
-        /** What happened, for the developer. */
+        /** The error page for developers. */
         private static function explain(Throwable $error, Request $request): Response
         {
             $e = View::escape(...);
@@ -3171,7 +3171,7 @@ namespace Apus {
             return Response::html("<!doctype html>\n<html>$head<body><p>$asked</p>$html</body></html>\n", 500);
         }
 
-        /** @internal An event of the server: the answer to it. */
+        /** @internal The response to an event of the server. */
         public function event(array $event, string $message): Response
         {
             try {
@@ -3230,15 +3230,15 @@ namespace Apus {
                 $result = $handler(...$first, ...$request->parameters);
                 return $result instanceof Response ? $result : $taken;
             };
-            // Middlewares see the handshake, as they see any request.
+            // Middlewares apply to the handshake as to any request.
             return Response::of($open ? $this->wrap([...$this->always, ...$route->middlewares], $call(...))($request) : $call($request));
         }
     }
 
-    /** Databases: one lasting connection for each name and worker, found again when it was lost. */
+    /** Databases: one persistent connection for each name and worker, which is reopened after it was lost. */
     final class Db
     {
-        /** Prepared statements that a connection keeps. */
+        /** The maximum number of prepared statements of a connection. */
         private const STATEMENTS = 128;
 
         /** @var array<string, self> */
@@ -3260,7 +3260,7 @@ namespace Apus {
         }
 
         /**
-         * Says what a name means. Nothing is opened before it is needed.
+         * Configures a connection. It is opened when it is first used.
          *
          * @param array<int, mixed> $options of PDO
          */
@@ -3279,7 +3279,7 @@ namespace Apus {
             return self::$pool[$name] ?? throw new \LogicException("there is no database $name: Db::configure()");
         }
 
-        /** The connection itself. Who keeps it is not helped when it is lost. */
+        /** The PDO object. If the application keeps it, it is not replaced after a lost connection. */
         public function pdo(): \PDO
         {
             return $this->pdo ??= new \PDO($this->dsn, $this->user, $this->password, $this->options + [
@@ -3303,7 +3303,7 @@ namespace Apus {
                         $statement = $this->pdo()->prepare($sql);
                         $this->statements[$sql] = $statement;
                     }
-                    // mysqlnd warns about a lost connection beside its exception.
+                    // mysqlnd raises a warning about a lost connection besides the exception.
                     \set_error_handler(self::$quietly ??= self::isWarningOfLoss(...));
                     try {
                         $statement->execute($values);
@@ -3317,7 +3317,7 @@ namespace Apus {
                         throw $error;
                     }
                     $this->close();
-                    // In a transaction, what came before is lost as well; a statement that may have had its effect is not repeated.
+                    // In a transaction, previous statements are lost, too; a statement that may have taken effect is not repeated.
                     if ($again || $inTransaction || !self::mayRepeat($error, $sql)) {
                         throw $error;
                     }
@@ -3340,7 +3340,7 @@ namespace Apus {
                 || \preg_match('/server closed the connection|gone away/', $error->getMessage()) === 1;
         }
 
-        /** Whether the statement cannot have had an effect: it was not sent, or only reads. */
+        /** Whether the statement cannot have taken effect: it was not sent, or only reads. */
         private static function mayRepeat(\PDOException $error, string $sql): bool
         {
             return \in_array((int) ($error->errorInfo[1] ?? 0), [2006, 4031], true)
@@ -3384,7 +3384,7 @@ namespace Apus {
 
         /**
          * @param array<int|string, mixed> $values
-         * @return int rows that were changed
+         * @return int the number of changed rows
          */
         public function run(string $sql, array $values = []): int
         {
@@ -3399,10 +3399,10 @@ namespace Apus {
             return (string) $this->pdo()->lastInsertId();
         }
 
-        /** All or nothing. What $do throws is thrown on. */
+        /** Runs $do in a transaction, which is rolled back if $do throws. */
         public function transaction(callable $do): mixed
         {
-            // A connection that was lost while nobody used it is found out before anything counts on it.
+            // Check first whether the idle connection was lost.
             if ($this->pdo !== null && !$this->pdo->inTransaction()) {
                 $this->value('SELECT 1');
             }
@@ -3430,7 +3430,7 @@ namespace Apus {
             $this->pdo = null;
         }
 
-        /** @internal At the end of a request: what is open is rolled back. */
+        /** @internal Rolls back open transactions at the end of a request. */
         public static function endRequest(): void
         {
             foreach (self::$pool as $name => $db) {
@@ -3450,13 +3450,13 @@ namespace Apus {
         }
     }
 
-    /** Values for a time: in APCu, shared by the pool's processes, or in this worker. */
+    /** A cache with expiry: in APCu, shared by the pool's processes, or in this worker. */
     final class Cache
     {
-        /** Values that a worker holds without APCu. */
+        /** The maximum number of values in a worker without APCu. */
         private const MAX = 10000;
 
-        /** @var array<string, array{float, mixed}> value and when it ends */
+        /** @var array<string, array{float, mixed}> the expiry times and values */
         private static array $values = [];
         private static ?bool $shared = null;
 
@@ -3490,7 +3490,7 @@ namespace Apus {
             if (\count(self::$values) >= self::MAX) {
                 $now = \microtime(true);
                 self::$values = \array_filter(self::$values, static fn (array $entry): bool => $entry[0] > $now);
-                // The oldest go first.
+                // Remove the oldest first.
                 self::$values = \array_slice(self::$values, \max(0, \count(self::$values) - self::MAX + self::MAX / 10), null, true);
             }
             self::$values[$key] = [\microtime(true) + $ttl, $value];
@@ -3504,7 +3504,7 @@ namespace Apus {
             unset(self::$values[$key]);
         }
 
-        /** The value, made by $make if there is none. */
+        /** The value; $make creates it if there is none. */
         public static function remember(string $key, float $ttl, callable $make): mixed
         {
             static $none = null;
@@ -3518,7 +3518,7 @@ namespace Apus {
         }
     }
 
-    /** Lines for the server's log, which adds what request they belong to. */
+    /** Lines for the server's log, which adds the request. */
     final class Log
     {
         /** @param array<string, mixed> $context */
@@ -3556,13 +3556,13 @@ namespace Apus {
         }
     }
 
-    /** Work that no client waits for. */
+    /** Background tasks. */
     final class Task
     {
         /** @var list<callable> */
         private static array $after = [];
 
-        /** In a worker that is free, by the name it has in App::task(). Under plain FastCGI: after this answer. */
+        /** Queues a task of App::task() for an idle worker. Under plain FastCGI it runs after this response. */
         public static function queue(string $name, mixed $payload = null, float $delay = 0): void
         {
             Channel::check($name);
@@ -3574,7 +3574,7 @@ namespace Apus {
             }
         }
 
-        /** In this worker, when the answer is sent. */
+        /** Runs a function in this worker, after the response was sent. */
         public static function after(callable $do): void
         {
             self::$after[] = $do;
@@ -3606,16 +3606,16 @@ namespace Apus {
         }
     }
 
-    /** Channels: rooms of WebSockets and streams of server-sent events, all in the server. Resident only. */
+    /** Channels: rooms of WebSockets and streams of server-sent events, which the server holds. Resident only. */
     final class Channel
     {
-        /** A message for everybody in the room; streams of events get it as data. */
+        /** Publishes a message to all sockets in the room; event streams get it as data. */
         public static function publish(string $channel, string $message, bool $binary = false): void
         {
             Worker::command(1, self::check($channel), $message, $binary ? 1 : 0);
         }
 
-        /** An event for streams only. */
+        /** Publishes an event to event streams only. */
         public static function event(string $channel, string $data, ?string $event = null, ?string $id = null): void
         {
             $text = '';
@@ -3633,7 +3633,7 @@ namespace Apus {
             Worker::command(1, self::check($channel), "$text\n", 2);
         }
 
-        /** @internal Names are kept simple, so that they can stand in field lines. */
+        /** @internal Names are restricted, so that they are valid in header fields. */
         public static function check(string $name): string
         {
             if (\preg_match('#^[A-Za-z0-9._:/@-]{1,128}$#D', $name) !== 1) {
@@ -3643,7 +3643,7 @@ namespace Apus {
         }
     }
 
-    /** A WebSocket, which the server holds. */
+    /** A WebSocket, whose connection the server holds. */
     final class Socket
     {
         public function __construct(public readonly string $id, private string $data = '')
@@ -3676,14 +3676,14 @@ namespace Apus {
             Worker::command(5, $this->id, \pack('v', $code) . $reason);
         }
 
-        /** Keeps a value with the socket: its later events come to any worker. */
+        /** Keeps a value with the socket, as any worker may get its later events. */
         public function keep(mixed $value): void
         {
             $this->data = \json_encode($value, \JSON_THROW_ON_ERROR);
             Worker::command(7, $this->id, $this->data);
         }
 
-        /** What was kept. */
+        /** The value that was kept. */
         public function kept(): mixed
         {
             return $this->data === '' ? null : \json_decode($this->data, true);
@@ -3709,7 +3709,7 @@ namespace {
     use Apus\Runtime\Worker;
 
     if (!function_exists('frankenphp_handle_request')) {
-        /** FrankenPHP's worker contract: waits for a request, calls $callback for it. False: end. */
+        /** FrankenPHP's worker function: waits for a request and calls $callback. False if the worker is to end. */
         function frankenphp_handle_request(callable $callback): bool
         {
             if (!Worker::next()) {
@@ -3728,20 +3728,20 @@ namespace {
             return true;
         }
 
-        /** Sends the answer now and goes on working. */
+        /** Sends the response now; the script continues. */
         function frankenphp_finish_request(): bool
         {
             return Worker::finishEarly();
         }
     }
 
-    /** Sends what was printed so far. */
+    /** Sends the output so far. */
     function apus_flush(): void
     {
         Worker::flush();
     }
 
-    /** Calls a function at the end of this request, as register_shutdown_function() does in a process of its own. */
+    /** Calls a function at the end of this request, as register_shutdown_function() does under plain FastCGI. */
     function apus_at_end(callable $function, mixed ...$arguments): void
     {
         Worker::atEnd($function, $arguments);
@@ -3757,7 +3757,7 @@ namespace {
     if (!function_exists('ob_get_level')) {
         Functions::$levelIsReplaced = true;
 
-        /** The buffer under all others is ours and not counted. */
+        /** The lowest buffer belongs to the runtime and does not count. */
         function ob_get_level(): int
         {
             return max(0, count(ob_list_handlers()) - 1);
@@ -3813,7 +3813,7 @@ namespace {
         return;
     }
 
-    // The application's script runs in the global scope, as it does without a runtime.
+    // The application's script runs in the global scope, as it does without the runtime.
     if (Worker::$mode === 'worker') {
         require Worker::$script;
     } elseif (Worker::$mode === 'classic') {

@@ -1,70 +1,71 @@
-//! The wire to resident PHP workers, fed whatever a worker may say.
+//! The decoder of the wire protocol of resident PHP workers.
 
-use apus_php::wire::{Decoder, Event, Limits, WireError};
+use apus_php::wire::{WireDecoder, WireError, WireLimits, WorkerEvent};
 use bytes::{Bytes, BytesMut};
 
-/// Small, so that inputs reach them.
-const LIMITS: Limits = Limits {
+/// Small limits, which inputs of the fuzzer reach.
+const LIMITS: WireLimits = WireLimits {
     header_block: 64,
     command: 48,
     text: 56,
 };
 
-/// What a worker says means the same however it is split, content belongs to an answer that began, and
-/// an answer ends once.
+/// Events do not depend on how the input is split, bodies belong to a response that began, and a response ends once.
 pub fn php_wire(data: &[u8]) {
-    let heard = Heard::of(data, data.len());
-    assert_eq!(heard, Heard::of(data, 1));
-    assert_eq!(heard, Heard::of(data, 7));
-    let mut in_answer = false;
-    for event in &heard.events {
+    let decoded = DecodedEvents::of(data, data.len());
+    assert_eq!(decoded, DecodedEvents::of(data, 1));
+    assert_eq!(decoded, DecodedEvents::of(data, 7));
+    let mut in_response = false;
+    for event in &decoded.events {
         match event {
-            Event::Head(head) => {
+            WorkerEvent::Head(head) => {
                 let status = head.status.as_u16();
-                assert!(!in_answer && (status == 101 || status >= 200));
-                in_answer = true;
+                assert!(!in_response && (status == 101 || status >= 200));
+                in_response = true;
             }
-            Event::Content(bytes) => assert!(in_answer && !bytes.is_empty()),
-            Event::End(_) => assert!(std::mem::take(&mut in_answer)),
-            Event::Hello(_) | Event::Ready(_) | Event::Bye(_) => assert!(!in_answer),
-            Event::Log(_, text) | Event::Failed(text) => assert!(text.len() <= 56),
+            WorkerEvent::Body(bytes) => assert!(in_response && !bytes.is_empty()),
+            WorkerEvent::End(_) => assert!(std::mem::take(&mut in_response)),
+            WorkerEvent::Hello(_) | WorkerEvent::Ready(_) | WorkerEvent::Bye(_) => {
+                assert!(!in_response)
+            }
+            WorkerEvent::Log(_, text) | WorkerEvent::Failed(text) => assert!(text.len() <= 56),
             _ => {}
         }
     }
 }
 
 #[derive(Debug, PartialEq)]
-struct Heard {
-    /// With pieces of content joined.
-    events: Vec<Event>,
+struct DecodedEvents {
+    /// The events, with pieces of bodies joined.
+    events: Vec<WorkerEvent>,
     error: Option<WireError>,
 }
 
-impl Heard {
-    /// Of input that comes in pieces of so many bytes.
+impl DecodedEvents {
+    /// Decodes input in pieces of `size` bytes.
     fn of(input: &[u8], size: usize) -> Self {
-        let mut decoder = Decoder::new(LIMITS);
+        let mut decoder = WireDecoder::new(LIMITS);
         let mut buffer = BytesMut::new();
-        let mut heard = Self {
+        let mut decoded = Self {
             events: Vec::new(),
             error: None,
         };
         for piece in input.chunks(size.max(1)) {
             buffer.extend_from_slice(piece);
-            while heard.error.is_none() {
+            while decoded.error.is_none() {
                 match decoder.handle_input(&mut buffer) {
                     Ok(None) => break,
-                    Ok(Some(event)) => heard.take(event),
-                    Err(error) => heard.error = Some(error),
+                    Ok(Some(event)) => decoded.push(event),
+                    Err(error) => decoded.error = Some(error),
                 }
             }
         }
-        heard
+        decoded
     }
 
-    fn take(&mut self, event: Event) {
+    fn push(&mut self, event: WorkerEvent) {
         match (self.events.last_mut(), event) {
-            (Some(Event::Content(before)), Event::Content(bytes)) => {
+            (Some(WorkerEvent::Body(before)), WorkerEvent::Body(bytes)) => {
                 *before = Bytes::from([&before[..], &bytes].concat());
             }
             (_, event) => self.events.push(event),

@@ -12,7 +12,7 @@ use apus_net::tls::{TlsSite, UnknownName};
 use apus_net::{Account, Limits, ListenAddress, client};
 use apus_patterns::Glob;
 use apus_php::handler::PhpSettings;
-use apus_php::plan::PoolPlan;
+use apus_php::plan::WorkerPoolPlan;
 use apus_proxy::ProxySettings;
 use apus_sites::{
     ForceHttps, HstsPolicy, LocationPattern, LocationSettings, ReturnHandler, ServerName,
@@ -181,7 +181,7 @@ impl ServerPlan {
     }
 
     /// The pools of resident PHP workers.
-    pub fn pools(&self) -> impl Iterator<Item = &PoolPlan> {
+    pub fn pools(&self) -> impl Iterator<Item = &WorkerPoolPlan> {
         let handlers = self.sites.iter().flat_map(SitePlan::handlers);
         handlers.filter_map(|handler| match handler {
             HandlerPlan::Php(php) => php.workers.as_ref(),
@@ -232,7 +232,7 @@ pub struct PhpPlan {
     /// Which scripts are run, and with which parameters.
     pub settings: PhpSettings,
     /// The pool of resident workers.
-    pub workers: Option<PoolPlan>,
+    pub workers: Option<WorkerPoolPlan>,
     /// The cache of their responses.
     pub cache: Option<CacheSettings>,
 }

@@ -1,4 +1,4 @@
-//! The connection to one worker, which whoever asks it takes along to his own thread.
+//! The connection to one worker, which moves to the thread of each request.
 
 use std::io::{self, IoSlice};
 use std::os::unix::net::UnixStream;
@@ -9,33 +9,33 @@ use std::thread::{self, ThreadId};
 use apus_net::QuietSocket;
 use bytes::BytesMut;
 
-use crate::record::Record;
-use crate::wire::{Decoder, Event, WireError};
+use crate::record::WorkerRecord;
+use crate::wire::{WireDecoder, WireError, WorkerEvent};
 
 /// The connection to one worker.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct WorkerConnection {
     socket: QuietSocket,
-    /// The thread whose reactor knows the socket.
+    /// The thread whose reactor has the socket.
     thread: ThreadId,
-    decoder: Decoder,
+    decoder: WireDecoder,
     input: BytesMut,
-    pub(crate) record: Arc<Record>,
+    pub(crate) record: Arc<WorkerRecord>,
 }
 
-/// Room for an answer of common size; most are read at once.
-const ROOM: usize = 16 * 1024;
+/// The capacity that is reserved for input: most responses fit in it.
+const READ_CAPACITY: usize = 16 * 1024;
 
-/// Room where an answer is known to be long.
-const WIDE_ROOM: usize = 128 * 1024;
+/// The capacity that is reserved within a response that is longer.
+const BODY_READ_CAPACITY: usize = 128 * 1024;
 
-impl Connection {
-    /// Of a worker that said who it is, from its socket and what was read of it.
+impl WorkerConnection {
+    /// The connection of an identified worker, from its socket and the input that was read.
     pub(crate) fn new(
         socket: UnixStream,
-        decoder: Decoder,
+        decoder: WireDecoder,
         input: BytesMut,
-        record: Arc<Record>,
+        record: Arc<WorkerRecord>,
     ) -> io::Result<Self> {
         Ok(Self {
             socket: QuietSocket::new(socket)?,
@@ -46,11 +46,12 @@ impl Connection {
         })
     }
 
-    pub(crate) fn is_of(&self, thread: ThreadId) -> bool {
+    /// Whether the reactor of a thread has the socket.
+    pub(crate) fn belongs_to(&self, thread: ThreadId) -> bool {
         self.thread == thread
     }
 
-    /// Makes it the business of this thread's reactor.
+    /// Moves the connection to the reactor of this thread.
     pub(crate) fn adopt(self) -> io::Result<Self> {
         let thread = thread::current().id();
         if self.thread == thread {
@@ -64,55 +65,55 @@ impl Connection {
         })
     }
 
-    /// Whether the worker said or did anything while nobody asked it: then it leaves. Costs no system
-    /// call if nothing happened.
+    /// Whether an idle worker sent a message or closed the connection, so that it gets no more requests. Needs no
+    /// system call if there is no input.
     pub(crate) fn is_leaving(&mut self) -> bool {
         if self.input.is_empty() {
-            self.make_room();
+            self.reserve();
             match self.socket.try_read(&mut self.input) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 Ok(0) | Err(_) => return true,
                 Ok(_) => {}
             }
         }
-        // Lines for the log may come late, and change nothing.
+        // A late log line does not mean that the worker leaves.
         loop {
             match self.decoder.handle_input(&mut self.input) {
-                Ok(Some(Event::Pong | Event::Log(..))) => {}
+                Ok(Some(WorkerEvent::Pong | WorkerEvent::Log(..))) => {}
                 Ok(None) => return !self.input.is_empty(),
                 _ => return true,
             }
         }
     }
 
-    /// The next event, if it was read already.
-    pub(crate) fn next_event(&mut self) -> Result<Option<Event>, WireError> {
+    /// The next event in the input that was read already.
+    pub(crate) fn next_event(&mut self) -> Result<Option<WorkerEvent>, WireError> {
         self.decoder.handle_input(&mut self.input)
     }
 
-    /// Whether nothing was read that is not understood.
-    pub(crate) fn is_read_up(&self) -> bool {
+    /// Whether all input is decoded.
+    pub(crate) fn is_input_empty(&self) -> bool {
         self.input.is_empty()
     }
 
-    /// Reads what comes; 0 at the end.
+    /// Reads available input; 0 at the end.
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        self.make_room();
+        self.reserve();
         self.socket.poll_read(cx, &mut self.input)
     }
 
-    fn make_room(&mut self) {
+    fn reserve(&mut self) {
         let spare = self.input.capacity() - self.input.len();
-        if spare < ROOM / 4 {
-            let room = match self.decoder.is_in_response() {
-                true => WIDE_ROOM,
-                false => ROOM,
+        if spare < READ_CAPACITY / 4 {
+            let capacity = match self.decoder.is_in_response() {
+                true => BODY_READ_CAPACITY,
+                false => READ_CAPACITY,
             };
-            self.input.reserve(room);
+            self.input.reserve(capacity);
         }
     }
 
-    /// Writes some of these bytes.
+    /// Writes a part of these bytes.
     pub(crate) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,

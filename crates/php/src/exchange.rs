@@ -1,4 +1,4 @@
-//! One request and its answer on the connection of one worker.
+//! One request and its response on the connection of one worker.
 
 use std::fs::File;
 use std::future::{Future, poll_fn};
@@ -8,163 +8,156 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use apus_http::{Body, BodyError, FileRange, Frame, Method};
+use apus_http::{Body, BodyError, FileRange, Frame};
 use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
 use tokio::task::JoinHandle;
 
-use crate::after::work_on;
-use crate::connection::Connection;
-use crate::error::Failure;
-use crate::request::Upload;
-use crate::shared::{Shared, count};
-use crate::signal::Signal;
-use crate::wire::{self, Ending, Event, Message, ResponseHead};
+use crate::background::finish_background_work;
+use crate::connection::WorkerConnection;
+use crate::error::WorkerError;
+use crate::log_line::WorkerLogLine;
+use crate::request::{WorkerRequestBody, WorkerRequestHead};
+use crate::shared::{SharedPool, increment};
+use crate::supervisor_message::SupervisorMessage;
+use crate::wire::{self, ResponseEnd, WorkerEvent, WorkerResponseHead};
 
-/// One request and its answer on the connection of one worker.
+/// One request and its response on the connection of one worker.
 ///
-/// Dropped before the answer is whole, the worker is told that the client is gone, and its connection
-/// is read until it is free again.
+/// If it is dropped before the response is complete, the supervisor cancels the request and reads the rest of
+/// the response, until the worker is idle again.
 #[derive(Debug)]
-pub(crate) struct Exchange {
-    shared: Arc<Shared>,
-    /// Taken when it is over.
-    connection: Option<Connection>,
-    pub(crate) request: Asked,
-    upload: Upload,
-    /// Bytes of the request that were written, until it is written whole.
+pub(crate) struct WorkerExchange {
+    shared: Arc<SharedPool>,
+    /// `None` after the end of the response.
+    connection: Option<WorkerConnection>,
+    pub(crate) request: WorkerRequestHead,
+    body: WorkerRequestBody,
+    /// The number of written bytes of the request; `None` once it is written.
     sent: Option<usize>,
-    /// What the worker asked for and did not get yet.
+    /// The number of body bytes that the worker asked for and did not get yet.
     pulled: Option<u32>,
     has_pulled: bool,
     /// A BODY frame that is being written.
-    writing: Option<Writing>,
-    /// A piece of content that is longer than what was asked for.
+    writing: Option<BodyFrame>,
+    /// The rest of a piece of the body that is longer than the worker asked for.
     rest: Bytes,
-    file: FileContent,
-}
-
-/// What is known of a request beside its content.
-#[derive(Debug)]
-pub(crate) struct Asked {
-    pub(crate) message: Message,
-    pub(crate) method: Method,
-    /// What logs tell it apart by, if a client sent it.
-    pub(crate) id: Option<u64>,
-    /// The WebSocket that it is about.
-    pub(crate) socket: Option<Bytes>,
+    file: FileBody,
 }
 
 #[derive(Debug)]
-struct Writing {
-    header: [u8; wire::HEADER],
+struct BodyFrame {
+    header: [u8; wire::HEADER_LEN],
     header_left: usize,
-    content: Bytes,
+    payload: Bytes,
 }
 
-/// Content that was put aside in a file.
+/// A part of the body that is in a file.
 #[derive(Debug, Default)]
-enum FileContent {
+enum FileBody {
     #[default]
     None,
     Range(FileRange),
     Reading(FileRange, JoinHandle<io::Result<Vec<u8>>>),
 }
 
-/// Why an exchange ended without an answer, and what was left of it.
-pub(crate) struct Broken {
-    pub(crate) failure: Failure,
-    /// Whether the worker cannot have begun with the request.
-    pub(crate) is_untouched: bool,
-    pub(crate) request: Asked,
-    pub(crate) upload: Upload,
+/// An exchange without a response, and its request, which may be sent again.
+pub(crate) struct FailedExchange {
+    pub(crate) error: WorkerError,
+    /// Whether the worker did not begin to process the request.
+    pub(crate) is_unprocessed: bool,
+    pub(crate) request: WorkerRequestHead,
+    pub(crate) body: WorkerRequestBody,
 }
 
-/// How long a piece of a file is that is read at once.
+/// The maximum number of bytes of one read from a file.
 const FILE_PIECE: u64 = 128 * 1024;
 
-impl Exchange {
+impl WorkerExchange {
     pub(crate) fn new(
-        shared: Arc<Shared>,
-        connection: Connection,
-        request: Asked,
-        upload: Upload,
+        shared: Arc<SharedPool>,
+        connection: WorkerConnection,
+        request: WorkerRequestHead,
+        body: WorkerRequestBody,
     ) -> Self {
         Self {
             shared,
             connection: Some(connection),
             request,
-            upload,
+            body,
             sent: Some(0),
             pulled: None,
             has_pulled: false,
             writing: None,
             rest: Bytes::new(),
-            file: FileContent::None,
+            file: FileBody::None,
         }
     }
 
-    /// Sends the request and waits for the head of the answer.
-    pub(crate) async fn run(mut self) -> Result<(Self, ResponseHead), Box<Broken>> {
+    /// Sends the request and waits for the head of the response.
+    pub(crate) async fn run(mut self) -> Result<(Self, WorkerResponseHead), Box<FailedExchange>> {
         if let Err(error) = poll_fn(|cx| self.poll_send(cx)).await {
-            // Nothing is read from a connection that is closed: the worker did not get all of it.
-            let is_gone = matches!(
+            // The worker closed the connection before it read the whole request.
+            let is_closed = matches!(
                 error.kind(),
                 io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
             );
-            return Err(self.broken(Failure::Io(error), is_gone));
+            return Err(self.fail(WorkerError::Io(error), is_closed));
         }
         loop {
             let event = poll_fn(|cx| self.poll_event(cx)).await;
             return match event {
-                Ok(Event::Head(head)) => Ok((self, head)),
-                Ok(Event::Bye(reason)) => {
+                Ok(WorkerEvent::Head(head)) => Ok((self, head)),
+                Ok(WorkerEvent::Bye(reason)) => {
                     if &*reason == b"again" {
-                        self.shared.signal(Signal::NotTwice);
+                        self.shared
+                            .notify_supervisor(SupervisorMessage::CannotIncludeTwice);
                     }
-                    Err(self.broken(Failure::Crashed, true))
+                    Err(self.fail(WorkerError::Crashed, true))
                 }
-                Ok(Event::Failed(text)) => {
+                Ok(WorkerEvent::Failed(text)) => {
                     let text = String::from_utf8_lossy(&text).into();
-                    Err(self.broken(Failure::Refused(text), false))
+                    Err(self.fail(WorkerError::Refused(text), false))
                 }
                 Ok(_) => continue,
-                Err(failure) => Err(self.broken(failure, false)),
+                Err(error) => Err(self.fail(error, false)),
             };
         }
     }
 
-    fn broken(mut self, failure: Failure, is_untouched: bool) -> Box<Broken> {
-        let mut failure = failure;
+    fn fail(mut self, error: WorkerError, is_unprocessed: bool) -> Box<FailedExchange> {
+        let mut error = error;
         if let Some(connection) = self.connection.take() {
             if connection.record.is_killed() {
-                failure = Failure::TimedOut;
+                error = WorkerError::TimedOut;
             }
             self.shared.discard(&connection);
         }
-        let upload = std::mem::replace(&mut self.upload, Upload::OnPull(Body::Empty));
-        let request = Asked {
+        let body = std::mem::replace(&mut self.body, WorkerRequestBody::OnPull(Body::Empty));
+        let request = WorkerRequestHead {
             message: std::mem::take(&mut self.request.message),
             method: std::mem::take(&mut self.request.method),
             id: self.request.id,
             socket: self.request.socket.take(),
         };
-        Box::new(Broken {
-            is_untouched: is_untouched && !self.has_pulled && !matches!(failure, Failure::TimedOut),
-            failure,
+        Box::new(FailedExchange {
+            is_unprocessed: is_unprocessed
+                && !self.has_pulled
+                && !matches!(error, WorkerError::TimedOut),
+            error,
             request,
-            upload,
+            body,
         })
     }
 
-    /// Writes the request and the content that travels with it.
+    /// Writes the request with its inline body.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(connection) = &mut self.connection else {
             return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
         };
-        let pieces = match &self.upload {
-            Upload::Inline(pieces) => pieces.as_slice(),
-            Upload::OnPull(_) => &[],
+        let pieces = match &self.body {
+            WorkerRequestBody::Inline(pieces) => pieces.as_slice(),
+            WorkerRequestBody::OnPull(_) => &[],
         };
         while let Some(sent) = &mut self.sent {
             let mut skip = *sent;
@@ -190,66 +183,68 @@ impl Exchange {
         Poll::Ready(Ok(()))
     }
 
-    /// What the worker says of its answer. What it asks for meanwhile is given, and what it wants to
-    /// be done is done.
-    pub(crate) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<Event, Failure>> {
+    /// The next event of the response. Meanwhile the worker gets the body that it asks for, and its commands are
+    /// executed.
+    pub(crate) fn poll_event(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<WorkerEvent, WorkerError>> {
         loop {
-            let uploading = self.poll_upload(cx);
-            if let Poll::Ready(Err(failure)) = uploading {
-                return Poll::Ready(Err(failure));
+            if let Poll::Ready(Err(error)) = self.poll_send_body(cx) {
+                return Poll::Ready(Err(error));
             }
             let Some(connection) = &mut self.connection else {
-                return Poll::Ready(Err(Failure::Crashed));
+                return Poll::Ready(Err(WorkerError::Crashed));
             };
-            match connection.next_event().map_err(Failure::Wire)? {
-                Some(Event::Pull(bytes)) => {
+            match connection.next_event().map_err(WorkerError::Wire)? {
+                Some(WorkerEvent::Pull(bytes)) => {
                     if self.pulled.is_some() || self.writing.is_some() || bytes == 0 {
                         let error = wire::WireError::OutOfOrder(69);
-                        return Poll::Ready(Err(Failure::Wire(error)));
+                        return Poll::Ready(Err(WorkerError::Wire(error)));
                     }
                     self.pulled = Some(bytes);
                     self.has_pulled = true;
                 }
-                Some(Event::Log(level, text)) => self.log(level, &text),
-                Some(Event::Command(command)) => {
-                    self.shared.command(command, self.request.socket.as_ref());
+                Some(WorkerEvent::Log(level, text)) => self.log(level, &text),
+                Some(WorkerEvent::Command(command)) => {
+                    self.shared.execute(command, self.request.socket.as_ref());
                 }
-                Some(Event::Pong) => {}
-                Some(Event::Hello(_) | Event::Ready(_)) => {
+                Some(WorkerEvent::Pong) => {}
+                Some(WorkerEvent::Hello(_) | WorkerEvent::Ready(_)) => {
                     let error = wire::WireError::OutOfOrder(66);
-                    return Poll::Ready(Err(Failure::Wire(error)));
+                    return Poll::Ready(Err(WorkerError::Wire(error)));
                 }
                 Some(event) => return Poll::Ready(Ok(event)),
                 None => {
-                    let is_clients_turn = self.pulled.is_some() && self.writing.is_none();
-                    connection.record.awaits(!is_clients_turn);
+                    let waits_for_client = self.pulled.is_some() && self.writing.is_none();
+                    connection.record.set_executing(!waits_for_client);
                     match ready!(connection.poll_read(cx)) {
-                        Ok(0) => return Poll::Ready(Err(Failure::Crashed)),
+                        Ok(0) => return Poll::Ready(Err(WorkerError::Crashed)),
                         Ok(_) => {}
                         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
-                            return Poll::Ready(Err(Failure::Crashed));
+                            return Poll::Ready(Err(WorkerError::Crashed));
                         }
-                        Err(error) => return Poll::Ready(Err(Failure::Io(error))),
+                        Err(error) => return Poll::Ready(Err(WorkerError::Io(error))),
                     }
                 }
             }
         }
     }
 
-    /// Gives the worker the content that it asked for. Ready when there is nothing to do.
-    fn poll_upload(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    /// Writes the part of the body that the worker asked for. Ready when it asks for nothing.
+    fn poll_send_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), WorkerError>> {
         loop {
             if let Some(writing) = &mut self.writing {
                 let Some(connection) = &mut self.connection else {
-                    return Poll::Ready(Err(Failure::Crashed));
+                    return Poll::Ready(Err(WorkerError::Crashed));
                 };
                 let at = writing.header.len() - writing.header_left;
                 let header = writing.header.get(at..).unwrap_or_default();
-                let slices = [IoSlice::new(header), IoSlice::new(&writing.content)];
+                let slices = [IoSlice::new(header), IoSlice::new(&writing.payload)];
                 let written = match ready!(connection.poll_write(cx, &slices)) {
-                    Ok(0) => return Poll::Ready(Err(Failure::Crashed)),
+                    Ok(0) => return Poll::Ready(Err(WorkerError::Crashed)),
                     Ok(written) => written,
-                    // What it said before it went is read.
+                    // The worker closed the connection; messages that it sent before are read.
                     Err(_) => {
                         self.writing = None;
                         return Poll::Ready(Ok(()));
@@ -257,37 +252,37 @@ impl Exchange {
                 };
                 let of_header = written.min(writing.header_left);
                 writing.header_left -= of_header;
-                writing.content.advance(written - of_header);
-                if writing.header_left == 0 && writing.content.is_empty() {
+                writing.payload.advance(written - of_header);
+                if writing.header_left == 0 && writing.payload.is_empty() {
                     self.writing = None;
                 }
                 continue;
             }
-            let Some(most) = self.pulled else {
+            let Some(max) = self.pulled else {
                 return Poll::Ready(Ok(()));
             };
-            let mut piece = match ready!(self.poll_content(cx)) {
+            let mut piece = match ready!(self.poll_body(cx)) {
                 Ok(piece) => piece,
-                Err(error) => return Poll::Ready(Err(Failure::Content(error))),
+                Err(error) => return Poll::Ready(Err(WorkerError::RequestBody(error))),
             };
             let is_last = piece.is_none();
-            let mut content = piece.take().unwrap_or_default();
-            let most = usize::try_from(most).unwrap_or(usize::MAX);
-            if content.len() > most {
-                self.rest = content.split_off(most);
+            let mut payload = piece.take().unwrap_or_default();
+            let max = usize::try_from(max).unwrap_or(usize::MAX);
+            if payload.len() > max {
+                self.rest = payload.split_off(max);
             }
-            let len = u32::try_from(content.len()).unwrap_or(u32::MAX);
+            let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
             self.pulled = None;
-            self.writing = Some(Writing {
+            self.writing = Some(BodyFrame {
                 header: wire::body_header(len, is_last),
-                header_left: wire::HEADER,
-                content,
+                header_left: wire::HEADER_LEN,
+                payload,
             });
         }
     }
 
-    /// The next piece of content, which is not empty.
-    fn poll_content(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
+    /// The next piece of the body, which is not empty.
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
         if !self.rest.is_empty() {
             return Poll::Ready(Ok(Some(std::mem::take(&mut self.rest))));
         }
@@ -295,13 +290,13 @@ impl Exchange {
             if let Some(bytes) = ready!(self.file.poll_read(cx))? {
                 return Poll::Ready(Ok(Some(bytes)));
             }
-            let Upload::OnPull(body) = &mut self.upload else {
+            let WorkerRequestBody::OnPull(body) = &mut self.body else {
                 return Poll::Ready(Ok(None));
             };
             match ready!(body.poll_frame(cx)) {
                 Some(Ok(Frame::Data(bytes))) if bytes.is_empty() => {}
                 Some(Ok(Frame::Data(bytes))) => return Poll::Ready(Ok(Some(bytes))),
-                Some(Ok(Frame::File(range))) => self.file = FileContent::Range(range),
+                Some(Ok(Frame::File(range))) => self.file = FileBody::Range(range),
                 Some(Ok(Frame::Trailers(_))) | None => {
                     *body = Body::Empty;
                     return Poll::Ready(Ok(None));
@@ -311,11 +306,11 @@ impl Exchange {
         }
     }
 
-    fn log(&self, level: wire::Level, text: &[u8]) {
+    fn log(&self, level: wire::LogLevel, text: &[u8]) {
         let Some(connection) = &self.connection else {
             return;
         };
-        let line = Line {
+        let line = WorkerLogLine {
             pool: &self.shared.plan.name,
             pid: connection.record.pid_number(),
             request: Some(&self.request),
@@ -323,7 +318,7 @@ impl Exchange {
         line.write(level, text);
     }
 
-    /// The number of the process that has the request.
+    /// The process ID of the worker.
     pub(crate) fn pid(&self) -> i32 {
         self.connection
             .as_ref()
@@ -336,53 +331,55 @@ impl Exchange {
         }
     }
 
-    /// PHP is not waited for: the client does not read.
-    pub(crate) fn rest(&self) {
+    /// Pauses the execution limit: the exchange waits for the client, not for PHP.
+    pub(crate) fn pause_execution_limit(&self) {
         if let Some(connection) = &self.connection {
-            connection.record.awaits(false);
+            connection.record.set_executing(false);
         }
     }
 
-    /// Whether its process was killed for working too long.
+    /// Whether the process was killed because it exceeded the execution limit.
     pub(crate) fn is_killed(&self) -> bool {
         self.connection
             .as_ref()
             .is_some_and(|connection| connection.record.is_killed())
     }
 
-    /// Gives the worker back after its answer.
-    pub(crate) fn finish(&mut self, ending: Ending) {
+    /// Returns the worker to the pool after its response.
+    pub(crate) fn finish(&mut self, end: ResponseEnd) {
         let Some(connection) = self.connection.take() else {
             return;
         };
         if self.writing.is_some() || self.pulled.is_some() {
-            // It asked for content and then did not wait for it.
+            // The worker asked for a part of the body and did not wait for it.
             self.shared.discard(&connection);
-        } else if ending.leaves {
-            self.shared.signal(Signal::Leaving(connection));
-        } else if ending.works_on {
-            // On this thread, whose reactor knows the connection.
-            tokio::spawn(work_on(Arc::clone(&self.shared), connection));
-        } else if !connection.is_read_up() {
-            self.shared.signal(Signal::Leaving(connection));
+        } else if end.is_leaving {
+            self.shared
+                .notify_supervisor(SupervisorMessage::Leaving(connection));
+        } else if end.continues_working {
+            // On this thread, whose reactor has the connection.
+            tokio::spawn(finish_background_work(Arc::clone(&self.shared), connection));
+        } else if !connection.is_input_empty() {
+            self.shared
+                .notify_supervisor(SupervisorMessage::Leaving(connection));
         } else {
             self.shared.release(connection);
         }
     }
 
-    /// Ends the connection after an answer that broke.
-    pub(crate) fn give_up(&mut self) {
+    /// Closes the connection after an incomplete response.
+    pub(crate) fn abort(&mut self) {
         if let Some(connection) = self.connection.take() {
-            count(&self.shared.totals.crashes);
+            increment(&self.shared.counters.crashes);
             self.shared.discard(&connection);
         }
     }
 }
 
-/// The system takes more, but a request has not that many pieces.
+/// The maximum number of slices of one write.
 const MAX_SLICES: usize = 64;
 
-impl Drop for Exchange {
+impl Drop for WorkerExchange {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
             if self.sent == Some(0) {
@@ -390,20 +387,21 @@ impl Drop for Exchange {
                 return;
             }
             if self.writing.is_some() || self.sent.is_some() {
-                // Half a frame cannot be taken back.
+                // A part of a frame was written, so the request cannot be cancelled.
                 self.shared.discard(&connection);
                 return;
             }
-            self.shared.signal(Signal::Abandoned {
-                connection,
-                pulled: self.pulled.is_some(),
-            });
+            self.shared
+                .notify_supervisor(SupervisorMessage::ClientGone {
+                    connection,
+                    is_pulling: self.pulled.is_some(),
+                });
         }
     }
 }
 
-impl FileContent {
-    /// Reads a piece; nothing once it is read.
+impl FileBody {
+    /// Reads the next piece; `None` at the end.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
         loop {
             match self {
@@ -438,51 +436,4 @@ fn read_at(file: &File, at: u64, len: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(len).map_err(io::Error::other)?];
     file.read_exact_at(&mut bytes, at)?;
     Ok(bytes)
-}
-
-/// A line for the log that a worker wrote.
-pub(crate) struct Line<'a> {
-    pub(crate) pool: &'a str,
-    pub(crate) pid: i32,
-    /// What it is about.
-    pub(crate) request: Option<&'a Asked>,
-}
-
-impl Line<'_> {
-    pub(crate) fn write(&self, level: wire::Level, text: &[u8]) {
-        let (pool, pid) = (self.pool, self.pid);
-        let (method, target) = match self.request {
-            Some(asked) => (asked.method.as_str(), asked.message.target()),
-            None => ("", &b""[..]),
-        };
-        let request_id = self.request.and_then(|asked| asked.id);
-        let request_id = request_id.map(|id| format!("{id:016x}"));
-        let text = text.trim_ascii_end().escape_ascii_but_lines();
-        let path = target.escape_ascii();
-        match level {
-            wire::Level::Error => tracing::error!(pool, pid, method, %path, request_id, "{text}"),
-            wire::Level::Warning => tracing::warn!(pool, pid, method, %path, request_id, "{text}"),
-            wire::Level::Info => tracing::info!(pool, pid, method, %path, request_id, "{text}"),
-            wire::Level::Debug => tracing::debug!(pool, pid, method, %path, request_id, "{text}"),
-        }
-    }
-}
-
-/// Text of an application, which may hold anything.
-trait Shown {
-    /// With line ends and without other control characters.
-    fn escape_ascii_but_lines(&self) -> String;
-}
-
-impl Shown for [u8] {
-    fn escape_ascii_but_lines(&self) -> String {
-        String::from_utf8_lossy(self)
-            .chars()
-            .map(|c| match c {
-                '\n' | '\t' => c,
-                c if c.is_control() => char::REPLACEMENT_CHARACTER,
-                c => c,
-            })
-            .collect()
-    }
 }

@@ -1,75 +1,62 @@
-//! Channels: who listens, and what is published. Their clients' connections live here and not in PHP.
+//! The channels of an application, whose events are sent to clients as `text/event-stream`.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use apus_http::{BodyError, BodyStream, EventLines, Frame};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use crate::wire::Form;
+use crate::topics::Topics;
+use crate::wire::MessageFormat;
 
-/// The channels of one application, shared by all threads.
+/// The channels of one application, shared by all threads. A client that reads too slowly is disconnected, and
+/// may reconnect: an `EventSource` does so by itself.
 #[derive(Debug, Default)]
-pub(crate) struct Hub {
-    channels: Mutex<HashMap<Bytes, Vec<mpsc::Sender<Bytes>>>>,
+pub(crate) struct EventHub {
+    channels: Topics<Bytes>,
 }
 
-/// Events that may wait for one client. One that reads more slowly is cut off, and can come again: an
-/// `EventSource` does so by itself.
-const MAX_WAITING: usize = 256;
-
-impl Hub {
-    /// What is published on these channels from now on, as `text/event-stream`.
-    pub(crate) fn listen<'a>(&self, channels: impl Iterator<Item = &'a [u8]>) -> Listening {
-        let (sender, receiver) = mpsc::channel(MAX_WAITING);
-        let mut known = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
+impl EventHub {
+    /// The events that are published on these channels from now on, as `text/event-stream`.
+    pub(crate) fn subscribe<'a>(
+        &self,
+        channels: impl Iterator<Item = &'a [u8]>,
+    ) -> EventSubscription {
+        let (id, receiver) = self.channels.add(());
+        let mut has_channel = false;
         for channel in channels {
-            known
-                .entry(Bytes::copy_from_slice(channel))
-                .or_default()
-                .push(sender.clone());
+            has_channel = true;
+            self.channels
+                .join(Bytes::copy_from_slice(channel), id.clone());
         }
-        Listening(receiver)
+        if !has_channel {
+            self.channels.remove(&id);
+        }
+        EventSubscription(receiver)
     }
 
-    /// Sends a message to all who listen. Those who went, or read too slowly, are forgotten.
-    pub(crate) fn publish(&self, channel: &[u8], form: Form, message: &Bytes) {
-        let mut known = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(listeners) = known.get_mut(channel) else {
-            return;
-        };
-        let event = match form {
-            Form::EventStream => message.clone(),
-            Form::Text => as_event(message),
+    /// Sends a message to all subscribers of a channel.
+    pub(crate) fn publish(&self, channel: &[u8], format: MessageFormat, message: &Bytes) {
+        match format {
+            MessageFormat::EventStream => self.channels.publish(channel, || message.clone()),
+            MessageFormat::Text => self.channels.publish(channel, || as_event(message)),
             // An event stream is UTF-8 text.
-            Form::Binary => return,
-        };
-        listeners.retain(|listener| listener.try_send(event.clone()).is_ok());
-        if listeners.is_empty() {
-            known.remove(channel);
+            MessageFormat::Binary => {}
         }
     }
 
-    /// How many listen, to any channel.
-    pub(crate) fn listeners(&self) -> usize {
-        let mut known = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|_, listeners| {
-            listeners.retain(|listener| !listener.is_closed());
-            !listeners.is_empty()
-        });
-        known.values().map(Vec::len).sum()
+    /// The number of subscriptions to channels.
+    pub(crate) fn subscriptions(&self) -> usize {
+        self.channels.subscriptions()
     }
 
-    /// Ends all.
+    /// Ends all event streams.
     pub(crate) fn close(&self) {
-        let mut known = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
-        known.clear();
+        self.channels.clear();
     }
 }
 
-/// An event with this text: a `data` line for each of its lines. An event stream is UTF-8; what is not is
+/// An event with this text: a `data` line for each of its lines. An event stream is UTF-8; invalid bytes are
 /// replaced.
 fn as_event(text: &[u8]) -> Bytes {
     let mut event = EventLines::default();
@@ -77,11 +64,11 @@ fn as_event(text: &[u8]) -> Bytes {
     event.finish()
 }
 
-/// What somebody who listens gets. It ends with the application.
+/// The events for one client, which end with the application.
 #[derive(Debug)]
-pub(crate) struct Listening(mpsc::Receiver<Bytes>);
+pub(crate) struct EventSubscription(mpsc::Receiver<Bytes>);
 
-impl BodyStream for Listening {
+impl BodyStream for EventSubscription {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         self.0
             .poll_recv(cx)
@@ -92,24 +79,34 @@ impl BodyStream for Listening {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::topics::MAX_WAITING;
 
-    fn next(listening: &mut Listening) -> Option<Bytes> {
-        let polled = listening.poll_frame(&mut Context::from_waker(std::task::Waker::noop()));
+    fn next(subscription: &mut EventSubscription) -> Option<Bytes> {
+        let polled = subscription.poll_frame(&mut Context::from_waker(std::task::Waker::noop()));
         match polled {
             Poll::Ready(Some(Ok(Frame::Data(bytes)))) => Some(bytes),
             _ => None,
         }
     }
 
+    fn has_ended(subscription: &mut EventSubscription) -> bool {
+        let polled = subscription.poll_frame(&mut Context::from_waker(std::task::Waker::noop()));
+        matches!(polled, Poll::Ready(None))
+    }
+
     #[test]
-    fn those_who_listen_get_what_is_published_on_their_channels() {
-        let hub = Hub::default();
-        let mut both = hub.listen([&b"a"[..], b"b"].into_iter());
-        let mut one = hub.listen([&b"b"[..]].into_iter());
-        hub.publish(b"a", Form::Text, &"first\nline\r\n".into());
-        hub.publish(b"b", Form::EventStream, &"id: 1\ndata: x\n\n".into());
-        hub.publish(b"c", Form::Text, &"nobody".into());
-        hub.publish(b"b", Form::Binary, &"not text".into());
+    fn subscribers_get_the_events_of_their_channels() {
+        let hub = EventHub::default();
+        let mut both = hub.subscribe([&b"a"[..], b"b"].into_iter());
+        let mut one = hub.subscribe([&b"b"[..]].into_iter());
+        hub.publish(b"a", MessageFormat::Text, &"first\nline\r\n".into());
+        hub.publish(
+            b"b",
+            MessageFormat::EventStream,
+            &"id: 1\ndata: x\n\n".into(),
+        );
+        hub.publish(b"c", MessageFormat::Text, &"nobody".into());
+        hub.publish(b"b", MessageFormat::Binary, &"not text".into());
         assert_eq!(
             next(&mut both).unwrap(),
             "data: first\ndata: line\ndata: \n\n"
@@ -117,9 +114,9 @@ mod tests {
         assert_eq!(next(&mut both).unwrap(), "id: 1\ndata: x\n\n");
         assert_eq!(next(&mut one).unwrap(), "id: 1\ndata: x\n\n");
         assert_eq!((next(&mut both), next(&mut one)), (None, None));
-        assert_eq!(hub.listeners(), 3);
+        assert_eq!(hub.subscriptions(), 3);
         drop(both);
-        assert_eq!(hub.listeners(), 1);
+        assert_eq!(hub.subscriptions(), 1);
     }
 
     #[test]
@@ -132,17 +129,22 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_too_slowly_is_cut_off() {
-        let hub = Hub::default();
-        let mut slow = hub.listen([&b"a"[..]].into_iter());
+    fn a_client_that_reads_too_slowly_is_disconnected() {
+        let hub = EventHub::default();
+        let mut slow = hub.subscribe([&b"a"[..]].into_iter());
         for _ in 0..=MAX_WAITING {
-            hub.publish(b"a", Form::Text, &"x".into());
+            hub.publish(b"a", MessageFormat::Text, &"x".into());
         }
-        assert_eq!(hub.listeners(), 0);
+        assert_eq!(hub.subscriptions(), 0);
         for _ in 0..MAX_WAITING {
             assert!(next(&mut slow).is_some());
         }
-        let end = slow.poll_frame(&mut Context::from_waker(std::task::Waker::noop()));
-        assert!(matches!(end, Poll::Ready(None)));
+        assert!(has_ended(&mut slow));
+    }
+
+    #[test]
+    fn a_subscription_without_channels_ends_at_once() {
+        let hub = EventHub::default();
+        assert!(has_ended(&mut hub.subscribe(std::iter::empty())));
     }
 }

@@ -1,4 +1,4 @@
-//! Starting PHP as another user, for a server that may not do so itself.
+//! The trait that starts PHP as another user, for a server without that privilege.
 
 use std::fmt;
 use std::io;
@@ -6,41 +6,41 @@ use std::os::fd::OwnedFd;
 
 use rustix::process::Pid;
 
-use crate::plan::Own;
+use crate::plan::PhpCgiPlan;
 
-/// Starts PHP as other users, and looks after what it started: a process that gave its privileges away
-/// asks one that has kept them.
+/// Starts PHP as other users, and supervises these processes: a server that dropped its privileges asks a process
+/// that kept them.
 pub trait Launcher: fmt::Debug + Send + Sync {
     /// Starts PHP as [`spawn`](crate::spawn) does. It ends with the launcher.
     ///
     /// # Errors
-    /// It cannot be started.
-    fn start(&self, own: &Own, children: usize, socket: OwnedFd) -> io::Result<Launched>;
+    /// PHP cannot be started.
+    fn start(&self, plan: &PhpCgiPlan, children: usize, socket: OwnedFd) -> io::Result<PhpProcess>;
 
-    /// How PHP ended that was started here, if it has ended.
+    /// The exit status of PHP that this launcher started, if it has ended.
     ///
     /// # Errors
-    /// The launcher does not answer.
+    /// The launcher does not respond.
     fn ended(&self, pid: Pid) -> io::Result<Option<String>>;
 
-    /// Kills PHP that was started here, with its children.
+    /// Kills PHP that this launcher started, with its children.
     ///
     /// # Errors
-    /// It was not started here, or the launcher does not answer.
+    /// This launcher did not start it, or does not respond.
     fn kill(&self, pid: Pid) -> io::Result<()>;
 
-    /// Kills one child of PHP that was started here.
+    /// Kills one child of PHP that this launcher started.
     ///
     /// # Errors
-    /// It is no such child, or the launcher does not answer.
+    /// The process is no such child, or the launcher does not respond.
     fn kill_child(&self, pid: Pid) -> io::Result<()>;
 }
 
 /// PHP that a [`Launcher`] started.
 #[derive(Debug)]
-pub struct Launched {
-    /// Its number.
+pub struct PhpProcess {
+    /// Its process ID.
     pub pid: Pid,
-    /// The pipe of its standard error.
-    pub errors: OwnedFd,
+    /// The read end of its standard error.
+    pub stderr: OwnedFd,
 }

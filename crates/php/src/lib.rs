@@ -1,42 +1,44 @@
-//! PHP applications that stay in memory, on the distribution's own PHP.
+//! PHP applications, run over FastCGI or by resident workers on the distribution's own PHP.
 //!
-//! A [`Pool`] has workers: PHP processes that loaded an application once and then answer request after
-//! request. They are ordinary FastCGI requests to PHP-FPM, or to a `php-cgi` that the pool starts itself
-//! ([`plan::Launch`]), whose script connects back to us and stays. `php/apus.php` is their side, carried
-//! inside the program; `php/WIRE.md` is what both sides say, and [`wire`] its codec, without I/O.
+//! A [`WorkerPool`] has workers: PHP processes that load an application once and then handle request after
+//! request. A worker starts as an ordinary FastCGI request to PHP-FPM, or to a `php-cgi` that the pool starts
+//! itself ([`plan::Launch`]); the script of that request connects back to the pool and stays. `php/apus.php` is
+//! the script, which is part of the binary; `php/WIRE.md` documents the protocol, and [`wire`] is its codec.
 
 #![forbid(unsafe_code)]
 
-mod after;
+mod background;
 mod connection;
-mod content;
 mod error;
 mod exchange;
-mod greeting;
 pub mod handler;
+mod hello;
 mod hub;
 mod launcher;
-mod line;
+mod log_line;
 pub mod plan;
 mod pool;
 mod pools;
+mod queue;
 mod record;
 mod request;
+mod response_body;
 mod shared;
-mod signal;
 mod socket;
 mod sockets;
 mod status;
 mod supervisor;
+mod supervisor_message;
 mod task;
+mod topics;
 pub mod wire;
 
-pub use error::{Failure, StartError};
-pub use launcher::{Launched, Launcher};
-pub use pool::Pool;
-pub use pools::Pools;
+pub use error::{PoolStartError, WorkerError};
+pub use launcher::{Launcher, PhpProcess};
+pub use pool::WorkerPool;
+pub use pools::WorkerPools;
 pub use request::{WorkerRequest, WorkerResponse};
-pub use socket::{Socket, SocketEvents};
-pub use sockets::{SocketOrder, SocketOrders};
-pub use status::{PoolStatus, PoolTotals, WorkerStatus};
+pub use socket::{PhpSocket, SocketEvents};
+pub use sockets::{SocketCommand, SocketCommands};
+pub use status::{PhpWorkerStatus, PoolStatus, PoolTotals};
 pub use supervisor::spawn;

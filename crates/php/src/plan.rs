@@ -1,4 +1,4 @@
-//! What a pool of workers is to be.
+//! The plan of a pool: how PHP is started, how many workers there are, and their limits.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,74 +7,73 @@ use std::time::Duration;
 use apus_net::Account;
 use apus_net::client::Address;
 
-/// A pool of workers: how they are started, how many, and for how long.
+/// The plan of a pool of workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PoolPlan {
-    /// Its name, in logs and in the status. Two pools of one process have two names.
+pub struct WorkerPoolPlan {
+    /// The name in logs and in the status, which is unique in the process.
     pub name: Arc<str>,
-    /// What runs PHP.
+    /// How PHP is started.
     pub launch: Launch,
-    /// How the application takes requests.
-    pub mode: Mode,
-    /// The application's script. Symbolic links in its path are followed anew with each reload, so that
-    /// a release that was switched is found.
+    /// How the application handles requests.
+    pub mode: ApplicationMode,
+    /// The application's script. Each reload resolves symbolic links in its path again, so that it finds the
+    /// current release.
     pub script: PathBuf,
-    /// The site's root, as the application is told it.
+    /// The site's root, for the application.
     pub root: PathBuf,
-    /// Workers that are there even if nobody asks.
+    /// The minimum number of workers, also without requests.
     pub min: usize,
-    /// Workers at most, but for those that end.
+    /// The maximum number of workers, without those that are stopping.
     pub max: usize,
-    /// When a worker makes room for a new one.
+    /// When a worker is replaced by a new one.
     pub recycle: Recycle,
-    /// How long PHP may work for one request before its process is killed; zero is for ever.
+    /// The maximum time that PHP executes one request before its process is killed; zero means no limit.
     pub execution_limit: Duration,
-    /// How long the application may take to boot.
+    /// The maximum time that the application takes to boot.
     pub boot_limit: Duration,
-    /// How long a worker more than [`PoolPlan::min`] may be without work.
+    /// The maximum idle time of a worker beyond [`WorkerPoolPlan::min`].
     pub idle_limit: Duration,
-    /// How long a worker may take to end when it is told to.
+    /// The maximum time that a worker takes to stop.
     pub stop_limit: Duration,
-    /// Requests that may wait for a worker.
+    /// The maximum number of requests that wait for a worker.
     pub queue: usize,
-    /// How long one may wait.
+    /// The maximum time that a request waits for a worker.
     pub queue_limit: Duration,
-    /// Tasks that may wait for an idle worker.
+    /// The maximum number of tasks that wait for a worker.
     pub tasks: usize,
-    /// Whether people are at work on the application: a change of its files restarts it, and its errors
-    /// are shown.
+    /// Development mode: a change of the application's files reloads it, and clients see its errors.
     pub development: bool,
-    /// What is done about what a request leaves behind.
+    /// How leaks of a request are handled.
     pub leaks: Leaks,
-    /// A folder of this process alone, for sockets and the runtime file. It is made if it is not there.
+    /// A folder for sockets and the runtime file, which no other process uses. It is created if necessary.
     pub folder: PathBuf,
 }
 
-/// What runs PHP.
+/// How PHP is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Launch {
-    /// Processes of a FastCGI server that somebody else runs, such as PHP-FPM.
-    Server(Address),
-    /// Processes that are started here.
-    Own(Own),
+    /// By a FastCGI server that runs already, such as PHP-FPM.
+    FastCgiServer(Address),
+    /// By the pool, as `php-cgi`.
+    PhpCgi(PhpCgiPlan),
 }
 
-/// PHP processes of our own.
+/// The `php-cgi` that a pool starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Own {
-    /// The program: a `php-cgi`.
+pub struct PhpCgiPlan {
+    /// The path of the program.
     pub program: PathBuf,
-    /// Arguments before those that are needed, such as `-d` with a setting.
+    /// Additional arguments, such as `-d` with a setting.
     pub arguments: Vec<String>,
-    /// Their whole environment but for `PATH`.
+    /// The environment, without `PATH`.
     pub environment: Vec<(String, String)>,
-    /// The user that they run as, if not as that of this process.
+    /// The user of the processes, if it is not that of this process.
     pub account: Option<Account>,
 }
 
-/// How an application takes requests.
+/// How an application handles requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum ApplicationMode {
     /// Its script calls `frankenphp_handle_request()` in a loop.
     Worker,
     /// Its script is included for each request.
@@ -83,7 +82,7 @@ pub enum Mode {
     Native,
 }
 
-impl Mode {
+impl ApplicationMode {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Worker => "worker",
@@ -93,26 +92,27 @@ impl Mode {
     }
 }
 
-/// When a worker makes room for a new one, between two requests.
+/// When a worker is replaced by a new one, between two requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recycle {
-    /// After about so many requests: a tenth more or less, so that not all go at once. 0 is never.
+    /// The number of requests, with a jitter of a tenth, so that workers are not replaced all at once. 0 means no
+    /// limit.
     pub requests: u64,
-    /// When PHP holds so many bytes. 0 is never.
+    /// The memory of PHP in bytes. 0 means no limit.
     pub memory: u64,
-    /// When it is about that old. Zero is never.
+    /// The age, with a jitter of a tenth. Zero means no limit.
     pub age: Duration,
 }
 
-/// What is done about what a request leaves behind, such as a transaction that is open.
+/// How leaks of a request are handled, such as an open transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Leaks {
-    /// It is undone and logged.
+    /// A leak is undone and logged.
     #[default]
     Warn,
-    /// The worker is ended, too.
+    /// A leak is undone and logged, and the worker is replaced.
     Refuse,
-    /// Nothing.
+    /// Leaks are ignored.
     Ignore,
 }
 

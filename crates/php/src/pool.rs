@@ -1,4 +1,4 @@
-//! A pool of workers, for all threads.
+//! A pool of workers, shared by all threads.
 
 use std::io;
 use std::sync::Arc;
@@ -8,57 +8,56 @@ use std::thread;
 use apus_http::{Body, BodyError, BodyStream, Frame, Headers, Method, StatusCode, list};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::content::content;
-use crate::error::{Failure, StartError};
-use crate::exchange::{Asked, Exchange};
-use crate::hub::Listening;
+use crate::error::{PoolStartError, WorkerError};
+use crate::exchange::WorkerExchange;
+use crate::hub::EventSubscription;
 use crate::launcher::Launcher;
-use crate::plan::{Launch, PoolPlan};
-use crate::request::{Upload, WorkerRequest, WorkerResponse, head};
-use crate::shared::{Shared, count};
-use crate::signal::Signal;
+use crate::plan::{Launch, WorkerPoolPlan};
+use crate::request::{WorkerRequest, WorkerRequestBody, WorkerRequestHead, WorkerResponse, head};
+use crate::response_body::response_body;
+use crate::shared::{SharedPool, increment};
 use crate::status::PoolStatus;
 use crate::supervisor::Supervisor;
-use crate::wire::{ResponseHead, is_channel};
+use crate::supervisor_message::SupervisorMessage;
+use crate::wire::{WorkerResponseHead, is_channel};
 
 /// A pool of workers. Clones are the same pool; any thread may ask it.
 ///
-/// A thread of its own starts the workers and looks after them. A request takes a connection to a worker
-/// along to its own thread, writes to it, reads from it, and gives it back; requests that find none wait
-/// in one line.
+/// The supervisor starts and watches the workers on a thread of its own. A request moves a connection to its own
+/// thread, writes to it and reads from it, and returns it; requests without a connection wait in one queue.
 #[derive(Clone, Debug)]
-pub struct Pool {
-    shared: Arc<Shared>,
+pub struct WorkerPool {
+    shared: Arc<SharedPool>,
 }
 
-/// How often a request is given to another worker that a worker may have begun with.
+/// How often a request is retried that a worker may have processed in part.
 const MAX_RETRIES: usize = 2;
 
-/// How often a request is given to another worker that no worker began with.
-const MAX_UNBEGUN: usize = 16;
+/// How often a request is retried that no worker began to process.
+const MAX_UNPROCESSED: usize = 16;
 
-impl Pool {
-    /// Starts the pool. Its workers boot by and by; requests may come at once. It runs until it is
-    /// [stopped](Pool::stop), or the process ends.
+impl WorkerPool {
+    /// Starts the pool. Its workers boot in the background; requests can be sent at once. It runs until it is
+    /// [stopped](WorkerPool::stop), or the process ends.
     ///
     /// # Errors
-    /// There is no such script or program, or the folder cannot be made.
-    pub fn start(plan: PoolPlan) -> Result<Self, StartError> {
+    /// The script or the program does not exist, or the folder cannot be created.
+    pub fn start(plan: WorkerPoolPlan) -> Result<Self, PoolStartError> {
         Self::start_with(plan, None)
     }
 
-    /// As [`Pool::start`]; `launcher` starts PHP that runs as another user.
+    /// Starts the pool with a launcher, which starts PHP that runs as another user.
     pub(crate) fn start_with(
-        plan: PoolPlan,
+        plan: WorkerPoolPlan,
         launcher: Option<Arc<dyn Launcher>>,
-    ) -> Result<Self, StartError> {
-        let (signals, received) = mpsc::unbounded_channel();
-        let shared = Arc::new(Shared::new(plan, signals, launcher));
-        let (started, outcome) = std::sync::mpsc::channel();
+    ) -> Result<Self, PoolStartError> {
+        let (sender, messages) = mpsc::unbounded_channel();
+        let shared = Arc::new(SharedPool::new(plan, sender, launcher));
+        let (started, result) = std::sync::mpsc::channel();
         let pool = Self {
             shared: Arc::clone(&shared),
         };
-        // Programs that it starts end with this thread, not with the one that called.
+        // Programs end with the thread that starts them, which must not be the caller's.
         thread::Builder::new()
             .name("apus-php".to_owned())
             .spawn(move || {
@@ -68,12 +67,12 @@ impl Pool {
                 let runtime = match runtime {
                     Ok(runtime) => runtime,
                     Err(error) => {
-                        let _ = started.send(Err(StartError::Thread(error)));
+                        let _ = started.send(Err(PoolStartError::Thread(error)));
                         return;
                     }
                 };
                 runtime.block_on(async {
-                    match Supervisor::new(shared, received) {
+                    match Supervisor::new(shared, messages) {
                         Ok(supervisor) => {
                             let _ = started.send(Ok(()));
                             supervisor.run().await;
@@ -82,27 +81,27 @@ impl Pool {
                     }
                 });
             })
-            .map_err(StartError::Thread)?;
-        match outcome.recv() {
+            .map_err(PoolStartError::Thread)?;
+        match result.recv() {
             Ok(Ok(())) => Ok(pool),
             Ok(Err(error)) => Err(error),
-            Err(_) => Err(StartError::Thread(io::ErrorKind::BrokenPipe.into())),
+            Err(_) => Err(PoolStartError::Thread(io::ErrorKind::BrokenPipe.into())),
         }
     }
 
-    /// What the pool was started as.
-    pub fn plan(&self) -> &PoolPlan {
+    /// The plan of the pool.
+    pub fn plan(&self) -> &WorkerPoolPlan {
         &self.shared.plan
     }
 
-    /// Has a worker answer a request. One whose worker ended before it said anything is given to another
-    /// worker, if its method is idempotent (RFC 9110 section 9.2.2) and its content was short.
+    /// Sends a request to a worker. If the worker ends before its response, the request is sent to another one,
+    /// if the method is idempotent (RFC 9110 section 9.2.2) and the body short.
     ///
     /// # Errors
-    /// No worker answered.
-    pub async fn send(&self, request: WorkerRequest) -> Result<WorkerResponse, Failure> {
+    /// No worker responded.
+    pub async fn send(&self, request: WorkerRequest) -> Result<WorkerResponse, WorkerError> {
         let shared = &self.shared;
-        count(&shared.totals.requests);
+        increment(&shared.counters.requests);
         let WorkerRequest {
             message,
             method,
@@ -110,78 +109,78 @@ impl Pool {
             body,
         } = request;
         let is_head = method == Method::HEAD;
-        let upload = Upload::of(body).await?;
-        let asked = Asked {
+        let body = WorkerRequestBody::of(body).await?;
+        let request = WorkerRequestHead {
             message,
             method,
             id: Some(id),
             socket: None,
         };
-        let (exchange, answer) = self.ask(asked, upload).await?;
-        self.response(exchange, &answer, is_head)
+        let (exchange, head) = self.exchange(request, body).await?;
+        self.response(exchange, &head, is_head)
     }
 
-    /// Has a worker answer, or another in its place.
-    pub(crate) async fn ask(
+    /// Sends a request to a worker and waits for the head of the response, with retries.
+    pub(crate) async fn exchange(
         &self,
-        mut asked: Asked,
-        mut upload: Upload,
-    ) -> Result<(Exchange, ResponseHead), Failure> {
+        mut request: WorkerRequestHead,
+        mut body: WorkerRequestBody,
+    ) -> Result<(WorkerExchange, WorkerResponseHead), WorkerError> {
         let shared = &self.shared;
-        let is_head = asked.method == Method::HEAD;
-        asked
+        let is_head = request.method == Method::HEAD;
+        request
             .message
-            .finish(upload.content(), is_head)
-            .map_err(|_| Failure::Oversized)?;
-        let (mut retries, mut unbegun) = (0, 0);
+            .finish(body.transfer(), is_head)
+            .map_err(|_| WorkerError::Oversized)?;
+        let (mut retries, mut unprocessed) = (0, 0);
         loop {
             let Some(connection) = shared.lease().await?.begin() else {
                 continue;
             };
-            let exchange = Exchange::new(Arc::clone(shared), connection, asked, upload);
-            let broken = match exchange.run().await {
-                Ok(answered) => return Ok(answered),
-                Err(broken) => *broken,
+            let exchange = WorkerExchange::new(Arc::clone(shared), connection, request, body);
+            let failed = match exchange.run().await {
+                Ok(responded) => return Ok(responded),
+                Err(failed) => *failed,
             };
-            count(&shared.totals.crashes);
-            let is_safe = is_idempotent(&broken.request.method)
-                && matches!(broken.upload, Upload::Inline(_))
-                && matches!(broken.failure, Failure::Crashed | Failure::Io(_));
-            // What no worker began with costs the application nothing, however often its processes end.
-            let is_over = if broken.is_untouched {
-                unbegun += 1;
-                unbegun > MAX_UNBEGUN
+            increment(&shared.counters.crashes);
+            let is_safe = is_idempotent(&failed.request.method)
+                && matches!(failed.body, WorkerRequestBody::Inline(_))
+                && matches!(failed.error, WorkerError::Crashed | WorkerError::Io(_));
+            // The retry of an unprocessed request costs the application nothing, so it has a higher limit.
+            let is_final = if failed.is_unprocessed {
+                unprocessed += 1;
+                unprocessed > MAX_UNPROCESSED
             } else {
                 retries += 1;
                 retries > MAX_RETRIES || !is_safe
             };
-            if is_over {
-                return Err(broken.failure);
+            if is_final {
+                return Err(failed.error);
             }
-            count(&shared.totals.retries);
-            (asked, upload) = (broken.request, broken.upload);
+            increment(&shared.counters.retries);
+            (request, body) = (failed.request, failed.body);
         }
     }
 
     pub(crate) fn response(
         &self,
-        exchange: Exchange,
-        answer: &ResponseHead,
+        exchange: WorkerExchange,
+        worker_head: &WorkerResponseHead,
         is_head: bool,
-    ) -> Result<WorkerResponse, Failure> {
-        let head = head(answer, is_head)?;
+    ) -> Result<WorkerResponse, WorkerError> {
+        let head = head(worker_head, is_head)?;
         let mut headers = head.headers;
         let pid = exchange.pid();
         let events = headers
             .get("x-apus-events")
             .filter(|_| head.status == StatusCode::OK && !is_head)
-            .map(|channels| self.listen(channels));
-        let mut body = content(exchange, head.content, answer);
-        if let Some(listening) = events {
-            as_event_stream(&mut headers);
-            body = Body::stream(Followed {
+            .map(|channels| self.subscribe(channels));
+        let mut body = response_body(exchange, head.content, worker_head);
+        if let Some(events) = events {
+            set_event_stream_headers(&mut headers);
+            body = Body::stream(EventStreamBody {
                 first: body,
-                then: listening,
+                then: events,
             });
         }
         Ok(WorkerResponse {
@@ -192,58 +191,61 @@ impl Pool {
         })
     }
 
-    fn listen(&self, channels: &[u8]) -> Listening {
+    fn subscribe(&self, channels: &[u8]) -> EventSubscription {
         let names = list::members(channels).filter(|name| is_channel(name));
-        self.shared.hub.listen(names)
+        self.shared.hub.subscribe(names)
     }
 
-    /// Loads the application anew: its script, by way of symbolic links that may have been switched. New
-    /// workers boot before old ones end, and no request is lost.
+    /// Reloads the application, and resolves the symbolic links to its script again. New workers boot before old
+    /// ones stop, and no request is lost.
     ///
     /// # Errors
-    /// The new one does not boot, and the old workers go on: what PHP said.
+    /// The new application does not boot, and the old workers stay; the error is the output of PHP.
     pub async fn reload(&self) -> Result<(), Arc<str>> {
         let (reply, done) = oneshot::channel();
-        self.shared.signal(Signal::Reload(reply));
+        self.shared
+            .notify_supervisor(SupervisorMessage::Reload(reply));
         done.await
             .unwrap_or_else(|_| Err("the pool has ended".into()))
     }
 
-    /// Lets workers finish what they do and what waits, and ends them. Requests that come are refused.
+    /// Stops the workers after all running and queued requests. New requests fail.
     pub async fn stop(&self) {
         let (reply, done) = oneshot::channel();
-        self.shared.signal(Signal::Stop(reply));
+        self.shared
+            .notify_supervisor(SupervisorMessage::Stop(reply));
         let _ = done.await;
     }
 
-    /// Whether the application takes WebSockets.
+    /// Whether the application accepts WebSockets.
     pub fn takes_sockets(&self) -> bool {
         self.shared.state().takes_sockets
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<SharedPool> {
         &self.shared
     }
 
-    /// Ends event streams and WebSockets; see [`Pools::end_streams`](crate::Pools::end_streams).
+    /// Closes event streams and WebSockets; see [`WorkerPools::end_streams`](crate::WorkerPools::end_streams).
     pub(crate) fn end_streams(&self) {
         self.shared.hub.close();
         self.shared.sockets.close();
     }
 
-    /// Has it [stop](Pool::stop), and does not wait.
+    /// Begins to [stop](WorkerPool::stop) the pool, without waiting.
     pub(crate) fn begin_stop(&self) {
-        self.shared.signal(Signal::Stop(oneshot::channel().0));
+        self.shared
+            .notify_supervisor(SupervisorMessage::Stop(oneshot::channel().0));
     }
 
-    /// Whether PHP knows the files that were uploaded with a request as such. It does not where it is
-    /// built so that they can only be taken in by itself: those requests are better asked over FastCGI.
+    /// Whether `is_uploaded_file()` of PHP recognises uploads to workers. In some builds of PHP it only recognises
+    /// uploads over FastCGI; then requests with uploads should be sent over FastCGI.
     pub fn takes_uploads(&self) -> bool {
-        // What processes of our own do is known before the first of them has said it.
-        matches!(self.plan().launch, Launch::Own(_)) || self.shared.state().takes_uploads
+        // Our `php-cgi` supports it always, also before the first worker connects.
+        matches!(self.plan().launch, Launch::PhpCgi(_)) || self.shared.state().takes_uploads
     }
 
-    /// What the pool does.
+    /// The status of the pool.
     pub fn status(&self) -> PoolStatus {
         self.shared.status()
     }
@@ -256,24 +258,24 @@ fn is_idempotent(method: &Method) -> bool {
     )
 }
 
-/// Fields of an answer that goes on with events.
-fn as_event_stream(headers: &mut Headers) {
+/// Sets the header fields of a response that continues with events.
+fn set_event_stream_headers(headers: &mut Headers) {
     headers.remove("x-apus-events");
     headers.remove("content-length");
-    // Both are valid.
+    // They cannot fail: names and values are valid.
     let _ = headers.try_insert("content-type", "text/event-stream");
     if !headers.contains("cache-control") {
         let _ = headers.try_append("cache-control", "no-cache");
     }
 }
 
-/// Content, and then what is published.
-struct Followed {
+/// The body of an event stream: first the body of the application's response, then published events.
+struct EventStreamBody {
     first: Body,
-    then: Listening,
+    then: EventSubscription,
 }
 
-impl BodyStream for Followed {
+impl BodyStream for EventStreamBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         match self.first.poll_frame(cx) {
             Poll::Ready(None) => self.then.poll_frame(cx),

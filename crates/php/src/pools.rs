@@ -1,31 +1,31 @@
-//! All pools of a server, while configurations come and go.
+//! All pools of a server, across reloads of its configuration.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::error::StartError;
+use crate::error::PoolStartError;
 use crate::launcher::Launcher;
-use crate::plan::PoolPlan;
-use crate::pool::Pool;
+use crate::plan::WorkerPoolPlan;
+use crate::pool::WorkerPool;
 use crate::status::PoolStatus;
 
-/// All pools of a server. Clones are the same.
+/// All pools of a server. Clones share the pools.
 ///
-/// A new configuration is [prepared](Pools::prepare), which starts what it needs more, and then takes over
-/// with [`Pools::retain`], which ends what it needs no longer.
+/// For a new configuration, [`WorkerPools::prepare`] starts additional pools, and later
+/// [`WorkerPools::retain`] stops those that are no longer needed.
 #[derive(Clone, Debug, Default)]
-pub struct Pools {
-    pools: Arc<Mutex<HashMap<Arc<str>, Vec<Pool>>>>,
+pub struct WorkerPools {
+    pools: Arc<Mutex<HashMap<Arc<str>, Vec<WorkerPool>>>>,
     launcher: Option<Arc<dyn Launcher>>,
 }
 
-impl Pools {
-    /// None.
+impl WorkerPools {
+    /// No pools.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// None; `launcher` starts PHP that runs as other users.
+    /// No pools; `launcher` will start PHP that runs as other users.
     pub fn with_launcher(launcher: Arc<dyn Launcher>) -> Self {
         Self {
             launcher: Some(launcher),
@@ -33,69 +33,69 @@ impl Pools {
         }
     }
 
-    fn pools(&self) -> MutexGuard<'_, HashMap<Arc<str>, Vec<Pool>>> {
+    fn pools(&self) -> MutexGuard<'_, HashMap<Arc<str>, Vec<WorkerPool>>> {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the pool of this plan, if none runs with it.
+    /// Starts a pool with this plan, unless there is one.
     ///
     /// # Errors
-    /// It cannot be started.
-    pub fn prepare(&self, plan: &PoolPlan) -> Result<(), StartError> {
+    /// The pool cannot be started.
+    pub fn prepare(&self, plan: &WorkerPoolPlan) -> Result<(), PoolStartError> {
         let mut pools = self.pools();
         let same_name = pools.entry(Arc::clone(&plan.name)).or_default();
         if !same_name.iter().any(|pool| pool.plan() == plan) {
-            same_name.push(Pool::start_with(plan.clone(), self.launcher.clone())?);
+            same_name.push(WorkerPool::start_with(plan.clone(), self.launcher.clone())?);
         }
         Ok(())
     }
 
-    /// The pool that runs with this plan.
-    pub fn get(&self, plan: &PoolPlan) -> Option<Pool> {
+    /// The pool with this plan.
+    pub fn get(&self, plan: &WorkerPoolPlan) -> Option<WorkerPool> {
         let pools = self.pools();
         let same_name = pools.get(&plan.name)?;
         same_name.iter().find(|pool| pool.plan() == plan).cloned()
     }
 
-    /// Ends all but those that run with one of these plans, when they have done what they were asked.
-    pub async fn retain(&self, plans: &[PoolPlan]) {
-        let mut gone = Vec::new();
+    /// Stops all pools without a plan in `plans`, after their requests.
+    pub async fn retain(&self, plans: &[WorkerPoolPlan]) {
+        let mut removed = Vec::new();
         self.pools().retain(|_, same_name| {
             same_name.retain(|pool| {
                 let stays = plans.contains(pool.plan());
                 if !stays {
-                    gone.push(pool.clone());
+                    removed.push(pool.clone());
                 }
                 stays
             });
             !same_name.is_empty()
         });
-        // All end at the same time.
-        for pool in &gone {
+        // All stop at the same time.
+        for pool in &removed {
             pool.begin_stop();
         }
-        for pool in gone {
+        for pool in removed {
             pool.stop().await;
         }
     }
 
-    /// Ends event streams and WebSockets, which would go on for as long as their clients like. Their
-    /// clients are told; requests go on.
+    /// Closes event streams and WebSockets, which would otherwise stay open for as long as their clients like.
+    /// Other requests continue.
     pub fn end_streams(&self) {
         for pool in self.all() {
             pool.end_streams();
         }
     }
 
-    /// The pools, in the order of their names.
-    pub fn all(&self) -> Vec<Pool> {
+    /// The pools, sorted by name.
+    pub fn all(&self) -> Vec<WorkerPool> {
         let mut pools: Vec<_> = self.pools().values().flatten().cloned().collect();
         pools.sort_by(|one, other| one.plan().name.cmp(&other.plan().name));
         pools
     }
 
-    /// What they do.
+    /// The status of all pools.
     pub fn status(&self) -> Vec<PoolStatus> {
-        self.all().iter().map(Pool::status).collect()
+        self.all().iter().map(WorkerPool::status).collect()
     }
 }

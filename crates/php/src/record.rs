@@ -1,4 +1,4 @@
-//! What is known of one worker, by whoever has its connection and by the supervisor.
+//! The record of one worker, shared by its connection and the supervisor.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,44 +15,45 @@ use crate::launcher::Launcher;
 use crate::plan::Recycle;
 use crate::wire::Hello;
 
-/// A number that no other worker of its pool has.
+/// The number of a worker, unique in its pool.
 pub(crate) type WorkerId = u64;
 
-/// One worker. Counters are written by who has the connection and read for the status.
+/// The record of one worker. Only the holder of the connection writes the counters.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct WorkerRecord {
     pub(crate) id: WorkerId,
     pub(crate) generation: u64,
     pub(crate) hello: Hello,
-    /// The process at the other end, as the kernel says (SO_PEERCRED).
+    /// The process of the peer, from the kernel (SO_PEERCRED).
     pub(crate) pid: Option<Pid>,
     pub(crate) started: Instant,
     requests: AtomicU64,
     memory: AtomicU32,
     busy: AtomicBool,
-    /// Milliseconds from `started` to when PHP was last waited for; `NOT` if it is not.
-    awaited_since: AtomicU64,
+    /// When PHP began to execute a request, in milliseconds since `started`, or `NOT_EXECUTING`. While the worker
+    /// waits for the client, PHP does not execute.
+    executing_since: AtomicU64,
     killed: AtomicBool,
     retiring: AtomicBool,
-    life: Life,
-    /// The connection, to shut it down from elsewhere.
+    limits: RecycleLimits,
+    /// A handle on the connection, to shut it down.
     socket: OwnedFd,
-    /// Kills its process if we may not.
+    /// Kills the process if this process has not the privilege.
     launcher: Option<Arc<dyn Launcher>>,
 }
 
-/// When it makes room, with its jitter.
+/// When a worker is recycled, with jitter.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Life {
+pub(crate) struct RecycleLimits {
     requests: u64,
     memory: u64,
     age: Duration,
 }
 
-const NOT: u64 = u64::MAX;
+const NOT_EXECUTING: u64 = u64::MAX;
 
-impl Life {
-    /// `random` is any number: it makes a tenth of more or less.
+impl RecycleLimits {
+    /// The limits with a jitter of a tenth from any `random` number.
     pub(crate) fn new(recycle: &Recycle, random: u64) -> Self {
         let permille = 900 + random % 201;
         let jitter = |value: u64| match value {
@@ -71,25 +72,25 @@ impl Life {
     }
 }
 
-/// Who a worker is, as far as it is known when it says so.
-pub(crate) struct Identity {
+/// The identity of a worker after its HELLO.
+pub(crate) struct WorkerIdentity {
     pub(crate) id: WorkerId,
     pub(crate) generation: u64,
     pub(crate) hello: Hello,
     pub(crate) pid: Option<Pid>,
-    pub(crate) life: Life,
+    pub(crate) limits: RecycleLimits,
     pub(crate) socket: OwnedFd,
     pub(crate) launcher: Option<Arc<dyn Launcher>>,
 }
 
-impl Record {
-    pub(crate) fn new(identity: Identity) -> Self {
-        let Identity {
+impl WorkerRecord {
+    pub(crate) fn new(identity: WorkerIdentity) -> Self {
+        let WorkerIdentity {
             id,
             generation,
             hello,
             pid,
-            life,
+            limits,
             socket,
             launcher,
         } = identity;
@@ -102,68 +103,70 @@ impl Record {
             requests: AtomicU64::new(0),
             memory: AtomicU32::new(0),
             busy: AtomicBool::new(false),
-            awaited_since: AtomicU64::new(NOT),
+            executing_since: AtomicU64::new(NOT_EXECUTING),
             killed: AtomicBool::new(false),
             retiring: AtomicBool::new(false),
-            life,
+            limits,
             socket,
             launcher,
         }
     }
 
-    /// Takes notice of a request that it gets.
-    pub(crate) fn begin(&self) {
+    /// Records that the worker gets a request.
+    pub(crate) fn mark_busy(&self) {
         self.busy.store(true, Relaxed);
-        // Only who has the connection writes.
+        // Only the holder of the connection writes.
         self.requests
             .store(self.requests.load(Relaxed).saturating_add(1), Relaxed);
-        self.awaits(true);
+        self.set_executing(true);
     }
 
-    /// Takes notice that it is free.
-    pub(crate) fn end(&self) {
-        self.awaited_since.store(NOT, Relaxed);
+    /// Records that the worker is idle.
+    pub(crate) fn mark_idle(&self) {
+        self.executing_since.store(NOT_EXECUTING, Relaxed);
         self.busy.store(false, Relaxed);
     }
 
-    /// Whether PHP is waited for, and not the client.
-    pub(crate) fn awaits(&self, awaits: bool) {
-        let is_awaited = self.awaited_since.load(Relaxed) != NOT;
-        if awaits != is_awaited {
-            let since = match awaits {
-                true => u64::try_from(self.started.elapsed().as_millis()).unwrap_or(NOT - 1),
-                false => NOT,
+    /// Records whether PHP executes, or waits for the client.
+    pub(crate) fn set_executing(&self, executes: bool) {
+        let is_executing = self.executing_since.load(Relaxed) != NOT_EXECUTING;
+        if executes != is_executing {
+            let since = match executes {
+                true => {
+                    u64::try_from(self.started.elapsed().as_millis()).unwrap_or(NOT_EXECUTING - 1)
+                }
+                false => NOT_EXECUTING,
             };
-            self.awaited_since.store(since, Relaxed);
+            self.executing_since.store(since, Relaxed);
         }
     }
 
-    /// Since when PHP is waited for, if it is.
-    pub(crate) fn awaited_since(&self) -> Option<Instant> {
-        match self.awaited_since.load(Relaxed) {
-            NOT => None,
+    /// Since when PHP executes, if it does.
+    pub(crate) fn executing_since(&self) -> Option<Instant> {
+        match self.executing_since.load(Relaxed) {
+            NOT_EXECUTING => None,
             since => self.started.checked_add(Duration::from_millis(since)),
         }
     }
 
-    /// When it is too old.
-    pub(crate) fn old_at(&self) -> Option<Instant> {
-        self.started.checked_add(self.life.age)
+    /// When the worker reaches its maximum age.
+    pub(crate) fn expires_at(&self) -> Option<Instant> {
+        self.started.checked_add(self.limits.age)
     }
 
     pub(crate) fn remember_memory(&self, bytes: u32) {
         self.memory.store(bytes, Relaxed);
     }
 
-    /// Whether it is to make room now.
-    pub(crate) fn is_spent(&self) -> bool {
+    /// Whether the worker is to be replaced.
+    pub(crate) fn must_recycle(&self) -> bool {
         self.retiring.load(Relaxed)
-            || self.requests.load(Relaxed) >= self.life.requests
-            || u64::from(self.memory.load(Relaxed)) > self.life.memory
-            || coarse_now().saturating_duration_since(self.started) >= self.life.age
+            || self.requests.load(Relaxed) >= self.limits.requests
+            || u64::from(self.memory.load(Relaxed)) > self.limits.memory
+            || coarse_now().saturating_duration_since(self.started) >= self.limits.age
     }
 
-    /// Has it make room when it is free.
+    /// Makes the worker stop when it is idle.
     pub(crate) fn retire(&self) {
         self.retiring.store(true, Relaxed);
     }
@@ -172,8 +175,8 @@ impl Record {
         self.retiring.load(Relaxed)
     }
 
-    /// Kills its process, if that is permitted, and ends the connection. Its process is there as long as
-    /// the connection was open, so the number is nobody else's.
+    /// Kills the process, if that is permitted, and closes the connection. The process ID cannot have been reused,
+    /// as the process lives while the connection is open.
     pub(crate) fn kill(&self) {
         self.killed.store(true, Relaxed);
         if let Some(pid) = self.pid
@@ -182,10 +185,10 @@ impl Record {
             tracing::warn!(
                 pid = pid.as_raw_nonzero().get(),
                 %error,
-                "a worker could not be killed; its connection is closed, and it may go on alone"
+                "a worker could not be killed; its connection is closed, but its process may still run"
             );
         }
-        self.hang_up();
+        self.disconnect();
     }
 
     fn kill_process(&self, pid: Pid) -> io::Result<()> {
@@ -198,8 +201,8 @@ impl Record {
         }
     }
 
-    /// Ends the connection, whoever has it.
-    pub(crate) fn hang_up(&self) {
+    /// Closes the connection for all its holders.
+    pub(crate) fn disconnect(&self) {
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
     }
 
@@ -219,7 +222,7 @@ impl Record {
         self.memory.load(Relaxed)
     }
 
-    /// The number of its process.
+    /// The process ID; 0 if it is unknown.
     pub(crate) fn pid_number(&self) -> i32 {
         self.pid.map_or(0, |pid| pid.as_raw_nonzero().get())
     }
@@ -230,22 +233,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lives_differ_by_a_tenth_at_most() {
+    fn limits_have_a_jitter_of_a_tenth_at_most() {
         let recycle = Recycle {
             requests: 1000,
             memory: 5,
             age: Duration::from_secs(100),
         };
         for random in [0, 1, 100, 200, u64::MAX] {
-            let life = Life::new(&recycle, random);
-            assert!((900..=1100).contains(&life.requests));
-            assert!((90..=110).contains(&life.age.as_secs()));
-            assert_eq!(life.memory, 5);
+            let limits = RecycleLimits::new(&recycle, random);
+            assert!((900..=1100).contains(&limits.requests));
+            assert!((90..=110).contains(&limits.age.as_secs()));
+            assert_eq!(limits.memory, 5);
         }
-        let ever = Life::new(&Recycle::default(), 7);
+        let ever = RecycleLimits::new(&Recycle::default(), 7);
         assert_eq!((ever.requests, ever.memory), (u64::MAX, u64::MAX));
         assert_eq!(
-            Life::new(
+            RecycleLimits::new(
                 &Recycle {
                     requests: 1,
                     ..recycle

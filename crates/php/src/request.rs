@@ -1,4 +1,4 @@
-//! A request for a worker, and what comes back.
+//! Requests to workers and their responses.
 
 use apus_codec::fastcgi;
 use apus_codec::h1::HeadLimits;
@@ -6,91 +6,104 @@ use apus_http::{Body, BodyError, Frame, Headers, Method, StatusCode};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use crate::error::Failure;
-use crate::wire::{Content, INLINE_CONTENT, Message, ResponseHead};
+use crate::error::WorkerError;
+use crate::wire::{BodyTransfer, MAX_INLINE_BODY, RequestFrame, WorkerResponseHead};
 
-/// A request for a worker.
+/// A request to a worker.
 #[derive(Debug)]
 pub struct WorkerRequest {
-    /// Its variables: a message that is not finished yet.
-    pub message: Message,
-    /// The method: HEAD has no content in its answer, and what is idempotent may be sent again.
+    /// The frame with the variables, which is not finished yet.
+    pub message: RequestFrame,
+    /// The method: a response to HEAD has no body, and idempotent requests may be retried.
     pub method: Method,
-    /// What logs tell it apart by.
+    /// The request ID in logs.
     pub id: u64,
-    /// The content.
+    /// The body.
     pub body: Body,
 }
 
-/// The answer of a worker.
+/// A request without its body.
+#[derive(Debug)]
+pub(crate) struct WorkerRequestHead {
+    pub(crate) message: RequestFrame,
+    pub(crate) method: Method,
+    /// The request ID in logs, if a client sent the request.
+    pub(crate) id: Option<u64>,
+    /// The id of the WebSocket, if the request is an event of one.
+    pub(crate) socket: Option<Bytes>,
+}
+
+/// The response of a worker.
 #[derive(Debug)]
 pub struct WorkerResponse {
     /// The status.
     pub status: StatusCode,
-    /// The field lines; none is about a connection.
+    /// The header fields, without connection-specific ones.
     pub headers: Headers,
-    /// The content. It ends in order only if it is whole. Dropped before, PHP is told that the client is
-    /// gone.
+    /// The body, which ends with an error if it is incomplete. If it is dropped before its end, PHP sees that the
+    /// client disconnected.
     pub body: Body,
-    /// The process that gave it.
+    /// The process ID of the worker.
     pub pid: i32,
 }
 
-/// Content on its way to a worker.
+/// The body of a request to a worker.
 #[derive(Debug)]
-pub(crate) enum Upload {
-    /// It travels in the frame of its request, and can be sent again.
+pub(crate) enum WorkerRequestBody {
+    /// A short body in the frame of the request, which can be sent again.
     Inline(SmallVec<[Bytes; 4]>),
-    /// It follows when the worker asks for it.
+    /// A body that is sent when the worker asks for it.
     OnPull(Body),
 }
 
-impl Upload {
-    /// Takes in content that is short, before a worker has to wait for it.
-    pub(crate) async fn of(mut body: Body) -> Result<Self, Failure> {
+impl WorkerRequestBody {
+    /// Reads a short body completely, so that no worker has to wait for it.
+    pub(crate) async fn of(mut body: Body) -> Result<Self, WorkerError> {
         match body.len() {
-            Some(len) if len <= INLINE_CONTENT => {}
+            Some(len) if len <= MAX_INLINE_BODY => {}
             _ => return Ok(Self::OnPull(body)),
         }
         let mut pieces: SmallVec<[Bytes; 4]> = SmallVec::new();
-        let mut room = INLINE_CONTENT;
+        let mut room = MAX_INLINE_BODY;
         while let Some(frame) = body.frame().await {
-            match frame.map_err(Failure::Content)? {
+            match frame.map_err(WorkerError::RequestBody)? {
                 Frame::Data(bytes) => {
                     room = room
                         .checked_sub(bytes.len() as u64)
-                        .ok_or(Failure::Content(BodyError::TooLarge))?;
+                        .ok_or(WorkerError::RequestBody(BodyError::TooLarge))?;
                     pieces.push(bytes);
                 }
                 Frame::Trailers(_) => break,
-                // What was put aside in a file is read in the course of things, behind what came
-                // before it, so that requests that wait for a worker do not take memory for it.
+                // A body in a file is read when a worker asks for it, so that queued requests do not take memory.
                 file @ Frame::File(_) => {
-                    let taken = pieces.into_iter().map(Frame::Data).chain([file]);
-                    return Ok(Self::OnPull(body.preceded_by(taken)));
+                    let read = pieces.into_iter().map(Frame::Data).chain([file]);
+                    return Ok(Self::OnPull(body.preceded_by(read)));
                 }
             }
         }
         Ok(Self::Inline(pieces))
     }
 
-    pub(crate) fn content(&self) -> Content {
+    pub(crate) fn transfer(&self) -> BodyTransfer {
         match self {
-            Self::Inline(pieces) => Content::Inline(pieces.iter().map(Bytes::len).sum()),
-            Self::OnPull(_) => Content::Frames,
+            Self::Inline(pieces) => BodyTransfer::Inline(pieces.iter().map(Bytes::len).sum()),
+            Self::OnPull(_) => BodyTransfer::Frames,
         }
     }
 }
 
-/// The head of an answer as HTTP has it. A status other than 200 is the application's; with 200 a
-/// `Status` line may tell another, as scripts for CGI write it (RFC 3875 section 6.3.3).
-pub(crate) fn head(answer: &ResponseHead, is_head: bool) -> Result<fastcgi::ResponseHead, Failure> {
-    let status = Some(answer.status).filter(|status| *status != StatusCode::OK);
-    fastcgi::ResponseHead::from_block(status, &answer.block, is_head, &LIMITS)
-        .map_err(Failure::Head)
+/// Parses the head of a worker's response. A status of 200 is the default, which a `Status` line of a CGI script may
+/// replace (RFC 3875 section 6.3.3).
+pub(crate) fn head(
+    response: &WorkerResponseHead,
+    is_head: bool,
+) -> Result<fastcgi::ResponseHead, WorkerError> {
+    let status = Some(response.status).filter(|status| *status != StatusCode::OK);
+    fastcgi::ResponseHead::from_block(status, &response.block, is_head, &LIMITS)
+        .map_err(WorkerError::Head)
 }
 
-/// The wire has bounds of its own.
+/// The limits of a head, which the limits of the wire protocol keep small already.
 const LIMITS: HeadLimits = HeadLimits {
     target_bytes: 0,
     head_bytes: 64 * 1024,
@@ -112,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_before_a_file_is_put_back_in_front_of_it() {
+    fn data_before_a_file_is_sent_before_the_file() {
         let file = tempfile::tempfile().unwrap();
         let file = Frame::File(apus_http::FileRange {
             file: std::sync::Arc::new(file),
@@ -122,8 +135,8 @@ mod tests {
         let pieces = ["one", "two"].map(|text| Frame::Data(text.into()));
         let body = Body::Empty.preceded_by(pieces.into_iter().chain([file]));
         assert_eq!(body.len(), Some(106));
-        let Ok(Upload::OnPull(mut body)) = now(Upload::of(body)) else {
-            panic!("it travels in the frame");
+        let Ok(WorkerRequestBody::OnPull(mut body)) = now(WorkerRequestBody::of(body)) else {
+            panic!("it is in the frame");
         };
         assert_eq!(body.len(), Some(106));
         for expected in ["one", "two"] {

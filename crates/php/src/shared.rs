@@ -1,4 +1,4 @@
-//! What all threads share of a pool: who is idle, who waits, who there is.
+//! The state of a pool that all threads share: its workers, its queue and its counters.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,34 +9,34 @@ use std::time::Instant;
 use apus_net::coarse_now;
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use crate::connection::Connection;
-use crate::error::Failure;
-use crate::hub::Hub;
+use crate::connection::WorkerConnection;
+use crate::error::WorkerError;
+use crate::hub::EventHub;
 use crate::launcher::Launcher;
-use crate::line::{Line, Ticket};
-use crate::plan::PoolPlan;
-use crate::record::{Record, WorkerId};
-use crate::signal::Signal;
+use crate::plan::WorkerPoolPlan;
+use crate::queue::{QueueTicket, WorkerQueue};
+use crate::record::{WorkerId, WorkerRecord};
 use crate::sockets::Sockets;
+use crate::supervisor_message::SupervisorMessage;
 
-/// What all threads share of a pool.
+/// The shared state of a pool.
 #[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) plan: PoolPlan,
+pub(crate) struct SharedPool {
+    pub(crate) plan: WorkerPoolPlan,
     /// Starts PHP that runs as another user.
     pub(crate) launcher: Option<Arc<dyn Launcher>>,
-    state: Mutex<State>,
-    /// The supervisor is to look: see [`State::is_watched`] and [`State::may_grow`].
-    pub(crate) wanted: Notify,
-    pub(crate) signals: mpsc::UnboundedSender<Signal>,
-    pub(crate) hub: Hub,
+    state: Mutex<PoolState>,
+    /// Makes the supervisor check the pool: see [`PoolState::is_watched`] and [`PoolState::may_grow`].
+    pub(crate) supervisor_wakeup: Notify,
+    pub(crate) supervisor: mpsc::UnboundedSender<SupervisorMessage>,
+    pub(crate) hub: EventHub,
     pub(crate) sockets: Sockets,
-    pub(crate) totals: Totals,
+    pub(crate) counters: PoolCounters,
 }
 
 /// Counters since the start.
 #[derive(Debug, Default)]
-pub(crate) struct Totals {
+pub(crate) struct PoolCounters {
     pub(crate) requests: AtomicU64,
     pub(crate) retries: AtomicU64,
     pub(crate) queued: AtomicU64,
@@ -51,92 +51,92 @@ pub(crate) struct Totals {
     pub(crate) tasks_dropped: AtomicU64,
 }
 
-pub(crate) fn count(counter: &AtomicU64) {
+pub(crate) fn increment(counter: &AtomicU64) {
     counter.fetch_add(1, Relaxed);
 }
 
-/// What a request gets when its turn comes.
-pub(crate) type Turn = Result<Lease, Failure>;
+/// The result of waiting for a worker.
+pub(crate) type LeaseResult = Result<WorkerLease, WorkerError>;
 
 #[derive(Debug, Default)]
-pub(crate) struct State {
-    /// The one that worked last is the last, so that those that are too many stay without work.
-    pub(crate) idle: Vec<Idle>,
-    pub(crate) line: Line<Turn>,
-    pub(crate) workers: HashMap<WorkerId, Arc<Record>>,
-    pub(crate) closed: Closed,
+pub(crate) struct PoolState {
+    /// The most recently used worker is the last and the next to be used, so that surplus workers stay idle.
+    pub(crate) idle: Vec<IdleWorker>,
+    pub(crate) queue: WorkerQueue<LeaseResult>,
+    pub(crate) workers: HashMap<WorkerId, Arc<WorkerRecord>>,
+    pub(crate) admission: PoolAdmission,
     pub(crate) last_error: Option<Arc<str>>,
     pub(crate) takes_uploads: bool,
     pub(crate) takes_sockets: bool,
-    /// Whether the supervisor looks at the clocks of requests from time to time. It does until it finds that
-    /// none is there; who then comes first tells it.
+    /// Whether the supervisor checks the time limits of requests. It stops when there are no requests, and the next
+    /// request wakes it.
     pub(crate) is_watched: bool,
-    /// Whether one more worker would be started if a request had to wait. Who has to says so once, and not
-    /// each of hundreds.
+    /// Whether the supervisor would start one more worker for a queued request. Only the first of many queued
+    /// requests wakes it.
     pub(crate) may_grow: bool,
 }
 
 #[derive(Debug)]
-pub(crate) struct Idle {
-    pub(crate) connection: Connection,
+pub(crate) struct IdleWorker {
+    pub(crate) connection: WorkerConnection,
     pub(crate) since: Instant,
 }
 
-/// Whether requests are taken.
+/// Whether the pool accepts requests.
 #[derive(Clone, Debug, Default)]
-pub(crate) enum Closed {
+pub(crate) enum PoolAdmission {
     #[default]
-    No,
-    /// No worker is there, and none boots before this.
-    Boot {
+    Open,
+    /// There is no worker, and none boots before `until`.
+    BootFailed {
         message: Arc<str>,
         until: Instant,
     },
     Stopping,
 }
 
-impl Closed {
-    fn failure(&self) -> Option<Failure> {
+impl PoolAdmission {
+    fn error(&self) -> Option<WorkerError> {
         match self {
-            Self::No => None,
-            Self::Boot { message, until } => Some(Failure::Boot {
+            Self::Open => None,
+            Self::BootFailed { message, until } => Some(WorkerError::Boot {
                 message: Arc::clone(message),
                 retry_after: until.saturating_duration_since(Instant::now()),
             }),
-            Self::Stopping => Some(Failure::Stopping),
+            Self::Stopping => Some(WorkerError::Stopping),
         }
     }
 }
 
-impl Shared {
+impl SharedPool {
     pub(crate) fn new(
-        plan: PoolPlan,
-        signals: mpsc::UnboundedSender<Signal>,
+        plan: WorkerPoolPlan,
+        supervisor: mpsc::UnboundedSender<SupervisorMessage>,
         launcher: Option<Arc<dyn Launcher>>,
     ) -> Self {
         Self {
             plan,
             launcher,
             state: Mutex::default(),
-            wanted: Notify::new(),
-            signals,
-            hub: Hub::default(),
+            supervisor_wakeup: Notify::new(),
+            supervisor,
+            hub: EventHub::default(),
             sockets: Sockets::default(),
-            totals: Totals::default(),
+            counters: PoolCounters::default(),
         }
     }
 
-    /// The state. Nothing that is done with it waits or panics.
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    /// Locks the state. The holder must not wait.
+    pub(crate) fn state(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A worker for one request: an idle one, or the next that becomes free.
-    pub(crate) async fn lease(self: &Arc<Self>) -> Turn {
+    /// Leases a worker for one request: an idle one, or the next that becomes idle.
+    pub(crate) async fn lease(self: &Arc<Self>) -> LeaseResult {
         loop {
-            let (ticket, turn) = match self.take()? {
-                Taken::Connection(connection) => {
-                    let mut lease = Lease {
+            let (ticket, receiver) = match self.acquire()? {
+                Acquisition::Connection(connection) => {
+                    let mut lease = WorkerLease {
                         shared: Arc::clone(self),
                         connection: Some(connection),
                     };
@@ -145,151 +145,151 @@ impl Shared {
                         false => continue,
                     }
                 }
-                Taken::Place(ticket, turn) => (ticket, turn),
+                Acquisition::Queued(ticket, receiver) => (ticket, receiver),
             };
-            count(&self.totals.queued);
-            let place = Place {
+            increment(&self.counters.queued);
+            let guard = QueueGuard {
                 shared: self,
                 ticket,
             };
-            let turn = turn.await;
-            // It left the line when it got its turn, or the supervisor found that it waited for too long.
-            std::mem::forget(place);
-            match turn {
+            let result = receiver.await;
+            // The sender of the result removed the request from the queue.
+            std::mem::forget(guard);
+            match result {
                 Ok(Ok(mut lease)) => {
                     if lease.check() {
                         return Ok(lease);
                     }
                 }
-                Ok(Err(failure)) => return Err(failure),
-                Err(_) => return Err(Failure::Stopping),
+                Ok(Err(error)) => return Err(error),
+                Err(_) => return Err(WorkerError::Stopping),
             }
         }
     }
 
-    fn take(&self) -> Result<Taken, Failure> {
+    /// Takes an idle worker, or a place in the queue.
+    fn acquire(&self) -> Result<Acquisition, WorkerError> {
         let thread = thread::current().id();
         let mut state = self.state();
-        if let Some(failure) = state.closed.failure() {
-            return Err(failure);
+        if let Some(error) = state.admission.error() {
+            return Err(error);
         }
         if !std::mem::replace(&mut state.is_watched, true) {
-            self.wanted.notify_one();
+            self.supervisor_wakeup.notify_one();
         }
-        // One that this thread's reactor knows already is the cheapest.
-        let own = state
+        // A connection in this thread's reactor is the cheapest.
+        let same_thread = state
             .idle
             .iter()
-            .rposition(|idle| idle.connection.is_of(thread));
-        let taken = match own {
-            Some(place) => Some(state.idle.remove(place)),
+            .rposition(|idle| idle.connection.belongs_to(thread));
+        let idle = match same_thread {
+            Some(index) => Some(state.idle.remove(index)),
             None => state.idle.pop(),
         };
-        if let Some(Idle { connection, .. }) = taken {
-            return Ok(Taken::Connection(connection));
+        if let Some(IdleWorker { connection, .. }) = idle {
+            return Ok(Acquisition::Connection(connection));
         }
-        if state.line.len() >= self.plan.queue {
-            count(&self.totals.queue_full);
-            return Err(Failure::QueueFull);
+        if state.queue.len() >= self.plan.queue {
+            increment(&self.counters.queue_full);
+            return Err(WorkerError::QueueFull);
         }
         if std::mem::take(&mut state.may_grow) {
-            self.wanted.notify_one();
+            self.supervisor_wakeup.notify_one();
         }
-        let (ticket, turn) = state.line.enter(Instant::now());
-        Ok(Taken::Place(ticket, turn))
+        let (ticket, receiver) = state.queue.push(Instant::now());
+        Ok(Acquisition::Queued(ticket, receiver))
     }
 
-    /// Takes back a connection whose worker is free: it goes to who waits longest, or rests.
-    pub(crate) fn release(self: &Arc<Self>, connection: Connection) {
-        connection.record.end();
-        if connection.record.is_spent() {
-            self.signal(Signal::Spent(connection));
+    /// Returns the connection of an idle worker: it serves the first request of the queue, or becomes idle.
+    pub(crate) fn release(self: &Arc<Self>, connection: WorkerConnection) {
+        connection.record.mark_idle();
+        if connection.record.must_recycle() {
+            self.notify_supervisor(SupervisorMessage::RecycleDue(connection));
             return;
         }
         let mut state = self.state();
         if !state.workers.contains_key(&connection.record.id) {
-            // Its FastCGI request ended: nobody is at the other end.
+            // Its FastCGI request ended: the worker is gone.
             return;
         }
-        let lease = Lease {
+        let lease = WorkerLease {
             shared: Arc::clone(self),
             connection: Some(connection),
         };
-        if let Err(back) = state.line.hand(Ok(lease))
-            && let Ok(mut lease) = back
+        if let Err(unsent) = state.queue.serve_next(Ok(lease))
+            && let Ok(mut lease) = unsent
             && let Some(connection) = lease.connection.take()
         {
-            state.idle.push(Idle {
+            state.idle.push(IdleWorker {
                 connection,
                 since: coarse_now(),
             });
         }
     }
 
-    /// Takes a worker in that is booted.
-    pub(crate) fn admit(self: &Arc<Self>, connection: Connection) {
+    /// Adds a booted worker.
+    pub(crate) fn admit(self: &Arc<Self>, connection: WorkerConnection) {
         let mut state = self.state();
         state.takes_uploads = connection.record.hello.uploads;
         state
             .workers
             .insert(connection.record.id, Arc::clone(&connection.record));
-        if matches!(state.closed, Closed::Boot { .. }) {
-            state.closed = Closed::No;
+        if matches!(state.admission, PoolAdmission::BootFailed { .. }) {
+            state.admission = PoolAdmission::Open;
         }
         drop(state);
         self.release(connection);
     }
 
-    /// Forgets a worker that is no more, or is to get no more requests. Gives its connection if it was
-    /// idle.
-    pub(crate) fn forget(&self, id: WorkerId) -> Option<Connection> {
+    /// Removes a worker, which gets no more requests. Returns its connection if it was idle.
+    pub(crate) fn remove(&self, id: WorkerId) -> Option<WorkerConnection> {
         let mut state = self.state();
         state.workers.remove(&id);
-        let place = state
+        let index = state
             .idle
             .iter()
             .position(|idle| idle.connection.record.id == id)?;
-        Some(state.idle.remove(place).connection)
+        Some(state.idle.remove(index).connection)
     }
 
-    /// Ends the connection to a worker that broke, or whose process is gone.
-    pub(crate) fn discard(&self, connection: &Connection) {
-        connection.record.hang_up();
-        self.forget(connection.record.id);
+    /// Closes a connection that failed, and removes its worker.
+    pub(crate) fn discard(&self, connection: &WorkerConnection) {
+        connection.record.disconnect();
+        self.remove(connection.record.id);
     }
 
-    /// Tells the supervisor, if it is still there.
-    pub(crate) fn signal(&self, signal: Signal) {
-        let _ = self.signals.send(signal);
+    /// Sends a message to the supervisor, if it still runs.
+    pub(crate) fn notify_supervisor(&self, message: SupervisorMessage) {
+        let _ = self.supervisor.send(message);
     }
 }
 
-enum Taken {
-    Connection(Connection),
-    Place(Ticket, oneshot::Receiver<Turn>),
+enum Acquisition {
+    Connection(WorkerConnection),
+    Queued(QueueTicket, oneshot::Receiver<LeaseResult>),
 }
 
-/// A place in the line, which is given up with the request.
-struct Place<'a> {
-    shared: &'a Shared,
-    ticket: Ticket,
+/// Removes a request from the queue when it is dropped.
+struct QueueGuard<'a> {
+    shared: &'a SharedPool,
+    ticket: QueueTicket,
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueueGuard<'_> {
     fn drop(&mut self) {
-        self.shared.state().line.leave(self.ticket);
+        self.shared.state().queue.remove(self.ticket);
     }
 }
 
-/// A connection that is to carry one request. Dropped without one, it goes back.
+/// A connection that is reserved for one request. It returns to the pool if it is dropped unused.
 #[derive(Debug)]
-pub(crate) struct Lease {
-    shared: Arc<Shared>,
-    connection: Option<Connection>,
+pub(crate) struct WorkerLease {
+    shared: Arc<SharedPool>,
+    connection: Option<WorkerConnection>,
 }
 
-impl Lease {
-    /// Whether the worker is still there, and can be asked by this thread.
+impl WorkerLease {
+    /// Moves the connection to this thread; returns whether the worker can still handle a request.
     fn check(&mut self) -> bool {
         let Some(connection) = self.connection.take() else {
             return false;
@@ -306,21 +306,21 @@ impl Lease {
             }
             Err(error) => {
                 tracing::warn!(%error, "the connection to a worker cannot be used");
-                self.shared.forget(id);
+                self.shared.remove(id);
                 false
             }
         }
     }
 
-    /// The connection, to carry a request.
-    pub(crate) fn begin(mut self) -> Option<Connection> {
+    /// Begins a request on the connection.
+    pub(crate) fn begin(mut self) -> Option<WorkerConnection> {
         let connection = self.connection.take()?;
-        connection.record.begin();
+        connection.record.mark_busy();
         Some(connection)
     }
 }
 
-impl Drop for Lease {
+impl Drop for WorkerLease {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
             self.shared.release(connection);

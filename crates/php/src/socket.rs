@@ -1,49 +1,48 @@
-//! A WebSocket of an application: its connection is with whoever serves it, and workers know it by events alone.
+//! A WebSocket of an application, whose workers get its messages as events.
 
 use std::fmt;
 
 use apus_http::{Method, StatusCode};
 use bytes::Bytes;
 
-use crate::content::content;
-use crate::error::Failure;
-use crate::exchange::Asked;
-use crate::pool::Pool;
-use crate::request::{Upload, WorkerResponse, head};
-use crate::sockets::SocketOrders;
-use crate::wire::{Form, Message, ResponseHead};
+use crate::error::WorkerError;
 
-/// A WebSocket that an application took.
+use crate::pool::WorkerPool;
+use crate::request::{WorkerRequestBody, WorkerRequestHead, WorkerResponse, head};
+use crate::response_body::response_body;
+use crate::sockets::SocketCommands;
+use crate::wire::{MessageFormat, RequestFrame, WorkerResponseHead};
+
+/// A WebSocket that an application accepted.
 #[derive(Debug)]
-pub struct Socket {
-    /// What is told to the application.
+pub struct PhpSocket {
+    /// Sends events to the application.
     pub events: SocketEvents,
-    /// What it wants.
-    pub orders: SocketOrders,
+    /// Receives commands from the application.
+    pub commands: SocketCommands,
 }
 
-/// What is told to the application of one WebSocket, one event after another. Dropped, the socket has no
-/// name and no rooms any more.
+/// Sends the events of one WebSocket to the application. When it is dropped, the socket is removed from its rooms.
 pub struct SocketEvents {
-    pool: Pool,
+    pool: WorkerPool,
     id: Bytes,
     /// The target of the handshake.
     path: Bytes,
 }
 
-impl Pool {
-    /// Asks the application whether it takes a WebSocket. `message` is an [event](Message::event) with the
-    /// variables of the handshake, not finished yet. With the answer comes the socket, if that is 101.
+impl WorkerPool {
+    /// Asks the application whether it accepts a WebSocket. `message` is an unfinished [event](RequestFrame::event)
+    /// with the variables of the handshake. With a 101, the socket is returned, too.
     ///
     /// # Errors
-    /// No worker answered.
+    /// No worker responded.
     pub async fn open(
         &self,
-        mut message: Message,
-    ) -> Result<(WorkerResponse, Option<Socket>), Failure> {
+        mut message: RequestFrame,
+    ) -> Result<(WorkerResponse, Option<PhpSocket>), WorkerError> {
         let path = Bytes::copy_from_slice(message.target());
-        // Commands of the event are kept for the socket from now on.
-        let (id, orders) = self.shared().sockets.add();
+        // From now on, commands for the socket are queued.
+        let (id, commands) = self.shared().sockets.add();
         let events = SocketEvents {
             pool: self.clone(),
             id: id.clone(),
@@ -51,56 +50,58 @@ impl Pool {
         };
         message.push(b"kind", b"ws_open");
         message.push(b"socket", &id);
-        let asked = Asked {
+        let request = WorkerRequestHead {
             message,
             method: Method::GET,
             id: None,
             socket: Some(id),
         };
-        let (exchange, answer) = self.ask(asked, Upload::Inline(Default::default())).await?;
-        if answer.status != StatusCode::SWITCHING_PROTOCOLS {
-            return Ok((self.response(exchange, &answer, false)?, None));
+        let (exchange, head) = self
+            .exchange(request, WorkerRequestBody::Inline(Default::default()))
+            .await?;
+        if head.status != StatusCode::SWITCHING_PROTOCOLS {
+            return Ok((self.response(exchange, &head, false)?, None));
         }
-        let taken = ResponseHead {
+        let ok_head = WorkerResponseHead {
             status: StatusCode::OK,
-            ..answer
+            ..head
         };
-        let mut response = self.response(exchange, &taken, false)?;
+        let mut response = self.response(exchange, &ok_head, false)?;
         while let Some(Ok(_)) = response.body.frame().await {}
         response.status = StatusCode::SWITCHING_PROTOCOLS;
-        let orders = SocketOrders(orders);
-        Ok((response, Some(Socket { events, orders })))
+        let commands = SocketCommands(commands);
+        Ok((response, Some(PhpSocket { events, commands })))
     }
 }
 
 impl SocketEvents {
-    /// Tells of a message.
+    /// Sends a message of the client.
     ///
     /// # Errors
-    /// No worker took it.
-    pub async fn message(&self, form: Form, bytes: Bytes) -> Result<(), Failure> {
+    /// No worker handled it.
+    pub async fn message(&self, format: MessageFormat, bytes: Bytes) -> Result<(), WorkerError> {
         let mut message = self.event(b"ws_message");
-        let kind = match form {
-            Form::Binary => "binary",
-            Form::Text | Form::EventStream => "text",
+        let kind = match format {
+            MessageFormat::Binary => "binary",
+            MessageFormat::Text | MessageFormat::EventStream => "text",
         };
         message.push(b"type", kind.as_bytes());
-        self.tell(message, bytes).await
+        self.send(message, bytes).await
     }
 
-    /// Tells that it is closed, with the code and reason of the client; 1005 is none, 1006 that the
-    /// connection was lost (RFC 6455 section 7.1.5).
+    /// Sends the close of the socket, with the code and reason of the client. The code is 1005 if the client sent
+    /// none, and 1006 if the connection was lost (RFC 6455 section 7.1.5).
     ///
     /// # Errors
-    /// No worker took it.
-    pub async fn closed(self, code: u16, reason: Bytes) -> Result<(), Failure> {
+    /// No worker handled it.
+    pub async fn closed(self, code: u16, reason: Bytes) -> Result<(), WorkerError> {
         let mut message = self.event(b"ws_close");
         message.push(b"code", code.to_string().as_bytes());
-        self.tell(message, reason).await
+        self.send(message, reason).await
     }
 
-    fn event(&self, kind: &[u8]) -> Message {
-        let mut message = Message::event(256);
+    fn event(&self, kind: &[u8]) -> RequestFrame {
+        let mut message = RequestFrame::event(256);
         message.push(b"kind", kind);
         message.push(b"socket", &self.id);
         message.push_target(b"path", &self.path);
@@ -108,17 +109,17 @@ impl SocketEvents {
         message
     }
 
-    async fn tell(&self, message: Message, bytes: Bytes) -> Result<(), Failure> {
-        let asked = Asked {
+    async fn send(&self, message: RequestFrame, bytes: Bytes) -> Result<(), WorkerError> {
+        let request = WorkerRequestHead {
             message,
             method: Method::POST,
             id: None,
             socket: Some(self.id.clone()),
         };
-        let upload = Upload::Inline([bytes].into_iter().collect());
-        let (exchange, answer) = self.pool.ask(asked, upload).await?;
-        let length = head(&answer, false)?.content;
-        let mut body = content(exchange, length, &answer);
+        let body = WorkerRequestBody::Inline([bytes].into_iter().collect());
+        let (exchange, worker_head) = self.pool.exchange(request, body).await?;
+        let length = head(&worker_head, false)?.content;
+        let mut body = response_body(exchange, length, &worker_head);
         while let Some(Ok(_)) = body.frame().await {}
         Ok(())
     }

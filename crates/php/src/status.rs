@@ -1,73 +1,73 @@
-//! What a pool does, for people and programs.
+//! The status of a pool, for `apus status` and metrics.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use crate::shared::Shared;
+use crate::shared::SharedPool;
 
-/// What a pool does.
+/// The status of a pool.
 #[derive(Clone, Debug)]
 pub struct PoolStatus {
-    /// Its name.
+    /// The name of the pool.
     pub name: Arc<str>,
-    /// Its workers that take requests, those longest there first.
-    pub workers: Vec<WorkerStatus>,
-    /// The most workers there may be.
+    /// The ready workers, the oldest first.
+    pub workers: Vec<PhpWorkerStatus>,
+    /// The maximum number of workers.
     pub max: usize,
-    /// Requests that wait for a worker.
+    /// The number of requests that wait for a worker.
     pub waiting: usize,
-    /// Clients that listen to channels, counted once for each channel.
+    /// The number of clients with subscriptions to channels, counted once for each channel.
     pub listeners: usize,
-    /// WebSockets that are open.
+    /// The number of open WebSockets.
     pub sockets: usize,
-    /// Why a worker last did not boot.
+    /// Why the last failed boot failed.
     pub last_error: Option<Arc<str>>,
     /// Counters since the start.
     pub totals: PoolTotals,
 }
 
-/// One worker.
+/// The status of one worker.
 #[derive(Clone, Debug)]
-pub struct WorkerStatus {
-    /// The number of its process; 0 if that is not known.
+pub struct PhpWorkerStatus {
+    /// The process ID; 0 if it is unknown.
     pub pid: i32,
-    /// Its version of PHP.
+    /// The version of PHP.
     pub php: String,
-    /// Its SAPI.
+    /// The SAPI.
     pub sapi: String,
-    /// Whether it works on a request.
+    /// Whether it handles a request.
     pub busy: bool,
-    /// Requests that it got.
+    /// The number of requests.
     pub requests: u64,
-    /// Bytes that PHP held after its last answer.
+    /// The memory of PHP after its last response, in bytes.
     pub memory: u32,
-    /// How long ago it connected.
+    /// The time since it connected.
     pub age: Duration,
 }
 
 /// Counters of a pool since it was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolTotals {
-    /// Requests that came.
+    /// Requests.
     pub requests: u64,
-    /// Requests that were given to another worker.
+    /// Requests that were sent to another worker.
     pub retries: u64,
-    /// Requests that had to wait.
+    /// Requests that waited for a worker.
     pub queued: u64,
-    /// Requests that were refused because too many waited.
+    /// Requests that failed because the queue was full.
     pub queue_full: u64,
     /// Requests that waited for too long.
     pub queue_timed_out: u64,
-    /// Workers that ended with a request.
+    /// Workers that ended during a request.
     pub crashes: u64,
-    /// Workers that were killed because PHP worked for too long.
+    /// Workers that were killed because a request exceeded the execution limit.
     pub timeouts: u64,
-    /// Workers that were started.
+    /// Boots of workers.
     pub boots: u64,
-    /// Workers that did not boot.
+    /// Boots that failed.
     pub boot_failures: u64,
-    /// Workers that made room.
+    /// Workers that were recycled.
     pub recycled: u64,
     /// Reloads.
     pub reloads: u64,
@@ -75,20 +75,20 @@ pub struct PoolTotals {
     pub tasks_dropped: u64,
 }
 
-impl Shared {
+impl SharedPool {
     pub(crate) fn status(&self) -> PoolStatus {
-        let listeners = self.hub.listeners();
+        let listeners = self.hub.subscriptions();
         let state = self.state();
         let mut records: Vec<_> = state.workers.values().map(Arc::clone).collect();
-        let (waiting, last_error) = (state.line.len(), state.last_error.clone());
+        let (waiting, last_error) = (state.queue.len(), state.last_error.clone());
         drop(state);
         records.sort_by_key(|record| record.id);
-        let totals = &self.totals;
+        let counters = &self.counters;
         PoolStatus {
             name: Arc::clone(&self.plan.name),
             workers: records
                 .iter()
-                .map(|record| WorkerStatus {
+                .map(|record| PhpWorkerStatus {
                     pid: record.pid_number(),
                     php: record.hello.php.clone(),
                     sapi: record.hello.sapi.clone(),
@@ -104,18 +104,18 @@ impl Shared {
             sockets: self.sockets.len(),
             last_error,
             totals: PoolTotals {
-                requests: totals.requests.load(Relaxed),
-                retries: totals.retries.load(Relaxed),
-                queued: totals.queued.load(Relaxed),
-                queue_full: totals.queue_full.load(Relaxed),
-                queue_timed_out: totals.queue_timed_out.load(Relaxed),
-                crashes: totals.crashes.load(Relaxed),
-                timeouts: totals.timeouts.load(Relaxed),
-                boots: totals.boots.load(Relaxed),
-                boot_failures: totals.boot_failures.load(Relaxed),
-                recycled: totals.recycled.load(Relaxed),
-                reloads: totals.reloads.load(Relaxed),
-                tasks_dropped: totals.tasks_dropped.load(Relaxed),
+                requests: counters.requests.load(Relaxed),
+                retries: counters.retries.load(Relaxed),
+                queued: counters.queued.load(Relaxed),
+                queue_full: counters.queue_full.load(Relaxed),
+                queue_timed_out: counters.queue_timed_out.load(Relaxed),
+                crashes: counters.crashes.load(Relaxed),
+                timeouts: counters.timeouts.load(Relaxed),
+                boots: counters.boots.load(Relaxed),
+                boot_failures: counters.boot_failures.load(Relaxed),
+                recycled: counters.recycled.load(Relaxed),
+                reloads: counters.reloads.load(Relaxed),
+                tasks_dropped: counters.tasks_dropped.load(Relaxed),
             },
         }
     }

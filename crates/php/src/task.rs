@@ -1,28 +1,28 @@
-//! A task of an application, which a worker does without a request.
+//! Tasks of an application, which workers run without a request.
 
 use std::time::Instant;
 
 use bytes::Bytes;
 
-/// Something to be done by a worker.
+/// A task or a call of a timer.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub(crate) name: Bytes,
     pub(crate) payload: Bytes,
     pub(crate) due: Instant,
-    pub(crate) kind: Kind,
+    pub(crate) kind: TaskKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TaskKind {
     Task { id: u64 },
     Timer,
 }
 
-/// A task that a worker was asked to do.
+/// A task after an attempt to run it.
 #[derive(Debug)]
-pub(crate) struct TaskDone {
+pub(crate) struct TaskResult {
     pub(crate) task: Task,
-    /// Whether no worker was there for it, so that it has to wait on.
-    pub(crate) is_untouched: bool,
+    /// Whether no worker began it, so that it has to be tried again.
+    pub(crate) is_unprocessed: bool,
 }

@@ -12,8 +12,8 @@ use apus_cache::service::Cache;
 use apus_control::{ControlError, Request, Response, ask, socket_path};
 use apus_files::VariantStore;
 use apus_net::Account;
-use apus_php::plan::PoolPlan;
-use apus_php::{Launcher, Pools};
+use apus_php::plan::WorkerPoolPlan;
+use apus_php::{Launcher, WorkerPools};
 use apus_upstream::Upstreams;
 use apus_upstream::plan::GroupPlan;
 use serde_json::Value;
@@ -40,7 +40,7 @@ pub(crate) struct PlanLoader {
     /// What is known of origins; a reload does not change those that stay.
     upstreams: Upstreams,
     /// PHP that stays in memory; a reload loads it anew.
-    pools: Pools,
+    pools: WorkerPools,
     /// What is stored of answers of origins; a reload does not change it.
     cache: RefCell<Option<OpenCache>>,
     /// The hosts of each local certificate that was served last.
@@ -70,7 +70,7 @@ pub(crate) struct LoadedPlan {
     /// The groups of origins, which have to be in force before the plan is.
     pub(crate) groups: Vec<GroupPlan>,
     /// PHP that stays in memory; it runs already.
-    pub(crate) pools: Vec<PoolPlan>,
+    pub(crate) pools: Vec<WorkerPoolPlan>,
     /// Where the file says what is listened on.
     pub(crate) listening: ListenerSpans,
     pub(crate) control_socket: Option<PathBuf>,
@@ -105,7 +105,7 @@ impl PlanLoader {
             helper: None,
             variants: RefCell::new(Arc::new(VariantStore::new(0))),
             upstreams: Upstreams::new(),
-            pools: Pools::new(),
+            pools: WorkerPools::new(),
             cache: RefCell::default(),
             certified: RefCell::default(),
         }
@@ -113,7 +113,7 @@ impl PlanLoader {
 
     /// Has everything read, and PHP of other users started, by the helper from now on.
     pub(crate) fn ask_helper(&mut self, helper: Arc<HelperClient>) {
-        self.pools = Pools::with_launcher(Arc::clone(&helper) as Arc<dyn Launcher>);
+        self.pools = WorkerPools::with_launcher(Arc::clone(&helper) as Arc<dyn Launcher>);
         self.helper = Some(helper);
     }
 
@@ -127,7 +127,7 @@ impl PlanLoader {
     }
 
     /// The workers that the plans it loads have PHP answered by.
-    pub(crate) fn pools(&self) -> &Pools {
+    pub(crate) fn pools(&self) -> &WorkerPools {
         &self.pools
     }
 

@@ -1,10 +1,10 @@
 //! PHP that stays in memory, as the control socket shows it.
 
-use apus_php::{PoolStatus, Pools};
+use apus_php::{PoolStatus, WorkerPools};
 use serde_json::{Value, json};
 
 /// All pools with their workers, for programs.
-pub(crate) fn status(pools: &Pools) -> Value {
+pub(crate) fn status(pools: &WorkerPools) -> Value {
     pools.status().iter().map(pool).collect()
 }
 

@@ -18,8 +18,8 @@ use apus_control::{
 use apus_http::ResponseMemory;
 use apus_memory::give_back_free_memory;
 use apus_net::{Account, Binder, Engine, StartError};
-use apus_php::Pool;
-use apus_php::plan::PoolPlan;
+use apus_php::WorkerPool;
+use apus_php::plan::WorkerPoolPlan;
 use apus_upstream::Upstreams;
 use apus_upstream::plan::GroupPlan;
 use rustix::fs::Access;
@@ -155,7 +155,7 @@ struct RunningPlan {
     control_socket: Option<PathBuf>,
     stop_timeout: Duration,
     groups: Vec<GroupPlan>,
-    pools: Vec<PoolPlan>,
+    pools: Vec<WorkerPoolPlan>,
     cached: Vec<CachedHandler>,
 }
 
@@ -438,7 +438,11 @@ impl ControlThread {
 
     /// Ends workers of PHP that are not wanted any more, and has those that stay load their applications
     /// anew. Gives what went wrong, for people.
-    async fn put_pools_in_force(&mut self, plans: Vec<PoolPlan>, before: &[Pool]) -> String {
+    async fn put_pools_in_force(
+        &mut self,
+        plans: Vec<WorkerPoolPlan>,
+        before: &[WorkerPool],
+    ) -> String {
         let mut warnings = String::new();
         for pool in before.iter().filter(|pool| plans.contains(pool.plan())) {
             if let Err(message) = pool.reload().await {

@@ -23,9 +23,9 @@
 
 pub use apus_websocket::codec::{
     ByteString, Close, CloseCode, Compression, ConnectionClosed, InvalidHandshake, Message,
-    PreparedMessage, ProtocolError,
+    PreparedMessage, WebSocketProtocolError,
 };
 pub use apus_websocket::{
-    AllowedOrigins, DisconnectReason, Receiver, Rooms, SendError, Sender, SlowReceivers, WebSocket,
-    WebSocketSettings, WebSocketUpgrade,
+    DisconnectReason, Receiver, Rooms, SendError, Sender, SlowReceivers, WebSocket,
+    WebSocketOrigins, WebSocketSettings, WebSocketUpgrade,
 };

@@ -17,7 +17,7 @@ mod socket;
 mod state;
 mod upgrade;
 
-pub use self::origin::AllowedOrigins;
+pub use self::origin::WebSocketOrigins;
 pub use self::rooms::{Rooms, SlowReceivers};
 pub use self::settings::WebSocketSettings;
 pub use self::socket::{Receiver, Sender, WebSocket};
@@ -26,5 +26,5 @@ pub use self::upgrade::WebSocketUpgrade;
 
 pub use crate::codec::{
     ByteString, Close, CloseCode, Compression, ConnectionClosed, InvalidHandshake, Message,
-    PreparedMessage, ProtocolError,
+    PreparedMessage, WebSocketProtocolError,
 };

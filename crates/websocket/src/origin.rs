@@ -10,7 +10,7 @@ use apus_http::origin::is_same_origin;
 /// The origins whose pages may open a socket. Clients that send no `Origin` are not browsers and are always
 /// allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum AllowedOrigins {
+pub enum WebSocketOrigins {
     /// The origin with the same scheme, host and port. Behind a proxy that terminates TLS, this needs
     /// [`TrustedProxies`](apus_http::TrustedProxies).
     #[default]
@@ -40,14 +40,14 @@ impl RequestOrigin {
     }
 
     /// Whether pages of this origin may open a socket.
-    pub(super) fn is_allowed_by(&self, allowed: &AllowedOrigins) -> bool {
+    pub(super) fn is_allowed_by(&self, allowed: &WebSocketOrigins) -> bool {
         let Some(origin) = &self.origin else {
             return true;
         };
         match allowed {
-            AllowedOrigins::Any => true,
-            AllowedOrigins::Same => self.is_same,
-            AllowedOrigins::List(list) => {
+            WebSocketOrigins::Any => true,
+            WebSocketOrigins::Same => self.is_same,
+            WebSocketOrigins::List(list) => {
                 let is_equal = |listed: &String| listed.as_bytes().eq_ignore_ascii_case(origin);
                 self.is_same || list.iter().any(is_equal)
             }

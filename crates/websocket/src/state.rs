@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
 use crate::codec::{
-    Close, CloseCode, ConnectionClosed, Message, ProtocolError, WebSocketConnection,
+    Close, CloseCode, ConnectionClosed, Message, WebSocketConnection, WebSocketProtocolError,
 };
 
 use super::WebSocketSettings;
@@ -25,7 +25,7 @@ pub enum DisconnectReason {
     /// The client closed the connection, with a code or without.
     Closed(Option<Close>),
     /// The client violated the protocol.
-    Failed(ProtocolError),
+    Failed(WebSocketProtocolError),
     /// The connection failed, or ended without a close frame.
     Lost(io::ErrorKind),
     /// The client sent nothing for too long, or did not respond to a close.

@@ -5,7 +5,7 @@ use std::future::Future;
 use crate::codec::{CodecSettings, InvalidHandshake, ServerHandshake, WebSocketConnection};
 use apus_http::{Request, Response, StatusCode};
 
-use super::origin::{AllowedOrigins, RequestOrigin};
+use super::origin::{RequestOrigin, WebSocketOrigins};
 use super::state::SharedSocket;
 use super::{WebSocket, WebSocketSettings, driver};
 
@@ -20,7 +20,7 @@ pub struct WebSocketUpgrade {
     request_origin: RequestOrigin,
     /// The values of `Sec-WebSocket-Extensions`.
     extensions: Vec<Box<[u8]>>,
-    origins: AllowedOrigins,
+    origins: WebSocketOrigins,
     protocols: Vec<String>,
     settings: WebSocketSettings,
 }
@@ -36,7 +36,7 @@ impl WebSocketUpgrade {
             handshake: ServerHandshake::of(request)?,
             request_origin: RequestOrigin::of(request),
             extensions: extensions.map(Box::from).collect(),
-            origins: AllowedOrigins::default(),
+            origins: WebSocketOrigins::default(),
             protocols: Vec::new(),
             settings: WebSocketSettings::default(),
         })
@@ -44,7 +44,7 @@ impl WebSocketUpgrade {
 
     /// Sets whose pages may open a socket; by default those of the same origin.
     #[must_use]
-    pub fn origins(mut self, origins: AllowedOrigins) -> Self {
+    pub fn origins(mut self, origins: WebSocketOrigins) -> Self {
         self.origins = origins;
         self
     }

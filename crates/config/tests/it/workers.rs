@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use apus_net::client::Address;
-use apus_php::plan::{Launch, Leaks, Mode, PoolPlan};
+use apus_php::plan::{ApplicationMode, Launch, Leaks, WorkerPoolPlan};
 
 use crate::documents::{findings, folder, parse_in};
 
 const SITE: &str = "[[sites]]\nname = \"app\"\nlisten = 80\nroot = \"public\"\n";
 
-fn pools(text: &str) -> Vec<PoolPlan> {
+fn pools(text: &str) -> Vec<WorkerPoolPlan> {
     let folder = folder();
     std::fs::write(folder.path().join("public/index.php"), "<?php").unwrap();
     match parse_in(folder.path(), &format!("{SITE}{text}")) {
@@ -25,8 +25,14 @@ fn workers_are_on_when_asked_for_and_live_in_the_one_server() {
         .try_into()
         .unwrap();
     assert_eq!(&*pool.name, "app");
-    assert!(matches!(&pool.launch, Launch::Server(Address::Ip(_))));
-    assert_eq!((pool.mode, pool.leaks), (Mode::Classic, Leaks::Warn));
+    assert!(matches!(
+        &pool.launch,
+        Launch::FastCgiServer(Address::Ip(_))
+    ));
+    assert_eq!(
+        (pool.mode, pool.leaks),
+        (ApplicationMode::Classic, Leaks::Warn)
+    );
     assert!(pool.script.ends_with("public/index.php"));
     assert_eq!((pool.min, pool.max, pool.development), (2, 16, false));
     assert_eq!(pool.execution_limit, Duration::from_secs(60));
@@ -37,7 +43,7 @@ fn a_program_is_started_for_workers_without_another_word() {
     let [pool] = pools("php_fastcgi = \"/usr/bin/php-cgi8.2\"\n")
         .try_into()
         .unwrap();
-    let Launch::Own(own) = &pool.launch else {
+    let Launch::PhpCgi(own) = &pool.launch else {
         panic!("{pool:?}");
     };
     assert_eq!(own.program.to_str(), Some("/usr/bin/php-cgi8.2"));
@@ -47,9 +53,9 @@ fn a_program_is_started_for_workers_without_another_word() {
     )
     .try_into()
     .unwrap();
-    assert_eq!(pool.mode, Mode::Worker);
+    assert_eq!(pool.mode, ApplicationMode::Worker);
     assert!(pool.script.ends_with("public/worker.php"));
-    let Launch::Own(own) = &pool.launch else {
+    let Launch::PhpCgi(own) = &pool.launch else {
         panic!("{pool:?}");
     };
     assert_eq!(own.arguments, ["-d", "x=1"]);

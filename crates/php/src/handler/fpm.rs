@@ -1,4 +1,4 @@
-//! PHP by one FastCGI server, by its socket.
+//! The constructor of the PHP service for the socket of one FastCGI server.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::service::Php;
 use super::settings::PhpSettings;
 
 impl Php {
-    /// Has PHP-FPM, or whatever speaks FastCGI at this Unix socket, run the programs in a folder.
+    /// Runs the scripts in a folder by PHP-FPM, or another FastCGI server at this Unix socket.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Php {
         Self::new(&upstreams, &name, PhpSettings::new(root))
     }
 
-    /// This with its settings changed, as for an application with a front controller:
+    /// Changes the settings, as for an application with a front controller:
     ///
     /// ```
     /// use apus::php::Php;

@@ -1,9 +1,8 @@
-//! PHP: a service whose answers come from PHP over FastCGI.
+//! The PHP service, whose responses come from PHP over FastCGI or from resident workers.
 //!
-//! `script` finds the program that a path means, which is one that exists below the root; `variables`
-//! are what it is told of the request, as PHP applications know them from other servers; `service` asks
-//! the group of FastCGI servers, or a pool of resident workers. What a kind of application needs besides is
-//! data: see [`Preset`](apus_sites::Preset).
+//! `script` resolves a path to a script below the root. `variables` makes the variables of a request, with the
+//! values that PHP applications know from other servers. `service` sends the request to the group of FastCGI
+//! servers, or to a pool of workers. Presets for applications are data: see [`Preset`](apus_sites::Preset).
 
 mod fpm;
 mod resident;

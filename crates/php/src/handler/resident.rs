@@ -1,29 +1,31 @@
-//! One request and its answer by way of a worker that has the application in memory.
+//! Requests that resident workers handle.
 
 use std::time::Instant;
 
-use crate::plan::Mode;
-use crate::wire::Message;
-use crate::{Failure, Pool, WorkerRequest};
+use crate::plan::ApplicationMode;
+use crate::wire::RequestFrame;
+use crate::{WorkerError, WorkerPool, WorkerRequest};
 use apus_http::{Body, BodyError, HeaderValue, Request, Response, Source, StatusCode, header};
 
 use super::socket;
 use apus_proxy::log_rate::LogRate;
 
 /// The workers of an application.
-pub(super) struct Resident {
-    pool: Pool,
+pub(super) struct ResidentWorkers {
+    pool: WorkerPool,
     rate: LogRate,
-    /// The program that the application is, by its path below the root; `None`: all programs are.
+    /// The path of the application's script below the root; `None` if workers run all scripts.
     script: Option<Box<[u8]>>,
 }
 
-impl Resident {
-    /// With workers that answer for this program, or that include whatever program a request means.
-    pub(super) fn new(pool: Pool, front_controller: Option<&str>) -> Self {
+impl ResidentWorkers {
+    /// The workers of a pool, which run the front controller, or in classic mode any script.
+    pub(super) fn new(pool: WorkerPool, front_controller: Option<&str>) -> Self {
         let script = match pool.plan().mode {
-            Mode::Classic => None,
-            Mode::Worker | Mode::Native => front_controller.map(|path| path.as_bytes().into()),
+            ApplicationMode::Classic => None,
+            ApplicationMode::Worker | ApplicationMode::Native => {
+                front_controller.map(|path| path.as_bytes().into())
+            }
         };
         Self {
             pool,
@@ -32,64 +34,64 @@ impl Resident {
         }
     }
 
-    /// Whether a worker answers a request for this program.
-    pub(super) fn answers(&self, script: &[u8], request: &Request) -> bool {
+    /// Whether workers handle a request for this script.
+    pub(super) fn handles(&self, script: &[u8], request: &Request) -> bool {
         let is_upload = || {
             let kind = request.headers().get("content-type").unwrap_or_default();
             kind.get(..MULTIPART.len())
                 .is_some_and(|kind| kind.eq_ignore_ascii_case(MULTIPART))
         };
         match &self.script {
-            Some(own) => **own == *script,
-            // Programs may ask PHP whether a file was uploaded, which here only FastCGI makes it know.
+            Some(application) => **application == *script,
+            // A script may call `is_uploaded_file()`, which some builds of PHP support only over FastCGI.
             None => !is_upload() || self.pool.takes_uploads(),
         }
     }
 
-    /// The answer of a worker to a message with the variables of the request.
+    /// The response of a worker to a frame with the variables of the request.
     ///
     /// # Errors
-    /// None gave one: the answer of our own.
-    pub(super) async fn answer(
+    /// No worker responded; the error is our own response.
+    pub(super) async fn respond(
         &self,
         request: &Request,
-        message: Message,
+        message: RequestFrame,
         body: Body,
     ) -> Result<Response, Response> {
-        let asked_at = Instant::now();
+        let sent_at = Instant::now();
         if let Some(upgrade) = socket::upgrade(request, &self.pool) {
             return socket::open(&self.pool, upgrade, message.into_event())
                 .await
-                .map_err(|failure| self.refuse(request, &failure));
+                .map_err(|error| self.error_response(request, &error));
         }
-        let asked = WorkerRequest {
+        let worker_request = WorkerRequest {
             message,
             method: request.method().clone(),
             id: request.id(),
             body,
         };
-        let answer = match self.pool.send(asked).await {
-            Ok(answer) => answer,
-            Err(failure) => return Err(self.refuse(request, &failure)),
+        let worker_response = match self.pool.send(worker_request).await {
+            Ok(response) => response,
+            Err(error) => return Err(self.error_response(request, &error)),
         };
         let source = Source {
             address: self.pool.plan().name.clone(),
-            status: answer.status,
-            duration: asked_at.elapsed(),
+            status: worker_response.status,
+            duration: sent_at.elapsed(),
         };
         let mut response = Response::with_shared_headers(
-            answer.status,
-            std::rc::Rc::new(answer.headers),
-            answer.body,
+            worker_response.status,
+            std::rc::Rc::new(worker_response.headers),
+            worker_response.body,
         );
         response.set_source(source);
         Ok(response)
     }
 
-    fn refuse(&self, request: &Request, failure: &Failure) -> Response {
-        let status = status(failure);
-        if let Failure::Content(error) = failure {
-            tracing::debug!(%error, "a client did not send its request whole");
+    fn error_response(&self, request: &Request, error: &WorkerError) -> Response {
+        let status = status(error);
+        if let WorkerError::RequestBody(error) = error {
+            tracing::debug!(%error, "a client did not send the whole body");
         } else if let Some(withheld) = self.rate.allows(Instant::now()) {
             tracing::error!(
                 pool = &*self.pool.plan().name,
@@ -97,21 +99,21 @@ impl Resident {
                 path = request.path(),
                 request_id = format_args!("{:016x}", request.id()),
                 status = status.as_u16(),
-                cause = %cause(failure),
+                cause = %cause(error),
                 withheld,
-                "no answer from a worker"
+                "no response from a worker"
             );
         }
-        let mut response = match failure {
-            // Who works on the application sees what is wrong with it.
-            Failure::Boot { message, .. } if self.pool.plan().development => {
+        let mut response = match error {
+            // In development the client gets the error of the application.
+            WorkerError::Boot { message, .. } if self.pool.plan().development => {
                 Response::text(status, message.to_string())
             }
             _ => Response::new(status),
         };
         if status == StatusCode::SERVICE_UNAVAILABLE {
-            let seconds = match failure {
-                Failure::Boot { retry_after, .. } => retry_after.as_secs().saturating_add(1),
+            let seconds = match error {
+                WorkerError::Boot { retry_after, .. } => retry_after.as_secs().saturating_add(1),
                 _ => 1,
             };
             response
@@ -124,25 +126,26 @@ impl Resident {
 
 const MULTIPART: &[u8] = b"multipart/form-data";
 
-fn status(failure: &Failure) -> StatusCode {
-    match failure {
-        Failure::QueueFull | Failure::QueueTimedOut | Failure::Boot { .. } | Failure::Stopping => {
-            StatusCode::SERVICE_UNAVAILABLE
-        }
-        Failure::TimedOut => StatusCode::GATEWAY_TIMEOUT,
-        Failure::Refused(_) => StatusCode::INTERNAL_SERVER_ERROR,
-        Failure::Oversized => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-        Failure::Content(BodyError::TooLarge) => StatusCode::PAYLOAD_TOO_LARGE,
-        Failure::Content(BodyError::TimedOut) => StatusCode::REQUEST_TIMEOUT,
-        Failure::Content(_) => StatusCode::BAD_REQUEST,
+fn status(error: &WorkerError) -> StatusCode {
+    match error {
+        WorkerError::QueueFull
+        | WorkerError::QueueTimedOut
+        | WorkerError::Boot { .. }
+        | WorkerError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+        WorkerError::TimedOut => StatusCode::GATEWAY_TIMEOUT,
+        WorkerError::Refused(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        WorkerError::Oversized => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        WorkerError::RequestBody(BodyError::TooLarge) => StatusCode::PAYLOAD_TOO_LARGE,
+        WorkerError::RequestBody(BodyError::TimedOut) => StatusCode::REQUEST_TIMEOUT,
+        WorkerError::RequestBody(_) => StatusCode::BAD_REQUEST,
         _ => StatusCode::BAD_GATEWAY,
     }
 }
 
-/// What PHP said was logged when it did.
-fn cause(failure: &Failure) -> String {
-    match failure {
-        Failure::Boot { .. } => "the application does not boot".to_owned(),
-        failure => failure.to_string(),
+/// The cause for the log, without the output of PHP, which was logged before.
+fn cause(error: &WorkerError) -> String {
+    match error {
+        WorkerError::Boot { .. } => "the application does not boot".to_owned(),
+        error => error.to_string(),
     }
 }

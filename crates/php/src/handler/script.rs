@@ -1,8 +1,7 @@
-//! Which program a path means: only one that exists below the root (RFC 3875 sections 3.3 and 4.1.5).
+//! Resolves a path to a script that exists below the root (RFC 3875 sections 3.3 and 4.1.5).
 //!
-//! PHP itself looks for a program in what stands before a path that is not there, and would so run an
-//! image with code in it for `/image.jpg/x.php`. Here a path is split behind a name of PHP where that
-//! is a regular file, and nowhere else.
+//! With `cgi.fix_pathinfo`, PHP searches the parents of a missing path for a script, and would run an image with
+//! embedded code for `/image.jpg/x.php`. Here a path is split only behind a name with `.php` that is a regular file.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -17,72 +16,72 @@ use super::settings::PhpSettings;
 use apus_files::tree::{REVALIDATE, Tree};
 use apus_media_type as media_type;
 
-/// How a name ends that is run. Names that differ in case are other names, whatever a file system
-/// makes of them: they are neither run nor sent.
+/// The ending of scripts. Names in other case never match, even if the file system ignores case: they are neither
+/// run nor sent.
 const PHP: &[u8] = b".php";
 
-/// How many programs are known to exist at a time.
-const MOST_KNOWN: usize = 1024;
+/// The maximum number of cached scripts.
+const MAX_CACHED: usize = 1024;
 
-/// The programs of a site, on one worker.
+/// The scripts of a site, for one worker of the server.
 pub(super) struct Scripts {
     tree: Option<Tree>,
-    recent: RefCell<Recent>,
+    cache: RefCell<ScriptCache>,
 }
 
-/// What was learnt from the file system.
+/// Results of file system lookups.
 #[derive(Default)]
-struct Recent {
+struct ScriptCache {
     since: Option<Instant>,
-    /// The root as PHP is told.
+    /// The root for PHP.
     root: Rc<[u8]>,
-    /// Paths of regular files.
+    /// The paths of regular files.
     files: HashSet<Box<[u8]>>,
 }
 
-/// A program that a request means.
+/// The script of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Script {
     /// Its path below the root; starts with a slash.
     pub(super) path: Box<[u8]>,
-    /// What of the request's path is behind it.
+    /// The rest of the request's path.
     pub(super) path_info: Box<[u8]>,
     /// The root as PHP sees it, without a slash at its end.
     pub(super) root: Rc<[u8]>,
-    /// Why it is this one.
+    /// The reason for the choice, for a trace.
     pub(super) why: &'static str,
 }
 
-/// Why a request means no program.
+/// Why a request has no script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoScript {
-    /// A name in the path starts with a dot.
+pub(super) enum ScriptError {
+    /// A segment of the path starts with a dot.
     Hidden,
-    /// Nobody is to know what is there.
+    /// The path is protected.
     Protected,
-    /// No program is run there.
+    /// Scripts at this path do not run.
     NotRun,
-    /// There is none, nor one that answers for others.
+    /// PathKind is none, nor one that answers for others.
     Missing,
-    /// The root, or the program that answers for others, is not there.
+    /// The root or the front controller does not exist.
     NotInstalled,
-    /// We may not look there.
+    /// The server has no permission to read the folder.
     Unreadable,
-    /// The root is elsewhere, and what stands before the program looks like a file of another kind.
+    /// The root is on another machine, and the path before the script looks like a file of another type.
     Disguised,
 }
 
-impl NoScript {
-    /// For people.
+impl ScriptError {
+    /// The text for logs and traces.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Hidden => "a name in the path starts with a dot",
             Self::Protected => "the path is protected",
             Self::NotRun => "PHP is not run at this path",
-            Self::Missing => "there is no such program, and no front controller",
-            Self::NotInstalled => "the root or the front controller is not there",
-            Self::Unreadable => "the server may not look into the folder",
-            Self::Disguised => "what stands before the program looks like another file",
+            Self::Missing => "there is no such script, and no front controller",
+            Self::NotInstalled => "the root or the front controller does not exist",
+            Self::Unreadable => "the server has no permission to read the folder",
+            Self::Disguised => "the path before the script looks like another file",
         }
     }
 }
@@ -94,114 +93,114 @@ impl Scripts {
                 .root
                 .as_ref()
                 .map(|root| Tree::new(root.clone(), settings.symlinks)),
-            recent: RefCell::default(),
+            cache: RefCell::default(),
         }
     }
 
-    /// The program that a path in normal form means.
-    pub(super) fn find(&self, path: &[u8], settings: &PhpSettings) -> Result<Script, NoScript> {
+    /// Resolves a normalised path to a script.
+    pub(super) fn find(&self, path: &[u8], settings: &PhpSettings) -> Result<Script, ScriptError> {
         let below = path
             .strip_prefix(settings.prefix.as_bytes())
             .filter(|rest| rest.is_empty() || rest.starts_with(b"/"))
-            .ok_or(NoScript::Missing)?;
+            .ok_or(ScriptError::Missing)?;
         let root = self.root(settings)?;
-        let looking = Looking {
+        let lookup = ScriptLookup {
             scripts: self,
             settings,
             root,
         };
-        looking.named(below)
+        lookup.find(below)
     }
 
-    /// The root as PHP is told, as it was at most a second ago.
-    fn root(&self, settings: &PhpSettings) -> Result<Rc<[u8]>, NoScript> {
+    /// The root for PHP, at most a second old.
+    fn root(&self, settings: &PhpSettings) -> Result<Rc<[u8]>, ScriptError> {
         let now = coarse_now();
-        let mut recent = self.recent.borrow_mut();
-        let is_recent = |since: Instant| now.saturating_duration_since(since) < REVALIDATE;
-        if recent.since.is_some_and(is_recent) {
-            return Ok(Rc::clone(&recent.root));
+        let mut cache = self.cache.borrow_mut();
+        let is_fresh = |since: Instant| now.saturating_duration_since(since) < REVALIDATE;
+        if cache.since.is_some_and(is_fresh) {
+            return Ok(Rc::clone(&cache.root));
         }
-        recent.files.clear();
-        recent.since = None;
+        cache.files.clear();
+        cache.since = None;
         let root = match (&settings.script_root, &settings.root) {
             (Some(root), _) => root.as_bytes().to_vec(),
             (None, Some(root)) if settings.resolve_root => {
-                let resolved = root.canonicalize().map_err(|_| NoScript::NotInstalled)?;
+                let resolved = root.canonicalize().map_err(|_| ScriptError::NotInstalled)?;
                 resolved.as_os_str().as_bytes().to_vec()
             }
             (None, Some(root)) => root.as_os_str().as_bytes().to_vec(),
             (None, None) => Vec::new(),
         };
         let root = root.strip_suffix(b"/").unwrap_or(&root);
-        if *recent.root != *root {
-            recent.root = root.into();
+        if *cache.root != *root {
+            cache.root = root.into();
         }
-        recent.since = Some(now);
-        Ok(Rc::clone(&recent.root))
+        cache.since = Some(now);
+        Ok(Rc::clone(&cache.root))
     }
 
-    /// What is at a path below the root.
-    fn look(&self, path: &[u8]) -> There {
+    /// The kind of a path below the root.
+    fn look_up(&self, path: &[u8]) -> PathKind {
         let Some(tree) = &self.tree else {
-            return There::File;
+            return PathKind::File;
         };
-        if self.recent.borrow().files.contains(path) {
-            return There::File;
+        if self.cache.borrow().files.contains(path) {
+            return PathKind::File;
         }
         let relative = path.strip_prefix(b"/").unwrap_or(path);
-        let found = tree
+        let metadata = tree
             .root(coarse_now())
             .and_then(|root| root.metadata(relative));
-        match found {
+        match metadata {
             Ok(metadata) if metadata.is_file() => {
-                let mut recent = self.recent.borrow_mut();
-                if recent.files.len() >= MOST_KNOWN {
-                    recent.files.clear();
+                let mut cache = self.cache.borrow_mut();
+                if cache.files.len() >= MAX_CACHED {
+                    cache.files.clear();
                 }
-                recent.files.insert(path.into());
-                There::File
+                cache.files.insert(path.into());
+                PathKind::File
             }
-            Ok(metadata) if metadata.is_dir() => There::Folder,
-            Ok(_) => There::Nothing,
-            Err(Errno::ACCESS | Errno::PERM) => There::Unreadable,
-            Err(_) => There::Nothing,
+            Ok(metadata) if metadata.is_dir() => PathKind::Folder,
+            Ok(_) => PathKind::Missing,
+            Err(Errno::ACCESS | Errno::PERM) => PathKind::Unreadable,
+            Err(_) => PathKind::Missing,
         }
     }
 }
 
-enum There {
+enum PathKind {
     File,
     Folder,
-    Nothing,
+    Missing,
     Unreadable,
 }
 
-/// One path being looked for.
-struct Looking<'a> {
+/// The lookup of one path.
+struct ScriptLookup<'a> {
     scripts: &'a Scripts,
     settings: &'a PhpSettings,
     root: Rc<[u8]>,
 }
 
-impl Looking<'_> {
-    fn named(&self, below: &[u8]) -> Result<Script, NoScript> {
+impl ScriptLookup<'_> {
+    fn find(&self, below: &[u8]) -> Result<Script, ScriptError> {
         if !self.settings.hidden_files && has_hidden_name(below) {
-            return Err(NoScript::Hidden);
+            return Err(ScriptError::Hidden);
         }
-        for end in ends_of_names(below) {
+        for end in ends_of_segments(below) {
             let (path, rest) = below.split_at_checked(end).unwrap_or((below, &[]));
             if !path.ends_with(PHP) {
                 continue;
             }
-            self.refuse(path)?;
-            match self.scripts.look(path) {
-                There::File if self.scripts.tree.is_none() && is_below_file(path) => {
-                    return Err(NoScript::Disguised);
+            self.check_allowed(path)?;
+            match self.scripts.look_up(path) {
+                PathKind::File if self.scripts.tree.is_none() && is_below_file(path) => {
+                    return Err(ScriptError::Disguised);
                 }
-                There::File => return Ok(self.script(path, rest, "the path names it")),
-                There::Folder => {}
-                There::Nothing => break,
-                There::Unreadable => return Err(NoScript::Unreadable),
+                PathKind::File => return Ok(self.script(path, rest, "the path names it")),
+                PathKind::Folder => {}
+                PathKind::Missing => break,
+                PathKind::Unreadable => return Err(ScriptError::Unreadable),
             }
         }
         if (below.is_empty() || below.ends_with(b"/"))
@@ -210,21 +209,21 @@ impl Looking<'_> {
             return Ok(script);
         }
         let Some(front) = &self.settings.front_controller else {
-            return Err(NoScript::Missing);
+            return Err(ScriptError::Missing);
         };
-        match self.scripts.look(front.as_bytes()) {
-            There::File => {
+        match self.scripts.look_up(front.as_bytes()) {
+            PathKind::File => {
                 let why = "nothing else is at the path, and it is the front controller";
                 Ok(self.script(front.as_bytes(), b"", why))
             }
-            There::Unreadable => Err(NoScript::Unreadable),
-            There::Folder | There::Nothing => Err(NoScript::NotInstalled),
+            PathKind::Unreadable => Err(ScriptError::Unreadable),
+            PathKind::Folder | PathKind::Missing => Err(ScriptError::NotInstalled),
         }
     }
 
-    /// The index of a folder.
-    fn index(&self, folder: &[u8]) -> Result<Option<Script>, NoScript> {
-        // Where nobody can look, there is one index: that of the root.
+    /// The index script of a folder.
+    fn index(&self, folder: &[u8]) -> Result<Option<Script>, ScriptError> {
+        // On another machine, only the root has an index: it cannot be checked whether others exist.
         if self.scripts.tree.is_none()
             && folder.len() > 1
             && self.settings.front_controller.is_some()
@@ -237,34 +236,34 @@ impl Looking<'_> {
                 continue;
             }
             let path = [folder, b"/", name.as_bytes()].concat();
-            match self.scripts.look(&path) {
-                There::File => {
-                    self.refuse(&path)?;
+            match self.scripts.look_up(&path) {
+                PathKind::File => {
+                    self.check_allowed(&path)?;
                     return Ok(Some(self.script(
                         &path,
                         b"",
                         "it is the index of the folder",
                     )));
                 }
-                There::Unreadable => return Err(NoScript::Unreadable),
-                There::Folder | There::Nothing => {}
+                PathKind::Unreadable => return Err(ScriptError::Unreadable),
+                PathKind::Folder | PathKind::Missing => {}
             }
         }
         Ok(None)
     }
 
-    /// Refuses what is not to be run.
-    fn refuse(&self, path: &[u8]) -> Result<(), NoScript> {
+    /// Checks that the script at a path may run.
+    fn check_allowed(&self, path: &[u8]) -> Result<(), ScriptError> {
         if self
             .settings
             .protected
             .iter()
             .any(|glob| glob.matches(path))
         {
-            return Err(NoScript::Protected);
+            return Err(ScriptError::Protected);
         }
         match self.settings.no_php.iter().any(|glob| glob.matches(path)) {
-            true => Err(NoScript::NotRun),
+            true => Err(ScriptError::NotRun),
             false => Ok(()),
         }
     }
@@ -279,19 +278,19 @@ impl Looking<'_> {
     }
 }
 
-/// Where each name of a path ends.
-fn ends_of_names(path: &[u8]) -> impl Iterator<Item = usize> {
+/// The end of each segment of a path.
+fn ends_of_segments(path: &[u8]) -> impl Iterator<Item = usize> {
     let slashes = memchr::memchr_iter(b'/', path).filter(|at| *at > 0);
     slashes.chain([path.len()])
 }
 
-/// Whether a path is one of those that nobody is to know of; see RFC 8615 for the exception.
+/// Whether a segment of a path starts with a dot, except for `/.well-known` (RFC 8615).
 fn has_hidden_name(path: &[u8]) -> bool {
     let mut names = path.split(|byte| *byte == b'/').skip(1).enumerate();
     names.any(|(at, name)| name.starts_with(b".") && !(at == 0 && name == b".well-known"))
 }
 
-/// Whether what a path goes through looks like a file that PHP might take for the program.
+/// Whether a parent in a path looks like a file that PHP might run as the script.
 fn is_below_file(path: &[u8]) -> bool {
     let folders = memchr::memrchr(b'/', path).and_then(|at| path.get(..at));
     let mut folders = folders.unwrap_or_default().split(|byte| *byte == b'/');
@@ -349,14 +348,14 @@ mod tests {
         }
     }
 
-    fn find(settings: &PhpSettings, path: &str) -> Result<(String, String), NoScript> {
+    fn find(settings: &PhpSettings, path: &str) -> Result<(String, String), ScriptError> {
         let script = Scripts::new(settings).find(path.as_bytes(), settings)?;
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         Ok((text(&script.path), text(&script.path_info)))
     }
 
     #[test]
-    fn splits_a_path_behind_a_program_that_exists() {
+    fn splits_a_path_behind_a_script_that_exists() {
         let folder = tree();
         let settings = settings(folder.path());
         for (path, script, info) in [
@@ -378,35 +377,35 @@ mod tests {
     }
 
     #[test]
-    fn never_runs_what_is_no_program_below_the_root() {
+    fn never_runs_other_files_or_files_outside_of_the_root() {
         let folder = tree();
         let settings = settings(folder.path());
         for (path, why) in [
-            ("/uploads/evil.jpg/x.php", NoScript::NotRun),
-            ("/uploads/evil.php", NoScript::NotRun),
-            ("/uploads/evil.php/x", NoScript::NotRun),
-            ("/wp-config.php", NoScript::Protected),
-            ("/wp-config.php/x.php", NoScript::Protected),
-            ("/index.php.jpg", NoScript::Missing),
-            ("/index.phpx", NoScript::Missing),
-            ("/index.php ", NoScript::Missing),
-            ("/index.php.", NoScript::Missing),
-            ("/INDEX.PHP", NoScript::Missing),
-            ("/upper.PHP", NoScript::Missing),
-            ("/index.pHp", NoScript::Missing),
-            ("/none.php", NoScript::Missing),
-            ("/folder.php/", NoScript::Missing),
-            ("/folder.php", NoScript::Missing),
-            ("/out.php", NoScript::Missing),
-            ("/.git/hook.php", NoScript::Hidden),
-            ("/index.php/.x", NoScript::Hidden),
+            ("/uploads/evil.jpg/x.php", ScriptError::NotRun),
+            ("/uploads/evil.php", ScriptError::NotRun),
+            ("/uploads/evil.php/x", ScriptError::NotRun),
+            ("/wp-config.php", ScriptError::Protected),
+            ("/wp-config.php/x.php", ScriptError::Protected),
+            ("/index.php.jpg", ScriptError::Missing),
+            ("/index.phpx", ScriptError::Missing),
+            ("/index.php ", ScriptError::Missing),
+            ("/index.php.", ScriptError::Missing),
+            ("/INDEX.PHP", ScriptError::Missing),
+            ("/upper.PHP", ScriptError::Missing),
+            ("/index.pHp", ScriptError::Missing),
+            ("/none.php", ScriptError::Missing),
+            ("/folder.php/", ScriptError::Missing),
+            ("/folder.php", ScriptError::Missing),
+            ("/out.php", ScriptError::Missing),
+            ("/.git/hook.php", ScriptError::Hidden),
+            ("/index.php/.x", ScriptError::Hidden),
         ] {
             assert_eq!(find(&settings, path), Err(why), "{path}");
         }
     }
 
     #[test]
-    fn an_image_is_no_program_however_it_is_asked_for() {
+    fn never_runs_an_image() {
         let folder = tree();
         let settings = PhpSettings {
             no_php: Vec::new(),
@@ -422,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn the_front_controller_answers_where_nothing_else_does() {
+    fn the_front_controller_handles_paths_without_a_script() {
         let folder = tree();
         let settings = PhpSettings {
             front_controller: Some("/index.php".into()),
@@ -447,11 +446,11 @@ mod tests {
             front_controller: Some("/app.php".into()),
             ..settings
         };
-        assert_eq!(find(&none, "/a"), Err(NoScript::NotInstalled));
+        assert_eq!(find(&none, "/a"), Err(ScriptError::NotInstalled));
     }
 
     #[test]
-    fn a_prefix_counts_with_its_slash() {
+    fn a_prefix_ends_at_a_slash() {
         let folder = tree();
         let settings = PhpSettings {
             prefix: "/blog".into(),
@@ -465,12 +464,12 @@ mod tests {
             );
         }
         for path in ["/blogindex.php", "/index.php", "/blogs/index.php"] {
-            assert_eq!(find(&settings, path), Err(NoScript::Missing), "{path}");
+            assert_eq!(find(&settings, path), Err(ScriptError::Missing), "{path}");
         }
     }
 
     #[test]
-    fn links_lead_where_the_site_lets_them() {
+    fn follows_symbolic_links_as_the_site_allows() {
         let folder = tree();
         let follow = PhpSettings {
             symlinks: Symlinks::Follow,
@@ -481,11 +480,11 @@ mod tests {
             symlinks: Symlinks::Refuse,
             ..settings(folder.path())
         };
-        assert_eq!(find(&refuse, "/in.php"), Err(NoScript::Missing));
+        assert_eq!(find(&refuse, "/in.php"), Err(ScriptError::Missing));
     }
 
     #[test]
-    fn php_is_told_where_a_root_that_is_a_link_leads() {
+    fn resolves_a_root_that_is_a_symbolic_link() {
         let folder = tree();
         symlink("root", folder.path().join("current")).unwrap();
         let root = |settings: &PhpSettings| {
@@ -494,11 +493,11 @@ mod tests {
         };
         let linked = PhpSettings::new(folder.path().join("current"));
         assert!(root(&linked).ends_with("/root"));
-        let as_it_is = PhpSettings {
+        let unresolved = PhpSettings {
             resolve_root: false,
             ..linked.clone()
         };
-        assert!(root(&as_it_is).ends_with("/current"));
+        assert!(root(&unresolved).ends_with("/current"));
         let elsewhere = PhpSettings {
             script_root: Some("/srv/app/".into()),
             ..linked
@@ -507,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_root_of_ours_names_alone_decide() {
+    fn without_a_local_root_names_alone_decide() {
         let elsewhere = PhpSettings {
             script_root: Some("/srv/app".into()),
             front_controller: Some("/index.php".into()),
@@ -526,13 +525,16 @@ mod tests {
                 "{path}"
             );
         }
-        assert_eq!(find(&elsewhere, "/x.jpg/y.php"), Err(NoScript::Disguised));
-        assert_eq!(find(&elsewhere, "/uploads/y.php"), Err(NoScript::NotRun));
+        assert_eq!(
+            find(&elsewhere, "/x.jpg/y.php"),
+            Err(ScriptError::Disguised)
+        );
+        assert_eq!(find(&elsewhere, "/uploads/y.php"), Err(ScriptError::NotRun));
     }
 
     proptest! {
         #[test]
-        fn what_is_run_is_always_a_regular_file_of_php(path in "(/(index|folder|uploads|evil|\\.git|a)?(\\.php|\\.jpg|\\.)?){1,4}") {
+        fn a_script_is_always_a_regular_file_with_the_ending_of_php(path in "(/(index|folder|uploads|evil|\\.git|a)?(\\.php|\\.jpg|\\.)?){1,4}") {
             static TREE: LazyLock<tempfile::TempDir> = LazyLock::new(tree);
             let folder = &*TREE;
             let settings = settings(folder.path());

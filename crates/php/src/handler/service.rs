@@ -1,44 +1,44 @@
-//! One request and its answer by way of PHP.
+//! The PHP service: runs the script of a request over FastCGI or by resident workers.
 
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::Pool;
-use crate::wire::Message;
+use crate::WorkerPool;
+use crate::wire::RequestFrame;
 use apus_codec::fastcgi::Params;
 use apus_http::{Answer, Body, Headers, Request, Response, Service, ServiceFactory, StatusCode};
 use apus_net::client::{ClientResponse, RequestHead, Stderr};
 use apus_upstream::Upstreams;
 use bytes::Bytes;
 
-use super::resident::Resident;
-use super::script::{NoScript, Scripts};
+use super::resident::ResidentWorkers;
+use super::script::{ScriptError, Scripts};
 use super::settings::PhpSettings;
 use super::variables::{Variables, content_length};
 use apus_http::trace::{self, Step, StepKind};
 use apus_proxy::log_rate::LogRate;
 use apus_proxy::{Exchange, Hold};
 
-/// What of content whose length is not known is taken in, to tell it.
-const UNKNOWN_MEMORY: u64 = 64 << 10;
-const UNKNOWN_DISK: u64 = 1 << 30;
+/// How much of a body of unknown length is buffered, to find its length.
+const UNKNOWN_LENGTH_MEMORY: u64 = 64 << 10;
+const UNKNOWN_LENGTH_DISK: u64 = 1 << 30;
 
-/// PHP over FastCGI: requests are answered by the programs that their paths mean.
+/// PHP: runs the script that the path of a request names.
 ///
-/// It is for requests for which there is no file; see [`Files::programs`](apus_files::Files::programs).
+/// It handles requests for which there is no file; see [`Files::programs`](apus_files::Files::programs).
 #[derive(Clone, Debug)]
 pub struct Php {
-    /// Who runs the programs; `None`: it is only told what would be run.
+    /// The upstreams that run scripts; `None` if requests are only traced.
     upstreams: Option<Upstreams>,
     group: Arc<str>,
     pub(super) settings: Arc<PhpSettings>,
-    workers: Option<Pool>,
+    workers: Option<WorkerPool>,
 }
 
 impl Php {
-    /// Has a group of `upstreams`, whose protocol is FastCGI, run programs. Without such a group every
-    /// answer is a 503.
+    /// Runs scripts by a group of `upstreams` whose protocol is FastCGI. Without such a group every response is a
+    /// 503.
     pub fn new(upstreams: &Upstreams, group: &str, settings: PhpSettings) -> Self {
         Self {
             upstreams: Some(upstreams.clone()),
@@ -46,7 +46,7 @@ impl Php {
         }
     }
 
-    /// Runs nothing, and notes in the [`Trace`](apus_http::trace::Trace) of a request what would be run.
+    /// Runs no scripts, and notes in the [`Trace`](apus_http::trace::Trace) of a request what would run.
     pub fn named(group: &str, settings: PhpSettings) -> Self {
         Self {
             upstreams: None,
@@ -56,10 +56,10 @@ impl Php {
         }
     }
 
-    /// Has workers that have the application in memory answer: for the front controller, or for all
-    /// programs where they include what a request means. What is left is run over FastCGI.
+    /// Adds resident workers, which run the front controller, or in classic mode all scripts. Other scripts run over
+    /// FastCGI.
     #[must_use]
-    pub fn with_workers(self, workers: Pool) -> Self {
+    pub fn with_workers(self, workers: WorkerPool) -> Self {
         Self {
             workers: Some(workers),
             ..self
@@ -74,9 +74,9 @@ impl ServiceFactory for Php {
         });
         let front = self.settings.front_controller.as_deref();
         let workers = self.workers.clone();
-        Rc::new(PhpService(Rc::new(Inner {
+        Rc::new(PhpService(Rc::new(PhpServiceInner {
             exchange,
-            resident: workers.map(|workers| Resident::new(workers, front)),
+            resident: workers.map(|workers| ResidentWorkers::new(workers, front)),
             group: Arc::clone(&self.group),
             scripts: Scripts::new(&self.settings),
             variables: Variables::new(&self.settings),
@@ -85,12 +85,12 @@ impl ServiceFactory for Php {
     }
 }
 
-/// PHP at work on one worker.
-struct PhpService(Rc<Inner>);
+/// The PHP service of one worker of the server.
+struct PhpService(Rc<PhpServiceInner>);
 
-struct Inner {
+struct PhpServiceInner {
     exchange: Option<Exchange>,
-    resident: Option<Resident>,
+    resident: Option<ResidentWorkers>,
     group: Arc<str>,
     scripts: Scripts,
     variables: Variables,
@@ -105,7 +105,7 @@ impl Service for PhpService {
         };
         let script = match inner.scripts.find(path, &inner.settings) {
             Ok(script) => script,
-            Err(none) => return inner.refuse(&request, none).into(),
+            Err(error) => return inner.not_found(&request, error).into(),
         };
         trace::note(&request, || {
             let file = [&*script.root, &*script.path].concat();
@@ -113,40 +113,40 @@ impl Service for PhpService {
         });
         let (variables, settings) = (&inner.variables, &inner.settings);
         let is_resident = (inner.resident.as_ref())
-            .is_some_and(|resident| resident.answers(&script.path, &request));
+            .is_some_and(|resident| resident.handles(&script.path, &request));
         if is_resident && inner.exchange.is_some() {
             let message = variables.message(&request, &script, settings);
             let inner = Rc::clone(inner);
-            return Answer::later(async move { inner.answer_resident(request, message).await });
+            return Answer::later(async move { inner.run_resident(request, message).await });
         }
         let params = variables.params(&request, &script, settings);
         if inner.exchange.is_none() {
-            return inner.tell(&request, &params).into();
+            return inner.trace_params(&request, &params).into();
         }
         let inner = Rc::clone(inner);
-        Answer::later(async move { inner.answer(request, params).await })
+        Answer::later(async move { inner.run_fastcgi(request, params).await })
     }
 }
 
-impl Inner {
-    /// The answer where no program is run.
-    fn refuse(&self, request: &Request, none: NoScript) -> Response {
+impl PhpServiceInner {
+    /// The response to a request without a script.
+    fn not_found(&self, request: &Request, error: ScriptError) -> Response {
         trace::note(request, || {
-            Step::new(StepKind::Script, "none", none.as_str())
+            Step::new(StepKind::Script, "none", error.as_str())
         });
-        if matches!(none, NoScript::NotInstalled | NoScript::Unreadable) {
+        if matches!(error, ScriptError::NotInstalled | ScriptError::Unreadable) {
             tracing::error!(
                 site = &*self.settings.site,
                 path = request.path(),
                 "no PHP is run: {}",
-                none.as_str()
+                error.as_str()
             );
         }
         Response::new(StatusCode::NOT_FOUND)
     }
 
-    /// Notes what a program would be told.
-    fn tell(&self, request: &Request, params: &Params) -> Response {
+    /// Notes the parameters of a script in the trace of the request.
+    fn trace_params(&self, request: &Request, params: &Params) -> Response {
         for (name, value) in params.iter() {
             trace::note(request, || {
                 let [name, value] = [name, value].map(String::from_utf8_lossy);
@@ -157,13 +157,13 @@ impl Inner {
             Step::new(
                 StepKind::Origins,
                 &*self.group,
-                "what PHP answers is not known here",
+                "the response of PHP is not known here",
             )
         });
         Response::new(StatusCode::OK)
     }
 
-    async fn answer_resident(&self, mut request: Request, mut message: Message) -> Response {
+    async fn run_resident(&self, mut request: Request, mut message: RequestFrame) -> Response {
         let (Some(exchange), Some(resident)) = (&self.exchange, &self.resident) else {
             return Response::new(StatusCode::SERVICE_UNAVAILABLE);
         };
@@ -178,21 +178,21 @@ impl Inner {
         {
             content_length(&mut message, length, settings);
         }
-        match resident.answer(&request, message, body).await {
-            Ok(response) => self.dress(response),
-            Err(refusal) => refusal,
+        match resident.respond(&request, message, body).await {
+            Ok(response) => self.finish_response(response),
+            Err(error_response) => error_response,
         }
     }
 
-    async fn answer(&self, mut request: Request, mut params: Params) -> Response {
+    async fn run_fastcgi(&self, mut request: Request, mut params: Params) -> Response {
         let Some(exchange) = &self.exchange else {
             return Response::new(StatusCode::SERVICE_UNAVAILABLE);
         };
         let settings = &self.settings;
         let is_unknown = request.body_mut().len().is_none();
         let unknown = is_unknown.then(|| Hold {
-            memory: UNKNOWN_MEMORY,
-            disk: UNKNOWN_DISK,
+            memory: UNKNOWN_LENGTH_MEMORY,
+            disk: UNKNOWN_LENGTH_DISK,
             folder: "/var/tmp".into(),
         });
         let hold = settings.hold_request.as_ref().or(unknown.as_ref());
@@ -201,7 +201,7 @@ impl Inner {
             Err(response) => return response,
         };
         match body.len() {
-            // PHP reads no content whose length it is not told.
+            // PHP reads no body without a Content-Length.
             None => return Response::new(StatusCode::PAYLOAD_TOO_LARGE),
             Some(0) if !request.headers().contains("content-length") => {}
             Some(length) => content_length(&mut params, length, settings),
@@ -224,30 +224,30 @@ impl Inner {
         let mut response = self.response(delivered.response);
         response.set_source(source);
         if let Some(cookie) = delivered.set_cookie {
-            // A cookie of a plan that was checked.
+            // It cannot fail: the plan was validated.
             let _ = response.headers_mut().try_append("set-cookie", cookie);
         }
         response
     }
 
-    fn response(&self, answer: ClientResponse) -> Response {
-        let headers = Rc::new(answer.headers);
-        self.dress(Response::with_shared_headers(
-            answer.status,
+    fn response(&self, response: ClientResponse) -> Response {
+        let headers = Rc::new(response.headers);
+        self.finish_response(Response::with_shared_headers(
+            response.status,
             headers,
-            answer.body,
+            response.body,
         ))
     }
 
-    /// The answer of a program as the client gets it.
-    fn dress(&self, mut response: Response) -> Response {
+    /// Removes hidden header fields from a response of PHP, and buffers its body.
+    fn finish_response(&self, mut response: Response) -> Response {
         for name in &self.settings.hidden {
             if response.headers().contains(name) {
                 response.headers_mut().remove(name);
             }
         }
         let body = match response.take_body() {
-            // A program that says nothing means it: no page of ours takes its place.
+            // An empty body is the script's response: no error page replaces it.
             Body::Empty => Body::Bytes(Bytes::new()),
             body => match &self.settings.hold_response {
                 Some(hold) => hold.run_ahead(body),
@@ -259,17 +259,17 @@ impl Inner {
     }
 }
 
-/// The name of the field that a request is told apart by in logs. Nobody is sent it: FastCGI has parameters.
+/// The header field with the request ID, which logs need. It is not sent, as FastCGI has parameters instead.
 const REQUEST_ID: &str = "x-request-id";
 
 fn identity(request: &Request) -> Headers {
     let mut headers = Headers::with_capacity(64);
-    // Such a name and such a value are valid.
+    // It cannot fail: the name and the value are valid.
     let _ = headers.try_insert(REQUEST_ID, format!("{:016x}", request.id()));
     headers
 }
 
-/// Logs what programs write to their standard error, with the request that they write it for.
+/// Logs the standard error of a script with its request.
 fn stderr(group: &Arc<str>) -> Stderr {
     let (group, rate) = (Arc::clone(group), LogRate::default());
     Rc::new(move |head: &RequestHead, text: &[u8]| {
@@ -297,7 +297,7 @@ fn stderr(group: &Arc<str>) -> Stderr {
     })
 }
 
-/// The client of a request, as the program was told.
+/// The client's address in the parameters of a request.
 fn client(head: &RequestHead) -> &[u8] {
     let mut params = head.params.iter().flat_map(Params::iter);
     params

@@ -1,4 +1,4 @@
-//! Which programs of a site are run, and what they are told.
+//! The settings of the PHP service of a site.
 
 use std::path::PathBuf;
 
@@ -7,31 +7,31 @@ use apus_patterns::Glob;
 use apus_proxy::Hold;
 use apus_sites::Template;
 
-/// Which programs of a site are run, and what they are told.
+/// The settings of the PHP service: which scripts run, and their variables.
 #[derive(Clone, Debug)]
 pub struct PhpSettings {
-    /// The folder that programs are in; `None` if it is not here but where PHP is, so that nobody can
-    /// look whether a program exists.
+    /// The folder with the scripts; `None` if it is on another machine with PHP, so that it cannot be checked
+    /// whether a script exists.
     pub root: Option<PathBuf>,
     /// Where symbolic links below the root may lead.
     pub symlinks: Symlinks,
-    /// What is taken off the front of a path before it is looked for below the root: empty, or a path
-    /// without a slash at its end. Not percent-encoded.
+    /// The prefix of paths that is removed before they are looked up below the root: empty, or a path without a
+    /// slash at its end. Not percent-encoded.
     pub prefix: Box<str>,
-    /// The root as PHP sees it, if that is another.
+    /// The root as PHP sees it, if that is another path.
     pub script_root: Option<Box<str>>,
-    /// Whether PHP is told where the root leads if it is a symbolic link, so that a link that is
-    /// switched at a release changes the names of all programs.
+    /// Whether symbolic links in the root are resolved for PHP, so that a link to a new release changes the path
+    /// of all scripts.
     pub resolve_root: bool,
-    /// Whether programs are run whose path has a name that starts with a dot.
+    /// Whether scripts run whose path has a segment that starts with a dot.
     pub hidden_files: bool,
-    /// The names looked for in a folder, in this order; those that are not of PHP do not count.
+    /// The names of index files, in order; those without `.php` are ignored.
     pub index: Vec<Box<str>>,
-    /// The program, by its path below the root, that answers where nothing else does.
+    /// The path below the root of the script that handles requests without another script.
     pub front_controller: Option<Box<str>>,
-    /// Paths below the root at which nothing is run, as of folders for uploads.
+    /// Paths below the root at which no script runs, such as folders for uploads.
     pub no_php: Vec<Glob>,
-    /// Paths below the root at which there is nothing for anybody.
+    /// Paths below the root that get a 404.
     pub protected: Vec<Glob>,
     /// The name of the site, for variables.
     pub site: Box<str>,
@@ -39,22 +39,22 @@ pub struct PhpSettings {
     pub server_name: Option<Box<str>>,
     /// `SERVER_SOFTWARE`.
     pub server_software: Box<str>,
-    /// Whether programs are told of fields whose names hold an underscore.
+    /// Whether header fields with an underscore in their name become variables.
     pub underscores: bool,
-    /// Variables of our own, in place of those of the same name. One without a value is left out.
+    /// Additional variables, which replace those of the same name. An empty value removes a variable.
     pub params: Vec<(Box<str>, Template)>,
-    /// Fields of answers that are not sent on. Names in lower case.
+    /// The header fields of responses that are not forwarded, in lower case.
     pub hidden: Vec<Box<str>>,
-    /// What of a request is taken in before PHP is asked, so that a slow client does not occupy a
-    /// process. Content whose length is not known is taken in also without: PHP has to be told it.
+    /// How much of a request body is buffered before it is sent to PHP, so that a slow client does not occupy a
+    /// process. A body of unknown length is always buffered, as PHP needs its length.
     pub hold_request: Option<Hold>,
-    /// How much of a response is taken in faster than its client reads, so that a slow client does not
-    /// occupy a process.
+    /// How much of a response body is buffered ahead of the client, so that a slow client does not occupy a
+    /// process.
     pub hold_response: Option<Hold>,
 }
 
 impl PhpSettings {
-    /// Programs below `root`, with the defaults.
+    /// The default settings with scripts below `root`.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self {
             root: Some(root.into()),

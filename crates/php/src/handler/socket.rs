@@ -1,103 +1,104 @@
-//! WebSockets of a resident application: each message is an event for one of its workers.
+//! WebSockets of resident applications, whose messages are events for a worker.
 
-use crate::wire::{Form, Message as Event};
-use crate::{Failure, Pool, Socket, SocketEvents, SocketOrder, SocketOrders};
+use crate::wire::{MessageFormat, RequestFrame};
+use crate::{PhpSocket, SocketCommand, SocketCommands, SocketEvents, WorkerError, WorkerPool};
 use apus_http::{Request, Response};
 use bytes::Bytes;
 
-use apus_websocket::{ByteString, CloseCode, Ended, Message, Sender, WebSocket, WebSocketUpgrade};
+use apus_websocket::{
+    ByteString, CloseCode, DisconnectReason, Message, Sender, WebSocket, WebSocketUpgrade,
+};
 
-/// The handshake in a request, if the application takes them.
-pub(super) fn upgrade(request: &Request, pool: &Pool) -> Option<WebSocketUpgrade> {
-    // Most requests are none, and need not ask the pool.
+/// The handshake in a request, if the application accepts WebSockets.
+pub(super) fn upgrade(request: &Request, pool: &WorkerPool) -> Option<WebSocketUpgrade> {
+    // Checked first, as it is cheaper than the lock of the pool.
     let is_handshake = request.upgrade().is_some();
     (is_handshake && pool.takes_sockets())
         .then(|| WebSocketUpgrade::of(request).ok())
         .flatten()
 }
 
-/// The response to a handshake: that of the application, which may refuse it. `event` has the variables
-/// of the request. The application does not learn of a handshake that a page of another site begins with
-/// the cookies of its visitor.
+/// The response of the application to a handshake, which may refuse it. `event` has the variables of the request.
+/// Handshakes from pages of other sites, which have the cookies of a visitor, do not reach the application.
 pub(super) async fn open(
-    pool: &Pool,
+    pool: &WorkerPool,
     upgrade: WebSocketUpgrade,
-    event: Event,
-) -> Result<Response, Failure> {
+    event: RequestFrame,
+) -> Result<Response, WorkerError> {
     if let Some(refusal) = upgrade.refusal() {
         return Ok(refusal);
     }
-    let (answer, socket) = pool.open(event).await?;
+    let (worker_response, socket) = pool.open(event).await?;
     let Some(socket) = socket else {
         return Ok(Response::with_shared_headers(
-            answer.status,
-            std::rc::Rc::new(answer.headers),
-            answer.body,
+            worker_response.status,
+            std::rc::Rc::new(worker_response.headers),
+            worker_response.body,
         ));
     };
-    let chosen = answer.headers.get_str("sec-websocket-protocol");
+    let chosen = worker_response.headers.get_str("sec-websocket-protocol");
     let upgrade = upgrade.protocols(chosen.map(str::to_owned));
-    let mut response = upgrade.run(move |connection| converse(connection, socket));
-    // What the application says besides, such as a cookie.
-    let is_own = |name: &str| {
+    let mut response = upgrade.run(move |connection| run(connection, socket));
+    // Other header fields of the application, such as a cookie.
+    let is_replaced = |name: &str| {
         name.starts_with("sec-websocket-") || matches!(name, "content-type" | "content-length")
     };
     response
         .headers_mut()
-        .append_from(&answer.headers, |name, _| !is_own(name));
+        .append_from(&worker_response.headers, |name, _| !is_replaced(name));
     Ok(response)
 }
 
-/// Passes messages on both ways until the connection ends.
-async fn converse(connection: WebSocket, socket: Socket) {
+/// Forwards messages in both directions until the connection ends.
+async fn run(connection: WebSocket, socket: PhpSocket) {
     let (mut receiver, sender) = connection.split();
-    let Socket { events, orders } = socket;
-    let outgoing = tokio::task::spawn_local(obey(orders, sender.clone()));
+    let PhpSocket { events, commands } = socket;
+    let writer = tokio::task::spawn_local(write_loop(commands, sender.clone()));
     while let Some(message) = receiver.recv().await {
-        if let Err(failure) = tell(&events, message).await {
-            tracing::error!(cause = %failure, "no worker took a message of a WebSocket");
+        if let Err(error) = send_event(&events, message).await {
+            tracing::error!(cause = %error, "no worker handled a message of a WebSocket");
             let _ = sender.close(CloseCode::INTERNAL, "");
         }
     }
-    let (code, reason) = match receiver.ended() {
-        Some(Ended::Closed(Some(close))) => {
+    let (code, reason) = match receiver.disconnect_reason() {
+        Some(DisconnectReason::Closed(Some(close))) => {
             (close.code().get(), close.reason().as_bytes().to_vec())
         }
-        Some(Ended::Closed(None)) => (NO_CODE, Vec::new()),
+        Some(DisconnectReason::Closed(None)) => (NO_CODE, Vec::new()),
         _ => (LOST, Vec::new()),
     };
-    if let Err(failure) = events.closed(code, reason.into()).await
-        && !matches!(failure, Failure::Stopping)
+    if let Err(error) = events.closed(code, reason.into()).await
+        && !matches!(error, WorkerError::Stopping)
     {
-        tracing::error!(cause = %failure, "no worker was told that a WebSocket is closed");
+        tracing::error!(cause = %error, "no worker handled the close of a WebSocket");
     }
-    outgoing.abort();
+    writer.abort();
 }
 
-/// What stands for no code, and for a connection that was lost (RFC 6455 section 7.4.1).
+/// The codes for a close without a code, and for a lost connection (RFC 6455 section 7.4.1).
 const NO_CODE: u16 = 1005;
 const LOST: u16 = 1006;
 
-async fn tell(events: &SocketEvents, message: Message) -> Result<(), Failure> {
+async fn send_event(events: &SocketEvents, message: Message) -> Result<(), WorkerError> {
     match message {
-        Message::Text(text) => events.message(Form::Text, text.into_bytes()).await,
-        Message::Binary(bytes) => events.message(Form::Binary, bytes).await,
+        Message::Text(text) => events.message(MessageFormat::Text, text.into_bytes()).await,
+        Message::Binary(bytes) => events.message(MessageFormat::Binary, bytes).await,
     }
 }
 
-/// Does what the application wants to be done with the socket.
-async fn obey(mut orders: SocketOrders, sender: Sender) {
-    while let Some(order) = orders.next().await {
-        let message = match order {
-            SocketOrder::Send(Form::Binary, bytes) => Message::Binary(bytes),
-            SocketOrder::Send(_, text) => match ByteString::try_from(text) {
+/// Executes the commands of the application for the socket.
+async fn write_loop(mut commands: SocketCommands, sender: Sender) {
+    while let Some(command) = commands.next().await {
+        let message = match command {
+            SocketCommand::Send(MessageFormat::Binary, bytes) => Message::Binary(bytes),
+            SocketCommand::Send(_, text) => match ByteString::try_from(text) {
                 Ok(text) => Message::Text(text),
                 Err(_) => {
-                    tracing::warn!("an application sent a text to a WebSocket that is not UTF-8");
+                    tracing::warn!("an application sent text to a WebSocket that is not UTF-8");
                     continue;
                 }
             },
-            SocketOrder::Close(code, reason) => {
+            SocketCommand::Close(code, reason) => {
                 let code = CloseCode::new(code).unwrap_or(CloseCode::NORMAL);
                 let _ = sender.close(code, &text(&reason));
                 return;
@@ -107,7 +108,7 @@ async fn obey(mut orders: SocketOrders, sender: Sender) {
             return;
         }
     }
-    // The application ends, or the client read too slowly.
+    // The application stops, or the client reads too slowly.
     let _ = sender.close(CloseCode::TRY_AGAIN_LATER, "");
 }
 

@@ -1,12 +1,12 @@
-//! The variables of a program: CGI meta-variables (RFC 3875 section 4.1), and those of PHP.
+//! The variables of a script: CGI meta-variables (RFC 3875 section 4.1), and those of PHP.
 //!
-//! Nothing that a client sends can take the place of what we say: its fields all get `HTTP_` in front,
-//! those whose names would become the same variable are left out, and so is `Proxy`, which programs
-//! would take for the proxy to send their own requests through (httpoxy, CVE-2016-5385).
+//! A client cannot replace a variable of the server: its header fields get the prefix `HTTP_`, and fields whose names
+//! map to the same variable are left out. `Proxy` is left out, too, as programs would use it as the proxy for their
+//! own requests (httpoxy, CVE-2016-5385).
 
 use std::cell::RefCell;
 
-use crate::wire::{FixedVariables, Message};
+use crate::wire::{FixedVariables, RequestFrame};
 use apus_codec::fastcgi::Params;
 use apus_http::{Peer, Request, Version, is_identity_field};
 use smallvec::SmallVec;
@@ -15,19 +15,19 @@ use super::script::Script;
 use super::settings::PhpSettings;
 use apus_proxy::forward::{Text, address, decimal};
 
-/// What the variables of a request take, mostly.
-const TYPICAL: usize = 2048;
+/// The typical size of the variables of a request, without header fields.
+const TYPICAL_LEN: usize = 2048;
 
-/// What takes in variables: the parameters of a FastCGI request, or the frame for a resident worker.
-pub(super) trait Told {
-    /// A variable whose value is these parts, one behind the other.
+/// A destination of variables: the parameters of a FastCGI request, or the frame for a resident worker.
+pub(super) trait ParamSink {
+    /// Adds a variable whose value is the concatenation of these parts.
     fn push_parts(&mut self, name: &str, value: &[&[u8]]);
 
-    /// A field of the request, as a variable.
+    /// Adds a header field of the request as a variable.
     fn push_field(&mut self, name: &str, value: &[u8]);
 }
 
-impl Told for Params {
+impl ParamSink for Params {
     fn push_parts(&mut self, name: &str, value: &[&[u8]]) {
         self.push_parts(name, value);
     }
@@ -37,7 +37,7 @@ impl Told for Params {
     }
 }
 
-impl Told for Message {
+impl ParamSink for RequestFrame {
     fn push_parts(&mut self, name: &str, value: &[&[u8]]) {
         match (name, value) {
             (TARGET, [target]) => self.push_target(name.as_bytes(), target),
@@ -50,13 +50,14 @@ impl Told for Message {
     }
 }
 
-/// What logs call a request by.
+/// The variable with the request target, which log lines show.
 const TARGET: &str = "REQUEST_URI";
 
-/// What is the same for all requests to a site.
+/// The variables of a site.
 pub(super) struct Variables {
+    /// The variables that are the same for all requests.
     fixed: Params,
-    /// The program that a worker was asked for last, which mostly is the same again.
+    /// The script of the last request to a worker, with its variables: mostly it is the same again.
     last: RefCell<Option<(Script, FixedVariables)>>,
 }
 
@@ -66,7 +67,7 @@ impl Variables {
         for (name, value) in [
             ("GATEWAY_INTERFACE", "CGI/1.1"),
             ("SERVER_SOFTWARE", &*settings.server_software),
-            // PHP refuses to run without it where it was built to be careful.
+            // PHP that is built with `--enable-force-cgi-redirect` requires it.
             ("REDIRECT_STATUS", "200"),
         ] {
             if !is_replaced(settings, name) {
@@ -91,54 +92,53 @@ impl Variables {
         }
     }
 
-    /// The variables of a request that a program is to answer over FastCGI, but for the length of its
-    /// content.
+    /// The FastCGI parameters of a request, without `CONTENT_LENGTH`.
     pub(super) fn params(
         &self,
         request: &Request,
         script: &Script,
         settings: &PhpSettings,
     ) -> Params {
-        let mut params = Params::with_capacity(room(request));
+        let mut params = Params::with_capacity(estimate_len(request));
         params.append(&self.fixed);
-        tell_script(&mut params, script, settings);
-        Telling {
+        push_script(&mut params, script, settings);
+        CgiParams {
             request,
             script,
             settings,
-            told: &mut params,
+            sink: &mut params,
         }
-        .all();
+        .push_all();
         params
     }
 
-    /// The same in the frame for a worker.
+    /// The frame for a worker with the same variables.
     pub(super) fn message(
         &self,
         request: &Request,
         script: &Script,
         settings: &PhpSettings,
-    ) -> Message {
+    ) -> RequestFrame {
         let mut last = self.last.borrow_mut();
         let is_last = last.as_ref().is_some_and(|(last, _)| last == script);
         let (_, fixed) = match &mut *last {
             Some(last) if is_last => last,
             last => last.insert((script.clone(), self.fixed_for(script, settings))),
         };
-        let mut message = Message::request(fixed, room(request));
-        Telling {
+        let mut message = RequestFrame::request(fixed, estimate_len(request));
+        CgiParams {
             request,
             script,
             settings,
-            told: &mut message,
+            sink: &mut message,
         }
-        .all();
+        .push_all();
         message
     }
 
     fn fixed_for(&self, script: &Script, settings: &PhpSettings) -> FixedVariables {
         let mut params = self.fixed.clone();
-        tell_script(&mut params, script, settings);
+        push_script(&mut params, script, settings);
         let variables = params.iter();
         variables.fold(FixedVariables::new(), |fixed, (name, value)| {
             fixed.with(name, value)
@@ -146,13 +146,13 @@ impl Variables {
     }
 }
 
-/// What the variables of a request take, mostly.
-fn room(request: &Request) -> usize {
-    TYPICAL.saturating_add(request.headers().wire().len())
+/// An estimate of the size of a request's variables.
+fn estimate_len(request: &Request) -> usize {
+    TYPICAL_LEN.saturating_add(request.headers().wire().len())
 }
 
-/// Tells which program is meant.
-fn tell_script(params: &mut Params, script: &Script, settings: &PhpSettings) {
+/// Adds the variables of the script.
+fn push_script(params: &mut Params, script: &Script, settings: &PhpSettings) {
     let prefix = settings.prefix.as_bytes();
     let mut push = |name: &str, value: &[&[u8]]| {
         if !is_replaced(settings, name) {
@@ -169,46 +169,46 @@ fn tell_script(params: &mut Params, script: &Script, settings: &PhpSettings) {
     }
 }
 
-/// Whether a site has a value of its own for a variable.
+/// Whether the settings of a site replace a variable.
 fn is_replaced(settings: &PhpSettings, name: &str) -> bool {
-    let mut own = settings.params.iter();
-    own.any(|(own, _)| **own == *name)
+    let mut params = settings.params.iter();
+    params.any(|(param, _)| **param == *name)
 }
 
-/// Tells the length of the content, which may be known only when it was taken in.
-pub(super) fn content_length(told: &mut impl Told, length: u64, settings: &PhpSettings) {
+/// Adds `CONTENT_LENGTH`, which may be known only after the body was buffered.
+pub(super) fn content_length(sink: &mut impl ParamSink, length: u64, settings: &PhpSettings) {
     if !is_replaced(settings, "CONTENT_LENGTH") {
-        told.push_parts("CONTENT_LENGTH", &[length.to_string().as_bytes()]);
+        sink.push_parts("CONTENT_LENGTH", &[length.to_string().as_bytes()]);
     }
 }
 
-/// Tells what differs from one request to the next.
-struct Telling<'a, T> {
+/// Adds the variables that differ from one request to the next.
+struct CgiParams<'a, T> {
     request: &'a Request,
     script: &'a Script,
     settings: &'a PhpSettings,
-    told: &'a mut T,
+    sink: &'a mut T,
 }
 
-impl<T: Told> Telling<'_, T> {
-    fn all(mut self) {
-        self.request();
-        self.connection();
-        self.fields();
-        self.own();
+impl<T: ParamSink> CgiParams<'_, T> {
+    fn push_all(mut self) {
+        self.push_request();
+        self.push_connection();
+        self.push_header_fields();
+        self.push_site_params();
     }
 
     fn push(&mut self, name: &str, value: &[&[u8]]) {
         if !is_replaced(self.settings, name) {
-            self.told.push_parts(name, value);
+            self.sink.push_parts(name, value);
         }
     }
 
-    fn request(&mut self) {
+    fn push_request(&mut self) {
         let request = self.request;
         self.push("REQUEST_METHOD", &[request.method().as_str().as_bytes()]);
-        let sent = request.original_target().path_and_query();
-        self.push(TARGET, &[sent.as_bytes()]);
+        let target = request.original_target().path_and_query();
+        self.push(TARGET, &[target.as_bytes()]);
         self.push("QUERY_STRING", &[request.query().unwrap_or("").as_bytes()]);
         let protocol = match request.version() {
             Version::HTTP_10 => "HTTP/1.0",
@@ -225,7 +225,7 @@ impl<T: Told> Telling<'_, T> {
         }
     }
 
-    fn connection(&mut self) {
+    fn push_connection(&mut self) {
         let request = self.request;
         let client = request.client();
         match client.ip {
@@ -247,40 +247,40 @@ impl<T: Told> Telling<'_, T> {
         }
     }
 
-    /// The fields of the request.
-    fn fields(&mut self) {
+    /// Adds the header fields of the request.
+    fn push_header_fields(&mut self) {
         let request = self.request;
         let headers = request.headers();
         if let Some(host) = request.authority() {
             self.push("HTTP_HOST", &[host.as_bytes()]);
         }
-        // What is left of these was not written by the client.
+        // Identity fields that are left come from a trusted proxy.
         let takes_identity = request.are_identity_fields_removed();
         for (at, (name, value)) in headers.iter().enumerate() {
-            if is_written_otherwise(name)
+            if has_other_variable(name)
                 || (!takes_identity && is_identity_field(name))
-                || !self.is_plain(name)
+                || !self.is_unambiguous(name)
             {
                 continue;
             }
-            let is_again = headers.iter().take(at).any(|(other, _)| other == name);
-            if is_again || self.is_own_field(name) {
+            let is_repeated = headers.iter().take(at).any(|(other, _)| other == name);
+            if is_repeated || self.is_replaced_field(name) {
                 continue;
             }
             let mut lines = headers.get_all(name);
             if lines.nth(1).is_none() {
-                self.told.push_field(name, value);
+                self.sink.push_field(name, value);
                 continue;
             }
-            // HTTP/2 may send cookies one by one (RFC 9113 section 8.2.3).
-            let between: &[u8] = if name == "cookie" { b"; " } else { b", " };
+            // HTTP/2 may split cookies into several field lines (RFC 9113 section 8.2.3).
+            let separator: &[u8] = if name == "cookie" { b"; " } else { b", " };
             let lines: SmallVec<[&[u8]; 8]> = headers.get_all(name).collect();
-            self.told.push_field(name, &lines.join(between));
+            self.sink.push_field(name, &lines.join(separator));
         }
     }
 
-    /// Whether a field's name becomes that of one variable and of no other field.
-    fn is_plain(&self, name: &str) -> bool {
+    /// Whether no other field's name can map to the same variable.
+    fn is_unambiguous(&self, name: &str) -> bool {
         let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         if name.bytes().all(is_letter) {
             return true;
@@ -294,28 +294,30 @@ impl<T: Told> Telling<'_, T> {
                 .any(|(other, _)| other != name && is_same_variable(other, name))
     }
 
-    fn is_own_field(&self, name: &str) -> bool {
-        let mut own = self.settings.params.iter();
-        own.any(|(own, _)| {
-            own.strip_prefix("HTTP_")
-                .is_some_and(|own| is_same_variable(own, name))
+    /// Whether the settings of the site replace the variable of a field.
+    fn is_replaced_field(&self, name: &str) -> bool {
+        let mut params = self.settings.params.iter();
+        params.any(|(param, _)| {
+            param
+                .strip_prefix("HTTP_")
+                .is_some_and(|field| is_same_variable(field, name))
         })
     }
 
-    /// What the site has of its own, where it depends on the request.
-    fn own(&mut self) {
+    /// Adds the variables of the site's settings that depend on the request.
+    fn push_site_params(&mut self) {
         for (name, value) in &self.settings.params {
             if value.as_text().is_none() || **name == *TARGET {
                 let value = value.text(self.request, &self.settings.site, &self.script.root);
                 if !value.is_empty() {
-                    self.told.push_parts(name, &[value.as_ref()]);
+                    self.sink.push_parts(name, &[value.as_ref()]);
                 }
             }
         }
     }
 }
 
-/// Whether two names become that of the same variable.
+/// Whether two names map to the same variable.
 fn is_same_variable(one: &str, other: &str) -> bool {
     let letter = |byte: u8| match byte {
         byte if byte.is_ascii_alphanumeric() => byte.to_ascii_uppercase(),
@@ -324,8 +326,8 @@ fn is_same_variable(one: &str, other: &str) -> bool {
     one.len() == other.len() && one.bytes().map(letter).eq(other.bytes().map(letter))
 }
 
-/// Whether a field has a variable of another name, or must have none.
-fn is_written_otherwise(name: &str) -> bool {
+/// Whether a field has a variable without the prefix `HTTP_`, or none.
+fn has_other_variable(name: &str) -> bool {
     matches!(
         name,
         "host" | "trailer" | "expect" | "content-type" | "content-length" | "proxy"
@@ -349,14 +351,14 @@ mod tests {
     use super::*;
     use apus_sites::Template;
 
-    struct Asked<'a> {
+    struct RequestFixture<'a> {
         target: &'a str,
         version: Version,
         lines: &'a [(&'a str, &'a str)],
     }
 
-    impl Asked<'_> {
-        fn request(&self) -> Request {
+    impl RequestFixture<'_> {
+        fn build(&self) -> Request {
             let mut headers = Headers::new();
             for (name, value) in self.lines {
                 headers.try_append(name, value).unwrap();
@@ -380,15 +382,15 @@ mod tests {
     }
 
     fn with(lines: &[(&str, &str)], settings: &PhpSettings) -> Vec<(String, String)> {
-        let asked = Asked {
+        let request = RequestFixture {
             target: "/a%20b?c=d",
             version: Version::HTTP_11,
             lines,
         };
-        told(&asked.request(), settings)
+        params(&request.build(), settings)
     }
 
-    fn told(request: &Request, settings: &PhpSettings) -> Vec<(String, String)> {
+    fn params(request: &Request, settings: &PhpSettings) -> Vec<(String, String)> {
         let params = Variables::new(settings).params(request, &script("/index.php"), settings);
         sorted(&params)
     }
@@ -404,16 +406,16 @@ mod tests {
 
     fn sorted(params: &Params) -> Vec<(String, String)> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        let mut told: Vec<_> = params
+        let mut sorted: Vec<_> = params
             .iter()
             .map(|(name, value)| (text(name), text(value)))
             .collect();
-        told.sort();
-        told
+        sorted.sort();
+        sorted
     }
 
-    /// What a frame says: text in PHP's own form, its pieces told by their lengths.
-    fn read(message: &Message) -> Vec<(String, String)> {
+    /// Parses the variables of a frame, which are in the format of `serialize()`.
+    fn read(message: &RequestFrame) -> Vec<(String, String)> {
         let text = String::from_utf8(message.as_bytes().to_vec()).unwrap();
         let mut rest = text.split_once(":{").unwrap().1;
         let mut strings = Vec::new();
@@ -432,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_are_told_the_same_as_over_fastcgi() {
+    fn workers_get_the_same_variables_as_over_fastcgi() {
         let template = |text: &str| Template::parse(text).unwrap();
         let replaced = PhpSettings {
             server_name: Some("example.com".into()),
@@ -444,18 +446,18 @@ mod tests {
             ..PhpSettings::default()
         };
         let lines = [("host", "a.example"), ("x-user", "evil"), ("accept", "*/*")];
-        let asked = Asked {
+        let test_request = RequestFixture {
             target: "/a?b",
             version: Version::HTTP_11,
             lines: &lines,
         };
-        let request = asked.request();
+        let request = test_request.build();
         for (settings, target) in [
             (PhpSettings::default(), &b"/a?b"[..]),
             (replaced, b"/always"),
         ] {
             let variables = Variables::new(&settings);
-            // The second of two programs is not told of the first.
+            // The second of two scripts does not get the variables of the first.
             for path in ["/index.php", "/index.php", "/other.php"] {
                 let script = script(path);
                 let message = variables.message(&request, &script, &settings);
@@ -466,21 +468,21 @@ mod tests {
         }
     }
 
-    fn value<'a>(told: &'a [(String, String)], name: &str) -> Option<&'a str> {
-        let mut found = told.iter().filter(|(known, _)| known == name);
+    fn value<'a>(params: &'a [(String, String)], name: &str) -> Option<&'a str> {
+        let mut found = params.iter().filter(|(other, _)| other == name);
         let first = found.next();
         assert!(found.next().is_none(), "{name} is there twice");
         first.map(|(_, value)| &**value)
     }
 
     #[test]
-    fn tells_what_applications_know_from_nginx() {
+    fn sets_the_variables_that_applications_know_from_nginx() {
         let settings = PhpSettings {
             prefix: "/blog".into(),
             server_name: Some("example.com".into()),
             ..PhpSettings::default()
         };
-        let told = with(
+        let params = with(
             &[
                 ("host", "www.example.com:8080"),
                 ("content-type", "text/plain"),
@@ -514,21 +516,21 @@ mod tests {
             ("SERVER_PROTOCOL", "HTTP/1.1"),
             ("SERVER_SOFTWARE", &*settings.server_software),
         ];
-        let told: Vec<_> = told.iter().map(|(n, v)| (&**n, &**v)).collect();
-        assert_eq!(told, expected);
+        let params: Vec<_> = params.iter().map(|(n, v)| (&**n, &**v)).collect();
+        assert_eq!(params, expected);
     }
 
     #[test]
-    fn no_field_becomes_the_proxy_of_the_application() {
-        let told = with(
+    fn a_field_cannot_set_the_proxy_of_the_application() {
+        let params = with(
             &[("proxy", "evil:1"), ("host", "a")],
             &PhpSettings::default(),
         );
-        assert_eq!(value(&told, "HTTP_PROXY"), None);
+        assert_eq!(value(&params, "HTTP_PROXY"), None);
     }
 
     #[test]
-    fn names_that_become_the_same_variable_do_not_take_its_place() {
+    fn ambiguous_names_do_not_replace_a_variable() {
         let lines = [
             ("x-user", "good"),
             ("x_user", "evil"),
@@ -543,15 +545,15 @@ mod tests {
             underscores: true,
             ..PhpSettings::default()
         };
-        let told = with(&lines, &settings);
-        assert_eq!(value(&told, "HTTP_X_USER"), Some("good"));
-        assert_eq!(value(&told, "HTTP_ONLY_THIS"), Some("1"));
-        assert_eq!(value(&told, "CONTENT_TYPE"), None);
+        let params = with(&lines, &settings);
+        assert_eq!(value(&params, "HTTP_X_USER"), Some("good"));
+        assert_eq!(value(&params, "HTTP_ONLY_THIS"), Some("1"));
+        assert_eq!(value(&params, "CONTENT_TYPE"), None);
     }
 
     #[test]
-    fn lines_of_one_field_are_joined_and_cookies_as_cookies_are() {
-        let asked = Asked {
+    fn joins_the_lines_of_a_field_with_commas_and_of_cookies_with_semicolons() {
+        let test_request = RequestFixture {
             target: "/",
             version: Version::HTTP_2,
             lines: &[
@@ -562,14 +564,14 @@ mod tests {
                 ("cookie", "c=3"),
             ],
         };
-        let told = told(&asked.request(), &PhpSettings::default());
-        assert_eq!(value(&told, "HTTP_COOKIE"), Some("a=1; b=2; c=3"));
-        assert_eq!(value(&told, "HTTP_X_TAG"), Some("one, two"));
-        assert_eq!(value(&told, "SERVER_PROTOCOL"), Some("HTTP/2.0"));
+        let params = params(&test_request.build(), &PhpSettings::default());
+        assert_eq!(value(&params, "HTTP_COOKIE"), Some("a=1; b=2; c=3"));
+        assert_eq!(value(&params, "HTTP_X_TAG"), Some("one, two"));
+        assert_eq!(value(&params, "SERVER_PROTOCOL"), Some("HTTP/2.0"));
     }
 
     #[test]
-    fn a_stranger_does_not_say_who_it_is() {
+    fn an_untrusted_client_cannot_set_its_identity() {
         let lines = [
             ("x-forwarded-for", "127.0.0.1"),
             ("x-forwarded-proto", "https"),
@@ -579,19 +581,19 @@ mod tests {
             ("x-original-url", "/admin"),
             ("client-ip", "127.0.0.1"),
         ];
-        let told = with(&lines, &PhpSettings::default());
-        assert_eq!(value(&told, "REMOTE_ADDR"), Some("192.0.2.7"));
-        assert_eq!(value(&told, "HTTPS"), None);
-        assert_eq!(value(&told, "SERVER_PORT"), Some("8080"));
+        let params = with(&lines, &PhpSettings::default());
+        assert_eq!(value(&params, "REMOTE_ADDR"), Some("192.0.2.7"));
+        assert_eq!(value(&params, "HTTPS"), None);
+        assert_eq!(value(&params, "SERVER_PORT"), Some("8080"));
         assert!(
-            told.iter().all(|(name, _)| !name.starts_with("HTTP_")),
-            "{told:?}"
+            params.iter().all(|(name, _)| !name.starts_with("HTTP_")),
+            "{params:?}"
         );
     }
 
     #[test]
-    fn a_trusted_proxy_says_who_the_client_is() {
-        let asked = Asked {
+    fn a_trusted_proxy_sets_the_identity_of_the_client() {
+        let test_request = RequestFixture {
             target: "/",
             version: Version::HTTP_11,
             lines: &[
@@ -602,14 +604,14 @@ mod tests {
                 ("x_forwarded_for", "evil"),
             ],
         };
-        let mut request = asked.request();
+        let mut request = test_request.build();
         let proxies = TrustedProxies::new(["192.0.2.0/24".parse().unwrap()]);
         proxies.establish(&mut request);
         let settings = PhpSettings {
             underscores: true,
             ..PhpSettings::default()
         };
-        let told = told(&request, &settings);
+        let params = params(&request, &settings);
         for (name, expected) in [
             ("REMOTE_ADDR", Some("203.0.113.5")),
             ("REMOTE_PORT", None),
@@ -620,12 +622,12 @@ mod tests {
             ("HTTP_HOST", Some("a.example")),
             ("HTTP_X_FORWARDED_FOR", None),
         ] {
-            assert_eq!(value(&told, name), expected, "{name}");
+            assert_eq!(value(&params, name), expected, "{name}");
         }
     }
 
     #[test]
-    fn what_a_site_says_itself_goes_before_everything() {
+    fn the_settings_of_a_site_replace_all_other_variables() {
         let template = |text: &str| Template::parse(text).unwrap();
         let settings = PhpSettings {
             params: vec![
@@ -636,29 +638,29 @@ mod tests {
             ],
             ..PhpSettings::default()
         };
-        let told = with(&[("host", "A.example:80"), ("x-user", "evil")], &settings);
-        assert_eq!(value(&told, "APP_ENV"), Some("production"));
-        assert_eq!(value(&told, "SERVER_SOFTWARE"), None);
-        assert_eq!(value(&told, "SERVER_NAME"), Some("a.example"));
-        assert_eq!(value(&told, "HTTP_X_USER"), Some("nobody"));
+        let params = with(&[("host", "A.example:80"), ("x-user", "evil")], &settings);
+        assert_eq!(value(&params, "APP_ENV"), Some("production"));
+        assert_eq!(value(&params, "SERVER_SOFTWARE"), None);
+        assert_eq!(value(&params, "SERVER_NAME"), Some("a.example"));
+        assert_eq!(value(&params, "HTTP_X_USER"), Some("nobody"));
     }
 
     #[test]
-    fn a_rewritten_request_is_told_as_the_client_sent_it() {
-        let asked = Asked {
+    fn a_rewritten_request_keeps_the_target_of_the_client() {
+        let test_request = RequestFixture {
             target: "/pretty?x=1",
             version: Version::HTTP_11,
             lines: &[],
         };
-        let mut request = asked.request();
+        let mut request = test_request.build();
         request.set_path_and_query("/index.php?y=2").unwrap();
-        let told = told(&request, &PhpSettings::default());
-        assert_eq!(value(&told, "REQUEST_URI"), Some("/pretty?x=1"));
-        assert_eq!(value(&told, "QUERY_STRING"), Some("y=2"));
+        let params = params(&request, &PhpSettings::default());
+        assert_eq!(value(&params, "REQUEST_URI"), Some("/pretty?x=1"));
+        assert_eq!(value(&params, "QUERY_STRING"), Some("y=2"));
     }
 
     #[test]
-    fn what_is_about_the_connection_is_not_told() {
+    fn connection_specific_fields_are_left_out() {
         let lines = [
             ("connection", "keep-alive, X-Hop"),
             ("x-hop", "1"),
@@ -667,10 +669,10 @@ mod tests {
             ("expect", "100-continue"),
             ("content-length", "5"),
         ];
-        let told = with(&lines, &PhpSettings::default());
+        let params = with(&lines, &PhpSettings::default());
         assert!(
-            told.iter().all(|(name, _)| !name.starts_with("HTTP_")),
-            "{told:?}"
+            params.iter().all(|(name, _)| !name.starts_with("HTTP_")),
+            "{params:?}"
         );
     }
 }

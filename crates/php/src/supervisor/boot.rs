@@ -1,6 +1,6 @@
-//! The FastCGI request in which a worker lives.
+//! The FastCGI request of a worker, which stays open until the worker ends.
 //!
-//! It names our socket, and stays open until the worker ends; its output is what PHP itself writes.
+//! Its parameters name the socket of the pool; its response is the output of PHP itself.
 
 use std::cell::RefCell;
 use std::io;
@@ -18,32 +18,32 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::exchange::Line;
-use crate::plan::{Mode, PoolPlan};
+use crate::log_line::WorkerLogLine;
+use crate::plan::{ApplicationMode, WorkerPoolPlan};
 use crate::record::WorkerId;
-use crate::signal::Signal;
-use crate::wire::Level;
+use crate::supervisor_message::SupervisorMessage;
+use crate::wire::LogLevel;
 
-/// What a worker is told.
-pub(super) struct Facts<'a> {
-    pub(super) plan: &'a PoolPlan,
+/// The values behind the parameters of the request.
+pub(super) struct BootParameters<'a> {
+    pub(super) plan: &'a WorkerPoolPlan,
     pub(super) runtime: &'a Path,
     pub(super) socket: &'a Path,
     pub(super) script: &'a Path,
     pub(super) token: &'a str,
     pub(super) is_fresh: bool,
-    pub(super) not_twice: bool,
+    pub(super) is_single_use: bool,
 }
 
 /// The parameters of the request.
-pub(super) fn params(facts: &Facts<'_>) -> Params {
-    let plan = facts.plan;
+pub(super) fn params(boot: &BootParameters<'_>) -> Params {
+    let plan = boot.plan;
     let mut params = Params::new();
     let mut path = |name: &str, path: &Path| params.push(name, path.as_os_str().as_encoded_bytes());
-    path("SCRIPT_FILENAME", facts.runtime);
+    path("SCRIPT_FILENAME", boot.runtime);
     path("DOCUMENT_ROOT", &plan.root);
-    path("APUS_SOCKET", facts.socket);
-    path("APUS_SCRIPT", facts.script);
+    path("APUS_SOCKET", boot.socket);
+    path("APUS_SCRIPT", boot.script);
     for (name, value) in [
         ("GATEWAY_INTERFACE", "CGI/1.1"),
         ("SERVER_SOFTWARE", "apus"),
@@ -53,60 +53,60 @@ pub(super) fn params(facts: &Facts<'_>) -> Params {
         ("SCRIPT_NAME", "/apus.php"),
         ("QUERY_STRING", ""),
         ("REDIRECT_STATUS", "200"),
-        ("APUS_TOKEN", facts.token),
+        ("APUS_TOKEN", boot.token),
         ("APUS_MODE", plan.mode.as_str()),
         ("APUS_LEAKS", plan.leaks.as_str()),
     ] {
         params.push(name, value);
     }
-    if facts.is_fresh {
+    if boot.is_fresh {
         params.push("APUS_FRESH", "1");
     }
     if plan.development {
         params.push("APUS_ENV", "development");
     }
-    if facts.not_twice && plan.mode == Mode::Classic {
+    if boot.is_single_use && plan.mode == ApplicationMode::Classic {
         params.push("APUS_KEEP", "0");
     }
     params
 }
 
-/// What PHP said of itself.
+/// The output of PHP and the end of its FastCGI request.
 #[derive(Debug, Default)]
-pub(super) struct Said {
-    /// Why it does not boot, as it said or as it was found.
+pub(super) struct PhpOutput {
+    /// Why it does not boot, as the worker reported or as the supervisor found.
     pub(super) reason: String,
-    errors: Vec<u8>,
-    output: Vec<u8>,
-    pub(super) ending: BootEnding,
-    /// From now on what it says goes to the log as it comes.
+    stderr: Vec<u8>,
+    stdout: Vec<u8>,
+    pub(super) end: BootEnd,
+    /// Whether it is booted: from then on output goes to the log.
     pub(super) is_booted: bool,
 }
 
 /// How the FastCGI request of a worker ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum BootEnding {
-    /// By END_REQUEST, or by us: what PHP said of itself is all there is to know.
+pub(super) enum BootEnd {
+    /// By END_REQUEST, or by the supervisor: the output of PHP is complete.
     #[default]
-    InOrder,
-    /// Nobody took the connection.
+    Complete,
+    /// The connection was not accepted.
     Unreachable,
-    /// The connection ended before END_REQUEST: its process is gone, as when the server begins anew.
+    /// The connection ended before END_REQUEST: the process is gone, as when the FastCGI server restarts.
     CutOff,
     /// The worker had booted, and its process ended before its first request.
     Unused,
 }
 
-/// What is kept of it.
-const MAX_KEPT: usize = 16 * 1024;
+/// The number of bytes of output that are kept.
+const MAX_OUTPUT: usize = 16 * 1024;
 
-impl Said {
-    /// Why there is no worker, in PHP's own words.
+impl PhpOutput {
+    /// Why the worker did not boot, in the words of PHP.
     pub(super) fn message(&self) -> String {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-        let (errors, output) = (text(&self.errors), text(&self.output));
+        let (stderr, stdout) = (text(&self.stderr), text(&self.stdout));
         let mut message = self.reason.trim().to_owned();
-        for more in [errors, output] {
+        for more in [stderr, stdout] {
             if !more.is_empty() && !message.contains(&more) && !more.contains(&message) {
                 message.push('\n');
                 message.push_str(&more);
@@ -115,45 +115,47 @@ impl Said {
             }
         }
         match message.is_empty() {
-            true => "PHP ended without a word".to_owned(),
+            true => "PHP ended without output".to_owned(),
             false => message.trim_start().to_owned(),
         }
     }
 }
 
-/// A worker that is wanted.
-pub(super) struct Wanted {
+/// The request for one worker.
+pub(super) struct BootRequest {
     pub(super) id: WorkerId,
     pub(super) address: Address,
     pub(super) params: Params,
     pub(super) limit: Duration,
-    pub(super) said: Rc<RefCell<Said>>,
+    pub(super) output: Rc<RefCell<PhpOutput>>,
     pub(super) pool: Arc<str>,
-    pub(super) signals: mpsc::UnboundedSender<Signal>,
+    pub(super) supervisor: mpsc::UnboundedSender<SupervisorMessage>,
 }
 
-/// Sends the request and stays with it until it ends.
-pub(super) async fn run(wanted: Wanted) {
-    let connected = timeout(wanted.limit, connect(&wanted.address)).await;
-    let (ending, ended) = match connected.map_err(io::Error::from).flatten() {
-        Ok(stream) => match live(stream, &wanted).await {
-            Ok(ending) => (ending, Ok(())),
-            Err(error) if is_cut_off(&error) => (BootEnding::CutOff, Err(error)),
-            Err(error) => (BootEnding::InOrder, Err(error)),
+/// Sends the request and reads its output until it ends.
+pub(super) async fn run(request: BootRequest) {
+    let connected = timeout(request.limit, connect(&request.address)).await;
+    let (end, result) = match connected.map_err(io::Error::from).flatten() {
+        Ok(stream) => match exchange(stream, &request).await {
+            Ok(end) => (end, Ok(())),
+            Err(error) if is_cut_off(&error) => (BootEnd::CutOff, Err(error)),
+            Err(error) => (BootEnd::Complete, Err(error)),
         },
-        Err(error) => (BootEnding::Unreachable, Err(error)),
+        Err(error) => (BootEnd::Unreachable, Err(error)),
     };
     {
-        let mut said = wanted.said.borrow_mut();
-        said.ending = ending;
-        if let Err(error) = ended
-            && !said.is_booted
-            && said.reason.is_empty()
+        let mut output = request.output.borrow_mut();
+        output.end = end;
+        if let Err(error) = result
+            && !output.is_booted
+            && output.reason.is_empty()
         {
-            said.reason = format!("the FastCGI server at {}: {error}", wanted.address);
+            output.reason = format!("the FastCGI server at {}: {error}", request.address);
         }
     }
-    let _ = wanted.signals.send(Signal::Ended(wanted.id));
+    let _ = request
+        .supervisor
+        .send(SupervisorMessage::BootRequestEnded(request.id));
 }
 
 fn is_cut_off(error: &io::Error) -> bool {
@@ -165,26 +167,29 @@ fn is_cut_off(error: &io::Error) -> bool {
 }
 
 /// A connection to a FastCGI server.
-trait Stream: AsyncRead + AsyncWrite + Unpin {}
+trait FastCgiStream: AsyncRead + AsyncWrite + Unpin {}
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
+impl<S: AsyncRead + AsyncWrite + Unpin> FastCgiStream for S {}
 
-async fn connect(address: &Address) -> io::Result<Box<dyn Stream>> {
+async fn connect(address: &Address) -> io::Result<Box<dyn FastCgiStream>> {
     Ok(match address {
         Address::Ip(address) => Box::new(TcpStream::connect(address).await?),
         Address::Unix(path) => Box::new(UnixStream::connect(path).await?),
     })
 }
 
-async fn live(mut stream: Box<dyn Stream>, wanted: &Wanted) -> io::Result<BootEnding> {
+async fn exchange(
+    mut stream: Box<dyn FastCgiStream>,
+    request: &BootRequest,
+) -> io::Result<BootEnd> {
     let mut codec = ClientConnection::new(HeadLimits {
         target_bytes: 0,
         head_bytes: 64 * 1024,
         fields: 256,
     });
     let mut out = Vec::with_capacity(1024);
-    if !codec.send_request(&wanted.params, false, false, &mut out) {
-        return Ok(BootEnding::InOrder);
+    if !codec.send_request(&request.params, false, false, &mut out) {
+        return Ok(BootEnd::Complete);
     }
     codec.send_end(&mut out);
     stream.write_all(&out).await?;
@@ -195,9 +200,9 @@ async fn live(mut stream: Box<dyn Stream>, wanted: &Wanted) -> io::Result<BootEn
             let (consumed, event) = codec.handle_input(&input).map_err(io::Error::other)?;
             let piece = |range: &Range<usize>| input.get(range.clone()).unwrap_or_default();
             match &event {
-                ClientEvent::Stderr(range) => wanted.hear(piece(range), true),
-                ClientEvent::Data(range) => wanted.hear(piece(range), false),
-                ClientEvent::End { .. } => return Ok(BootEnding::InOrder),
+                ClientEvent::Stderr(range) => request.handle_output(piece(range), true),
+                ClientEvent::Data(range) => request.handle_output(piece(range), false),
+                ClientEvent::End { .. } => return Ok(BootEnd::Complete),
                 ClientEvent::Head(_) | ClientEvent::Incomplete => {}
             }
             input.drain(..consumed);
@@ -206,35 +211,36 @@ async fn live(mut stream: Box<dyn Stream>, wanted: &Wanted) -> io::Result<BootEn
             }
         }
         if stream.read_buf(&mut input).await? == 0 {
-            return Ok(BootEnding::CutOff);
+            return Ok(BootEnd::CutOff);
         }
     }
 }
 
-impl Wanted {
-    fn hear(&self, text: &[u8], is_error: bool) {
-        let mut said = self.said.borrow_mut();
-        if said.is_booted {
-            let line = Line {
+impl BootRequest {
+    /// Keeps or logs output of PHP.
+    fn handle_output(&self, text: &[u8], is_error: bool) {
+        let mut output = self.output.borrow_mut();
+        if output.is_booted {
+            let line = WorkerLogLine {
                 pool: &self.pool,
                 pid: 0,
                 request: None,
             };
             line.write(
                 if is_error {
-                    Level::Warning
+                    LogLevel::Warning
                 } else {
-                    Level::Info
+                    LogLevel::Info
                 },
                 text,
             );
             return;
         }
         let kept = match is_error {
-            true => &mut said.errors,
-            false => &mut said.output,
+            true => &mut output.stderr,
+            false => &mut output.stdout,
         };
-        let room = MAX_KEPT.saturating_sub(kept.len());
+        let room = MAX_OUTPUT.saturating_sub(kept.len());
         kept.extend_from_slice(text.get(..room).unwrap_or(text));
     }
 }

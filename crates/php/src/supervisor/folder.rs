@@ -8,45 +8,46 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tokio::net::UnixListener;
 
-use crate::error::StartError;
-use crate::plan::PoolPlan;
+use crate::error::PoolStartError;
+use crate::plan::WorkerPoolPlan;
 
-/// The PHP side of workers, as it came with this server.
+/// The runtime file of workers, which is part of the binary.
 const RUNTIME: &str = include_str!("../../../../php/apus.php");
 
-/// Where the runtime file and the sockets of one pool are. Others may reach into the folder, whose PHP
-/// runs under another user, but not list or change it.
+/// The folder with the runtime file and the sockets of one pool. Other users can open files in it, as PHP may run
+/// as another user, but not list or change it.
 pub(super) struct Folder {
     runtime: PathBuf,
     socket: PathBuf,
-    own_socket: PathBuf,
+    /// The path of the `php-cgi` sockets, without their endings.
+    php_cgi_base: PathBuf,
 }
 
 impl Folder {
-    /// Makes what is not there.
-    pub(super) fn open(plan: &PoolPlan) -> Result<Self, StartError> {
+    /// Creates the folder and the runtime file, unless they exist.
+    pub(super) fn open(plan: &WorkerPoolPlan) -> Result<Self, PoolStartError> {
         let folder = &plan.folder;
-        let failed = |error| StartError::Folder(folder.clone(), error);
+        let failed = |error| PoolStartError::Folder(folder.clone(), error);
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o711)
             .create(folder)
             .map_err(failed)?;
         let folder = fs::canonicalize(folder).map_err(failed)?;
-        // Where anybody may make folders, somebody else may have been first.
+        // In a folder that all users can write to, another user may have created it first.
         let found = fs::metadata(&folder).map_err(failed)?;
         if found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o022 != 0 {
             let unsafe_folder = "it must belong to the user of the server and be closed to others";
             return Err(failed(io::Error::other(unsafe_folder)));
         }
-        forget_the_dead(&folder);
-        // Another version has another name: opcache may know the old one under the same name for long.
+        remove_stale_sockets(&folder);
+        // The name depends on the version, as opcache may keep the old file of the same name.
         let name = format!("apus-{:016x}.php", hash(RUNTIME.as_bytes()));
         let runtime = folder.join(name);
         if fs::read(&runtime).ok().as_deref() != Some(RUNTIME.as_bytes()) {
             write(&runtime, RUNTIME.as_bytes()).map_err(failed)?;
         }
-        // A pool of the same name may end while this one begins.
+        // Another pool of the same name may stop while this one starts.
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let base = format!(
             "{}.{}.{}",
@@ -57,7 +58,7 @@ impl Folder {
         Ok(Self {
             runtime,
             socket: folder.join(format!("{base}.sock")),
-            own_socket: folder.join(base),
+            php_cgi_base: folder.join(base),
         })
     }
 
@@ -71,14 +72,14 @@ impl Folder {
         &self.socket
     }
 
-    /// The socket of a FastCGI server of our own.
-    pub(super) fn own_socket(&self, generation: u64) -> PathBuf {
-        let mut name = self.own_socket.clone().into_os_string();
+    /// The socket of the `php-cgi` of a generation.
+    pub(super) fn php_cgi_socket(&self, generation: u64) -> PathBuf {
+        let mut name = self.php_cgi_base.clone().into_os_string();
         name.push(format!("-{generation}.fcgi"));
         name.into()
     }
 
-    /// Listens for workers. Who connects has to know a token: PHP may run under any user.
+    /// Listens for workers. All users can connect, as PHP may run as any user; a worker proves itself by a token.
     pub(super) fn listen(&self) -> io::Result<UnixListener> {
         let _ = fs::remove_file(&self.socket);
         let listener = UnixListener::bind(&self.socket)?;
@@ -86,14 +87,14 @@ impl Folder {
         Ok(listener)
     }
 
-    /// Removes the socket. The runtime file may be another pool's, too.
+    /// Removes the socket. Other pools may use the runtime file.
     pub(super) fn remove(&self) {
         let _ = fs::remove_file(&self.socket);
     }
 }
 
-/// Removes sockets of servers that were killed.
-fn forget_the_dead(folder: &Path) {
+/// Removes the sockets of servers that were killed.
+fn remove_stale_sockets(folder: &Path) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()) {
         let is_socket = path
@@ -109,24 +110,24 @@ fn forget_the_dead(folder: &Path) {
     }
 }
 
-/// Writes a file that is there whole or not at all.
-fn write(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut beside = path.to_owned().into_os_string();
-    beside.push(format!(".{}", std::process::id()));
+/// Writes a file atomically.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut temporary = path.to_owned().into_os_string();
+    temporary.push(format!(".{}", std::process::id()));
     let mut file = fs::OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(true)
         .mode(0o644)
-        .open(&beside)?;
-    // Whatever the umask says: PHP's user has to read it.
+        .open(&temporary)?;
+    // Independent of the umask: the user of PHP has to read it.
     file.set_permissions(fs::Permissions::from_mode(0o644))?;
-    file.write_all(content)?;
+    file.write_all(bytes)?;
     drop(file);
-    fs::rename(&beside, path)
+    fs::rename(&temporary, path)
 }
 
-/// The name of a pool as that of a file.
+/// A file name for a pool.
 fn file_name(name: &str) -> String {
     let safe = |c: char| match c.is_ascii_alphanumeric() || c == '-' {
         true => c,
@@ -139,7 +140,7 @@ fn file_name(name: &str) -> String {
     file
 }
 
-/// FNV-1a: tells versions and names apart, and has no secret to keep.
+/// FNV-1a, which distinguishes versions and names; it need not be secure.
 fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_files_are_safe_and_differ() {
+    fn file_names_are_safe_and_distinct() {
         assert_eq!(file_name("blog-1"), "blog-1");
         let odd = [file_name("a/b"), file_name("a.b"), file_name("a_b.")];
         assert!(odd.iter().all(|name| !name.contains(['/', '.'])));

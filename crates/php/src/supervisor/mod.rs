@@ -1,12 +1,12 @@
-//! The supervisor of a pool: a thread that starts, replaces and kills its workers.
+//! The supervisor of a pool, which starts, replaces and kills its workers on a thread of its own.
 
 mod boot;
-mod clocks;
+mod children;
 mod folder;
-mod greet;
+mod handshake;
 mod interruption;
-mod own;
-mod rolling;
+mod reload;
+mod schedule;
 mod tasks;
 mod unidentified;
 mod watch;
@@ -26,75 +26,80 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, sleep_until};
 
-use self::boot::{BootEnding, Said};
-use self::clocks::PATIENCE;
+use self::boot::{BootEnd, PhpOutput};
+use self::children::PhpCgiMaster;
+pub use self::children::spawn;
 use self::folder::Folder;
 use self::interruption::Interruption;
-use self::own::Master;
-pub use self::own::spawn;
-use self::rolling::Rolling;
+use self::reload::RollingReload;
+use self::schedule::MIN_INTERVAL;
 use self::tasks::Tasks;
-use crate::after;
-use crate::connection::Connection;
-use crate::error::{Failure, StartError};
-use crate::greeting::Greeting;
+use crate::background;
+use crate::connection::WorkerConnection;
+use crate::error::{PoolStartError, WorkerError};
+use crate::hello::ReceivedHello;
 use crate::plan::Launch;
-use crate::record::{Identity, Life, Record, WorkerId};
-use crate::shared::{Closed, Shared, count};
-use crate::signal::Signal;
-use crate::sockets::SocketOrder;
-use crate::wire::{Command, Ready};
+use crate::record::{RecycleLimits, WorkerId, WorkerIdentity, WorkerRecord};
+use crate::shared::{PoolAdmission, SharedPool, increment};
+use crate::sockets::SocketCommand;
+use crate::supervisor_message::SupervisorMessage;
+use crate::wire::{ReadyFrame, WorkerCommand};
 
-/// Between two boots that fail: twice as long each time, up to this.
-const FIRST_DELAY: Duration = Duration::from_millis(200);
-const LAST_DELAY: Duration = Duration::from_secs(30);
+/// The delay after a failed boot, which doubles each time up to a maximum.
+const MIN_BOOT_DELAY: Duration = Duration::from_millis(200);
+const MAX_BOOT_DELAY: Duration = Duration::from_secs(30);
 
-/// Looks after the workers of one pool.
+/// Supervises the workers of one pool.
 pub(crate) struct Supervisor {
-    shared: Arc<Shared>,
-    signals: mpsc::UnboundedReceiver<Signal>,
+    shared: Arc<SharedPool>,
+    messages: mpsc::UnboundedReceiver<SupervisorMessage>,
     folder: Folder,
-    /// Where workers connect, until it runs.
+    /// The socket that workers connect to, until the supervisor runs.
     listener: Option<UnixListener>,
-    /// The application's script with no symbolic link in its path.
+    /// The application's script, with all symbolic links resolved.
     script: PathBuf,
+    /// The number of reloads plus one; each worker belongs to a generation.
     generation: u64,
-    boots: HashMap<WorkerId, Boot>,
+    workers: HashMap<WorkerId, SupervisedWorker>,
     last_id: WorkerId,
-    masters: Vec<Master>,
+    masters: Vec<PhpCgiMaster>,
+    /// The number of failed boots in a row.
     failures: u32,
-    /// The server that runs PHP cuts off boots: since when, and how often.
+    /// Set while the FastCGI server interrupts boots.
     interruption: Option<Interruption>,
     /// Whether a worker of this pool ever booted.
     has_booted: bool,
-    /// Workers that ended before their first request, since one was of use.
-    unused: u32,
+    /// The number of workers that ended before their first request, since one proved to work.
+    unused_workers: u32,
+    /// The earliest time of the next boot.
     next_boot: Instant,
-    /// When the clocks were looked at last.
-    looked: Instant,
-    /// The failure that was logged last.
-    logged: Option<Arc<str>>,
-    /// Whether each request of a classic application gets a process that nobody used.
-    not_twice: bool,
-    rolling: Option<Rolling>,
+    /// When the schedule was checked last.
+    last_check: Instant,
+    /// The boot failure that was logged last.
+    logged_failure: Option<Arc<str>>,
+    /// Whether each request of a classic application gets a fresh process.
+    is_single_use: bool,
+    reload: Option<RollingReload>,
     tasks: Tasks,
-    stopping: Option<Stopping>,
-    watch: Option<watch::Watch>,
+    shutdown: Option<PoolShutdown>,
+    watch: Option<watch::SourceWatcher>,
 }
 
-struct Stopping {
+struct PoolShutdown {
     replies: Vec<oneshot::Sender<()>>,
     until: Instant,
 }
 
-/// A worker from when it is wanted until its FastCGI request ended.
-struct Boot {
+/// A worker from the start of its FastCGI request to its end.
+struct SupervisedWorker {
     generation: u64,
+    /// The secret by which it proves that it is a worker.
     token: String,
-    phase: Phase,
+    phase: WorkerPhase,
     since: Instant,
-    said: Rc<RefCell<Said>>,
-    record: Option<Arc<Record>>,
+    output: Rc<RefCell<PhpOutput>>,
+    record: Option<Arc<WorkerRecord>>,
+    /// The task of its FastCGI request.
     request: JoinHandle<()>,
     /// Whether its FastCGI request ended before its connection did.
     is_request_over: bool,
@@ -103,84 +108,87 @@ struct Boot {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// It did not say who it is.
-    Called,
-    /// The application boots.
+enum WorkerPhase {
+    /// Its FastCGI request was sent; it did not connect yet.
+    Requested,
+    /// It connected, and the application boots.
     Booting,
-    /// It takes requests.
+    /// It handles requests.
     Ready,
-    /// It is to end.
-    Ending,
+    /// It gets no more requests.
+    Stopping,
 }
 
-impl Phase {
+impl WorkerPhase {
     fn is_starting(self) -> bool {
-        matches!(self, Self::Called | Self::Booting)
+        matches!(self, Self::Requested | Self::Booting)
     }
 }
 
 impl Supervisor {
-    /// Prepares everything. Nothing runs before [`Supervisor::run`].
+    /// Prepares the folder, the socket and PHP. No worker starts before [`Supervisor::run`].
     pub(crate) fn new(
-        shared: Arc<Shared>,
-        signals: mpsc::UnboundedReceiver<Signal>,
-    ) -> Result<Self, StartError> {
+        shared: Arc<SharedPool>,
+        messages: mpsc::UnboundedReceiver<SupervisorMessage>,
+    ) -> Result<Self, PoolStartError> {
         let folder = Folder::open(&shared.plan)?;
         let listener = folder
             .listen()
-            .map_err(|error| StartError::Folder(folder.socket().to_owned(), error))?;
+            .map_err(|error| PoolStartError::Folder(folder.socket().to_owned(), error))?;
         let script = resolve(&shared.plan.script)?;
         let watch = match shared.plan.development {
-            true => Some(watch::Watch::start(&script, shared.signals.clone())),
+            true => Some(watch::SourceWatcher::start(
+                &script,
+                shared.supervisor.clone(),
+            )),
             false => None,
         };
         let mut this = Self {
             tasks: Tasks::new(&shared),
             shared,
-            signals,
+            messages,
             folder,
             listener: Some(listener),
             script,
             generation: 1,
-            boots: HashMap::new(),
+            workers: HashMap::new(),
             last_id: 0,
             masters: Vec::new(),
             failures: 0,
             interruption: None,
             has_booted: false,
-            unused: 0,
+            unused_workers: 0,
             next_boot: Instant::now(),
-            looked: Instant::now(),
-            logged: None,
-            not_twice: false,
-            rolling: None,
-            stopping: None,
+            last_check: Instant::now(),
+            logged_failure: None,
+            is_single_use: false,
+            reload: None,
+            shutdown: None,
             watch,
         };
-        this.start_master().map_err(StartError::Program)?;
+        this.start_master().map_err(PoolStartError::Program)?;
         Ok(this)
     }
 
-    /// Looks after the pool until it is stopped.
+    /// Supervises the pool until it is stopped.
     pub(crate) async fn run(mut self) {
         if let Some(listener) = self.listener.take() {
-            tokio::task::spawn_local(greet::accept(listener, self.shared.signals.clone()));
+            tokio::task::spawn_local(handshake::accept(listener, self.shared.supervisor.clone()));
         }
         let shared = Arc::clone(&self.shared);
-        // Tells of the end of a process of ours. It cannot be had only where no runtime is.
+        // Reports that a child process ended. It fails only without a runtime.
         let mut children = signal(SignalKind::child()).ok();
         self.reconcile();
         loop {
-            let next = self.next_look();
+            let next = self.next_check();
             tokio::select! {
-                signal = self.signals.recv() => match signal {
-                    Some(signal) => self.handle(signal),
+                message = self.messages.recv() => match message {
+                    Some(message) => self.handle(message),
                     None => break,
                 },
-                () = shared.wanted.notified() => self.look(),
-                () = child_ended(&mut children), if !self.masters.is_empty() => self.look(),
-                () = until(next) => self.look(),
+                () = shared.supervisor_wakeup.notified() => self.check(),
+                () = child_ended(&mut children), if !self.masters.is_empty() => self.check(),
+                () = until(next) => self.check(),
             }
             if self.is_stopped() {
                 break;
@@ -190,30 +198,33 @@ impl Supervisor {
             master.kill();
         }
         self.folder.remove();
-        if let Some(stopping) = self.stopping.take() {
-            for reply in stopping.replies {
+        if let Some(shutdown) = self.shutdown.take() {
+            for reply in shutdown.replies {
                 let _ = reply.send(());
             }
         }
     }
 
-    fn handle(&mut self, signal: Signal) {
-        match signal {
-            Signal::Spent(connection) => {
-                count(&self.shared.totals.recycled);
-                self.end(connection, true);
+    fn handle(&mut self, message: SupervisorMessage) {
+        match message {
+            SupervisorMessage::RecycleDue(connection) => {
+                increment(&self.shared.counters.recycled);
+                self.stop_worker(connection, true);
                 self.reconcile();
             }
-            Signal::Leaving(connection) => {
-                self.end(connection, false);
+            SupervisorMessage::Leaving(connection) => {
+                self.stop_worker(connection, false);
                 self.reconcile();
             }
-            Signal::Abandoned { connection, pulled } => {
-                let drained = after::drain(Arc::clone(&self.shared), connection, pulled);
-                tokio::task::spawn_local(drained);
+            SupervisorMessage::ClientGone {
+                connection,
+                is_pulling,
+            } => {
+                let shared = Arc::clone(&self.shared);
+                tokio::task::spawn_local(background::drain(shared, connection, is_pulling));
             }
-            Signal::NotTwice => {
-                if !std::mem::replace(&mut self.not_twice, true) {
+            SupervisorMessage::CannotIncludeTwice => {
+                if !std::mem::replace(&mut self.is_single_use, true) {
                     tracing::info!(
                         pool = &*self.shared.plan.name,
                         "the application cannot be included twice in one process: each request gets \
@@ -221,72 +232,71 @@ impl Supervisor {
                     );
                 }
             }
-            Signal::Task {
+            SupervisorMessage::Task {
                 name,
                 payload,
                 delay,
             } => self.tasks.push(name, payload, delay),
-            Signal::TaskDone(done) => self.tasks.done(done),
-            Signal::Greeted(greeting) => self.greeted(*greeting),
-            Signal::Booted(connection, ready) => self.booted(*connection, ready),
-            Signal::NotBooted(id, message) => self.not_booted(id, message),
-            Signal::Ended(id) => self.ended(id),
-            Signal::Changed(path) => self.changed(&path),
-            Signal::Reload(reply) => self.reload(Some(reply)),
-            Signal::Stop(reply) => self.stop(reply),
+            SupervisorMessage::TaskDone(result) => self.tasks.done(result),
+            SupervisorMessage::HelloReceived(received) => self.hello_received(*received),
+            SupervisorMessage::Booted(connection, ready) => self.worker_booted(*connection, ready),
+            SupervisorMessage::BootFailed(id, message) => self.fail_boot(id, message),
+            SupervisorMessage::BootRequestEnded(id) => self.boot_request_ended(id),
+            SupervisorMessage::FilesChanged(path) => self.files_changed(&path),
+            SupervisorMessage::Reload(reply) => self.begin_reload(Some(reply)),
+            SupervisorMessage::Stop(reply) => self.stop(reply),
         }
     }
 
-    /// Has as many workers started as there should be.
+    /// Starts as many workers as the plan, the queue or a reload demand.
     fn reconcile(&mut self) {
-        if self.stopping.is_some() || Instant::now() < self.next_boot {
+        if self.shutdown.is_some() || Instant::now() < self.next_boot {
             self.shared.state().may_grow = false;
             return;
         }
         let plan = &self.shared.plan;
-        let current = |boot: &&Boot| boot.generation == self.generation;
+        let current = |worker: &&SupervisedWorker| worker.generation == self.generation;
         let starting = self
-            .boots
+            .workers
             .values()
             .filter(current)
-            .filter(|boot| boot.phase.is_starting())
+            .filter(|worker| worker.phase.is_starting())
             .count();
         let ready = self
-            .boots
+            .workers
             .values()
             .filter(current)
-            .filter(|boot| boot.phase == Phase::Ready)
+            .filter(|worker| worker.phase == WorkerPhase::Ready)
             .count();
         let active = starting + ready;
-        let wanted = match &self.rolling {
-            Some(rolling) => rolling.target.saturating_sub(active),
+        let wanted = match &self.reload {
+            Some(reload) => reload.target.saturating_sub(active),
             None => plan.min.saturating_sub(active),
         };
-        // After a failure one has to succeed first.
-        let at_once = match self.failures == 0 && self.interruption.is_none() {
-            true => AT_ONCE,
+        // After a failure, workers boot one by one until a boot succeeds.
+        let max_concurrent = match self.failures == 0 && self.interruption.is_none() {
+            true => MAX_CONCURRENT_BOOTS,
             false => 1,
         };
-        let most = at_once.saturating_sub(starting);
-        // Each that boots may serve many of those who wait.
-        let may_grow = |begun: usize| {
-            starting + begun < 1 + ready / 4 && active + begun < plan.max && begun < most
-        };
+        let max_new = max_concurrent.saturating_sub(starting);
+        // One more worker may serve many queued requests, so the pool grows slowly.
+        let may_grow =
+            |new: usize| starting + new < 1 + ready / 4 && active + new < plan.max && new < max_new;
         let mut state = self.shared.state();
-        let growth = usize::from(may_grow(0) && state.line.len() > 0);
-        let begun = wanted.max(growth).min(most);
-        state.may_grow = may_grow(begun);
+        let growth = usize::from(may_grow(0) && state.queue.len() > 0);
+        let new = wanted.max(growth).min(max_new);
+        state.may_grow = may_grow(new);
         drop(state);
-        for _ in 0..begun {
-            self.call();
+        for _ in 0..new {
+            self.request_worker();
         }
     }
 
-    /// Asks for one more worker.
-    fn call(&mut self) {
+    /// Sends the FastCGI request for one more worker.
+    fn request_worker(&mut self) {
         let address = match &self.shared.plan.launch {
-            Launch::Server(address) => address.clone(),
-            Launch::Own(_) => match self.masters.last() {
+            Launch::FastCgiServer(address) => address.clone(),
+            Launch::PhpCgi(_) => match self.masters.last() {
                 Some(master) => master.address(),
                 None => return,
             },
@@ -294,66 +304,66 @@ impl Supervisor {
         self.last_id += 1;
         let id = self.last_id;
         let token = token();
-        let said = Rc::<RefCell<Said>>::default();
-        count(&self.shared.totals.boots);
-        let wanted = boot::Wanted {
+        let output = Rc::<RefCell<PhpOutput>>::default();
+        increment(&self.shared.counters.boots);
+        let request = boot::BootRequest {
             id,
             address,
             params: self.params(&token),
             limit: self.shared.plan.boot_limit,
-            said: Rc::clone(&said),
+            output: Rc::clone(&output),
             pool: Arc::clone(&self.shared.plan.name),
-            signals: self.shared.signals.clone(),
+            supervisor: self.shared.supervisor.clone(),
         };
-        let boot = Boot {
+        let worker = SupervisedWorker {
             generation: self.generation,
             token,
-            phase: Phase::Called,
+            phase: WorkerPhase::Requested,
             since: Instant::now(),
-            said,
+            output,
             record: None,
-            request: tokio::task::spawn_local(boot::run(wanted)),
+            request: tokio::task::spawn_local(boot::run(request)),
             is_request_over: false,
             is_connection_over: false,
         };
-        self.boots.insert(id, boot);
+        self.workers.insert(id, worker);
     }
 
     fn params(&self, token: &str) -> apus_codec::fastcgi::Params {
-        boot::params(&boot::Facts {
+        boot::params(&boot::BootParameters {
             plan: &self.shared.plan,
             runtime: self.folder.runtime(),
             socket: self.folder.socket(),
             script: &self.script,
             token,
             is_fresh: self.generation > 1,
-            not_twice: self.not_twice,
+            is_single_use: self.is_single_use,
         })
     }
 
-    fn greeted(&mut self, greeting: Greeting) {
-        let Greeting { pending, hello } = greeting;
-        let known = self
-            .boots
-            .iter_mut()
-            .find(|(_, boot)| boot.phase == Phase::Called && boot.token == hello.token);
-        let Some((id, boot)) = known else {
+    /// Assigns a connection to the worker with the token of its HELLO.
+    fn hello_received(&mut self, received: ReceivedHello) {
+        let ReceivedHello { connection, hello } = received;
+        let expected = self.workers.iter_mut().find(|(_, worker)| {
+            worker.phase == WorkerPhase::Requested && worker.token == hello.token
+        });
+        let Some((id, worker)) = expected else {
             tracing::warn!(
                 pool = &*self.shared.plan.name,
-                "something with a wrong token connected as a worker and was refused"
+                "a process with a wrong token connected as a worker and was rejected"
             );
             return;
         };
-        let (id, generation) = (*id, boot.generation);
-        let life = Life::new(&self.shared.plan.recycle, random());
+        let (id, generation) = (*id, worker.generation);
+        let limits = RecycleLimits::new(&self.shared.plan.recycle, random());
         let launcher = self.shared.launcher.clone();
-        let connection = pending.into_connection(|socket, pid| {
-            Record::new(Identity {
+        let connection = connection.into_worker_connection(|socket, pid| {
+            WorkerRecord::new(WorkerIdentity {
                 id,
                 generation,
                 hello,
                 pid,
-                life,
+                limits,
                 socket,
                 launcher,
             })
@@ -361,31 +371,31 @@ impl Supervisor {
         let connection = match connection {
             Ok(connection) => connection,
             Err(error) => {
-                self.not_booted(id, error.to_string());
+                self.fail_boot(id, error.to_string());
                 return;
             }
         };
-        boot.phase = Phase::Booting;
-        boot.record = Some(Arc::clone(&connection.record));
-        tokio::task::spawn_local(greet::wait_until_ready(
+        worker.phase = WorkerPhase::Booting;
+        worker.record = Some(Arc::clone(&connection.record));
+        tokio::task::spawn_local(handshake::wait_until_ready(
             connection,
-            self.shared.signals.clone(),
+            self.shared.supervisor.clone(),
             Arc::clone(&self.shared),
         ));
     }
 
-    fn booted(&mut self, connection: Connection, ready: Ready) {
+    fn worker_booted(&mut self, connection: WorkerConnection, ready: ReadyFrame) {
         let record = &connection.record;
-        let Some(boot) = self.boots.get_mut(&record.id) else {
-            record.hang_up();
+        let Some(worker) = self.workers.get_mut(&record.id) else {
+            record.disconnect();
             return;
         };
-        if boot.phase != Phase::Booting || self.stopping.is_some() {
-            self.end(connection, true);
+        if worker.phase != WorkerPhase::Booting || self.shutdown.is_some() {
+            self.stop_worker(connection, true);
             return;
         }
-        boot.phase = Phase::Ready;
-        boot.said.borrow_mut().is_booted = true;
+        worker.phase = WorkerPhase::Ready;
+        worker.output.borrow_mut().is_booted = true;
         self.has_booted = true;
         self.interruption = None;
         tracing::info!(
@@ -393,137 +403,141 @@ impl Supervisor {
             pid = record.pid_number(),
             php = &*record.hello.php,
             sapi = &*record.hello.sapi,
-            milliseconds = boot.since.elapsed().as_millis(),
+            milliseconds = worker.since.elapsed().as_millis(),
             "a worker is booted"
         );
-        let generation = boot.generation;
+        let generation = worker.generation;
         self.shared.state().takes_sockets = ready.sockets;
         if generation == self.generation {
             self.tasks.set_timers(&ready.timers);
         }
         self.shared.admit(connection);
         if generation == self.generation {
-            self.replace_one();
+            self.replace_old_worker();
         }
         self.reconcile();
     }
 
-    /// Remembers why a worker does not boot. The rest is done when its request ended, with all that PHP
-    /// said.
-    fn not_booted(&mut self, id: WorkerId, message: String) {
-        let Some(boot) = self.boots.get_mut(&id) else {
+    /// Records why a worker does not boot. The failure is handled when its FastCGI request ends, with the whole
+    /// output of PHP.
+    fn fail_boot(&mut self, id: WorkerId, message: String) {
+        let Some(worker) = self.workers.get_mut(&id) else {
             return;
         };
-        if !boot.phase.is_starting() {
+        if !worker.phase.is_starting() {
             return;
         }
         if !message.is_empty() {
-            boot.said.borrow_mut().reason = message;
+            worker.output.borrow_mut().reason = message;
         }
-        boot.is_connection_over = true;
-        match &boot.record {
-            Some(_) if boot.is_request_over => self.ended(id),
-            // It ends when its connection does, or is killed.
-            Some(record) if boot.since.elapsed() > self.shared.plan.boot_limit => record.kill(),
-            Some(record) => record.hang_up(),
+        worker.is_connection_over = true;
+        match &worker.record {
+            Some(_) if worker.is_request_over => self.boot_request_ended(id),
+            // The process ends when its connection is closed; after the limit it is killed.
+            Some(record) if worker.since.elapsed() > self.shared.plan.boot_limit => record.kill(),
+            Some(record) => record.disconnect(),
             None => {
-                boot.request.abort();
-                boot.is_request_over = true;
-                self.ended(id);
+                worker.request.abort();
+                worker.is_request_over = true;
+                self.boot_request_ended(id);
             }
         }
     }
 
-    /// A worker's process is free for something else, or dead.
-    fn ended(&mut self, id: WorkerId) {
-        if let Some(boot) = self.boots.get_mut(&id) {
-            let was_over = std::mem::replace(&mut boot.is_request_over, true);
-            match boot.phase {
-                // It may have connected, and said more than its request did.
-                Phase::Called if !was_over => {
-                    let signals = self.shared.signals.clone();
+    /// The FastCGI request of a worker ended: its process is free for other requests, or dead.
+    fn boot_request_ended(&mut self, id: WorkerId) {
+        if let Some(worker) = self.workers.get_mut(&id) {
+            let was_over = std::mem::replace(&mut worker.is_request_over, true);
+            match worker.phase {
+                // It may have connected, and its messages may say more than the request did.
+                WorkerPhase::Requested if !was_over => {
+                    let supervisor = self.shared.supervisor.clone();
                     tokio::task::spawn_local(async move {
-                        sleep(PATIENCE).await;
-                        let _ = signals.send(Signal::Ended(id));
+                        sleep(MIN_INTERVAL).await;
+                        let _ = supervisor.send(SupervisorMessage::BootRequestEnded(id));
                     });
                     return;
                 }
-                // What it says is still being read.
-                Phase::Booting if !boot.is_connection_over => return,
+                // Its messages are still being read.
+                WorkerPhase::Booting if !worker.is_connection_over => return,
                 _ => {}
             }
         }
-        let connection = self.shared.forget(id);
-        let Some(boot) = self.boots.remove(&id) else {
+        let connection = self.shared.remove(id);
+        let Some(worker) = self.workers.remove(&id) else {
             return;
         };
-        if let Some(record) = &boot.record {
-            record.hang_up();
+        if let Some(record) = &worker.record {
+            record.disconnect();
         }
         drop(connection);
-        if self.stopping.is_none() {
-            // One that ends before anybody asked it would be started again at once, for ever.
-            let is_unused = boot.phase == Phase::Ready
-                && boot.since.elapsed() < PROBATION
-                && boot
+        if self.shutdown.is_none() {
+            // A worker that ends before its first request counts as a failure: otherwise it would be restarted
+            // at once, forever.
+            let is_unused = worker.phase == WorkerPhase::Ready
+                && worker.since.elapsed() < PROBATION
+                && worker
                     .record
                     .as_ref()
                     .is_some_and(|record| record.requests() == 0 && !record.is_killed());
-            let message = match boot.phase.is_starting() {
-                true => Some(boot.said.borrow().message()),
+            let message = match worker.phase.is_starting() {
+                true => Some(worker.output.borrow().message()),
                 false => is_unused
                     .then(|| "the worker's process ended before its first request".to_owned()),
             };
             if let Some(message) = message {
-                let ending = match is_unused {
-                    true => BootEnding::Unused,
-                    false => boot.said.borrow().ending,
+                let end = match is_unused {
+                    true => BootEnd::Unused,
+                    false => worker.output.borrow().end,
                 };
-                self.not_there(ending, message.into());
+                self.handle_lost_worker(end, message.into());
             }
         }
         self.reconcile();
     }
 
-    /// A worker did not come into being: the application does not boot, or the server that runs it was
-    /// interrupted.
-    fn not_there(&mut self, ending: BootEnding, message: Arc<str>) {
-        if ending == BootEnding::Unused {
-            self.unused = self.unused.saturating_add(1);
+    /// Handles a worker that ended before its first request: the application does not boot, or the FastCGI
+    /// server was interrupted.
+    fn handle_lost_worker(&mut self, end: BootEnd, message: Arc<str>) {
+        if end == BootEnd::Unused {
+            self.unused_workers = self.unused_workers.saturating_add(1);
         }
-        match self.is_interrupted(ending) {
-            true => self.boot_interrupted(&message),
-            false => self.boot_failed(message),
+        match self.is_interrupted(end) {
+            true => self.retry_interrupted_boot(&message),
+            false => self.record_boot_failure(message),
         }
     }
 
-    fn boot_failed(&mut self, message: Arc<str>) {
-        count(&self.shared.totals.boot_failures);
+    fn record_boot_failure(&mut self, message: Arc<str>) {
+        increment(&self.shared.counters.boot_failures);
         self.failures = self.failures.saturating_add(1);
-        let delay = FIRST_DELAY
+        let delay = MIN_BOOT_DELAY
             .saturating_mul(1 << (self.failures - 1).min(10))
-            .min(LAST_DELAY);
+            .min(MAX_BOOT_DELAY);
         self.next_boot = Instant::now() + delay;
-        // Once, and not with each attempt.
-        if self.logged.as_ref() != Some(&message) {
+        // Log a failure once, and not with each attempt.
+        if self.logged_failure.as_ref() != Some(&message) {
             tracing::error!(
                 pool = &*self.shared.plan.name,
                 script = %self.script.display(),
                 "the application does not boot: {message}"
             );
-            self.logged = Some(Arc::clone(&message));
+            self.logged_failure = Some(Arc::clone(&message));
         }
-        self.abandon_rolling(&message);
-        let has_starting = self.boots.values().any(|boot| boot.phase.is_starting());
+        self.abort_reload(&message);
+        let has_starting = self
+            .workers
+            .values()
+            .any(|worker| worker.phase.is_starting());
         let mut state = self.shared.state();
         state.last_error = Some(Arc::clone(&message));
         if state.workers.is_empty() && !has_starting {
-            state.closed = Closed::Boot {
+            state.admission = PoolAdmission::BootFailed {
                 message: Arc::clone(&message),
                 until: self.next_boot,
             };
-            state.line.dismiss(|| {
-                Err(Failure::Boot {
+            state.queue.clear_with(|| {
+                Err(WorkerError::Boot {
                     message: Arc::clone(&message),
                     retry_after: delay,
                 })
@@ -531,73 +545,73 @@ impl Supervisor {
         }
     }
 
-    /// Ends a worker that is free. Others may boot in its place from now on.
-    fn end(&mut self, connection: Connection, tell: bool) {
+    /// Stops an idle worker, with a STOP frame if `send_stop`. Others may boot in its place from now on.
+    fn stop_worker(&mut self, connection: WorkerConnection, send_stop: bool) {
         let id = connection.record.id;
-        self.shared.forget(id);
-        if let Some(boot) = self.boots.get_mut(&id) {
-            boot.phase = Phase::Ending;
+        self.shared.remove(id);
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.phase = WorkerPhase::Stopping;
         }
         let limit = self.shared.plan.stop_limit;
-        tokio::task::spawn_local(after::end(
+        tokio::task::spawn_local(background::shutdown(
             Arc::clone(&self.shared),
             connection,
-            tell,
+            send_stop,
             limit,
         ));
     }
 
     fn stop(&mut self, reply: oneshot::Sender<()>) {
-        match &mut self.stopping {
-            Some(stopping) => stopping.replies.push(reply),
+        match &mut self.shutdown {
+            Some(shutdown) => shutdown.replies.push(reply),
             None => {
-                self.stopping = Some(Stopping {
+                self.shutdown = Some(PoolShutdown {
                     replies: vec![reply],
                     until: Instant::now() + self.shared.plan.stop_limit,
                 });
             }
         }
         self.watch = None;
-        self.abandon_rolling("the server stops");
-        self.shared.state().closed = Closed::Stopping;
+        self.abort_reload("the server stops");
+        self.shared.state().admission = PoolAdmission::Stopping;
         self.shared.hub.close();
         self.shared.sockets.close();
-        self.end_all();
+        self.stop_workers();
     }
 
-    /// Ends the workers of a pool that stops, once nobody waits for them.
-    fn end_all(&mut self) {
+    /// Stops the workers of a pool that shuts down, once no request waits for them.
+    fn stop_workers(&mut self) {
         let mut state = self.shared.state();
-        if state.line.len() > 0 && !state.workers.is_empty() {
+        if state.queue.len() > 0 && !state.workers.is_empty() {
             return;
         }
-        state.line.dismiss(|| Err(Failure::Stopping));
+        state.queue.clear_with(|| Err(WorkerError::Stopping));
         for record in state.workers.values() {
             record.retire();
         }
         let idle = std::mem::take(&mut state.idle);
         drop(state);
         for idle in idle {
-            self.end(idle.connection, true);
+            self.stop_worker(idle.connection, true);
         }
-        self.boots.retain(|_, boot| {
-            if boot.phase == Phase::Called {
-                boot.request.abort();
-            } else if boot.phase == Phase::Booting
-                && let Some(record) = &boot.record
+        self.workers.retain(|_, worker| {
+            if worker.phase == WorkerPhase::Requested {
+                worker.request.abort();
+            } else if worker.phase == WorkerPhase::Booting
+                && let Some(record) = &worker.record
             {
-                record.hang_up();
+                record.disconnect();
             }
-            boot.phase != Phase::Called
+            worker.phase != WorkerPhase::Requested
         });
     }
 
     fn is_stopped(&self) -> bool {
-        self.stopping.is_some() && self.boots.is_empty()
+        self.shutdown.is_some() && self.workers.is_empty()
     }
 }
 
-/// The end of a child process, if that can be known.
+/// Waits for the end of a child process; forever, if that cannot be observed.
 async fn child_ended(children: &mut Option<tokio::signal::unix::Signal>) {
     let ended = match children {
         Some(children) => children.recv().await,
@@ -608,6 +622,7 @@ async fn child_ended(children: &mut Option<tokio::signal::unix::Signal>) {
     }
 }
 
+/// Waits until an instant; forever, if there is none.
 async fn until(next: Option<Instant>) {
     match next {
         Some(next) => sleep_until(next.into()).await,
@@ -615,70 +630,69 @@ async fn until(next: Option<Instant>) {
     }
 }
 
-/// A worker that lived so long, or answered, is one that works.
+/// The time after which a ready worker counts as working, even without a request.
 const PROBATION: Duration = Duration::from_secs(5);
 
-/// Boots at a time.
-const AT_ONCE: usize = 8;
+/// The maximum number of workers that boot at the same time.
+const MAX_CONCURRENT_BOOTS: usize = 8;
 
-impl Shared {
-    /// Does what a worker wants to be done.
+impl SharedPool {
+    /// Executes a command of a worker.
     ///
-    /// `socket` is the one that it is asked about; what names none means that one.
-    pub(crate) fn command(&self, command: Command, socket: Option<&Bytes>) {
-        let meant = |named: Bytes| match named.is_empty() {
+    /// `socket` is the WebSocket of the current event; a command with an empty name of a socket is for it.
+    pub(crate) fn execute(&self, command: WorkerCommand, socket: Option<&Bytes>) {
+        let target = |named: Bytes| match named.is_empty() {
             true => socket.cloned().unwrap_or(named),
             false => named,
         };
-
         match command {
-            Command::Publish {
+            WorkerCommand::Publish {
                 channel,
-                form,
+                format,
                 message,
             } => {
-                self.hub.publish(&channel, form, &message);
-                self.sockets.publish(&channel, form, &message);
+                self.hub.publish(&channel, format, &message);
+                self.sockets.publish(&channel, format, &message);
             }
-            Command::Task {
+            WorkerCommand::Task {
                 name,
                 delay,
                 payload,
-            } => self.signal(Signal::Task {
+            } => self.notify_supervisor(SupervisorMessage::Task {
                 name,
                 payload,
                 delay,
             }),
-            Command::Join { room, socket } => self.sockets.join(room, meant(socket)),
-            Command::Leave { room, socket } => self.sockets.leave(&room, &meant(socket)),
-            Command::Close {
+            WorkerCommand::Join { room, socket } => self.sockets.join(room, target(socket)),
+            WorkerCommand::Leave { room, socket } => self.sockets.leave(&room, &target(socket)),
+            WorkerCommand::Close {
                 socket,
                 code,
                 reason,
             } => self
                 .sockets
-                .order(&meant(socket), SocketOrder::Close(code, reason)),
-            Command::Send {
+                .send(&target(socket), SocketCommand::Close(code, reason)),
+            WorkerCommand::Send {
                 socket,
-                form,
+                format,
                 message,
             } => self
                 .sockets
-                .order(&meant(socket), SocketOrder::Send(form, message)),
-            Command::Keep { socket, data } => self.sockets.keep(&meant(socket), data),
+                .send(&target(socket), SocketCommand::Send(format, message)),
+            WorkerCommand::Keep { socket, data } => self.sockets.set_data(&target(socket), data),
         }
     }
 }
 
-/// The script with no symbolic link in its path: a release that was switched has another.
-fn resolve(script: &Path) -> Result<PathBuf, StartError> {
-    std::fs::canonicalize(script).map_err(|error| StartError::Script(script.to_owned(), error))
+/// The script with all symbolic links resolved: a link may point to another release by now.
+fn resolve(script: &Path) -> Result<PathBuf, PoolStartError> {
+    std::fs::canonicalize(script).map_err(|error| PoolStartError::Script(script.to_owned(), error))
 }
 
-/// Random bytes that nobody guesses, in hexadecimal.
+/// Unpredictable random bytes, in hexadecimal.
 fn token() -> String {
     let mut bytes = [0; 16];
-    // Of aws-lc-rs: it fails only where the system has no randomness at all.
+    // It fails only if the system has no source of randomness.
     let _ = aws_lc_rs::rand::fill(&mut bytes);
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -689,7 +703,7 @@ fn random() -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// Where a FastCGI server of ours listens.
+/// The address of a FastCGI server that the supervisor started.
 fn unix(path: &Path) -> Address {
     Address::Unix(path.into())
 }

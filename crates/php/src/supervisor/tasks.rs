@@ -1,6 +1,4 @@
-//! Tasks and timers of an application.
-//!
-//! They wait in the same queue as requests, so that neither starves.
+//! The tasks and timers of an application, which wait for a worker in the same queue as requests.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,18 +7,18 @@ use std::time::{Duration, Instant};
 use apus_http::{Body, Method};
 use bytes::Bytes;
 
-use crate::content::content;
-use crate::error::Failure;
-use crate::exchange::{Asked, Exchange};
-use crate::request::{Upload, head};
-use crate::shared::{Shared, count};
-use crate::signal::Signal;
-use crate::task::{Kind, Task, TaskDone};
-use crate::wire::Message;
+use crate::error::WorkerError;
+use crate::exchange::WorkerExchange;
+use crate::request::{WorkerRequestBody, WorkerRequestHead, head};
+use crate::response_body::response_body;
+use crate::shared::{SharedPool, increment};
+use crate::supervisor_message::SupervisorMessage;
+use crate::task::{Task, TaskKind, TaskResult};
+use crate::wire::RequestFrame;
 
-/// The tasks that wait, and the timers.
+/// Waiting tasks, and timers.
 pub(super) struct Tasks {
-    shared: Arc<Shared>,
+    shared: Arc<SharedPool>,
     waiting: VecDeque<Task>,
     timers: Vec<Timer>,
     running: usize,
@@ -34,14 +32,14 @@ struct Timer {
     is_running: bool,
 }
 
-/// How long a task waits that found no worker.
-const AGAIN: Duration = Duration::from_secs(1);
+/// The delay before a task that found no worker is tried again.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// No timer is faster.
-const FASTEST: Duration = Duration::from_millis(100);
+/// The minimum interval of a timer.
+const MIN_TIMER_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Tasks {
-    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+    pub(super) fn new(shared: &Arc<SharedPool>) -> Self {
         Self {
             shared: Arc::clone(shared),
             waiting: VecDeque::new(),
@@ -51,15 +49,15 @@ impl Tasks {
         }
     }
 
-    /// Takes a task in, if there is room.
+    /// Adds a task, or drops it if too many wait.
     pub(super) fn push(&mut self, name: Bytes, payload: Bytes, delay: Duration) {
         if self.waiting.len() >= self.shared.plan.tasks {
-            count(&self.shared.totals.tasks_dropped);
+            increment(&self.shared.counters.tasks_dropped);
             tracing::error!(
                 pool = &*self.shared.plan.name,
                 task = %name.escape_ascii(),
                 waiting = self.waiting.len(),
-                "too many tasks wait: one is dropped"
+                "too many tasks wait: a task is dropped"
             );
             return;
         }
@@ -68,23 +66,23 @@ impl Tasks {
             name,
             payload,
             due: Instant::now() + delay,
-            kind: Kind::Task { id: self.last_id },
+            kind: TaskKind::Task { id: self.last_id },
         });
         self.start();
     }
 
-    /// The timers that the application has now.
+    /// Replaces the timers by those of a newly booted application.
     pub(super) fn set_timers(&mut self, timers: &[(String, u32)]) {
         let now = Instant::now();
         let mut before = std::mem::take(&mut self.timers);
         for (name, milliseconds) in timers {
-            let every = Duration::from_millis(u64::from(*milliseconds)).max(FASTEST);
-            let known = before
+            let every = Duration::from_millis(u64::from(*milliseconds)).max(MIN_TIMER_INTERVAL);
+            let existing = before
                 .iter()
                 .position(|timer| timer.name == name.as_bytes() && timer.every == every);
-            // One that goes on does not begin anew with each worker.
-            self.timers.push(match known {
-                Some(place) => before.swap_remove(place),
+            // A timer that exists already does not restart with each worker.
+            self.timers.push(match existing {
+                Some(index) => before.swap_remove(index),
                 None => Timer {
                     name: name.clone().into(),
                     every,
@@ -95,7 +93,7 @@ impl Tasks {
         }
     }
 
-    /// Begins what is due.
+    /// Starts due timers and tasks.
     pub(super) fn tick(&mut self) {
         let now = Instant::now();
         for timer in &mut self.timers {
@@ -103,44 +101,44 @@ impl Tasks {
                 continue;
             }
             timer.next = now + timer.every;
-            // One that takes longer than its period is left out meanwhile.
+            // A timer whose call takes longer than its interval skips calls meanwhile.
             if !std::mem::replace(&mut timer.is_running, true) {
                 self.waiting.push_back(Task {
                     name: timer.name.clone(),
                     payload: Bytes::new(),
                     due: now,
-                    kind: Kind::Timer,
+                    kind: TaskKind::Timer,
                 });
             }
         }
         self.start();
     }
 
-    /// When something is due next that can be begun.
+    /// When the next task or timer that can start is due.
     pub(super) fn next(&self) -> Option<Instant> {
         let waiting = self.waiting.iter().map(|task| task.due);
-        // What waits for another to be done is begun then.
-        let waiting = waiting.filter(|_| self.running < self.most());
+        // At the limit, the end of a task starts the next one.
+        let waiting = waiting.filter(|_| self.running < self.max_running());
         waiting
             .chain(self.timers.iter().map(|timer| timer.next))
             .min()
     }
 
-    /// How many workers do tasks at once: half of them.
-    fn most(&self) -> usize {
+    /// The maximum number of tasks that run at the same time: half of the workers.
+    fn max_running(&self) -> usize {
         (self.shared.plan.max / 2).max(1)
     }
 
-    pub(super) fn done(&mut self, done: TaskDone) {
+    pub(super) fn done(&mut self, result: TaskResult) {
         self.running = self.running.saturating_sub(1);
-        let TaskDone {
+        let TaskResult {
             mut task,
-            is_untouched,
-        } = done;
-        if is_untouched {
-            task.due = Instant::now() + AGAIN;
+            is_unprocessed,
+        } = result;
+        if is_unprocessed {
+            task.due = Instant::now() + RETRY_DELAY;
             self.waiting.push_front(task);
-        } else if task.kind == Kind::Timer
+        } else if task.kind == TaskKind::Timer
             && let Some(timer) = self.timers.iter_mut().find(|timer| timer.name == task.name)
         {
             timer.is_running = false;
@@ -148,25 +146,28 @@ impl Tasks {
         self.start();
     }
 
-    /// Has workers do what is due.
+    /// Sends due tasks to workers.
     fn start(&mut self) {
         let now = Instant::now();
-        while self.running < self.most()
-            && let Some(place) = self.waiting.iter().position(|task| task.due <= now)
-            && let Some(task) = self.waiting.remove(place)
+        while self.running < self.max_running()
+            && let Some(index) = self.waiting.iter().position(|task| task.due <= now)
+            && let Some(task) = self.waiting.remove(index)
         {
             self.running += 1;
             let shared = Arc::clone(&self.shared);
             tokio::task::spawn_local(async move {
-                let is_untouched = perform(&shared, &task).await;
-                shared.signal(Signal::TaskDone(TaskDone { task, is_untouched }));
+                let is_unprocessed = perform(&shared, &task).await;
+                shared.notify_supervisor(SupervisorMessage::TaskDone(TaskResult {
+                    task,
+                    is_unprocessed,
+                }));
             });
         }
     }
 }
 
-/// Has a worker do it. Tells whether none began.
-async fn perform(shared: &Arc<Shared>, task: &Task) -> bool {
+/// Runs a task on a worker. Returns whether no worker began it.
+async fn perform(shared: &Arc<SharedPool>, task: &Task) -> bool {
     let failed = |cause: &dyn std::fmt::Display| {
         tracing::error!(
             pool = &*shared.plan.name,
@@ -175,44 +176,44 @@ async fn perform(shared: &Arc<Shared>, task: &Task) -> bool {
             "a task failed"
         );
     };
-    let mut message = Message::event(64);
+    let mut message = RequestFrame::event(64);
     match task.kind {
-        Kind::Task { id } => {
+        TaskKind::Task { id } => {
             message.push(b"kind", b"task");
             message.push(b"id", id.to_string().as_bytes());
         }
-        Kind::Timer => message.push(b"kind", b"timer"),
+        TaskKind::Timer => message.push(b"kind", b"timer"),
     }
     message.push_target(b"name", &task.name);
-    let upload = Upload::Inline([task.payload.clone()].into_iter().collect());
-    if let Err(error) = message.finish(upload.content(), false) {
+    let body = WorkerRequestBody::Inline([task.payload.clone()].into_iter().collect());
+    if let Err(error) = message.finish(body.transfer(), false) {
         failed(&error);
         return false;
     }
     let lease = match shared.lease().await {
         Ok(lease) => lease,
-        Err(Failure::Stopping) => return false,
+        Err(WorkerError::Stopping) => return false,
         Err(_) => return true,
     };
     let Some(connection) = lease.begin() else {
         return true;
     };
-    let asked = Asked {
+    let request = WorkerRequestHead {
         message,
         method: Method::POST,
         id: None,
         socket: None,
     };
-    let exchange = Exchange::new(Arc::clone(shared), connection, asked, upload);
-    let (exchange, answer) = match exchange.run().await {
-        Ok(answered) => answered,
-        Err(broken) if broken.is_untouched => return true,
-        Err(broken) => {
-            failed(&broken.failure);
+    let exchange = WorkerExchange::new(Arc::clone(shared), connection, request, body);
+    let (exchange, response) = match exchange.run().await {
+        Ok(responded) => responded,
+        Err(failed_exchange) if failed_exchange.is_unprocessed => return true,
+        Err(failed_exchange) => {
+            failed(&failed_exchange.error);
             return false;
         }
     };
-    let head = match head(&answer, false) {
+    let head = match head(&response, false) {
         Ok(head) => head,
         Err(error) => {
             failed(&error);
@@ -222,7 +223,7 @@ async fn perform(shared: &Arc<Shared>, task: &Task) -> bool {
     if !head.status.is_success() {
         failed(&format_args!("status {}", head.status.as_u16()));
     }
-    let mut body: Body = content(exchange, head.content, &answer);
+    let mut body: Body = response_body(exchange, head.content, &response);
     while let Some(Ok(_)) = body.frame().await {}
     false
 }

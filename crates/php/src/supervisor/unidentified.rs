@@ -1,72 +1,76 @@
-//! Connections that have not sent their first message: how many there may be.
+//! The limit on connections that have not sent their HELLO.
 //!
-//! Any local user may connect, as PHP may run under any user. So that nobody keeps a worker from connecting,
-//! nothing ever waits for a place: the user (SO_PEERCRED) with the most such connections loses his oldest.
+//! All local users can connect, as PHP may run as any user. So that no user can keep workers from connecting, a
+//! new connection never waits: at the limit, the user (SO_PEERCRED) with the most connections loses the oldest.
 
 use std::collections::VecDeque;
 
 use tokio::sync::oneshot;
 
-/// How many connections there may be that have not said who they are.
-const MOST: usize = 64;
+/// The maximum number of unidentified connections.
+const MAX_CONNECTIONS: usize = 64;
 
-/// Connections that have not said who they are, the oldest first.
+/// The connections without a HELLO, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct UnidentifiedConnections {
-    known: VecDeque<UnidentifiedConnection>,
-    last: u64,
+    connections: VecDeque<UnidentifiedConnection>,
+    last_id: u64,
 }
 
 #[derive(Debug)]
 struct UnidentifiedConnection {
     id: u64,
     user: Option<u32>,
-    /// Dropped, its connection is closed.
-    _stays: oneshot::Sender<()>,
+    /// Closes the connection when it is dropped.
+    _eviction: oneshot::Sender<()>,
 }
 
-/// A connection among those that have not said who they are.
+/// The entry of an unidentified connection.
 #[derive(Debug)]
 pub(super) struct UnidentifiedEntry {
     pub(super) id: u64,
-    /// Ready when it has to go.
+    /// Ready when the connection is to be closed.
     pub(super) evicted: oneshot::Receiver<()>,
 }
 
 impl UnidentifiedConnections {
-    /// Takes in a connection of a user, if that is known. Another may have to go for it.
+    /// Adds a connection, of a user if that is known. At the limit, another one is closed.
     pub(super) fn enter(&mut self, user: Option<u32>) -> UnidentifiedEntry {
-        if self.known.len() >= MOST {
+        if self.connections.len() >= MAX_CONNECTIONS {
             self.evict();
         }
-        self.last += 1;
-        let (stays, evicted) = oneshot::channel();
-        self.known.push_back(UnidentifiedConnection {
-            id: self.last,
+        self.last_id += 1;
+        let (eviction, evicted) = oneshot::channel();
+        self.connections.push_back(UnidentifiedConnection {
+            id: self.last_id,
             user,
-            _stays: stays,
+            _eviction: eviction,
         });
         UnidentifiedEntry {
-            id: self.last,
+            id: self.last_id,
             evicted,
         }
     }
 
-    /// Lets go of a connection that has said who it is, or is gone.
+    /// Removes a connection that has sent its HELLO, or is closed.
     pub(super) fn leave(&mut self, id: u64) {
-        if let Ok(place) = self.known.binary_search_by_key(&id, |known| known.id) {
-            self.known.remove(place);
+        if let Ok(index) = self.connections.binary_search_by_key(&id, |one| one.id) {
+            self.connections.remove(index);
         }
     }
 
-    /// Closes the oldest connection of the user who has the most.
+    /// Closes the oldest connection of the user with the most connections.
     fn evict(&mut self) {
-        let of = |user| self.known.iter().filter(|one| one.user == user).count();
-        // Of those that are alike the last is taken.
-        let oldest_first = self.known.iter().enumerate().rev();
-        let place = oldest_first.max_by_key(|(_, one)| of(one.user));
-        if let Some((place, _)) = place {
-            self.known.remove(place);
+        let of = |user| {
+            self.connections
+                .iter()
+                .filter(|one| one.user == user)
+                .count()
+        };
+        // `max_by_key` returns the last of equal elements.
+        let newest_first = self.connections.iter().enumerate().rev();
+        if let Some((index, _)) = newest_first.max_by_key(|(_, one)| of(one.user)) {
+            self.connections.remove(index);
         }
     }
 }
@@ -80,30 +84,32 @@ mod tests {
     }
 
     #[test]
-    fn the_user_with_the_most_connections_loses_his_oldest_and_nobody_else_any() {
+    fn the_user_with_the_most_connections_loses_the_oldest_and_others_lose_none() {
         let mut unidentified = UnidentifiedConnections::default();
         let mut own = unidentified.enter(Some(33));
-        let mut others: Vec<_> = (0..MOST - 1)
+        let mut others: Vec<_> = (0..MAX_CONNECTIONS - 1)
             .map(|_| unidentified.enter(Some(1000)))
             .collect();
         assert!(!others.iter_mut().any(is_evicted));
         let mut later = unidentified.enter(Some(33));
         assert!(is_evicted(&mut others[0]) && !is_evicted(&mut others[1]));
-        for _ in 0..10 * MOST {
+        for _ in 0..10 * MAX_CONNECTIONS {
             others.push(unidentified.enter(Some(1000)));
         }
         assert!(!is_evicted(&mut own) && !is_evicted(&mut later));
-        assert_eq!(unidentified.known.len(), MOST);
+        assert_eq!(unidentified.connections.len(), MAX_CONNECTIONS);
         let staying = others
             .iter_mut()
             .filter_map(|entry| (!is_evicted(entry)).then_some(entry.id));
-        assert_eq!(staying.count(), MOST - 2);
+        assert_eq!(staying.count(), MAX_CONNECTIONS - 2);
     }
 
     #[test]
-    fn who_leaves_makes_room() {
+    fn a_removed_connection_makes_room() {
         let mut unidentified = UnidentifiedConnections::default();
-        let mut entries: Vec<_> = (0..MOST).map(|_| unidentified.enter(None)).collect();
+        let mut entries: Vec<_> = (0..MAX_CONNECTIONS)
+            .map(|_| unidentified.enter(None))
+            .collect();
         unidentified.leave(entries[5].id);
         unidentified.leave(entries[5].id);
         unidentified.enter(None);

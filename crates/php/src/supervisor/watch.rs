@@ -1,4 +1,4 @@
-//! Development: the application is loaded anew when one of its files changed.
+//! Watching the files of an application in development, which is reloaded when one changes.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -7,23 +7,26 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, timeout};
 
-use crate::signal::Signal;
+use crate::supervisor_message::SupervisorMessage;
 
 /// Watches the files of an application until it is dropped.
-pub(super) struct Watch {
+pub(super) struct SourceWatcher {
     watcher: Option<RecommendedWatcher>,
-    reports: JoinHandle<()>,
+    task: JoinHandle<()>,
 }
 
-/// An editor, or a package manager, changes many files at once.
-const SETTLE: Duration = Duration::from_millis(100);
+/// The time without changes before a reload: editors and package managers change many files at once.
+const DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// Folders in which applications write by themselves, or that hold no code of theirs.
-const LEFT_OUT: [&str; 6] = ["var", "cache", "storage", "node_modules", ".git", "uploads"];
+/// Folders that applications write to, or that have no code of the application.
+const IGNORED_FOLDERS: [&str; 6] = ["var", "cache", "storage", "node_modules", ".git", "uploads"];
 
-impl Watch {
-    /// Watches the project that `script` belongs to.
-    pub(super) fn start(script: &Path, signals: mpsc::UnboundedSender<Signal>) -> Self {
+impl SourceWatcher {
+    /// Watches the project of `script`.
+    pub(super) fn start(
+        script: &Path,
+        supervisor: mpsc::UnboundedSender<SupervisorMessage>,
+    ) -> Self {
         let project = project(script);
         let (changes, mut changed) = mpsc::unbounded_channel();
         let base = project.clone();
@@ -47,41 +50,42 @@ impl Watch {
             .inspect_err(|error| {
                 tracing::warn!(
                     folder = %project.display(), %error,
-                    "changes of the application's files cannot be seen; `apus reload` loads it anew"
+                    "the application's files cannot be watched; `apus reload` reloads it"
                 );
             })
             .ok();
-        let reports = tokio::task::spawn_local(async move {
+        let task = tokio::task::spawn_local(async move {
             while let Some(path) = changed.recv().await {
-                while let Ok(Some(_)) = timeout(SETTLE, changed.recv()).await {}
-                let _ = signals.send(Signal::Changed(path));
+                while let Ok(Some(_)) = timeout(DEBOUNCE, changed.recv()).await {}
+                let _ = supervisor.send(SupervisorMessage::FilesChanged(path));
             }
         });
-        Self { watcher, reports }
+        Self { watcher, task }
     }
 }
 
-impl Drop for Watch {
+impl Drop for SourceWatcher {
     fn drop(&mut self) {
         drop(self.watcher.take());
-        self.reports.abort();
+        self.task.abort();
     }
 }
 
-/// The folder of the project: the nearest with a `composer.json`, or else that of the script.
+/// The folder of the project: the nearest parent with a `composer.json`, or else the folder of the script.
 fn project(script: &Path) -> PathBuf {
-    let own = script.parent().unwrap_or(Path::new("/"));
-    own.ancestors()
-        .find(|folder| folder.join("composer.json").is_file())
-        .unwrap_or(own)
+    let folder = script.parent().unwrap_or(Path::new("/"));
+    folder
+        .ancestors()
+        .find(|parent| parent.join("composer.json").is_file())
+        .unwrap_or(folder)
         .to_owned()
 }
 
-/// Whether a change of this file is one of the application.
+/// Whether a change of this file requires a reload.
 fn is_code(project: &Path, path: &Path) -> bool {
-    let inside = path.strip_prefix(project).unwrap_or(path);
-    let is_left_out = inside.components().any(|part| match part {
-        Component::Normal(name) => LEFT_OUT.iter().any(|out| name == *out),
+    let relative = path.strip_prefix(project).unwrap_or(path);
+    let is_ignored = relative.components().any(|part| match part {
+        Component::Normal(name) => IGNORED_FOLDERS.iter().any(|ignored| name == *ignored),
         _ => false,
     });
     let is_code = matches!(
@@ -90,7 +94,7 @@ fn is_code(project: &Path, path: &Path) -> bool {
     ) || path
         .file_name()
         .is_some_and(|name| name.as_encoded_bytes().starts_with(b".env"));
-    is_code && !is_left_out
+    is_code && !is_ignored
 }
 
 #[cfg(test)]
@@ -98,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_is_told_from_what_applications_write() {
+    fn recognizes_code_and_ignores_files_that_applications_write() {
         let project = Path::new("/var/cache/app");
         for (path, expected) in [
             ("src/Kernel.php", true),

@@ -1,4 +1,4 @@
-//! What a worker has done here and not in PHP, because sockets and queues live here.
+//! The commands of workers, for sockets and queues that the server has.
 
 use std::time::Duration;
 
@@ -6,87 +6,87 @@ use bytes::{Buf, Bytes};
 
 use super::flag;
 
-/// Something that is done here and not in PHP.
+/// A command of a worker to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Command {
-    /// A message for all who listen to a channel.
+pub enum WorkerCommand {
+    /// Publishes a message to the subscribers of a channel.
     Publish {
         /// The channel.
         channel: Bytes,
-        /// How it is to be sent.
-        form: Form,
+        /// The format of the message.
+        format: MessageFormat,
         /// The message.
         message: Bytes,
     },
-    /// A task for later.
+    /// Queues a task.
     Task {
-        /// Its name.
+        /// The name of the task.
         name: Bytes,
-        /// How long it waits.
+        /// The delay before it runs.
         delay: Duration,
-        /// What it is given.
+        /// The argument of the task.
         payload: Bytes,
     },
-    /// A socket is in a room from now on. An empty name of a socket is that of the event.
+    /// Adds a socket to a room. An empty name means the socket of the current event.
     Join {
         /// The room.
         room: Bytes,
         /// The socket.
         socket: Bytes,
     },
-    /// It is in it no longer.
+    /// Removes a socket from a room.
     Leave {
         /// The room.
         room: Bytes,
         /// The socket.
         socket: Bytes,
     },
-    /// Ends a socket.
+    /// Closes a socket.
     Close {
         /// The socket.
         socket: Bytes,
         /// A code of RFC 6455 section 7.4.
         code: u16,
-        /// Why.
+        /// The reason.
         reason: Bytes,
     },
-    /// A message for one socket.
+    /// Sends a message to one socket.
     Send {
         /// The socket.
         socket: Bytes,
-        /// How it is to be sent.
-        form: Form,
+        /// The format of the message.
+        format: MessageFormat,
         /// The message.
         message: Bytes,
     },
-    /// What comes with every later event of a socket.
+    /// Sets data that every later event of a socket includes.
     Keep {
         /// The socket.
         socket: Bytes,
-        /// What is kept.
+        /// The data.
         data: Bytes,
     },
 }
 
-/// How a message is to be sent.
+/// The format of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Form {
-    /// As text.
+pub enum MessageFormat {
+    /// Text.
     Text,
-    /// As bytes.
+    /// Binary data.
     Binary,
-    /// It is an event as `text/event-stream` has it, with its empty line: not for WebSockets.
+    /// An event of `text/event-stream` with its empty line, which is not sent to WebSockets.
     EventStream,
 }
 
-/// The most that a socket keeps.
-const MAX_KEPT: usize = 64 * 1024;
+/// The maximum length of the data of a socket.
+const MAX_DATA: usize = 64 * 1024;
 
-/// The longest name of a channel, room, task or timer.
+/// The maximum length of the name of a channel, room, task or timer.
 const MAX_NAME: usize = 128;
 
-impl Command {
+impl WorkerCommand {
     /// Reads the payload of a COMMAND frame.
     pub(super) fn read(flags: u8, mut payload: Bytes) -> Option<Self> {
         let kind = payload.try_get_u8().ok()?;
@@ -95,10 +95,10 @@ impl Command {
             return None;
         }
         let name = payload.split_to(name_len);
-        let form = match flags {
-            0 => Form::Text,
-            flag::BINARY if matches!(kind, 1 | 6) => Form::Binary,
-            flag::EVENT_STREAM if kind == 1 => Form::EventStream,
+        let format = match flags {
+            0 => MessageFormat::Text,
+            flag::BINARY if matches!(kind, 1 | 6) => MessageFormat::Binary,
+            flag::EVENT_STREAM if kind == 1 => MessageFormat::EventStream,
             _ => return None,
         };
         match kind {
@@ -110,7 +110,7 @@ impl Command {
         Some(match kind {
             1 => Self::Publish {
                 channel: name,
-                form,
+                format,
                 message: payload,
             },
             2 => Self::Task {
@@ -133,10 +133,10 @@ impl Command {
             },
             6 => Self::Send {
                 socket: name,
-                form,
+                format,
                 message: payload,
             },
-            7 if payload.len() <= MAX_KEPT => Self::Keep {
+            7 if payload.len() <= MAX_DATA => Self::Keep {
                 socket: name,
                 data: payload,
             },
@@ -149,15 +149,15 @@ fn is_socket(name: &[u8]) -> bool {
     name.is_empty() || is_name(name, 64, b"_-")
 }
 
-/// Whether `name` is what channels, rooms, tasks, timers and sockets are called.
-fn is_name(name: &[u8], max: usize, beside: &[u8]) -> bool {
+/// Whether `name` has letters, digits and `others`, up to a length of `max`.
+fn is_name(name: &[u8], max: usize, others: &[u8]) -> bool {
     (1..=max).contains(&name.len())
         && name
             .iter()
-            .all(|byte| byte.is_ascii_alphanumeric() || beside.contains(byte))
+            .all(|byte| byte.is_ascii_alphanumeric() || others.contains(byte))
 }
 
-/// Whether `name` can be that of a channel, a room, a task or a timer.
+/// Whether `name` is a valid name of a channel, a room, a task or a timer.
 pub(crate) fn is_channel(name: &[u8]) -> bool {
     is_name(name, MAX_NAME, b"._:/@-")
 }

@@ -1,23 +1,23 @@
-//! Frames of a worker, read.
+//! The decoder for the frames of a worker.
 
 use apus_http::StatusCode;
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::command::is_channel;
-use super::{Command, HEADER, MAX_PAYLOAD, WireError, flag, kind};
+use super::{HEADER_LEN, MAX_PAYLOAD, WireError, WorkerCommand, flag, kind};
 
-/// How much of a frame is held before it is understood. Content is never held.
+/// The limits of frames that are buffered until they are complete. Bodies are never buffered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of the header block of an answer.
+pub struct WireLimits {
+    /// The maximum length of the header block of a response.
     pub header_block: u32,
-    /// Bytes of a command: a message that is published, the payload of a task.
+    /// The maximum length of a command, with its message or payload.
     pub command: u32,
-    /// Bytes of any other text: a log line, a boot failure.
+    /// The maximum length of other texts, such as a log line or a boot failure.
     pub text: u32,
 }
 
-impl Default for Limits {
+impl Default for WireLimits {
     fn default() -> Self {
         Self {
             header_block: 64 * 1024,
@@ -27,99 +27,99 @@ impl Default for Limits {
     }
 }
 
-/// What a worker says.
+/// An event that the decoder reads.
 #[derive(Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Event {
-    /// Who it is.
+pub enum WorkerEvent {
+    /// The identity of the worker.
     Hello(Hello),
-    /// It is booted, or done with what it did behind an answer, and takes requests from now on.
-    Ready(Ready),
-    /// The head of its answer. [`Event::Content`] and [`Event::End`] follow.
-    Head(ResponseHead),
-    /// Some content of its answer, never empty.
-    Content(Bytes),
-    /// Its answer is whole, or broke off.
-    End(Ending),
-    /// It wants so many more bytes of the request's content.
+    /// The worker is booted, or has finished its work after a response, and accepts requests.
+    Ready(ReadyFrame),
+    /// The head of the response. [`WorkerEvent::Body`] and [`WorkerEvent::End`] follow.
+    Head(WorkerResponseHead),
+    /// A piece of the response body, never empty.
+    Body(Bytes),
+    /// The end of the response.
+    End(ResponseEnd),
+    /// The worker asks for up to this many bytes of the request body.
     Pull(u32),
-    /// The answer to a ping.
+    /// The response to a ping.
     Pong,
     /// A line for the log.
-    Log(Level, Bytes),
-    /// Something that is done here and not in PHP.
-    Command(Command),
-    /// It could not boot, or refuses to go on: PHP's own message.
+    Log(LogLevel, Bytes),
+    /// A command for the server.
+    Command(WorkerCommand),
+    /// The worker cannot boot or handle the request, with the message of PHP.
     Failed(Bytes),
-    /// It takes no more requests; why.
+    /// The worker accepts no more requests, with the reason.
     Bye(Bytes),
 }
 
-/// Who a worker is. Values that it did not tell are empty.
+/// The identity of a worker. Missing values are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
-    /// What it was started with.
+    /// The token that it was started with.
     pub token: String,
-    /// The number of its process, as it knows it.
+    /// Its process ID, as PHP reports it.
     pub pid: String,
     /// The version of PHP.
     pub php: String,
     /// The SAPI, such as `fpm-fcgi`.
     pub sapi: String,
-    /// How it takes requests: `worker`, `classic` or `native`.
+    /// The mode of the application: `worker`, `classic` or `native`.
     pub mode: String,
     /// The application's script.
     pub script: String,
-    /// Whether `move_uploaded_file()` knows the files of this worker's requests.
+    /// Whether `move_uploaded_file()` works in this worker.
     pub uploads: bool,
 }
 
-/// What an application says when it is booted.
+/// The properties of a booted application.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ready {
-    /// Its timers: name and milliseconds.
+pub struct ReadyFrame {
+    /// The timers, with their names and intervals in milliseconds.
     pub timers: Vec<(String, u32)>,
-    /// Whether it takes WebSockets.
+    /// Whether it accepts WebSockets.
     pub sockets: bool,
 }
 
-/// How an answer ends.
+/// How a response ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ending {
-    /// The worker goes on working, and says READY when it is free.
-    pub works_on: bool,
-    /// The worker takes no more requests; BYE follows.
-    pub leaves: bool,
-    /// It broke off: what was sent is not whole.
-    pub broke_off: bool,
+pub struct ResponseEnd {
+    /// The worker continues to work, and sends READY when it is idle.
+    pub continues_working: bool,
+    /// The worker accepts no more requests; BYE follows.
+    pub is_leaving: bool,
+    /// The response is incomplete.
+    pub is_truncated: bool,
 }
 
-impl Ending {
+impl ResponseEnd {
     fn of(flags: u8) -> Self {
         Self {
-            works_on: flags & flag::WORKS_ON != 0,
-            leaves: flags & flag::LEAVES != 0,
-            broke_off: flags & flag::BROKE_OFF != 0,
+            continues_working: flags & flag::CONTINUES_WORKING != 0,
+            is_leaving: flags & flag::LEAVING != 0,
+            is_truncated: flags & flag::TRUNCATED != 0,
         }
     }
 }
 
-/// The head of an answer.
+/// The head of a response.
 #[derive(Debug, PartialEq)]
-pub struct ResponseHead {
-    /// The status: a final one, or 101 where a WebSocket is taken.
+pub struct WorkerResponseHead {
+    /// The status: a final one, or 101 for an accepted WebSocket.
     pub status: StatusCode,
-    /// Its lines, each with its end.
+    /// The header field lines, with their line ends.
     pub block: Bytes,
-    /// Bytes that PHP holds, as `memory_get_usage()` says.
+    /// The memory of PHP in bytes, from `memory_get_usage()`.
     pub memory: u32,
-    /// Bytes of the content, if all of it is in this frame.
+    /// The length of the body, if this frame has the whole body.
     pub content_length: Option<u64>,
 }
 
-/// How grave a line for the log is, as RFC 5424 section 6.2.1 counts it.
+/// The severity of a log line, from the numbers of RFC 5424 section 6.2.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
+pub enum LogLevel {
     /// 0 to 3.
     Error,
     /// 4.
@@ -130,133 +130,135 @@ pub enum Level {
     Debug,
 }
 
-/// Reads the frames of one worker.
+/// Decodes the frames of one worker.
 ///
-/// [`Decoder::handle_input`] takes what was read from the connection and gives one event; it is called
-/// again until it has none. Content is cut out of the input and not copied. After an error nothing more
-/// can be read.
+/// [`WireDecoder::handle_input`] consumes input and returns one event; call it until it returns `None`. Bodies share
+/// the memory of the input. After an error the connection must be closed.
 #[derive(Debug)]
-pub struct Decoder {
-    limits: Limits,
-    state: State,
+pub struct WireDecoder {
+    limits: WireLimits,
+    state: DecoderState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum State {
+enum DecoderState {
     /// Between frames.
     Idle,
-    /// Between the frames of an answer.
+    /// Between the frames of a response.
     Streaming,
-    /// In content: bytes that are left of this frame, and the end if no more frames follow.
-    Content {
+    /// In a body: the remaining bytes of this frame, and the end if it is the last frame.
+    Body {
         left: u32,
-        end: Option<Ending>,
+        end: Option<ResponseEnd>,
     },
-    Broken(WireError),
+    Failed(WireError),
 }
 
-/// A header that was read.
+/// The header of a frame.
 #[derive(Clone, Copy)]
-struct Header {
+struct WireHeader {
     len: u32,
     kind: u8,
     flags: u8,
 }
 
-/// Bytes in front of a header block: status, reserved, memory, length of the block.
-const FIXED: u32 = 12;
+/// The length of the fields before a header block: status, reserved, memory, length of the block.
+const RESPONSE_PREFIX_LEN: u32 = 12;
 
-impl Decoder {
-    /// For a worker that said nothing yet.
-    pub fn new(limits: Limits) -> Self {
+impl WireDecoder {
+    /// A decoder for a new connection.
+    pub fn new(limits: WireLimits) -> Self {
         Self {
             limits,
-            state: State::Idle,
+            state: DecoderState::Idle,
         }
     }
 
-    /// Whether an answer began that is not whole.
+    /// Whether a response has begun and not ended.
     pub fn is_in_response(&self) -> bool {
-        matches!(self.state, State::Streaming | State::Content { .. })
+        matches!(
+            self.state,
+            DecoderState::Streaming | DecoderState::Body { .. }
+        )
     }
 
-    /// The next event in `input`, whose bytes are taken out; `None` if it has to be read on.
+    /// Consumes the next event of `input`; `None` if more input is needed.
     ///
     /// # Errors
-    /// See [`WireError`]; every later call gives the same.
-    pub fn handle_input(&mut self, input: &mut BytesMut) -> Result<Option<Event>, WireError> {
+    /// See [`WireError`]; every later call returns the same error.
+    pub fn handle_input(&mut self, input: &mut BytesMut) -> Result<Option<WorkerEvent>, WireError> {
         let result = self.next(input);
         if let Err(error) = result {
-            self.state = State::Broken(error);
+            self.state = DecoderState::Failed(error);
         }
         result
     }
 
-    fn next(&mut self, input: &mut BytesMut) -> Result<Option<Event>, WireError> {
+    fn next(&mut self, input: &mut BytesMut) -> Result<Option<WorkerEvent>, WireError> {
         loop {
             match self.state {
-                State::Broken(error) => return Err(error),
-                State::Content {
+                DecoderState::Failed(error) => return Err(error),
+                DecoderState::Body {
                     left: 0,
-                    end: Some(ending),
+                    end: Some(end),
                 } => {
-                    self.state = State::Idle;
-                    return Ok(Some(Event::End(ending)));
+                    self.state = DecoderState::Idle;
+                    return Ok(Some(WorkerEvent::End(end)));
                 }
-                State::Content { left: 0, end: None } => self.state = State::Streaming,
-                State::Content { left, end } => {
-                    let taken = input.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-                    if taken == 0 {
+                DecoderState::Body { left: 0, end: None } => self.state = DecoderState::Streaming,
+                DecoderState::Body { left, end } => {
+                    let len = input.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                    if len == 0 {
                         return Ok(None);
                     }
-                    let left = left.saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX));
-                    self.state = State::Content { left, end };
-                    return Ok(Some(Event::Content(input.split_to(taken).freeze())));
+                    let left = left.saturating_sub(u32::try_from(len).unwrap_or(u32::MAX));
+                    self.state = DecoderState::Body { left, end };
+                    return Ok(Some(WorkerEvent::Body(input.split_to(len).freeze())));
                 }
-                State::Idle | State::Streaming => {
+                DecoderState::Idle | DecoderState::Streaming => {
                     let Some(header) = self.header(input)? else {
                         return Ok(None);
                     };
                     match header.kind {
                         kind::RESPONSE => return self.response(header, input),
                         kind::CHUNK => {
-                            input.advance(HEADER);
+                            input.advance(HEADER_LEN);
                             let is_last = header.flags & flag::FIRST != 0;
-                            self.state = State::Content {
+                            self.state = DecoderState::Body {
                                 left: header.len,
-                                end: is_last.then(|| Ending::of(header.flags)),
+                                end: is_last.then(|| ResponseEnd::of(header.flags)),
                             };
                         }
-                        _ => return whole(header, input),
+                        _ => return buffered_event(header, input),
                     }
                 }
             }
         }
     }
 
-    /// The header at the front of `input`, if it is there and may be.
-    fn header(&self, input: &[u8]) -> Result<Option<Header>, WireError> {
-        let Some(&[a, b, c, d, kind, flags, one, two]) = input.first_chunk::<HEADER>() else {
+    /// Parses the header at the front of `input`, and checks that the frame is allowed here.
+    fn header(&self, input: &[u8]) -> Result<Option<WireHeader>, WireError> {
+        let Some(&[a, b, c, d, kind, flags, one, two]) = input.first_chunk::<HEADER_LEN>() else {
             return Ok(None);
         };
-        let header = Header {
+        let header = WireHeader {
             len: u32::from_le_bytes([a, b, c, d]),
             kind,
             flags,
         };
-        let is_streaming = self.state == State::Streaming;
-        let (max, known) = match kind {
+        let is_streaming = self.state == DecoderState::Streaming;
+        let (max, allowed_flags) = match kind {
             kind::RESPONSE if is_streaming => return Err(WireError::OutOfOrder(kind)),
             kind::CHUNK if !is_streaming => return Err(WireError::OutOfOrder(kind)),
             kind::HELLO | kind::READY | kind::BYE if is_streaming => {
                 return Err(WireError::OutOfOrder(kind));
             }
             kind::RESPONSE if flags & flag::FIRST != 0 => (MAX_PAYLOAD, flag::FIRST),
-            kind::RESPONSE => (MAX_PAYLOAD, flag::WORKS_ON | flag::LEAVES),
-            // The last one carries nothing.
+            kind::RESPONSE => (MAX_PAYLOAD, flag::CONTINUES_WORKING | flag::LEAVING),
+            // The last chunk has no payload.
             kind::CHUNK if flags & flag::FIRST != 0 => (
                 0,
-                flag::FIRST | flag::WORKS_ON | flag::LEAVES | flag::BROKE_OFF,
+                flag::FIRST | flag::CONTINUES_WORKING | flag::LEAVING | flag::TRUNCATED,
             ),
             kind::CHUNK => (MAX_PAYLOAD, 0),
             kind::COMMAND => (self.limits.command, flag::BINARY | flag::EVENT_STREAM),
@@ -267,25 +269,25 @@ impl Decoder {
             }
             _ => return Err(WireError::UnknownType(kind)),
         };
-        if flags & !known != 0 || one != 0 || two != 0 {
+        if flags & !allowed_flags != 0 || one != 0 || two != 0 {
             return Err(WireError::Reserved(kind));
         }
-        too_long(kind, header.len, max)?;
+        check_len(kind, header.len, max)?;
         Ok(Some(header))
     }
 
     fn response(
         &mut self,
-        header: Header,
+        header: WireHeader,
         input: &mut BytesMut,
-    ) -> Result<Option<Event>, WireError> {
-        let Header { len, kind, flags } = header;
-        if len < FIXED {
+    ) -> Result<Option<WorkerEvent>, WireError> {
+        let WireHeader { len, kind, flags } = header;
+        if len < RESPONSE_PREFIX_LEN {
             return Err(WireError::Malformed(kind));
         }
         let Some(&[s, t, r, u, a, b, c, d, e, f, g, h]) = input
-            .get(HEADER..)
-            .and_then(<[u8]>::first_chunk::<{ FIXED as usize }>)
+            .get(HEADER_LEN..)
+            .and_then(<[u8]>::first_chunk::<{ RESPONSE_PREFIX_LEN as usize }>)
         else {
             return Ok(None);
         };
@@ -293,11 +295,11 @@ impl Decoder {
             return Err(WireError::Reserved(kind));
         }
         let block_len = u32::from_le_bytes([e, f, g, h]);
-        too_long(kind, block_len, self.limits.header_block)?;
-        let Some(content) = (len - FIXED).checked_sub(block_len) else {
+        check_len(kind, block_len, self.limits.header_block)?;
+        let Some(body_len) = (len - RESPONSE_PREFIX_LEN).checked_sub(block_len) else {
             return Err(WireError::Malformed(kind));
         };
-        let begin = HEADER + FIXED as usize;
+        let begin = HEADER_LEN + RESPONSE_PREFIX_LEN as usize;
         let end = begin.saturating_add(usize::try_from(block_len).unwrap_or(usize::MAX));
         if input.len() < end {
             return Ok(None);
@@ -312,20 +314,20 @@ impl Decoder {
         let mut block = input.split_to(end).freeze();
         block.advance(begin);
         let more = flags & flag::FIRST != 0;
-        self.state = State::Content {
-            left: content,
-            end: (!more).then(|| Ending::of(flags)),
+        self.state = DecoderState::Body {
+            left: body_len,
+            end: (!more).then(|| ResponseEnd::of(flags)),
         };
-        Ok(Some(Event::Head(ResponseHead {
+        Ok(Some(WorkerEvent::Head(WorkerResponseHead {
             status,
             block,
             memory: u32::from_le_bytes([a, b, c, d]),
-            content_length: (!more).then_some(content.into()),
+            content_length: (!more).then_some(body_len.into()),
         })))
     }
 }
 
-fn too_long(kind: u8, len: u32, max: u32) -> Result<(), WireError> {
+fn check_len(kind: u8, len: u32, max: u32) -> Result<(), WireError> {
     if len > max {
         return Err(WireError::TooLong {
             kind,
@@ -336,44 +338,49 @@ fn too_long(kind: u8, len: u32, max: u32) -> Result<(), WireError> {
     Ok(())
 }
 
-/// The event of a frame that is held until it is there.
-fn whole(header: Header, input: &mut BytesMut) -> Result<Option<Event>, WireError> {
+/// The event of a frame that is buffered until it is complete.
+fn buffered_event(
+    header: WireHeader,
+    input: &mut BytesMut,
+) -> Result<Option<WorkerEvent>, WireError> {
     let len = usize::try_from(header.len).unwrap_or(usize::MAX);
-    if input.len().saturating_sub(HEADER) < len {
+    if input.len().saturating_sub(HEADER_LEN) < len {
         return Ok(None);
     }
-    input.advance(HEADER);
+    input.advance(HEADER_LEN);
     let mut payload = input.split_to(len).freeze();
     let malformed = WireError::Malformed(header.kind);
     Ok(Some(match header.kind {
-        kind::HELLO => Event::Hello(hello(&payload)),
-        kind::READY => Event::Ready(ready(&payload)),
-        kind::PULL => Event::Pull(payload.try_get_u32_le().map_err(|_| malformed)?),
-        kind::PONG => Event::Pong,
+        kind::HELLO => WorkerEvent::Hello(hello(&payload)),
+        kind::READY => WorkerEvent::Ready(ready(&payload)),
+        kind::PULL => WorkerEvent::Pull(payload.try_get_u32_le().map_err(|_| malformed)?),
+        kind::PONG => WorkerEvent::Pong,
         kind::LOG => {
             let level = match payload.try_get_u8().map_err(|_| malformed)? {
-                0..=3 => Level::Error,
-                4 => Level::Warning,
-                5 | 6 => Level::Info,
-                _ => Level::Debug,
+                0..=3 => LogLevel::Error,
+                4 => LogLevel::Warning,
+                5 | 6 => LogLevel::Info,
+                _ => LogLevel::Debug,
             };
-            Event::Log(level, payload)
+            WorkerEvent::Log(level, payload)
         }
-        kind::COMMAND => Event::Command(Command::read(header.flags, payload).ok_or(malformed)?),
-        kind::FAILED => Event::Failed(payload),
-        kind::BYE => Event::Bye(payload),
+        kind::COMMAND => {
+            WorkerEvent::Command(WorkerCommand::read(header.flags, payload).ok_or(malformed)?)
+        }
+        kind::FAILED => WorkerEvent::Failed(payload),
+        kind::BYE => WorkerEvent::Bye(payload),
         kind => return Err(WireError::UnknownType(kind)),
     }))
 }
 
-/// Lines of `key: value`.
+/// Parses lines of `key: value`.
 fn hello(payload: &[u8]) -> Hello {
     let mut hello = Hello::default();
     for line in String::from_utf8_lossy(payload).lines() {
         let Some((key, value)) = line.split_once(": ") else {
             continue;
         };
-        let place = match key {
+        let field = match key {
             "token" => &mut hello.token,
             "pid" => &mut hello.pid,
             "php" => &mut hello.php,
@@ -384,17 +391,17 @@ fn hello(payload: &[u8]) -> Hello {
                 hello.uploads = value == "yes";
                 continue;
             }
-            // A newer runtime file may tell more.
+            // A newer runtime file may send more.
             _ => continue,
         };
-        value.clone_into(place);
+        value.clone_into(field);
     }
     hello
 }
 
-/// Lines of `timer: NAME MILLISECONDS`, and `sockets: 1`.
-fn ready(payload: &[u8]) -> Ready {
-    let mut ready = Ready::default();
+/// Parses lines of `timer: NAME MILLISECONDS` and `sockets: 1`.
+fn ready(payload: &[u8]) -> ReadyFrame {
+    let mut ready = ReadyFrame::default();
     for line in String::from_utf8_lossy(payload).lines() {
         match line.split_once(": ") {
             Some(("timer", timer)) => {

@@ -1,10 +1,10 @@
-//! Frames for a worker: requests and events, whose variables travel as PHP's `serialize()` writes them.
+//! The encoder of frames for a worker, whose variables are in the format of PHP's `serialize()`.
 
 use std::ops::Range;
 
-use super::{HEADER, flag, kind};
+use super::{HEADER_LEN, flag, kind};
 
-/// Variables that are the same for every request of a service, serialized once.
+/// Variables that are the same for many requests, serialized once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FixedVariables {
     bytes: Vec<u8>,
@@ -12,7 +12,7 @@ pub struct FixedVariables {
 }
 
 impl FixedVariables {
-    /// None.
+    /// No variables.
     pub fn new() -> Self {
         Self::default()
     }
@@ -27,40 +27,40 @@ impl FixedVariables {
     }
 }
 
-/// The content that belongs to a [`Message`].
+/// How the body of a [`RequestFrame`] is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
-    /// So many bytes, which are written right behind it.
+pub enum BodyTransfer {
+    /// This many bytes, which are written behind the frame.
     Inline(usize),
-    /// More than that, or nobody knows: it follows in BODY frames.
+    /// In BODY frames, as it is longer or its length is unknown.
     Frames,
 }
 
-/// A REQUEST or EVENT frame without its content, which is written behind it and not copied.
+/// A REQUEST or EVENT frame without its body, which is written behind it and not copied.
 ///
-/// [`Message::request`] or [`Message::event`], then [`Message::push`] and the like for each variable, then
-/// [`Message::finish`]; from then on [`Message::as_bytes`] is what to write.
+/// Call [`RequestFrame::request`] or [`RequestFrame::event`], then [`RequestFrame::push`] and its variants for each
+/// variable, then [`RequestFrame::finish`], and write [`RequestFrame::as_bytes`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Message {
+pub struct RequestFrame {
     bytes: Vec<u8>,
     variables: u32,
     target: Range<usize>,
 }
 
-/// Where the type of the frame is.
+/// The position of the frame's type.
 const KIND: usize = 4;
 
-/// Where the serialized array begins.
-const ARRAY: usize = HEADER + 4;
+/// The position of the serialized array.
+const ARRAY: usize = HEADER_LEN + 4;
 
-/// Where the digits of the number of variables begin: behind `a:`.
+/// The position of the number of variables, behind `a:`.
 const COUNT: usize = ARRAY + 2;
 
-/// PHP reads a number with leading zeros, so that its place can be kept.
+/// The number of digits of the number of variables. PHP accepts leading zeros, so the number has a fixed length.
 const COUNT_DIGITS: usize = 5;
 
-impl Message {
-    /// A request with the fixed variables of its service, and room for `bytes` of others.
+impl RequestFrame {
+    /// A request with fixed variables, and a capacity of `bytes` for others.
     pub fn request(fixed: &FixedVariables, bytes: usize) -> Self {
         let room = ARRAY
             .saturating_add(fixed.bytes.len())
@@ -77,32 +77,32 @@ impl Message {
         }
     }
 
-    /// An event, with room for `bytes` of variables.
+    /// An event with a capacity of `bytes` for variables.
     pub fn event(bytes: usize) -> Self {
         Self::request(&FixedVariables::new(), bytes).into_event()
     }
 
-    /// An event with these variables.
+    /// Converts a request to an event with the same variables.
     #[must_use]
     pub fn into_event(mut self) -> Self {
         self.set(KIND, &[kind::EVENT]);
         self
     }
 
-    /// Adds a variable. PHP takes the last of two with the same name.
+    /// Adds a variable. PHP uses the last of two with the same name.
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
         self.push_parts(name, &[value]);
     }
 
-    /// Adds a variable whose value is these parts, one behind the other.
+    /// Adds a variable whose value is the concatenation of these parts.
     pub fn push_parts(&mut self, name: &[u8], value: &[&[u8]]) {
         string(&mut self.bytes, &[name]);
         string(&mut self.bytes, value);
         self.variables = self.variables.saturating_add(1);
     }
 
-    /// Adds a header field of the request as a meta-variable: `HTTP_`, and its name in upper case with
-    /// `_` for `-` (RFC 3875 section 4.1.18).
+    /// Adds a header field as a meta-variable: `HTTP_` and its name in upper case, with `_` for `-` (RFC 3875
+    /// section 4.1.18).
     pub fn push_field(&mut self, name: &[u8], value: &[u8]) {
         string(&mut self.bytes, &[b"HTTP_", name]);
         // Behind it there are a quote and a semicolon.
@@ -118,7 +118,7 @@ impl Message {
         self.variables = self.variables.saturating_add(1);
     }
 
-    /// Adds a variable that logs call the message by: `REQUEST_URI`, or the name of a task.
+    /// Adds a variable that log lines show: `REQUEST_URI`, or the name of a task.
     pub fn push_target(&mut self, name: &[u8], target: &[u8]) {
         self.push(name, target);
         // Behind it there are a quote and a semicolon.
@@ -126,26 +126,25 @@ impl Message {
         self.target = end.saturating_sub(target.len())..end;
     }
 
-    /// The target given before, or nothing.
+    /// The value of [`RequestFrame::push_target`], or nothing.
     pub fn target(&self) -> &[u8] {
         self.bytes.get(self.target.clone()).unwrap_or_default()
     }
 
-    /// Ends the variables and says what content follows.
+    /// Ends the variables and sets how the body is sent.
     ///
     /// # Errors
-    /// The frame would be longer than its header can say, or has more variables than anybody needs.
-    /// It must not be sent then.
-    pub fn finish(&mut self, content: Content, is_head: bool) -> Result<(), Oversized> {
+    /// The frame is longer than its header can express, or has more than 99,999 variables. It must not be sent.
+    pub fn finish(&mut self, transfer: BodyTransfer, is_head: bool) -> Result<(), Oversized> {
         self.bytes.push(b'}');
         let digits = format_args!("{:0COUNT_DIGITS$}", self.variables).to_string();
         if digits.len() != COUNT_DIGITS {
             return Err(Oversized);
         }
         let serialized = self.bytes.len().saturating_sub(ARRAY);
-        let (inline, mut flags) = match content {
-            Content::Inline(len) => (len, 0),
-            Content::Frames => (0, flag::FIRST),
+        let (inline, mut flags) = match transfer {
+            BodyTransfer::Inline(len) => (len, 0),
+            BodyTransfer::Frames => (0, flag::FIRST),
         };
         if is_head {
             flags |= flag::HEAD;
@@ -153,68 +152,68 @@ impl Message {
         let whole = self
             .bytes
             .len()
-            .saturating_sub(HEADER)
+            .saturating_sub(HEADER_LEN)
             .saturating_add(inline);
         let whole = u32::try_from(whole).map_err(|_| Oversized)?;
         let serialized = u32::try_from(serialized).map_err(|_| Oversized)?;
         self.set(0, &whole.to_le_bytes());
         self.set(5, &[flags]);
-        self.set(HEADER, &serialized.to_le_bytes());
+        self.set(HEADER_LEN, &serialized.to_le_bytes());
         self.set(COUNT, digits.as_bytes());
         Ok(())
     }
 
     fn set(&mut self, at: usize, bytes: &[u8]) {
         let end = at.saturating_add(bytes.len());
-        if let Some(place) = self.bytes.get_mut(at..end) {
-            place.copy_from_slice(bytes);
+        if let Some(field) = self.bytes.get_mut(at..end) {
+            field.copy_from_slice(bytes);
         }
     }
 
-    /// The frame as far as it is written by now.
+    /// The bytes of the frame.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// The variables of a message are more than a frame holds.
+/// The variables do not fit in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Oversized;
 
 impl std::fmt::Display for Oversized {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the variables of a request are more than a frame holds")
+        f.write_str("the variables of a request do not fit in a frame")
     }
 }
 
 impl std::error::Error for Oversized {}
 
-/// The header of a BODY frame with so many bytes, which are written behind it.
-pub fn body_header(len: u32, is_last: bool) -> [u8; HEADER] {
+/// The header of a BODY frame with a payload of `len` bytes, which is written behind it.
+pub fn body_header(len: u32, is_last: bool) -> [u8; HEADER_LEN] {
     let [a, b, c, d] = len.to_le_bytes();
     let flags = if is_last { flag::FIRST } else { 0 };
     [a, b, c, d, kind::BODY, flags, 0, 0]
 }
 
-/// The client is gone.
-pub fn cancel() -> [u8; HEADER] {
+/// A CANCEL frame: the client disconnected.
+pub fn cancel() -> [u8; HEADER_LEN] {
     bare(kind::CANCEL)
 }
 
-/// The worker is to say BYE and end its loop.
-pub fn stop() -> [u8; HEADER] {
+/// A STOP frame: the worker must send BYE and end its loop.
+pub fn stop() -> [u8; HEADER_LEN] {
     bare(kind::STOP)
 }
 
-fn bare(kind: u8) -> [u8; HEADER] {
+fn bare(kind: u8) -> [u8; HEADER_LEN] {
     [0, 0, 0, 0, kind, 0, 0, 0]
 }
 
-/// `s:LENGTH:"...";`, of a text in parts.
+/// Writes `s:LENGTH:"...";` with the concatenation of `text`.
 fn string(out: &mut Vec<u8>, text: &[&[u8]]) {
     let len = text.iter().map(|part| part.len()).sum::<usize>();
     let digit = |number: usize| b'0' | u8::try_from(number % 10).unwrap_or(0);
-    // Names and values mostly have less than a hundred bytes, and are many.
+    // Most names and values have less than a hundred bytes, so their lengths are written without a loop.
     match len {
         0..10 => out.extend_from_slice(&[b's', b':', digit(len), b':', b'"']),
         10..100 => {
@@ -232,13 +231,13 @@ fn string(out: &mut Vec<u8>, text: &[&[u8]]) {
     out.extend_from_slice(b"\";");
 }
 
-/// A number without the formatter, which would cost more than the rest.
+/// Writes a number without `fmt`, which would dominate the cost.
 fn decimal(out: &mut Vec<u8>, number: usize) {
     let mut digits = [0_u8; 20];
     let mut used = 0;
     let mut left = number;
-    for place in digits.iter_mut().rev() {
-        *place = b'0' | u8::try_from(left % 10).unwrap_or(0);
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' | u8::try_from(left % 10).unwrap_or(0);
         left /= 10;
         used += 1;
         if left == 0 {
@@ -253,13 +252,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_what_unserialize_reads() {
+    fn encodes_variables_in_the_format_of_serialize() {
         let fixed = FixedVariables::new().with("SERVER_NAME", b"a");
-        let mut message = Message::request(&fixed, 64);
+        let mut message = RequestFrame::request(&fixed, 64);
         message.push_target(b"REQUEST_URI", b"/x?y");
         message.push_field(b"X-Y_z", b"");
         message.push_parts(b"E", &[&[b'v'; 99], b"", b"w"]);
-        message.finish(Content::Inline(5), false).unwrap();
+        message.finish(BodyTransfer::Inline(5), false).unwrap();
         let mut array =
             b"a:00004:{s:11:\"SERVER_NAME\";s:1:\"a\";s:11:\"REQUEST_URI\";s:4:\"/x?y\";\
             s:10:\"HTTP_X_Y_Z\";s:0:\"\";s:1:\"E\";s:100:\""
@@ -276,35 +275,38 @@ mod tests {
     }
 
     #[test]
-    fn flags_tell_of_head_and_of_content_that_follows() {
-        let flags = |content, is_head| {
-            let mut message = Message::request(&FixedVariables::new(), 0);
-            message.finish(content, is_head).unwrap();
+    fn flags_mark_head_requests_and_bodies_in_frames() {
+        let flags = |transfer, is_head| {
+            let mut message = RequestFrame::request(&FixedVariables::new(), 0);
+            message.finish(transfer, is_head).unwrap();
             message.as_bytes()[5]
         };
-        assert_eq!(flags(Content::Inline(0), true), 2);
-        assert_eq!(flags(Content::Frames, false), 1);
-        assert_eq!(flags(Content::Frames, true), 3);
+        assert_eq!(flags(BodyTransfer::Inline(0), true), 2);
+        assert_eq!(flags(BodyTransfer::Frames, false), 1);
+        assert_eq!(flags(BodyTransfer::Frames, true), 3);
     }
 
     #[test]
-    fn more_variables_than_have_a_place_are_refused() {
-        let mut message = Message::request(&FixedVariables::new(), 0);
+    fn rejects_too_many_variables() {
+        let mut message = RequestFrame::request(&FixedVariables::new(), 0);
         for _ in 0..100_000 {
             message.push(b"", b"");
         }
-        assert_eq!(message.finish(Content::Inline(0), false), Err(Oversized));
+        assert_eq!(
+            message.finish(BodyTransfer::Inline(0), false),
+            Err(Oversized)
+        );
     }
 
     #[test]
-    fn content_longer_than_a_frame_is_refused() {
-        let mut message = Message::request(&FixedVariables::new(), 0);
-        let content = Content::Inline(u32::MAX as usize);
-        assert_eq!(message.finish(content, false), Err(Oversized));
+    fn rejects_a_body_that_is_longer_than_a_frame() {
+        let mut message = RequestFrame::request(&FixedVariables::new(), 0);
+        let transfer = BodyTransfer::Inline(u32::MAX as usize);
+        assert_eq!(message.finish(transfer, false), Err(Oversized));
     }
 
     #[test]
-    fn lengths_are_written_as_the_formatter_has_them() {
+    fn writes_numbers_as_the_formatter_does() {
         for number in [0, 7, 10, 99, 100, 12_345, usize::MAX] {
             let mut out = Vec::new();
             decimal(&mut out, number);

@@ -1,50 +1,50 @@
-//! What a worker can get wrong on the wire.
+//! Violations of the wire protocol by a worker.
 
 use std::fmt;
 
-/// A worker broke the wire: a faulty runtime file, or something else than a worker. The connection is
-/// of no use any more.
+/// A violation of the wire protocol: the runtime file has a bug, or the peer is not a worker. The connection must be
+/// closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WireError {
-    /// A type that no frame of a worker has.
+    /// The type of a frame is unknown.
     UnknownType(u8),
-    /// Reserved bits or flags are set: a newer runtime file than this server knows.
+    /// Reserved bits or flags are set, as by a newer runtime file.
     Reserved(u8),
-    /// A frame that may hold so many bytes is longer.
+    /// A frame is longer than the limit.
     TooLong {
         /// The type of the frame.
         kind: u8,
-        /// Its bytes, as its header has them.
+        /// The length in its header.
         len: u64,
-        /// The most that are read.
+        /// The limit.
         max: u64,
     },
-    /// A frame ends before what it has to hold, or goes on behind it.
+    /// The payload of a frame is invalid.
     Malformed(u8),
-    /// A status that is none (RFC 9110 section 15), or an interim one.
+    /// The status is invalid (RFC 9110 section 15), or an interim one.
     Status(u16),
-    /// A frame that may not come now, such as a chunk of no response.
+    /// A frame is not allowed in this state, such as a CHUNK without a response.
     OutOfOrder(u8),
 }
 
 impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownType(kind) => write!(f, "a frame of the unknown type {kind}"),
+            Self::UnknownType(kind) => write!(f, "a frame has the unknown type {kind}"),
             Self::Reserved(kind) => write!(
                 f,
                 "a frame of type {kind} has reserved bits set: the runtime file is of another version"
             ),
             Self::TooLong { kind, len, max } => write!(
                 f,
-                "a frame of type {kind} has {len} bytes where at most {max} are taken"
+                "a frame of type {kind} has {len} bytes; the limit is {max}"
             ),
             Self::Malformed(kind) => {
-                write!(f, "a frame of type {kind} does not hold what it has to")
+                write!(f, "the payload of a frame of type {kind} is invalid")
             }
-            Self::Status(status) => write!(f, "{status} is no status of an answer"),
-            Self::OutOfOrder(kind) => write!(f, "a frame of type {kind} was not to come now"),
+            Self::Status(status) => write!(f, "{status} is not a valid status of a response"),
+            Self::OutOfOrder(kind) => write!(f, "a frame of type {kind} is not allowed here"),
         }
     }
 }

@@ -1,9 +1,9 @@
-//! The wire between Apus and resident PHP workers, without I/O: `php/WIRE.md` says it in words.
+//! The wire protocol between Apus and resident PHP workers, without I/O, as in `php/WIRE.md`.
 //!
-//! A frame is a header of eight bytes, little endian (`u32` length of what follows, `u8` type, `u8`
-//! flags, `u16` reserved), and that much payload. The server writes one [`Message`] for a request or an
-//! event and the worker answers it with frames that a [`Decoder`] reads. Common requests and answers
-//! are one frame each, so one write and one read.
+//! A frame is a header of eight bytes in little endian (`u32` length of the payload, `u8` type, `u8` flags, `u16`
+//! reserved), and its payload. The server writes one [`RequestFrame`] for a request or an event, and a
+//! [`WireDecoder`] reads the frames of the worker's response. Most requests and responses are one frame each, which
+//! takes one write and one read.
 
 mod command;
 mod decode;
@@ -11,19 +11,24 @@ mod encode;
 mod error;
 
 pub(crate) use command::is_channel;
-pub use command::{Command, Form};
-pub use decode::{Decoder, Ending, Event, Hello, Level, Limits, Ready, ResponseHead};
-pub use encode::{Content, FixedVariables, Message, Oversized, body_header, cancel, stop};
+pub use command::{MessageFormat, WorkerCommand};
+pub use decode::{
+    Hello, LogLevel, ReadyFrame, ResponseEnd, WireDecoder, WireLimits, WorkerEvent,
+    WorkerResponseHead,
+};
+pub use encode::{
+    BodyTransfer, FixedVariables, Oversized, RequestFrame, body_header, cancel, stop,
+};
 pub use error::WireError;
 
-/// Content up to this many bytes travels in the frame of its request.
-pub const INLINE_CONTENT: u64 = 256 * 1024;
+/// The maximum length of a body that is sent in the frame of its request.
+pub const MAX_INLINE_BODY: u64 = 256 * 1024;
 
-/// The most bytes that the payload of a frame may have.
+/// The maximum length of a frame's payload.
 pub const MAX_PAYLOAD: u32 = 16 * 1024 * 1024;
 
-/// Bytes of a frame's header.
-pub const HEADER: usize = 8;
+/// The length of a frame's header.
+pub const HEADER_LEN: usize = 8;
 
 /// Types of frames.
 mod kind {
@@ -46,19 +51,18 @@ mod kind {
 
 /// Flags of frames.
 mod flag {
-    /// REQUEST: the content follows in BODY frames. RESPONSE: more follows in CHUNK frames. BODY and
-    /// CHUNK: the last one.
+    /// REQUEST: the body follows in BODY frames. RESPONSE: CHUNK frames follow. BODY and CHUNK: the last one.
     pub(super) const FIRST: u8 = 1;
     /// REQUEST: the method is HEAD.
     pub(super) const HEAD: u8 = 2;
-    /// The end of an answer: the worker goes on working, and says READY when it is free.
-    pub(super) const WORKS_ON: u8 = 2;
-    /// The end of an answer: BYE follows.
-    pub(super) const LEAVES: u8 = 4;
-    /// The last CHUNK: the answer broke off.
-    pub(super) const BROKE_OFF: u8 = 8;
-    /// A message of a COMMAND: it is binary.
+    /// The end of a response: the worker continues to work, and sends READY when it is idle.
+    pub(super) const CONTINUES_WORKING: u8 = 2;
+    /// The end of a response: BYE follows.
+    pub(super) const LEAVING: u8 = 4;
+    /// The last CHUNK: the response is incomplete.
+    pub(super) const TRUNCATED: u8 = 8;
+    /// COMMAND: the message is binary.
     pub(super) const BINARY: u8 = 1;
-    /// What a COMMAND publishes is an event as `text/event-stream` has it.
+    /// COMMAND: the message is an event of `text/event-stream`.
     pub(super) const EVENT_STREAM: u8 = 2;
 }

@@ -1,17 +1,17 @@
-//! Tasks and timers, and what happens to those who are no workers.
+//! Tasks and timers, and connections that are not from workers.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use apus_php::plan::{Mode, PoolPlan};
-use apus_php::{Failure, Pool};
+use apus_php::plan::{ApplicationMode, WorkerPoolPlan};
+use apus_php::{WorkerError, WorkerPool};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::harness::{Application, get, run, until};
 
-/// An application that notes what it was told to do.
+/// An application that writes its tasks and timers to a file.
 const NOTES: &str = r#"
 use Apus\{App, Request, Response, Task};
 $note = fn (string $line) => file_put_contents(__DIR__ . '/notes', "$line\n", FILE_APPEND);
@@ -24,22 +24,22 @@ $app->run();
 "#;
 
 #[test]
-fn tasks_and_timers_are_done_by_workers_that_have_nothing_else_to_do() {
+fn workers_run_tasks_and_timers_between_requests() {
     let application = Application::new(NOTES);
-    let plan = PoolPlan {
-        mode: Mode::Native,
+    let plan = WorkerPoolPlan {
+        mode: ApplicationMode::Native,
         ..application.plan()
     };
-    let pool = Pool::start(plan).unwrap();
+    let pool = WorkerPool::start(plan).unwrap();
     run(async {
         for number in 0..5 {
-            let answer = get(&pool, &format!("/later?n={number}")).await.unwrap();
-            assert_eq!(answer.text, "yes");
+            let response = get(&pool, &format!("/later?n={number}")).await.unwrap();
+            assert_eq!(response.text, "yes");
         }
         let notes = || std::fs::read_to_string(application.path("notes")).unwrap_or_default();
         let is_done = || {
             let notes = notes();
-            let has = |line: &str| notes.lines().any(|known| known == line);
+            let has = |line: &str| notes.lines().any(|other| other == line);
             (0..5).all(|number| has(&format!("task {number}")))
                 && notes.lines().filter(|line| *line == "tick").count() >= 2
         };
@@ -58,7 +58,7 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Where workers of the pool connect.
+/// The socket that workers of the pool connect to.
 fn socket(application: &Application) -> PathBuf {
     std::fs::read_dir(application.path("run"))
         .unwrap()
@@ -71,24 +71,24 @@ fn socket(application: &Application) -> PathBuf {
 }
 
 #[test]
-fn connections_that_say_nothing_keep_no_worker_out() {
+fn silent_connections_do_not_keep_workers_from_connecting() {
     let application = Application::new("echo getmypid();");
-    let plan = PoolPlan {
+    let plan = WorkerPoolPlan {
         max: 1,
         ..application.plan()
     };
-    let pool = Pool::start(plan).unwrap();
+    let pool = WorkerPool::start(plan).unwrap();
     run(async {
         let status = until(&pool, |status| status.workers.len() == 1).await;
         let socket = socket(&application);
         let connect = || {
             let mut stream = UnixStream::connect(&socket).unwrap();
-            // The beginning of a frame that never comes.
+            // The first byte of a frame that never comes.
             stream.write_all(&[0]).unwrap();
             stream
         };
         let mut silent: Vec<_> = (0..300).map(|_| connect()).collect();
-        // One after another is closed for those that come later.
+        // The oldest are closed for new ones.
         until(&pool, |_| {
             let oldest = &silent[0];
             oldest.set_nonblocking(true).unwrap();
@@ -101,7 +101,7 @@ fn connections_that_say_nothing_keep_no_worker_out() {
         let began = Instant::now();
         let text = get(&pool, "/").await.unwrap().text;
         assert_ne!(text, killed.as_raw_nonzero().to_string());
-        // Nobody waited until those that say nothing ran out of time.
+        // The worker did not have to wait for the timeout of silent connections.
         assert!(began.elapsed() < Duration::from_secs(8));
         pool.stop().await;
         drop(silent);
@@ -109,14 +109,14 @@ fn connections_that_say_nothing_keep_no_worker_out() {
 }
 
 #[test]
-fn who_does_not_know_a_token_is_no_worker() {
+fn a_connection_without_a_valid_token_is_rejected() {
     let application = Application::new("echo 'mine';");
-    let pool = Pool::start(application.plan()).unwrap();
+    let pool = WorkerPool::start(application.plan()).unwrap();
     run(async {
         until(&pool, |status| status.workers.len() == 1).await;
         let socket = socket(&application);
-        let refused = tokio::task::spawn_blocking(move || {
-            for said in [
+        let rejected = tokio::task::spawn_blocking(move || {
+            for message in [
                 frame(
                     65,
                     format!("wire: 1\ntoken: {}\n", "0".repeat(32)).as_bytes(),
@@ -126,14 +126,14 @@ fn who_does_not_know_a_token_is_no_worker() {
                 b"GET / HTTP/1.1\r\n\r\n".to_vec(),
             ] {
                 let mut stream = UnixStream::connect(&socket).unwrap();
-                stream.write_all(&said).unwrap();
-                // It is closed, whatever else would be said.
+                stream.write_all(&message).unwrap();
+                // The pool closes the connection.
                 let mut rest = Vec::new();
                 let _ = stream.read_to_end(&mut rest);
                 assert!(rest.is_empty());
             }
         });
-        refused.await.unwrap();
+        rejected.await.unwrap();
         assert_eq!(pool.status().workers.len(), 1);
         assert_eq!(get(&pool, "/").await.unwrap().text, "mine");
         pool.stop().await;
@@ -141,19 +141,19 @@ fn who_does_not_know_a_token_is_no_worker() {
 }
 
 #[test]
-fn what_an_application_leaves_open_behind_its_answer_keeps_its_worker() {
+fn work_after_a_response_keeps_the_worker_busy() {
     let application = Application::new(
         "echo 'early'; fastcgi_finish_request(); usleep(200000); file_put_contents(__DIR__ . '/late', 'x');",
     );
-    let plan = PoolPlan {
+    let plan = WorkerPoolPlan {
         max: 1,
         ..application.plan()
     };
-    let pool = Pool::start(plan).unwrap();
+    let pool = WorkerPool::start(plan).unwrap();
     run(async {
         match get(&pool, "/").await {
-            Ok(answer) => assert_eq!(answer.text, "early"),
-            Err(failure) => panic!("{failure}"),
+            Ok(response) => assert_eq!(response.text, "early"),
+            Err(error) => panic!("{error}"),
         }
         assert!(!application.path("late").exists());
         // The next request waits for the worker.
@@ -161,7 +161,7 @@ fn what_an_application_leaves_open_behind_its_answer_keeps_its_worker() {
         assert!(application.path("late").exists());
         assert_eq!(pool.status().totals.boots, 1);
         pool.stop().await;
-        let failure = get(&pool, "/").await.unwrap_err();
-        assert!(matches!(failure, Failure::Stopping));
+        let error = get(&pool, "/").await.unwrap_err();
+        assert!(matches!(error, WorkerError::Stopping));
     });
 }

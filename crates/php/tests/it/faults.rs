@@ -1,63 +1,64 @@
-//! Workers that die, hang, or never come to life, and what their requests get.
+//! Workers that crash, hang or do not boot, and the responses to their requests.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
 use apus_http::{Body, Method, StatusCode};
-use apus_php::plan::{Launch, Own, PoolPlan};
-use apus_php::{Failure, Pool};
+use apus_php::plan::{Launch, PhpCgiPlan, WorkerPoolPlan};
+use apus_php::{WorkerError, WorkerPool};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::spawn_local;
 
-use crate::harness::{Application, PATIENCE, get, is_alive, read, request, run, until};
+use crate::harness::{Application, TIMEOUT, get, is_alive, read, request, run, until};
 
 fn kill(pid: i32) {
     let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
 }
 
-/// Waits until a process is gone.
-async fn gone(pid: i32) {
+/// Waits until a process has ended.
+async fn process_end(pid: i32) {
     while is_alive(pid) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
 #[test]
-fn workers_that_are_killed_lose_nothing_that_may_be_sent_again() {
+fn killed_workers_lose_no_request_that_can_be_retried() {
     let application = Application::new("usleep(2000); echo $_SERVER['REQUEST_URI'];");
-    let plan = PoolPlan {
+    let plan = WorkerPoolPlan {
         min: 3,
         max: 3,
         ..application.plan()
     };
-    let pool = Pool::start(plan).unwrap();
+    let pool = WorkerPool::start(plan).unwrap();
     run(async {
-        let answered: Rc<[Cell<usize>; 8]> = Rc::default();
+        let response_counts: Rc<[Cell<usize>; 8]> = Rc::default();
         let is_over = Rc::new(Cell::new(false));
         let clients: Vec<_> = (0..8)
             .map(|client| {
-                let (pool, answered, is_over) = (pool.clone(), answered.clone(), is_over.clone());
+                let (pool, response_counts, is_over) =
+                    (pool.clone(), response_counts.clone(), is_over.clone());
                 spawn_local(async move {
                     while !is_over.get() {
-                        let number = answered[client].get();
+                        let number = response_counts[client].get();
                         let target = format!("/{client}/{number}");
-                        let answer = get(&pool, &target).await.unwrap();
-                        assert_eq!(answer.text, target);
-                        answered[client].set(number + 1);
+                        let response = get(&pool, &target).await.unwrap();
+                        assert_eq!(response.text, target);
+                        response_counts[client].set(number + 1);
                     }
                 })
             })
             .collect();
         for _ in 0..10 {
-            // With all workers there, and each request newer than the last death, none meets more than one.
-            let old: Vec<usize> = answered.iter().map(Cell::get).collect();
+            // All workers are ready, and each request began after the last kill: none can be hit twice.
+            let old: Vec<usize> = response_counts.iter().map(Cell::get).collect();
             let before = until(&pool, |status| {
                 status.workers.len() == 3
                     && status.workers.iter().any(|one| one.busy)
                     && old
                         .iter()
-                        .zip(answered.iter())
+                        .zip(response_counts.iter())
                         .all(|(old, new)| *old < new.get())
             })
             .await;
@@ -79,20 +80,20 @@ fn workers_that_are_killed_lose_nothing_that_may_be_sent_again() {
 }
 
 #[test]
-fn what_may_not_be_sent_again_is_not() {
+fn requests_that_cannot_be_retried_are_sent_once() {
     let application = Application::new(
         "file_put_contents(__DIR__ . '/count', 'x', FILE_APPEND); posix_kill(getmypid(), 9);",
     );
-    let pool = Pool::start(application.plan()).unwrap();
+    let pool = WorkerPool::start(application.plan()).unwrap();
     run(async {
-        let asked = request(Method::POST, "/", "once");
-        let failure = pool.send(asked).await.unwrap_err();
-        assert!(matches!(failure, Failure::Crashed), "{failure}");
+        let post = request(Method::POST, "/", "once");
+        let error = pool.send(post).await.unwrap_err();
+        assert!(matches!(error, WorkerError::Crashed), "{error}");
         let count = || std::fs::read(application.path("count")).unwrap().len();
         assert_eq!(count(), 1);
-        // A request that may is tried again, but not for ever.
-        let failure = get(&pool, "/").await.unwrap_err();
-        assert!(matches!(failure, Failure::Crashed), "{failure}");
+        // An idempotent request is retried, up to a limit.
+        let error = get(&pool, "/").await.unwrap_err();
+        assert!(matches!(error, WorkerError::Crashed), "{error}");
         assert_eq!(count(), 4);
         assert_eq!(pool.status().totals.retries, 2);
         pool.stop().await;
@@ -100,9 +101,9 @@ fn what_may_not_be_sent_again_is_not() {
 }
 
 #[test]
-fn a_worker_that_died_while_idle_gets_no_request() {
+fn a_worker_that_crashed_while_idle_gets_no_request() {
     let application = Application::new("echo getmypid();");
-    let pool = Pool::start(application.plan()).unwrap();
+    let pool = WorkerPool::start(application.plan()).unwrap();
     run(async {
         for _ in 0..5 {
             let pid: i32 = get(&pool, "/").await.unwrap().text.parse().unwrap();
@@ -111,8 +112,8 @@ fn a_worker_that_died_while_idle_gets_no_request() {
                 status.workers.iter().any(|one| one.pid != pid)
             })
             .await;
-            let asked = request(Method::POST, "/", Body::Empty);
-            let other: i32 = read(pool.send(asked).await.unwrap())
+            let post = request(Method::POST, "/", Body::Empty);
+            let other: i32 = read(pool.send(post).await.unwrap())
                 .await
                 .text
                 .parse()
@@ -125,45 +126,45 @@ fn a_worker_that_died_while_idle_gets_no_request() {
 }
 
 #[test]
-fn a_worker_that_hangs_is_killed_and_another_takes_its_place() {
+fn a_worker_that_hangs_is_killed_and_replaced() {
     let application = Application::new(
         "if (isset($_GET['hang'])) { while (true) { hrtime(); } } echo getmypid();",
     );
-    let plan = PoolPlan {
+    let plan = WorkerPoolPlan {
         max: 1,
         execution_limit: Duration::from_millis(300),
         ..application.plan()
     };
-    let pool = Pool::start(plan).unwrap();
+    let pool = WorkerPool::start(plan).unwrap();
     run(async {
         let pid: i32 = get(&pool, "/").await.unwrap().text.parse().unwrap();
-        let failure = get(&pool, "/?hang=1").await.unwrap_err();
-        assert!(matches!(failure, Failure::TimedOut), "{failure}");
+        let error = get(&pool, "/?hang=1").await.unwrap_err();
+        assert!(matches!(error, WorkerError::TimedOut), "{error}");
         let other: i32 = get(&pool, "/").await.unwrap().text.parse().unwrap();
         assert_ne!(other, pid);
-        gone(pid).await;
+        process_end(pid).await;
         assert_eq!(pool.status().totals.timeouts, 1);
         pool.stop().await;
     });
 }
 
 #[test]
-fn an_application_that_does_not_boot_says_why_and_is_tried_again_later() {
+fn an_application_that_does_not_boot_reports_why_and_is_retried() {
     let application = Application::new("this is no PHP;");
-    let plan = PoolPlan {
-        mode: apus_php::plan::Mode::Worker,
+    let plan = WorkerPoolPlan {
+        mode: apus_php::plan::ApplicationMode::Worker,
         ..application.plan()
     };
-    let pool = Pool::start(plan).unwrap();
+    let pool = WorkerPool::start(plan).unwrap();
     run(async {
-        let failure = get(&pool, "/").await.unwrap_err();
-        let Failure::Boot { message, .. } = &failure else {
-            panic!("{failure}");
+        let error = get(&pool, "/").await.unwrap_err();
+        let WorkerError::Boot { message, .. } = &error else {
+            panic!("{error}");
         };
         assert!(message.contains("syntax error"), "{message}");
         assert!(message.contains("index.php"), "{message}");
         let status = until(&pool, |status| status.totals.boot_failures >= 3).await;
-        // Each attempt waits twice as long: no storm.
+        // The delay doubles with each attempt.
         assert!(status.totals.boots <= 4, "{status:?}");
         assert_eq!(status.last_error.as_ref(), Some(message));
         application.write(
@@ -172,11 +173,13 @@ fn an_application_that_does_not_boot_says_why_and_is_tried_again_later() {
         );
         loop {
             match get(&pool, "/").await {
-                Ok(answer) => {
-                    assert_eq!(answer.text, "well");
+                Ok(response) => {
+                    assert_eq!(response.text, "well");
                     break;
                 }
-                Err(Failure::Boot { .. }) => tokio::time::sleep(Duration::from_millis(20)).await,
+                Err(WorkerError::Boot { .. }) => {
+                    tokio::time::sleep(Duration::from_millis(20)).await
+                }
                 Err(other) => panic!("{other}"),
             }
         }
@@ -185,10 +188,10 @@ fn an_application_that_does_not_boot_says_why_and_is_tried_again_later() {
 }
 
 #[test]
-fn a_program_that_is_no_php_is_not_started_in_a_storm() {
+fn a_program_that_is_not_php_is_restarted_with_delays() {
     let application = Application::new("");
-    let plan = PoolPlan {
-        launch: Launch::Own(Own {
+    let plan = WorkerPoolPlan {
+        launch: Launch::PhpCgi(PhpCgiPlan {
             program: "/bin/false".into(),
             arguments: Vec::new(),
             environment: Vec::new(),
@@ -196,10 +199,10 @@ fn a_program_that_is_no_php_is_not_started_in_a_storm() {
         }),
         ..application.plan()
     };
-    let pool = Pool::start(plan).unwrap();
+    let pool = WorkerPool::start(plan).unwrap();
     run(async {
-        let failure = get(&pool, "/").await.unwrap_err();
-        assert!(matches!(failure, Failure::Boot { .. }), "{failure}");
+        let error = get(&pool, "/").await.unwrap_err();
+        assert!(matches!(error, WorkerError::Boot { .. }), "{error}");
         let status = until(&pool, |status| status.totals.boot_failures >= 3).await;
         assert!(status.totals.boots <= 6, "{status:?}");
         pool.stop().await;
@@ -207,16 +210,16 @@ fn a_program_that_is_no_php_is_not_started_in_a_storm() {
 }
 
 #[test]
-fn what_is_not_there_is_told_at_the_start() {
+fn a_missing_script_or_program_fails_the_start() {
     let application = Application::new("");
-    let no_script = PoolPlan {
+    let no_script = WorkerPoolPlan {
         script: application.path("none.php"),
         ..application.plan()
     };
-    let error = Pool::start(no_script).unwrap_err().to_string();
+    let error = WorkerPool::start(no_script).unwrap_err().to_string();
     assert!(error.contains("none.php"), "{error}");
-    let no_program = PoolPlan {
-        launch: Launch::Own(Own {
+    let no_program = WorkerPoolPlan {
+        launch: Launch::PhpCgi(PhpCgiPlan {
             program: "/no/php".into(),
             arguments: Vec::new(),
             environment: Vec::new(),
@@ -224,32 +227,32 @@ fn what_is_not_there_is_told_at_the_start() {
         }),
         ..application.plan()
     };
-    let error = Pool::start(no_program).unwrap_err().to_string();
+    let error = WorkerPool::start(no_program).unwrap_err().to_string();
     assert!(error.contains("/no/php"), "{error}");
 }
 
 #[test]
-fn requests_wait_in_a_line_that_has_an_end() {
+fn requests_wait_in_a_bounded_queue() {
     let application = Application::new("usleep(200000); echo 'done';");
-    let plan = PoolPlan {
+    let plan = WorkerPoolPlan {
         max: 1,
         queue: 2,
         ..application.plan()
     };
-    let pool = Pool::start(plan).unwrap();
+    let pool = WorkerPool::start(plan).unwrap();
     run(async {
         until(&pool, |status| !status.workers.is_empty()).await;
-        let ask = || {
+        let spawn_request = || {
             let pool = pool.clone();
             spawn_local(async move { get(&pool, "/").await })
         };
-        let busy = ask();
+        let busy = spawn_request();
         until(&pool, |status| status.workers[0].busy).await;
-        let waiting = [ask(), ask()];
+        let waiting = [spawn_request(), spawn_request()];
         until(&pool, |status| status.waiting == 2).await;
-        let failure = get(&pool, "/").await.unwrap_err();
-        assert!(matches!(failure, Failure::QueueFull), "{failure}");
-        // Who goes away leaves the line.
+        let error = get(&pool, "/").await.unwrap_err();
+        assert!(matches!(error, WorkerError::QueueFull), "{error}");
+        // An aborted request leaves the queue.
         let [first, second] = waiting;
         second.abort();
         until(&pool, |status| status.waiting == 1).await;
@@ -261,14 +264,14 @@ fn requests_wait_in_a_line_that_has_an_end() {
 }
 
 #[test]
-fn a_request_waits_only_so_long() {
+fn a_request_in_the_queue_times_out() {
     let application = Application::new("sleep(2);");
-    let plan = PoolPlan {
+    let plan = WorkerPoolPlan {
         max: 1,
         queue_limit: Duration::from_millis(50),
         ..application.plan()
     };
-    let pool = Pool::start(plan).unwrap();
+    let pool = WorkerPool::start(plan).unwrap();
     run(async {
         until(&pool, |status| !status.workers.is_empty()).await;
         let busy = {
@@ -276,8 +279,8 @@ fn a_request_waits_only_so_long() {
             spawn_local(async move { get(&pool, "/").await })
         };
         until(&pool, |status| status.workers[0].busy).await;
-        let failure = get(&pool, "/").await.unwrap_err();
-        assert!(matches!(failure, Failure::QueueTimedOut), "{failure}");
+        let error = get(&pool, "/").await.unwrap_err();
+        assert!(matches!(error, WorkerError::QueueTimedOut), "{error}");
         assert_eq!(pool.status().waiting, 0);
         assert_eq!(busy.await.unwrap().unwrap().response.status, StatusCode::OK);
         pool.stop().await;
@@ -285,22 +288,22 @@ fn a_request_waits_only_so_long() {
 }
 
 #[test]
-fn a_client_that_goes_away_costs_no_worker() {
+fn an_aborted_request_does_not_end_its_worker() {
     let application = Application::new("usleep(20000); echo getmypid();");
-    let plan = PoolPlan {
+    let plan = WorkerPoolPlan {
         max: 1,
         ..application.plan()
     };
-    let pool = Pool::start(plan).unwrap();
+    let pool = WorkerPool::start(plan).unwrap();
     run(async {
         let pid = get(&pool, "/").await.unwrap().text;
         for _ in 0..5 {
-            let gone = {
+            let aborted = {
                 let pool = pool.clone();
                 spawn_local(async move { get(&pool, "/").await })
             };
             until(&pool, |status| status.workers[0].busy).await;
-            gone.abort();
+            aborted.abort();
             assert_eq!(get(&pool, "/").await.unwrap().text, pid);
         }
         assert_eq!(pool.status().totals.boots, 1);
@@ -311,14 +314,14 @@ fn a_client_that_goes_away_costs_no_worker() {
 #[test]
 fn stopping_leaves_no_process_and_no_socket() {
     let application = Application::new("echo getmypid();");
-    let pool = Pool::start(application.plan()).unwrap();
+    let pool = WorkerPool::start(application.plan()).unwrap();
     run(async {
         let pid: i32 = get(&pool, "/").await.unwrap().text.parse().unwrap();
         assert!(is_alive(pid));
-        tokio::time::timeout(PATIENCE, pool.stop()).await.unwrap();
-        gone(pid).await;
-        let failure = get(&pool, "/").await.unwrap_err();
-        assert!(matches!(failure, Failure::Stopping), "{failure}");
+        tokio::time::timeout(TIMEOUT, pool.stop()).await.unwrap();
+        process_end(pid).await;
+        let error = get(&pool, "/").await.unwrap_err();
+        assert!(matches!(error, WorkerError::Stopping), "{error}");
         let left = std::fs::read_dir(application.path("run")).unwrap();
         let left: Vec<_> = left
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -329,9 +332,9 @@ fn stopping_leaves_no_process_and_no_socket() {
 }
 
 #[test]
-fn a_worker_that_ends_before_anybody_asks_it_is_not_started_in_a_storm() {
+fn a_worker_that_ends_before_its_first_request_is_restarted_with_delays() {
     let application = Application::new("");
-    let pool = Pool::start(application.plan()).unwrap();
+    let pool = WorkerPool::start(application.plan()).unwrap();
     run(async {
         let mut before = 0;
         for _ in 0..4 {
@@ -352,12 +355,12 @@ fn a_worker_that_ends_before_anybody_asks_it_is_not_started_in_a_storm() {
 }
 
 #[test]
-fn a_folder_whose_name_is_too_long_for_a_socket_is_told_at_the_start() {
+fn a_folder_with_a_name_too_long_for_a_socket_fails_the_start() {
     let application = Application::new("");
-    let plan = PoolPlan {
+    let plan = WorkerPoolPlan {
         folder: application.path(&"x".repeat(120)),
         ..application.plan()
     };
-    let error = Pool::start(plan).unwrap_err().to_string();
+    let error = WorkerPool::start(plan).unwrap_err().to_string();
     assert!(error.contains("xxx"), "{error}");
 }

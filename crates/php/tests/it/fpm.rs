@@ -1,4 +1,4 @@
-//! Workers in the processes of an unmodified PHP-FPM.
+//! Workers as processes of an unmodified PHP-FPM.
 
 use std::cell::Cell;
 use std::fs;
@@ -6,18 +6,19 @@ use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use apus_net::client::Address;
-use apus_php::plan::{Launch, Mode, PoolPlan};
-use apus_php::{Failure, Pool, PoolStatus};
+use apus_php::plan::{ApplicationMode, Launch, WorkerPoolPlan};
+use apus_php::{WorkerError, WorkerPool};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::spawn_local;
 
-use crate::harness::{Application, get, run, until};
+use crate::harness::{Application, TIMEOUT, get, run, until};
 
-/// A PHP-FPM of its own with so many processes.
+/// A PHP-FPM for one test.
 struct Fpm {
     master: Child,
     socket: PathBuf,
@@ -29,7 +30,7 @@ impl Fpm {
         let socket = application.path("fpm.sock");
         let folder = application.path("");
         let folder = folder.display();
-        // The system's user for web servers, where we may choose.
+        // Root has to name a user.
         let user = match geteuid().is_root() {
             true => "user = www-data\ngroup = www-data\n",
             false => "",
@@ -46,30 +47,38 @@ impl Fpm {
             .arg(application.path("fpm.conf"))
             .spawn()
             .unwrap();
-        Self {
+        let this = Self {
             master,
             socket,
             log: application.path("fpm.log"),
+        };
+        // A boot that fails before PHP-FPM listens would count as a failure of the application.
+        let deadline = Instant::now() + TIMEOUT;
+        while this.starts() == 0 {
+            assert!(Instant::now() < deadline, "PHP-FPM does not start");
+            thread::sleep(Duration::from_millis(5));
         }
+        this
     }
 
-    fn plan(&self, application: &Application) -> PoolPlan {
-        PoolPlan {
-            launch: Launch::Server(Address::Unix(Arc::from(self.socket.as_path()))),
+    fn plan(&self, application: &Application) -> WorkerPoolPlan {
+        WorkerPoolPlan {
+            launch: Launch::FastCgiServer(Address::Unix(Arc::from(self.socket.as_path()))),
             ..application.plan()
         }
     }
 }
 
 impl Fpm {
-    /// How many times it began: its processes are there before it handles signals.
+    /// The number of starts in the log. PHP-FPM writes it after its processes are started and before it handles
+    /// signals.
     fn starts(&self) -> usize {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         log.matches("ready to handle connections").count()
     }
 
-    /// As `systemctl reload` has it.
-    fn begin_anew(&self) {
+    /// Reloads PHP-FPM as `systemctl reload` does.
+    fn reload(&self) {
         let pid = i32::try_from(self.master.id()).unwrap();
         kill_process(Pid::from_raw(pid).unwrap(), Signal::USR2).unwrap();
     }
@@ -90,19 +99,18 @@ fn workers_live_in_processes_of_php_fpm() {
         r#"setcookie('seen', 'yes'); session_id('s' . $_GET['n']); echo PHP_SAPI, ' ', posix_getpwuid(posix_geteuid())['name'];"#,
     );
     let fpm = Fpm::start(&application, 3);
-    let pool = Pool::start(PoolPlan {
+    let pool = WorkerPool::start(WorkerPoolPlan {
         min: 2,
         ..fpm.plan(&application)
     })
     .unwrap();
     run(async {
-        // It may take a moment until PHP-FPM listens.
         until(&pool, |status| status.workers.len() == 2).await;
         for number in 0..20 {
-            let answer = get(&pool, &format!("/?n={number}")).await.unwrap();
-            assert!(answer.text.starts_with("fpm-fcgi "), "{}", answer.text);
+            let response = get(&pool, &format!("/?n={number}")).await.unwrap();
+            assert!(response.text.starts_with("fpm-fcgi "), "{}", response.text);
             assert_eq!(
-                answer.response.headers.get_str("set-cookie"),
+                response.response.headers.get_str("set-cookie"),
                 Some("seen=yes")
             );
         }
@@ -114,20 +122,20 @@ fn workers_live_in_processes_of_php_fpm() {
 }
 
 #[test]
-fn exit_and_fatal_errors_are_answered_and_the_process_comes_back() {
+fn exit_and_fatal_errors_have_a_response_and_the_process_is_reused() {
     let application = Application::new(
         r#"echo 'before '; if (isset($_GET['exit'])) { exit('end'); }
         if (isset($_GET['fatal'])) { nothing_like_it(); } echo 'after';"#,
     );
     let fpm = Fpm::start(&application, 2);
-    let pool = Pool::start(fpm.plan(&application)).unwrap();
+    let pool = WorkerPool::start(fpm.plan(&application)).unwrap();
     run(async {
         until(&pool, |status| !status.workers.is_empty()).await;
         for _ in 0..10 {
-            let answer = get(&pool, "/?exit=1").await.unwrap();
-            assert_eq!(answer.text, "before end");
-            let answer = get(&pool, "/?fatal=1").await.unwrap();
-            assert_eq!(answer.response.status.as_u16(), 500);
+            let response = get(&pool, "/?exit=1").await.unwrap();
+            assert_eq!(response.text, "before end");
+            let response = get(&pool, "/?fatal=1").await.unwrap();
+            assert_eq!(response.response.status.as_u16(), 500);
             assert_eq!(get(&pool, "/").await.unwrap().text, "before after");
         }
         assert_eq!(pool.status().totals.crashes, 0);
@@ -136,15 +144,15 @@ fn exit_and_fatal_errors_are_answered_and_the_process_comes_back() {
 }
 
 #[test]
-fn a_reload_finds_room_where_every_process_is_a_worker() {
+fn a_reload_completes_when_every_process_is_a_worker() {
     let application = Application::new("");
     let version = |number: u32| {
         format!("while (frankenphp_handle_request(function () {{ echo {number}; }})) {{}}")
     };
     application.write("index.php", &version(1));
     let fpm = Fpm::start(&application, 2);
-    let pool = Pool::start(PoolPlan {
-        mode: Mode::Worker,
+    let pool = WorkerPool::start(WorkerPoolPlan {
+        mode: ApplicationMode::Worker,
         min: 2,
         max: 2,
         ..fpm.plan(&application)
@@ -162,10 +170,10 @@ fn a_reload_finds_room_where_every_process_is_a_worker() {
 }
 
 #[test]
-fn processes_that_are_killed_are_replaced() {
+fn killed_processes_are_replaced() {
     let application = Application::new("usleep(1000); echo $_SERVER['REQUEST_URI'];");
     let fpm = Fpm::start(&application, 3);
-    let pool = Pool::start(PoolPlan {
+    let pool = WorkerPool::start(WorkerPoolPlan {
         min: 2,
         max: 2,
         ..fpm.plan(&application)
@@ -197,19 +205,19 @@ fn processes_that_are_killed_are_replaced() {
 }
 
 #[test]
-fn a_fastcgi_server_that_is_not_there_is_told_and_found_later() {
+fn an_unreachable_fastcgi_server_is_reported_and_retried() {
     let application = Application::new("echo 'here';");
-    let plan = PoolPlan {
-        launch: Launch::Server(Address::Unix(Arc::from(
+    let plan = WorkerPoolPlan {
+        launch: Launch::FastCgiServer(Address::Unix(Arc::from(
             application.path("fpm.sock").as_path(),
         ))),
         ..application.plan()
     };
-    let pool = Pool::start(plan).unwrap();
+    let pool = WorkerPool::start(plan).unwrap();
     run(async {
-        let failure = get(&pool, "/").await.unwrap_err();
-        let Failure::Boot { message, .. } = &failure else {
-            panic!("{failure}");
+        let error = get(&pool, "/").await.unwrap_err();
+        let WorkerError::Boot { message, .. } = &error else {
+            panic!("{error}");
         };
         assert!(message.contains("fpm.sock"), "{message}");
         let _fpm = Fpm::start(&application, 2);
@@ -220,35 +228,35 @@ fn a_fastcgi_server_that_is_not_there_is_told_and_found_later() {
     });
 }
 
-/// Resets connections to a FastCGI server so many times, and is then the way to one that is there.
-async fn resetting(socket: PathBuf, times: usize, then: Option<PathBuf>) {
+/// Resets `count` connections, and forwards later ones to the FastCGI server at `target`.
+async fn resetting_proxy(socket: PathBuf, count: usize, target: Option<PathBuf>) {
     let listener = UnixListener::bind(&socket).unwrap();
-    for _ in 0..times {
-        // Closed with bytes that nobody read, it is reset.
+    for _ in 0..count {
+        // A connection that is closed with unread bytes is reset.
         let (stream, _) = listener.accept().await.unwrap();
         stream.readable().await.unwrap();
     }
-    let Some(then) = then else { return };
+    let Some(target) = target else { return };
     loop {
         let (mut near, _) = listener.accept().await.unwrap();
-        let then = then.clone();
+        let target = target.clone();
         spawn_local(async move {
-            let mut far = UnixStream::connect(then).await.unwrap();
+            let mut far = UnixStream::connect(target).await.unwrap();
             let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
         });
     }
 }
 
 #[test]
-fn a_boot_that_is_reset_is_tried_again_and_who_waits_goes_on_waiting() {
+fn a_boot_that_is_reset_is_retried_while_requests_wait() {
     let application = Application::new("echo 'here';");
     let fpm = Fpm::start(&application, 3);
-    let socket = application.path("way.sock");
+    let socket = application.path("proxy.sock");
     run(async {
-        let way = spawn_local(resetting(socket.clone(), 4, Some(fpm.socket.clone())));
+        let proxy = spawn_local(resetting_proxy(socket.clone(), 4, Some(fpm.socket.clone())));
         tokio::task::yield_now().await;
-        let pool = Pool::start(PoolPlan {
-            launch: Launch::Server(Address::Unix(Arc::from(socket.as_path()))),
+        let pool = WorkerPool::start(WorkerPoolPlan {
+            launch: Launch::FastCgiServer(Address::Unix(Arc::from(socket.as_path()))),
             ..application.plan()
         })
         .unwrap();
@@ -265,84 +273,81 @@ fn a_boot_that_is_reset_is_tried_again_and_who_waits_goes_on_waiting() {
         assert_eq!((totals.boot_failures, totals.crashes), (0, 0));
         assert!(totals.boots >= 5, "{totals:?}");
         pool.stop().await;
-        way.abort();
+        proxy.abort();
     });
 }
 
 #[test]
-fn boots_that_are_reset_for_long_are_a_failure() {
+fn boots_that_are_reset_for_too_long_fail() {
     let application = Application::new("echo 'here';");
-    let socket = application.path("way.sock");
+    let socket = application.path("proxy.sock");
     run(async {
-        let way = spawn_local(resetting(socket.clone(), usize::MAX, None));
+        let proxy = spawn_local(resetting_proxy(socket.clone(), usize::MAX, None));
         tokio::task::yield_now().await;
-        let pool = Pool::start(PoolPlan {
-            launch: Launch::Server(Address::Unix(Arc::from(socket.as_path()))),
+        let pool = WorkerPool::start(WorkerPoolPlan {
+            launch: Launch::FastCgiServer(Address::Unix(Arc::from(socket.as_path()))),
             boot_limit: Duration::from_millis(500),
             ..application.plan()
         })
         .unwrap();
-        let failure = get(&pool, "/").await.unwrap_err();
-        assert!(matches!(failure, Failure::Boot { .. }), "{failure}");
+        let error = get(&pool, "/").await.unwrap_err();
+        assert!(matches!(error, WorkerError::Boot { .. }), "{error}");
         assert!(pool.status().totals.boots >= 3);
         pool.stop().await;
-        way.abort();
+        proxy.abort();
     });
 }
 
 #[test]
-fn no_request_is_refused_while_php_fpm_begins_anew() {
+fn no_request_is_refused_while_php_fpm_reloads() {
     let application = Application::new("usleep(1000); echo $_SERVER['REQUEST_URI'];");
     let fpm = Fpm::start(&application, 4);
-    let pool = Pool::start(PoolPlan {
+    let pool = WorkerPool::start(WorkerPoolPlan {
         min: 2,
         max: 2,
         ..fpm.plan(&application)
     })
     .unwrap();
     run(async {
-        // It may take a moment until PHP-FPM listens.
-        let failures = |status: &PoolStatus| status.totals.boot_failures;
-        let at_start = failures(&until(&pool, |status| status.workers.len() == 2).await);
-        let over = Rc::new(Cell::new(false));
+        let is_over = Rc::new(Cell::new(false));
         let clients: Vec<_> = (0..8)
             .map(|client| {
-                let (pool, over) = (pool.clone(), Rc::clone(&over));
+                let (pool, is_over) = (pool.clone(), Rc::clone(&is_over));
                 spawn_local(async move {
                     for number in 0.. {
-                        if over.get() {
+                        if is_over.get() {
                             return;
                         }
                         let target = format!("/{client}/{number}");
                         match get(&pool, &target).await {
-                            Ok(answer) => assert_eq!(answer.text, target),
-                            // Three processes may end under one request, which is not asked again.
-                            Err(Failure::Crashed) => {}
-                            Err(failure) => panic!("{failure}"),
+                            Ok(response) => assert_eq!(response.text, target),
+                            // A request that hits three ending processes is not retried.
+                            Err(WorkerError::Crashed) => {}
+                            Err(error) => panic!("{error}"),
                         }
                     }
                 })
             })
             .collect();
-        for turn in 0..8 {
+        for round in 0..8 {
             let status = until(&pool, |status| {
-                status.workers.len() == 2 && fpm.starts() == turn + 1
+                status.workers.len() == 2 && fpm.starts() == round + 1
             })
             .await;
             let before: Vec<_> = status.workers.iter().map(|worker| worker.pid).collect();
-            fpm.begin_anew();
+            fpm.reload();
             until(&pool, |status| {
                 let is_new = |pid: i32| !before.contains(&pid);
                 status.workers.len() == 2 && status.workers.iter().all(|one| is_new(one.pid))
             })
             .await;
         }
-        over.set(true);
+        is_over.set(true);
         for client in clients {
             client.await.unwrap();
         }
         let status = pool.status();
-        assert_eq!(failures(&status), at_start, "{status:?}");
+        assert_eq!(status.totals.boot_failures, 0, "{status:?}");
         pool.stop().await;
     });
 }

@@ -1,4 +1,4 @@
-//! Pools of real PHP, and requests to them.
+//! Pools with real PHP processes, and requests to them.
 
 use std::fs;
 use std::future::Future;
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use apus_http::{Body, Method};
-use apus_php::plan::{Launch, Leaks, Mode, Own, PoolPlan, Recycle};
-use apus_php::wire::{FixedVariables, Message};
-use apus_php::{Failure, Pool, PoolStatus, WorkerRequest, WorkerResponse};
+use apus_php::plan::{ApplicationMode, Launch, Leaks, PhpCgiPlan, Recycle, WorkerPoolPlan};
+use apus_php::wire::{FixedVariables, RequestFrame};
+use apus_php::{PoolStatus, WorkerError, WorkerPool, WorkerRequest, WorkerResponse};
 
-/// Nothing here takes that long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// The time limit of all waits.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A folder with an application.
 pub(crate) struct Application {
@@ -19,12 +19,12 @@ pub(crate) struct Application {
 }
 
 impl Application {
-    /// Whose `index.php` has this code.
+    /// An application whose `index.php` has this code.
     pub(crate) fn new(code: &str) -> Self {
         let this = Self {
             folder: tempfile::tempdir().unwrap(),
         };
-        // PHP-FPM has a user of its own.
+        // PHP-FPM runs as another user.
         open(this.folder.path());
         this.write("index.php", code);
         this
@@ -34,38 +34,38 @@ impl Application {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         open(path.parent().unwrap());
-        // Whole or not at all: somebody may be reading it.
-        let beside = path.with_extension("new");
-        fs::write(&beside, format!("<?php\n{code}")).unwrap();
-        fs::rename(beside, path).unwrap();
+        // Atomically, as a worker may be reading it.
+        let temporary = path.with_extension("new");
+        fs::write(&temporary, format!("<?php\n{code}")).unwrap();
+        fs::rename(temporary, path).unwrap();
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// A plan for PHP of our own that includes `index.php` for each request.
-    pub(crate) fn plan(&self) -> PoolPlan {
-        PoolPlan {
+    /// A plan for `php-cgi` that includes `index.php` for each request.
+    pub(crate) fn plan(&self) -> WorkerPoolPlan {
+        WorkerPoolPlan {
             name: "test".into(),
-            launch: Launch::Own(Own {
+            launch: Launch::PhpCgi(PhpCgiPlan {
                 program: "/usr/bin/php-cgi8.2".into(),
                 arguments: Vec::new(),
                 environment: Vec::new(),
                 account: None,
             }),
-            mode: Mode::Classic,
+            mode: ApplicationMode::Classic,
             script: self.path("index.php"),
             root: self.folder.path().to_owned(),
             min: 1,
             max: 2,
             recycle: Recycle::default(),
-            execution_limit: PATIENCE,
-            boot_limit: PATIENCE,
-            idle_limit: PATIENCE,
+            execution_limit: TIMEOUT,
+            boot_limit: TIMEOUT,
+            idle_limit: TIMEOUT,
             stop_limit: Duration::from_secs(5),
             queue: 1000,
-            queue_limit: PATIENCE,
+            queue_limit: TIMEOUT,
             tasks: 100,
             development: false,
             leaks: Leaks::Warn,
@@ -86,7 +86,7 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
         .build_local(Default::default())
         .unwrap();
     runtime.block_on(async {
-        tokio::time::timeout(4 * PATIENCE, test)
+        tokio::time::timeout(4 * TIMEOUT, test)
             .await
             .expect("the test hangs");
     });
@@ -100,7 +100,7 @@ pub(crate) fn request(method: Method, target: &str, body: impl Into<Body>) -> Wo
         .with("SERVER_PROTOCOL", b"HTTP/1.1")
         .with("REMOTE_ADDR", b"127.0.0.1")
         .with("SCRIPT_NAME", b"/index.php");
-    let mut message = Message::request(&fixed, 512);
+    let mut message = RequestFrame::request(&fixed, 512);
     message.push(b"REQUEST_METHOD", method.as_str().as_bytes());
     message.push_target(b"REQUEST_URI", target.as_bytes());
     let query = target.split_once('?').map_or("", |(_, query)| query);
@@ -117,27 +117,27 @@ pub(crate) fn request(method: Method, target: &str, body: impl Into<Body>) -> Wo
     }
 }
 
-/// An answer, read.
+/// A response with its whole body.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct TestResponse {
     pub(crate) response: WorkerResponse,
     pub(crate) text: String,
 }
 
-pub(crate) async fn get(pool: &Pool, target: &str) -> Result<Answer, Failure> {
+pub(crate) async fn get(pool: &WorkerPool, target: &str) -> Result<TestResponse, WorkerError> {
     let response = pool.send(request(Method::GET, target, Body::Empty)).await?;
     Ok(read(response).await)
 }
 
-pub(crate) async fn read(mut response: WorkerResponse) -> Answer {
+pub(crate) async fn read(mut response: WorkerResponse) -> TestResponse {
     let bytes = whole(&mut response.body).await.unwrap();
-    Answer {
+    TestResponse {
         response,
         text: String::from_utf8_lossy(&bytes).into_owned(),
     }
 }
 
-/// All of a body, if it ends in order.
+/// The whole body, if it is complete.
 pub(crate) async fn whole(body: &mut Body) -> Result<Vec<u8>, apus_http::BodyError> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
@@ -148,21 +148,24 @@ pub(crate) async fn whole(body: &mut Body) -> Result<Vec<u8>, apus_http::BodyErr
     Ok(bytes)
 }
 
-/// Waits until the status of a pool is as wanted.
-pub(crate) async fn until(pool: &Pool, wanted: impl Fn(&PoolStatus) -> bool) -> PoolStatus {
-    let end = Instant::now() + PATIENCE;
+/// Waits until the status of a pool meets a condition.
+pub(crate) async fn until(
+    pool: &WorkerPool,
+    condition: impl Fn(&PoolStatus) -> bool,
+) -> PoolStatus {
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let status = pool.status();
-        if wanted(&status) {
+        if condition(&status) {
             return status;
         }
-        assert!(Instant::now() < end, "{status:?}");
+        assert!(Instant::now() < deadline, "{status:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// Whether a process is there.
+/// Whether a process runs.
 pub(crate) fn is_alive(pid: i32) -> bool {
-    // One that ended and was not waited for has no command line.
+    // A zombie has no command line.
     fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
 }

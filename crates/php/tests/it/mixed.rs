@@ -1,14 +1,14 @@
-//! Ten thousand requests of all kinds from two threads: each gets its own answer.
+//! Ten thousand requests of all kinds from two threads, each of which gets its own response.
 
 use std::thread;
 
 use apus_http::{Body, Method};
-use apus_php::plan::{PoolPlan, Recycle};
-use apus_php::{Pool, WorkerResponse};
+use apus_php::plan::{Recycle, WorkerPoolPlan};
+use apus_php::{WorkerPool, WorkerResponse};
 
 use crate::harness::{Application, read, request, run};
 
-/// Tells what it was asked, and would tell what an earlier request left.
+/// Echoes the request, and reports state that an earlier request left.
 const ECHO: &str = r#"
     if (isset($GLOBALS['left']) || headers_list() !== [] && preg_grep('/^x-left/i', headers_list())) { echo 'LEFT '; }
     $GLOBALS['left'] = true;
@@ -22,9 +22,9 @@ const ECHO: &str = r#"
 "#;
 
 #[test]
-fn ten_thousand_requests_of_all_kinds_get_their_own_answers() {
+fn ten_thousand_requests_of_all_kinds_get_their_own_responses() {
     let application = Application::new(ECHO);
-    let plan = PoolPlan {
+    let plan = WorkerPoolPlan {
         min: 3,
         max: 4,
         recycle: Recycle {
@@ -33,7 +33,7 @@ fn ten_thousand_requests_of_all_kinds_get_their_own_answers() {
         },
         ..application.plan()
     };
-    let pool = Pool::start(plan).unwrap();
+    let pool = WorkerPool::start(plan).unwrap();
     thread::scope(|scope| {
         for thread in 0..2 {
             let pool = pool.clone();
@@ -44,7 +44,7 @@ fn ten_thousand_requests_of_all_kinds_get_their_own_answers() {
                             let pool = pool.clone();
                             tokio::task::spawn_local(async move {
                                 for number in 0..1000 {
-                                    ask(&pool, (thread * 5 + client) * 1000 + number).await;
+                                    send(&pool, (thread * 5 + client) * 1000 + number).await;
                                 }
                             })
                         })
@@ -63,8 +63,8 @@ fn ten_thousand_requests_of_all_kinds_get_their_own_answers() {
     run(async { pool.stop().await });
 }
 
-async fn ask(pool: &Pool, number: usize) {
-    // An exit costs the process its place, so not every other request is one.
+async fn send(pool: &WorkerPool, number: usize) {
+    // An exit ends the process, so few requests call it.
     let kinds = [
         "plain", "status", "cookie", "post", "plain", "long", "cookie",
     ];
@@ -78,8 +78,8 @@ async fn ask(pool: &Pool, number: usize) {
         _ => (Method::GET, Body::Empty),
     };
     let response: WorkerResponse = pool.send(request(method, &target, body)).await.unwrap();
-    let answer = read(response).await;
-    let headers = &answer.response.headers;
+    let response = read(response).await;
+    let headers = &response.response.headers;
     let text = number.to_string();
     assert_eq!(headers.get_str("x-number"), Some(&*text), "{kind}");
     let expected = match kind {
@@ -88,11 +88,11 @@ async fn ask(pool: &Pool, number: usize) {
         _ => text.clone(),
     };
     assert!(
-        answer.text == expected,
+        response.text == expected,
         "{kind} {number}: {:.80}",
-        answer.text
+        response.text
     );
-    let status = answer.response.status.as_u16();
+    let status = response.response.status.as_u16();
     assert_eq!(status, if kind == "status" { 418 } else { 200 });
     assert_eq!(headers.contains("x-left"), kind == "status");
     let cookie = headers.get_str("set-cookie").map(str::to_owned);

@@ -1,45 +1,45 @@
-//! New code, and workers that make room for new ones.
+//! Reloads, recycled workers, and changes of the number of workers.
 
 use std::cell::Cell;
 use std::os::unix::fs::symlink;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use apus_php::Pool;
-use apus_php::plan::{Mode, PoolPlan, Recycle};
+use apus_php::WorkerPool;
+use apus_php::plan::{ApplicationMode, Recycle, WorkerPoolPlan};
 use tokio::task::spawn_local;
 
 use crate::harness::{Application, get, run, until};
 
-/// A worker script that answers with its version.
+/// A worker script that responds with its version.
 fn script(version: &str) -> String {
     format!("while (frankenphp_handle_request(function () {{ echo '{version}'; }})) {{}}")
 }
 
 #[test]
-fn a_reload_under_load_loses_nothing_and_finds_the_switched_release() {
+fn a_reload_under_load_loses_no_request_and_runs_the_new_release() {
     let application = Application::new("");
     application.write("1/index.php", &script("one"));
     application.write("2/index.php", &script("two"));
     symlink(application.path("1"), application.path("current")).unwrap();
-    let plan = PoolPlan {
-        mode: Mode::Worker,
+    let plan = WorkerPoolPlan {
+        mode: ApplicationMode::Worker,
         script: application.path("current/index.php"),
         min: 2,
         ..application.plan()
     };
-    let pool = Pool::start(plan).unwrap();
+    let pool = WorkerPool::start(plan).unwrap();
     run(async {
         let is_over = Rc::new(Cell::new(false));
         let clients: Vec<_> = (0..4)
             .map(|_| {
                 let (pool, is_over) = (pool.clone(), Rc::clone(&is_over));
                 spawn_local(async move {
-                    let mut answers = Vec::new();
+                    let mut texts = Vec::new();
                     while !is_over.get() {
-                        answers.push(get(&pool, "/").await.unwrap().text);
+                        texts.push(get(&pool, "/").await.unwrap().text);
                     }
-                    answers
+                    texts
                 })
             })
             .collect();
@@ -52,31 +52,31 @@ fn a_reload_under_load_loses_nothing_and_finds_the_switched_release() {
         assert_eq!(get(&pool, "/").await.unwrap().text, "two");
         is_over.set(true);
         for client in clients {
-            let answers = client.await.unwrap();
-            let switch = answers.iter().position(|text| text == "two").unwrap();
+            let texts = client.await.unwrap();
+            let switch = texts.iter().position(|text| text == "two").unwrap();
             assert!(switch > 0);
-            assert!(answers.iter().all(|text| text == "one" || text == "two"));
+            assert!(texts.iter().all(|text| text == "one" || text == "two"));
         }
         pool.stop().await;
     });
 }
 
 #[test]
-fn a_reload_that_does_not_boot_leaves_the_old_workers() {
+fn a_failed_reload_keeps_the_old_workers() {
     let application = Application::new(&script("old"));
-    let plan = PoolPlan {
-        mode: Mode::Worker,
+    let plan = WorkerPoolPlan {
+        mode: ApplicationMode::Worker,
         min: 1,
         ..application.plan()
     };
-    let pool = Pool::start(plan).unwrap();
+    let pool = WorkerPool::start(plan).unwrap();
     run(async {
         assert_eq!(get(&pool, "/").await.unwrap().text, "old");
         application.write("index.php", "throw new Exception('not today');");
         let message = pool.reload().await.unwrap_err();
         assert!(message.contains("not today"), "{message}");
         assert_eq!(get(&pool, "/").await.unwrap().text, "old");
-        // That the old ones work does not make it tried more often: 200, 400 and 800 ms later.
+        // Requests to old workers do not shorten the delays of 200, 400 and 800 ms.
         let since = Instant::now();
         let failures = pool.status().totals.boot_failures;
         until(&pool, |status| status.totals.boot_failures >= failures + 3).await;
@@ -89,15 +89,15 @@ fn a_reload_that_does_not_boot_leaves_the_old_workers() {
 }
 
 #[test]
-fn a_changed_file_restarts_the_application_while_people_work_on_it() {
+fn a_changed_file_reloads_the_application_in_development() {
     let application = Application::new("require __DIR__ . '/src/app.php';");
     application.write("src/app.php", &script("before"));
-    let plan = PoolPlan {
-        mode: Mode::Worker,
+    let plan = WorkerPoolPlan {
+        mode: ApplicationMode::Worker,
         development: true,
         ..application.plan()
     };
-    let pool = Pool::start(plan).unwrap();
+    let pool = WorkerPool::start(plan).unwrap();
     run(async {
         assert_eq!(get(&pool, "/").await.unwrap().text, "before");
         application.write("src/app.php", &script("after"));
@@ -109,17 +109,17 @@ fn a_changed_file_restarts_the_application_while_people_work_on_it() {
 }
 
 #[test]
-fn workers_make_room_after_their_requests() {
+fn workers_are_recycled_after_their_maximum_of_requests() {
     let application = Application::new(&script("x"));
-    let plan = PoolPlan {
-        mode: Mode::Worker,
+    let plan = WorkerPoolPlan {
+        mode: ApplicationMode::Worker,
         recycle: Recycle {
             requests: 10,
             ..Recycle::default()
         },
         ..application.plan()
     };
-    let pool = Pool::start(plan).unwrap();
+    let pool = WorkerPool::start(plan).unwrap();
     run(async {
         for _ in 0..60 {
             assert_eq!(get(&pool, "/").await.unwrap().text, "x");
@@ -132,20 +132,20 @@ fn workers_make_room_after_their_requests() {
 }
 
 #[test]
-fn a_worker_that_holds_too_much_makes_room() {
+fn a_worker_with_too_much_memory_is_recycled() {
     let application = Application::new(
         "$kept = ''; while (frankenphp_handle_request(function () use (&$kept) {
             $kept .= str_repeat('x', 1 << 20); echo strlen($kept) >> 20; })) {}",
     );
-    let plan = PoolPlan {
-        mode: Mode::Worker,
+    let plan = WorkerPoolPlan {
+        mode: ApplicationMode::Worker,
         recycle: Recycle {
             memory: 5 << 20,
             ..Recycle::default()
         },
         ..application.plan()
     };
-    let pool = Pool::start(plan).unwrap();
+    let pool = WorkerPool::start(plan).unwrap();
     run(async {
         let mut most = 0;
         for _ in 0..20 {
@@ -158,15 +158,15 @@ fn a_worker_that_holds_too_much_makes_room() {
 }
 
 #[test]
-fn there_are_more_workers_when_requests_wait_and_fewer_later() {
+fn the_pool_grows_while_requests_wait_and_shrinks_later() {
     let application = Application::new("usleep(20000); echo 'x';");
-    let plan = PoolPlan {
+    let plan = WorkerPoolPlan {
         min: 1,
         max: 4,
         idle_limit: Duration::from_millis(200),
         ..application.plan()
     };
-    let pool = Pool::start(plan).unwrap();
+    let pool = WorkerPool::start(plan).unwrap();
     run(async {
         let clients: Vec<_> = (0..8)
             .map(|_| {

@@ -1,18 +1,18 @@
-//! Requests and their answers, with PHP of our own.
+//! Requests to `php-cgi` and their responses.
 
 use apus_http::{Body, Method, StatusCode};
-use apus_php::Pool;
+use apus_php::WorkerPool;
 
 use crate::harness::{Application, get, read, request, run};
 
 #[test]
-fn an_application_answers_from_memory() {
+fn an_application_stays_in_memory_between_requests() {
     let application = Application::new(
         r#"header('X-Uri: ' . $_SERVER['REQUEST_URI']);
         if (isset($_GET['missing'])) { http_response_code(404); }
         echo 'hello ', $_GET['name'] ?? 'nobody', ' of ', getmypid();"#,
     );
-    let pool = Pool::start(application.plan()).unwrap();
+    let pool = WorkerPool::start(application.plan()).unwrap();
     run(async {
         let first = get(&pool, "/a?name=x").await.unwrap();
         assert_eq!(first.response.status, StatusCode::OK);
@@ -30,14 +30,14 @@ fn an_application_answers_from_memory() {
 }
 
 #[test]
-fn head_has_no_content_and_a_post_is_read() {
+fn a_head_has_no_body_and_the_body_of_a_post_is_read() {
     let application = Application::new("echo strrev(file_get_contents('php://input'));");
-    let pool = Pool::start(application.plan()).unwrap();
+    let pool = WorkerPool::start(application.plan()).unwrap();
     run(async {
-        let asked = request(Method::HEAD, "/", Body::Empty);
-        assert_eq!(read(pool.send(asked).await.unwrap()).await.text, "");
-        let asked = request(Method::POST, "/", "olleh");
-        assert_eq!(read(pool.send(asked).await.unwrap()).await.text, "hello");
+        let head = request(Method::HEAD, "/", Body::Empty);
+        assert_eq!(read(pool.send(head).await.unwrap()).await.text, "");
+        let post = request(Method::POST, "/", "olleh");
+        assert_eq!(read(pool.send(post).await.unwrap()).await.text, "hello");
         assert_eq!(get(&pool, "/").await.unwrap().text, "");
         pool.stop().await;
     });

@@ -1,30 +1,30 @@
-//! Content that is long, or goes on.
+//! Long bodies, and event streams.
 
 use std::task::{Context, Poll};
 
 use apus_http::{Body, BodyError, BodyStream, Frame, Method};
-use apus_php::Pool;
+use apus_php::WorkerPool;
 use bytes::Bytes;
 
 use crate::harness::{Application, get, read, request, run, until, whole};
 
-/// Content of pieces, each with its number, whose length is told or not.
-struct Pieces {
+/// A body of numbered pieces, with or without a known length.
+struct NumberedPieces {
     next: u32,
     count: u32,
-    is_told: bool,
+    has_length: bool,
 }
 
 const PIECE: usize = 40_000;
 
-impl Pieces {
+impl NumberedPieces {
     fn piece(number: u32) -> Bytes {
         let byte = u8::try_from(number % 251).unwrap();
         vec![byte; PIECE].into()
     }
 }
 
-impl BodyStream for Pieces {
+impl BodyStream for NumberedPieces {
     fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         if self.next == self.count {
             return Poll::Ready(None);
@@ -35,12 +35,12 @@ impl BodyStream for Pieces {
 
     fn remaining(&self) -> Option<u64> {
         let left = u64::from(self.count - self.next);
-        self.is_told.then_some(left * PIECE as u64)
+        self.has_length.then_some(left * PIECE as u64)
     }
 }
 
 #[test]
-fn fifty_megabytes_up_and_down() {
+fn sends_and_receives_fifty_megabytes() {
     let application = Application::new(
         r#"$in = fopen('php://input', 'r');
         if ($_SERVER['REQUEST_METHOD'] === 'POST') {
@@ -56,39 +56,42 @@ fn fifty_megabytes_up_and_down() {
             }
         }"#,
     );
-    let pool = Pool::start(application.plan()).unwrap();
+    let pool = WorkerPool::start(application.plan()).unwrap();
     run(async {
         let count = 1250;
-        for is_told in [true, false] {
-            let body = Body::stream(Pieces {
+        for has_length in [true, false] {
+            let body = Body::stream(NumberedPieces {
                 next: 0,
                 count,
-                is_told,
+                has_length,
             });
-            let asked = request(Method::POST, "/", body);
-            let answer = read(pool.send(asked).await.unwrap()).await;
-            assert_eq!(answer.text, "50000000 b947b37b", "told: {is_told}");
+            let request = request(Method::POST, "/", body);
+            let response = read(pool.send(request).await.unwrap()).await;
+            assert_eq!(
+                response.text, "50000000 b947b37b",
+                "known length: {has_length}"
+            );
         }
-        let asked = request(Method::GET, "/", Body::Empty);
-        let mut response = pool.send(asked).await.unwrap();
+        let request = request(Method::GET, "/", Body::Empty);
+        let mut response = pool.send(request).await.unwrap();
         let bytes = whole(&mut response.body).await.unwrap();
         assert_eq!(bytes.len(), 50_000_000);
         for (number, piece) in (0..).zip(bytes.chunks(PIECE)) {
-            assert!(piece == Pieces::piece(number), "piece {number}");
+            assert!(piece == NumberedPieces::piece(number), "piece {number}");
         }
         pool.stop().await;
     });
 }
 
 #[test]
-fn a_download_that_nobody_reads_on_frees_its_worker() {
+fn an_aborted_download_frees_its_worker() {
     let application = Application::new(
         "for ($i = 0; $i < 500 && isset($_GET['long']); $i++) { echo str_repeat('x', 40000); flush(); }",
     );
-    let pool = Pool::start(application.plan()).unwrap();
+    let pool = WorkerPool::start(application.plan()).unwrap();
     run(async {
-        let asked = request(Method::GET, "/?long=1", Body::Empty);
-        let mut response = pool.send(asked).await.unwrap();
+        let request = request(Method::GET, "/?long=1", Body::Empty);
+        let mut response = pool.send(request).await.unwrap();
         assert!(matches!(
             response.body.frame().await,
             Some(Ok(Frame::Data(_)))
@@ -102,18 +105,18 @@ fn a_download_that_nobody_reads_on_frees_its_worker() {
 }
 
 #[test]
-fn an_upload_that_nobody_reads_is_left() {
+fn an_application_need_not_read_the_body() {
     let application = Application::new("echo 'enough';");
-    let pool = Pool::start(application.plan()).unwrap();
+    let pool = WorkerPool::start(application.plan()).unwrap();
     run(async {
         for _ in 0..3 {
-            let body = Body::stream(Pieces {
+            let body = Body::stream(NumberedPieces {
                 next: 0,
                 count: 50,
-                is_told: true,
+                has_length: true,
             });
-            let asked = request(Method::PUT, "/", body);
-            assert_eq!(read(pool.send(asked).await.unwrap()).await.text, "enough");
+            let request = request(Method::PUT, "/", body);
+            assert_eq!(read(pool.send(request).await.unwrap()).await.text, "enough");
         }
         assert_eq!(pool.status().totals.boots, 1);
         pool.stop().await;
@@ -121,7 +124,7 @@ fn an_upload_that_nobody_reads_is_left() {
 }
 
 #[test]
-fn events_reach_those_who_listen() {
+fn events_reach_their_subscribers() {
     let application = Application::new(
         r#"if (isset($_GET['listen'])) {
             header('X-Apus-Events: news');
@@ -131,10 +134,10 @@ fn events_reach_those_who_listen() {
             echo 'sent';
         }"#,
     );
-    let pool = Pool::start(application.plan()).unwrap();
+    let pool = WorkerPool::start(application.plan()).unwrap();
     run(async {
-        let asked = request(Method::GET, "/?listen=1", Body::Empty);
-        let mut response = pool.send(asked).await.unwrap();
+        let request = request(Method::GET, "/?listen=1", Body::Empty);
+        let mut response = pool.send(request).await.unwrap();
         assert_eq!(
             response.headers.get_str("content-type"),
             Some("text/event-stream")

@@ -1,10 +1,11 @@
-//! What a worker may say, and what it may not (`php/WIRE.md`).
+//! The decoder of the wire protocol: valid and invalid frames of a worker (`php/WIRE.md`).
 
 use std::time::Duration;
 
 use apus_http::StatusCode;
 use apus_php::wire::{
-    Command, Decoder, Ending, Event, Form, Level, Limits, Ready, ResponseHead, WireError,
+    LogLevel, MessageFormat, ReadyFrame, ResponseEnd, WireDecoder, WireError, WireLimits,
+    WorkerCommand, WorkerEvent, WorkerResponseHead,
 };
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
@@ -20,11 +21,11 @@ const COMMAND: u8 = 72;
 const FAILED: u8 = 73;
 const BYE: u8 = 74;
 
-/// The common end of an answer.
-const END: Event = Event::End(Ending {
-    works_on: false,
-    leaves: false,
-    broke_off: false,
+/// The common end of a response.
+const END: WorkerEvent = WorkerEvent::End(ResponseEnd {
+    continues_working: false,
+    is_leaving: false,
+    is_truncated: false,
 });
 
 fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
@@ -34,13 +35,13 @@ fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn response(status: u16, block: &str, content: &[u8], flags: u8) -> Vec<u8> {
+fn response(status: u16, block: &str, body: &[u8], flags: u8) -> Vec<u8> {
     let mut payload = status.to_le_bytes().to_vec();
     payload.extend_from_slice(&[0, 0]);
     payload.extend_from_slice(&4096_u32.to_le_bytes());
     payload.extend_from_slice(&(block.len() as u32).to_le_bytes());
     payload.extend_from_slice(block.as_bytes());
-    payload.extend_from_slice(content);
+    payload.extend_from_slice(body);
     frame(RESPONSE, flags, &payload)
 }
 
@@ -52,23 +53,23 @@ fn command(kind: u8, name: &[u8], bytes: &[u8]) -> Vec<u8> {
     frame(COMMAND, 0, &payload)
 }
 
-/// What is understood of input that comes in pieces of so many bytes, with pieces of content joined.
-fn understand(input: &[u8], size: usize) -> (Vec<Event>, Option<WireError>) {
-    let mut decoder = Decoder::new(Limits::default());
+/// Decodes input in pieces of `size` bytes, and joins the pieces of bodies.
+fn decode(input: &[u8], size: usize) -> (Vec<WorkerEvent>, Option<WireError>) {
+    let mut decoder = WireDecoder::new(WireLimits::default());
     let mut buffer = BytesMut::new();
-    let mut events: Vec<Event> = Vec::new();
+    let mut events: Vec<WorkerEvent> = Vec::new();
     for piece in input.chunks(size.max(1)) {
         buffer.extend_from_slice(piece);
         loop {
             match decoder.handle_input(&mut buffer) {
                 Ok(None) => break,
-                Ok(Some(Event::Content(bytes))) => {
+                Ok(Some(WorkerEvent::Body(bytes))) => {
                     assert!(!bytes.is_empty() && decoder.is_in_response());
                     match events.last_mut() {
-                        Some(Event::Content(before)) => {
+                        Some(WorkerEvent::Body(before)) => {
                             *before = [&before[..], &bytes].concat().into();
                         }
-                        _ => events.push(Event::Content(bytes)),
+                        _ => events.push(WorkerEvent::Body(bytes)),
                     }
                 }
                 Ok(Some(event)) => events.push(event),
@@ -83,27 +84,27 @@ fn understand(input: &[u8], size: usize) -> (Vec<Event>, Option<WireError>) {
 }
 
 fn error(input: &[u8]) -> WireError {
-    let (_, error) = understand(input, input.len());
-    assert_eq!(understand(input, 1).1, error);
+    let (_, error) = decode(input, input.len());
+    assert_eq!(decode(input, 1).1, error);
     match error {
         Some(error) => error,
-        None => panic!("taken for right"),
+        None => panic!("it was accepted"),
     }
 }
 
-fn events(input: &[u8]) -> Vec<Event> {
-    let (events, error) = understand(input, input.len());
+fn events(input: &[u8]) -> Vec<WorkerEvent> {
+    let (events, error) = decode(input, input.len());
     assert_eq!(error, None);
-    assert_eq!(understand(input, 1).0, events);
+    assert_eq!(decode(input, 1).0, events);
     events
 }
 
 #[test]
-fn an_answer_in_one_frame() {
+fn decodes_a_response_in_one_frame() {
     let mut input = response(201, "A: b\r\n", b"hello", 0);
     input.extend(response(204, "", b"", 0));
-    let [first, content, end, second, last] = events(&input).try_into().unwrap();
-    let Event::Head(ResponseHead {
+    let [first, body, end, second, last] = events(&input).try_into().unwrap();
+    let WorkerEvent::Head(WorkerResponseHead {
         status,
         block,
         memory,
@@ -115,13 +116,13 @@ fn an_answer_in_one_frame() {
     assert_eq!(status, StatusCode::CREATED);
     assert_eq!(block, "A: b\r\n");
     assert_eq!((memory, content_length), (4096, Some(5)));
-    assert_eq!(content, Event::Content("hello".into()));
+    assert_eq!(body, WorkerEvent::Body("hello".into()));
     assert_eq!((end, last), (END, END));
-    assert!(matches!(second, Event::Head(head) if head.content_length == Some(0)));
+    assert!(matches!(second, WorkerEvent::Head(head) if head.content_length == Some(0)));
 }
 
 #[test]
-fn an_answer_in_chunks_with_log_lines_between() {
+fn decodes_a_response_in_chunks_with_log_lines_between() {
     let input = [
         response(200, "", b"a", 1),
         frame(CHUNK, 0, b"b"),
@@ -132,60 +133,65 @@ fn an_answer_in_chunks_with_log_lines_between() {
     ]
     .concat();
     let events = events(&input);
-    assert!(matches!(&events[0], Event::Head(head) if head.content_length.is_none()));
-    assert_eq!(events[1], Event::Content("ab".into()));
-    assert_eq!(events[2], Event::Log(Level::Warning, "careful".into()));
-    assert_eq!(events[3..], [Event::Content("c".into()), END]);
+    assert!(matches!(&events[0], WorkerEvent::Head(head) if head.content_length.is_none()));
+    assert_eq!(events[1], WorkerEvent::Body("ab".into()));
+    assert_eq!(
+        events[2],
+        WorkerEvent::Log(LogLevel::Warning, "careful".into())
+    );
+    assert_eq!(events[3..], [WorkerEvent::Body("c".into()), END]);
 }
 
 #[test]
-fn who_a_worker_is() {
+fn decodes_hello() {
     let text =
         b"token: 0123\npid: 7\nphp: 8.2.35\nsapi: cgi-fcgi\nmode: worker\nscript: /a b\nx: y\n?\n";
     let events = events(&[frame(HELLO, 0, text), frame(READY, 0, b"")].concat());
-    let Event::Hello(hello) = &events[0] else {
+    let WorkerEvent::Hello(hello) = &events[0] else {
         panic!("{events:?}");
     };
     assert_eq!((&*hello.token, &*hello.pid), ("0123", "7"));
     assert_eq!((&*hello.php, &*hello.sapi), ("8.2.35", "cgi-fcgi"));
     assert_eq!((&*hello.mode, &*hello.script), ("worker", "/a b"));
     assert!(!hello.uploads);
-    assert_eq!(events[1], Event::Ready(Ready::default()));
+    assert_eq!(events[1], WorkerEvent::Ready(ReadyFrame::default()));
 }
 
 #[test]
-fn what_an_application_wants_of_the_server() {
+fn decodes_ready() {
     let text = b"timer: clean-up 60000\ntimer: x\nsockets: 1\nlater: y\n";
-    let ready = Ready {
+    let ready = ReadyFrame {
         timers: vec![("clean-up".to_owned(), 60_000)],
         sockets: true,
     };
-    assert_eq!(events(&frame(READY, 0, text)), [Event::Ready(ready)]);
+    assert_eq!(events(&frame(READY, 0, text)), [WorkerEvent::Ready(ready)]);
 }
 
 #[test]
-fn how_an_answer_ends() {
-    let ending = |flags, whole| {
+fn decodes_the_end_of_a_response() {
+    let end = |flags, whole| {
         let input = match whole {
             true => response(200, "", b"", flags),
             false => [response(200, "", b"", 1), frame(CHUNK, flags | 1, b"")].concat(),
         };
         match events(&input).pop() {
-            Some(Event::End(ending)) => (ending.works_on, ending.leaves, ending.broke_off),
+            Some(WorkerEvent::End(end)) => {
+                (end.continues_working, end.is_leaving, end.is_truncated)
+            }
             other => panic!("{other:?}"),
         }
     };
     for whole in [false, true] {
-        assert_eq!(ending(2, whole), (true, false, false));
-        assert_eq!(ending(4, whole), (false, true, false));
+        assert_eq!(end(2, whole), (true, false, false));
+        assert_eq!(end(4, whole), (false, true, false));
     }
-    assert_eq!(ending(8, false), (false, false, true));
+    assert_eq!(end(8, false), (false, false, true));
     let early = response(200, "", b"", 1 | 4);
     assert_eq!(error(&early), WireError::Reserved(RESPONSE));
 }
 
 #[test]
-fn the_other_frames() {
+fn decodes_the_other_frames() {
     let input = [
         frame(PULL, 0, &70_000_u32.to_le_bytes()),
         frame(PONG, 0, b""),
@@ -204,39 +210,39 @@ fn the_other_frames() {
     assert_eq!(
         events(&input),
         [
-            Event::Pull(70_000),
-            Event::Pong,
-            Event::Failed(text("Parse error")),
-            Event::Bye(text("recycled")),
-            Event::Command(Command::Publish {
+            WorkerEvent::Pull(70_000),
+            WorkerEvent::Pong,
+            WorkerEvent::Failed(text("Parse error")),
+            WorkerEvent::Bye(text("recycled")),
+            WorkerEvent::Command(WorkerCommand::Publish {
                 channel: text("news"),
-                form: Form::Text,
+                format: MessageFormat::Text,
                 message: text("hi"),
             }),
-            Event::Command(Command::Task {
+            WorkerEvent::Command(WorkerCommand::Task {
                 name: text("mail"),
                 delay: Duration::from_millis(10),
                 payload: text("x"),
             }),
-            Event::Command(Command::Join {
+            WorkerEvent::Command(WorkerCommand::Join {
                 room: text("room"),
                 socket: text(""),
             }),
-            Event::Command(Command::Leave {
+            WorkerEvent::Command(WorkerCommand::Leave {
                 room: text("room"),
                 socket: text("s-1"),
             }),
-            Event::Command(Command::Close {
+            WorkerEvent::Command(WorkerCommand::Close {
                 socket: text("s-1"),
                 code: 1001,
                 reason: text("bye"),
             }),
-            Event::Command(Command::Send {
+            WorkerEvent::Command(WorkerCommand::Send {
                 socket: text(""),
-                form: Form::Text,
+                format: MessageFormat::Text,
                 message: text("hello"),
             }),
-            Event::Command(Command::Keep {
+            WorkerEvent::Command(WorkerCommand::Keep {
                 socket: text(""),
                 data: text("mine"),
             }),
@@ -245,7 +251,7 @@ fn the_other_frames() {
 }
 
 #[test]
-fn what_is_no_frame_is_refused() {
+fn rejects_invalid_frames() {
     assert_eq!(error(&frame(1, 0, b"")), WireError::UnknownType(1));
     assert_eq!(error(b"HTTP/1.1 200"), WireError::UnknownType(b'/'));
     assert_eq!(error(&frame(READY, 2, b"")), WireError::Reserved(READY));
@@ -269,7 +275,7 @@ fn what_is_no_frame_is_refused() {
 }
 
 #[test]
-fn what_is_no_answer_is_refused() {
+fn rejects_invalid_responses() {
     assert_eq!(error(&response(103, "", b"", 0)), WireError::Status(103));
     assert_eq!(error(&response(99, "", b"", 0)), WireError::Status(99));
     assert_eq!(
@@ -277,21 +283,21 @@ fn what_is_no_answer_is_refused() {
         WireError::Malformed(RESPONSE)
     );
     // A header block that is longer than its frame.
-    let mut lies = response(200, "A: b\r\n", b"", 0);
-    lies[HEADER_LENGTH] += 1;
-    assert_eq!(error(&lies), WireError::Malformed(RESPONSE));
-    lies[HEADER_LENGTH + 2] = 2;
+    let mut invalid = response(200, "A: b\r\n", b"", 0);
+    invalid[HEADER_LENGTH] += 1;
+    assert_eq!(error(&invalid), WireError::Malformed(RESPONSE));
+    invalid[HEADER_LENGTH + 2] = 2;
     assert!(matches!(
-        error(&lies),
+        error(&invalid),
         WireError::TooLong { kind: RESPONSE, .. }
     ));
 }
 
-/// Where the length of the header block stands.
+/// The position of the length of the header block.
 const HEADER_LENGTH: usize = 16;
 
 #[test]
-fn frames_out_of_order_are_refused() {
+fn rejects_frames_that_are_out_of_order() {
     let begun = response(200, "", b"", 1);
     for (before, kind) in [
         (&b""[..], CHUNK),
@@ -306,7 +312,7 @@ fn frames_out_of_order_are_refused() {
 }
 
 #[test]
-fn nothing_is_held_beyond_the_limits() {
+fn rejects_frames_beyond_the_limits() {
     for (kind, flags) in [
         (HELLO, 0),
         (READY, 0),
@@ -330,13 +336,13 @@ fn nothing_is_held_beyond_the_limits() {
 }
 
 #[test]
-fn content_is_cut_out_and_not_copied() {
-    let mut decoder = Decoder::new(Limits::default());
+fn bodies_share_the_memory_of_the_input() {
+    let mut decoder = WireDecoder::new(WireLimits::default());
     let mut buffer = BytesMut::from(&response(200, "", &[b'x'; 1000], 0)[..]);
     let all = buffer.as_ptr_range();
     decoder.handle_input(&mut buffer).unwrap();
-    let Ok(Some(Event::Content(bytes))) = decoder.handle_input(&mut buffer) else {
-        panic!("no content");
+    let Ok(Some(WorkerEvent::Body(bytes))) = decoder.handle_input(&mut buffer) else {
+        panic!("no body");
     };
     assert_eq!(bytes.len(), 1000);
     assert!(all.contains(&bytes.as_ptr()));
@@ -345,19 +351,19 @@ fn content_is_cut_out_and_not_copied() {
 proptest! {
     #[test]
     fn events_do_not_depend_on_the_pieces(
-        content in proptest::collection::vec(any::<u8>(), 0..300),
+        body in proptest::collection::vec(any::<u8>(), 0..300),
         sizes in (1_usize..40, 1_usize..400),
     ) {
         let input = [
-            response(200, "Content-Type: a\r\n", &content, 1),
-            frame(CHUNK, 0, &content),
-            command(1, b"c", &content),
+            response(200, "Content-Type: a\r\n", &body, 1),
+            frame(CHUNK, 0, &body),
+            command(1, b"c", &body),
             frame(CHUNK, 1, b""),
             frame(BYE, 0, b"requests"),
         ]
         .concat();
-        let (whole, error) = understand(&input, sizes.0);
+        let (whole, error) = decode(&input, sizes.0);
         prop_assert_eq!(error, None);
-        prop_assert_eq!(whole, understand(&input, sizes.1).0);
+        prop_assert_eq!(whole, decode(&input, sizes.1).0);
     }
 }

@@ -9,7 +9,7 @@ use apus_compress::Compressed;
 use apus_http::trace::{self, Step, StepKind};
 use apus_http::{Answer, Request, Response, Service, ServiceFactory, StatusCode};
 use apus_net::client::Tls;
-use apus_php::Pools;
+use apus_php::WorkerPools;
 use apus_php::handler::Php;
 use apus_proxy::Proxy;
 use apus_sites::{Location, LocationPattern};
@@ -29,7 +29,7 @@ pub enum OriginServices<'a> {
         /// The cache of their responses.
         cache: Option<&'a Cache>,
         /// The pools of resident PHP workers.
-        pools: &'a Pools,
+        pools: &'a WorkerPools,
     },
     /// No request is sent; a trace names the origins.
     DryRun,

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use apus_net::{Binder, ListenAddress};
-use apus_php::plan::Own;
-use apus_php::{Launched, Launcher};
+use apus_php::plan::PhpCgiPlan;
+use apus_php::{Launcher, PhpProcess};
 use rustix::process::Pid;
 
 use super::message::{HelperRequest, HelperResponse, LoadedByRoot, program_text, receive, send};
@@ -82,15 +82,15 @@ impl Binder for HelperClient {
 }
 
 impl Launcher for HelperClient {
-    fn start(&self, own: &Own, children: usize, socket: OwnedFd) -> io::Result<Launched> {
+    fn start(&self, plan: &PhpCgiPlan, children: usize, socket: OwnedFd) -> io::Result<PhpProcess> {
         let request = HelperRequest::StartPhp {
-            program: program_text(own),
+            program: program_text(plan),
             children,
         };
         match self.ask(&request, Some(socket.as_fd()))? {
-            (HelperResponse::Started(pid), Some(errors)) => Ok(Launched {
+            (HelperResponse::Started(pid), Some(stderr)) => Ok(PhpProcess {
                 pid: Pid::from_raw(pid).ok_or_else(unexpected)?,
-                errors,
+                stderr,
             }),
             _ => Err(unexpected()),
         }

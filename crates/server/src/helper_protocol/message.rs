@@ -1,6 +1,6 @@
 //! What a server and its helper send each other: JSON with its length before it, and descriptors.
 
-use apus_php::plan::Own;
+use apus_php::plan::PhpCgiPlan;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -160,8 +160,8 @@ pub(crate) fn receive<T: DeserializeOwned>(
 }
 
 /// The text by which a program of the configuration is asked for.
-pub(crate) fn program_text(own: &Own) -> String {
-    format!("{own:?}")
+pub(crate) fn program_text(plan: &PhpCgiPlan) -> String {
+    format!("{plan:?}")
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::process::Child;
 
 use apus_control::ControlFiles;
 use apus_net::{Account, ListenAddress, bind_listener};
-use apus_php::plan::{Launch, Own};
+use apus_php::plan::{Launch, PhpCgiPlan};
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
 use tokio::signal::unix::{SignalKind, signal};
@@ -49,7 +49,7 @@ pub(super) struct Helper<'a> {
     /// take over what it is told next.
     listeners: Vec<ListenAddress>,
     logs: BTreeSet<PathBuf>,
-    programs: Vec<Own>,
+    programs: Vec<PhpCgiPlan>,
     /// PHP that runs, by its number.
     children: HashMap<i32, Child>,
 }
@@ -154,7 +154,7 @@ impl<'a> Helper<'a> {
     fn remember(&mut self, config: config::ServerPlan) {
         for pool in config.pools() {
             // One for which no user is named is the server's own to start: here it would be root.
-            if let Launch::Own(own) = &pool.launch
+            if let Launch::PhpCgi(own) = &pool.launch
                 && own.account.is_some()
                 && !self.programs.contains(own)
             {

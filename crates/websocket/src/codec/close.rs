@@ -5,7 +5,7 @@ use std::fmt;
 use bytes::{BufMut, Bytes, BytesMut};
 use bytestring::ByteString;
 
-use super::ProtocolError;
+use super::WebSocketProtocolError;
 
 /// A status code that a close frame may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -84,16 +84,17 @@ impl Close {
     }
 
     /// Parses the payload of a close frame; `None` if it is empty.
-    pub(super) fn parse(payload: &Bytes) -> Result<Option<Self>, ProtocolError> {
+    pub(super) fn parse(payload: &Bytes) -> Result<Option<Self>, WebSocketProtocolError> {
         let Some((code, reason)) = payload.split_first_chunk() else {
             return match payload.is_empty() {
                 true => Ok(None),
-                false => Err(ProtocolError::ClosePayload),
+                false => Err(WebSocketProtocolError::ClosePayload),
             };
         };
-        let code = CloseCode::new(u16::from_be_bytes(*code)).ok_or(ProtocolError::CloseCode)?;
+        let code =
+            CloseCode::new(u16::from_be_bytes(*code)).ok_or(WebSocketProtocolError::CloseCode)?;
         let reason = ByteString::try_from(payload.slice_ref(reason))
-            .map_err(|_| ProtocolError::InvalidUtf8)?;
+            .map_err(|_| WebSocketProtocolError::InvalidUtf8)?;
         Ok(Some(Self { code, reason }))
     }
 

@@ -11,7 +11,7 @@ use super::inflate::Inflater;
 use super::output::OutputBuffer;
 use super::reader::{FrameReader, ReaderEvent};
 use super::writer::FrameWriter;
-use super::{Close, CloseCode, Message, PreparedMessage, ProtocolError};
+use super::{Close, CloseCode, Message, PreparedMessage, WebSocketProtocolError};
 
 /// One end of a WebSocket connection, after its handshake.
 ///
@@ -76,7 +76,7 @@ pub enum WebSocketEvent {
     Close(Option<Close>),
     /// The peer violated the protocol; this is the last event. Messages can still be sent; then call
     /// [`WebSocketConnection::respond_to_close`], which sends the error to the peer.
-    Failed(ProtocolError),
+    Failed(WebSocketProtocolError),
 }
 
 /// The connection is closed, and nothing can be sent.

@@ -7,7 +7,7 @@ use super::CloseCode;
 /// A violation of RFC 6455 or RFC 7692 by the peer, or of our limits. It ends the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ProtocolError {
+pub enum WebSocketProtocolError {
     /// A reserved bit is set that no negotiated extension uses: the peer compresses without negotiation, or
     /// the bytes are not a frame.
     ReservedBits,
@@ -41,7 +41,7 @@ pub enum ProtocolError {
     MessageTooLong,
 }
 
-impl ProtocolError {
+impl WebSocketProtocolError {
     /// The close code for the peer (RFC 6455 section 7.4.1).
     pub fn code(self) -> CloseCode {
         match self {
@@ -77,10 +77,10 @@ impl ProtocolError {
     }
 }
 
-impl fmt::Display for ProtocolError {
+impl fmt::Display for WebSocketProtocolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.text())
     }
 }
 
-impl std::error::Error for ProtocolError {}
+impl std::error::Error for WebSocketProtocolError {}

@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, BytesMut};
 
-use super::ProtocolError;
+use super::WebSocketProtocolError;
 
 /// The type of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,24 +81,24 @@ impl FrameHead {
 
     /// Parses the head at the front of `input`, and returns its length, too; `None` while it is incomplete.
     /// Errors are reported as early as possible.
-    pub(super) fn parse(input: &[u8]) -> Result<Option<(Self, usize)>, ProtocolError> {
+    pub(super) fn parse(input: &[u8]) -> Result<Option<(Self, usize)>, WebSocketProtocolError> {
         let Some((first, rest)) = input.split_first() else {
             return Ok(None);
         };
         if first & RESERVED != 0 {
-            return Err(ProtocolError::ReservedBits);
+            return Err(WebSocketProtocolError::ReservedBits);
         }
-        let opcode = Opcode::of(first & 0x0f).ok_or(ProtocolError::ReservedOpcode)?;
+        let opcode = Opcode::of(first & 0x0f).ok_or(WebSocketProtocolError::ReservedOpcode)?;
         let is_final = first & FINAL != 0;
         if opcode.is_control() && !is_final {
-            return Err(ProtocolError::FragmentedControl);
+            return Err(WebSocketProtocolError::FragmentedControl);
         }
         let Some((second, rest)) = rest.split_first() else {
             return Ok(None);
         };
         let short = second & !MASKED;
         if opcode.is_control() && short > Self::MAX_CONTROL {
-            return Err(ProtocolError::LongControl);
+            return Err(WebSocketProtocolError::LongControl);
         }
         let Some((len, rest)) = length(short, rest)? else {
             return Ok(None);
@@ -146,7 +146,7 @@ impl FrameHead {
 }
 
 /// The payload length that begins with the seven bits `short`, and the input behind it.
-fn length(short: u8, rest: &[u8]) -> Result<Option<(u64, &[u8])>, ProtocolError> {
+fn length(short: u8, rest: &[u8]) -> Result<Option<(u64, &[u8])>, WebSocketProtocolError> {
     let (len, shortest, rest) = match short {
         126 => match rest.split_first_chunk() {
             Some((len, rest)) => (u64::from(u16::from_be_bytes(*len)), 126, rest),
@@ -159,7 +159,7 @@ fn length(short: u8, rest: &[u8]) -> Result<Option<(u64, &[u8])>, ProtocolError>
         _ => (u64::from(short), 0, rest),
     };
     if len < shortest || len > i64::MAX as u64 {
-        return Err(ProtocolError::LengthEncoding);
+        return Err(WebSocketProtocolError::LengthEncoding);
     }
     Ok(Some((len, rest)))
 }

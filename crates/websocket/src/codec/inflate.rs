@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use flate2::{Decompress, FlushDecompress, Status};
 
-use super::ProtocolError;
+use super::WebSocketProtocolError;
 use super::deflate::TAIL;
 use super::extension::{DeflateConfig, Window};
 
@@ -38,7 +38,7 @@ impl Inflater {
         piece: &[u8],
         out: &mut Vec<u8>,
         max: usize,
-    ) -> Result<(), ProtocolError> {
+    ) -> Result<(), WebSocketProtocolError> {
         let state = self.state.get_or_insert_with(|| {
             let idle = IDLE.take();
             // The largest window decompresses data of any window.
@@ -48,7 +48,11 @@ impl Inflater {
     }
 
     /// Decompresses the end of a message.
-    pub(super) fn finish(&mut self, out: &mut Vec<u8>, max: usize) -> Result<(), ProtocolError> {
+    pub(super) fn finish(
+        &mut self,
+        out: &mut Vec<u8>,
+        max: usize,
+    ) -> Result<(), WebSocketProtocolError> {
         self.inflate(TAIL, out, max)?;
         if !self.window.keeps_context
             && let Some(mut state) = self.state.take()
@@ -65,7 +69,7 @@ fn run(
     piece: &[u8],
     out: &mut Vec<u8>,
     max: usize,
-) -> Result<(), ProtocolError> {
+) -> Result<(), WebSocketProtocolError> {
     let mut rest = piece;
     loop {
         if out.len() == out.capacity() {
@@ -79,9 +83,9 @@ fn run(
         rest = usize::try_from(consumed)
             .ok()
             .and_then(|consumed| rest.get(consumed..))
-            .ok_or(ProtocolError::Compression)?;
+            .ok_or(WebSocketProtocolError::Compression)?;
         if out.len() > max {
-            return Err(ProtocolError::MessageTooLong);
+            return Err(WebSocketProtocolError::MessageTooLong);
         }
         match status {
             // After the end of a stream, the next one has no context (RFC 7692 section 7.2.3.5).
@@ -94,7 +98,9 @@ fn run(
             Ok(Status::Ok | Status::BufError) if out.len() == out.capacity() => {}
             Ok(Status::Ok | Status::BufError) if rest.is_empty() => return Ok(()),
             Ok(Status::Ok | Status::BufError) if consumed > 0 || out.len() > len => {}
-            Ok(Status::Ok | Status::BufError) | Err(_) => return Err(ProtocolError::Compression),
+            Ok(Status::Ok | Status::BufError) | Err(_) => {
+                return Err(WebSocketProtocolError::Compression);
+            }
         }
     }
 }

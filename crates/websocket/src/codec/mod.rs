@@ -25,7 +25,7 @@ mod writer;
 pub use bytestring::ByteString;
 pub use close::{Close, CloseCode};
 pub use connection::{CodecSettings, ConnectionClosed, WebSocketConnection, WebSocketEvent};
-pub use error::ProtocolError;
+pub use error::WebSocketProtocolError;
 pub use extension::{Compression, DeflateConfig, InvalidExtensionResponse};
 pub use handshake::{InvalidHandshake, ServerHandshake, accept_key};
 pub use message::{Message, PreparedMessage};

@@ -6,7 +6,7 @@ use bytestring::ByteString;
 use super::frame::{FrameHead, Opcode};
 use super::inflate::Inflater;
 use super::utf8::Utf8;
-use super::{Close, Message, ProtocolError, mask};
+use super::{Close, Message, WebSocketProtocolError, mask};
 
 /// Reads frames and assembles messages from them.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl FrameReader {
     pub(super) fn read(
         &mut self,
         input: &mut BytesMut,
-    ) -> Result<Option<ReaderEvent>, ProtocolError> {
+    ) -> Result<Option<ReaderEvent>, WebSocketProtocolError> {
         loop {
             if self.frame.is_none() {
                 let Some((head, len)) = FrameHead::parse(input)? else {
@@ -98,27 +98,27 @@ impl FrameReader {
     }
 
     /// Checks that this frame is valid here, and begins it.
-    fn begin(&mut self, head: FrameHead) -> Result<PartialFrame, ProtocolError> {
+    fn begin(&mut self, head: FrameHead) -> Result<PartialFrame, WebSocketProtocolError> {
         match (self.expects_mask, head.mask) {
-            (true, None) => return Err(ProtocolError::Unmasked),
-            (false, Some(_)) => return Err(ProtocolError::Masked),
+            (true, None) => return Err(WebSocketProtocolError::Unmasked),
+            (false, Some(_)) => return Err(WebSocketProtocolError::Masked),
             _ => {}
         }
         let begins = matches!(head.opcode, Opcode::Text | Opcode::Binary);
         if head.is_compressed && !(begins && self.inflater.is_some()) {
-            return Err(ProtocolError::ReservedBits);
+            return Err(WebSocketProtocolError::ReservedBits);
         }
-        let left = usize::try_from(head.len).map_err(|_| ProtocolError::FrameTooLong)?;
+        let left = usize::try_from(head.len).map_err(|_| WebSocketProtocolError::FrameTooLong)?;
         if head.opcode.is_control() {
             return Ok(PartialFrame::new(head, left, true));
         }
         match (&self.message, begins) {
-            (Some(_), true) => return Err(ProtocolError::InterruptedMessage),
-            (None, false) => return Err(ProtocolError::UnexpectedContinuation),
+            (Some(_), true) => return Err(WebSocketProtocolError::InterruptedMessage),
+            (None, false) => return Err(WebSocketProtocolError::UnexpectedContinuation),
             _ => {}
         }
         if left > self.max_frame {
-            return Err(ProtocolError::FrameTooLong);
+            return Err(WebSocketProtocolError::FrameTooLong);
         }
         let message = self.message.get_or_insert_with(|| PartialMessage {
             is_text: head.opcode == Opcode::Text,
@@ -128,14 +128,14 @@ impl FrameReader {
         });
         // A message that is too long is rejected before its payload takes memory.
         if !message.is_compressed && message.payload.len().saturating_add(left) > self.max_message {
-            return Err(ProtocolError::MessageTooLong);
+            return Err(WebSocketProtocolError::MessageTooLong);
         }
         let is_zero_copy = head.is_final && !message.is_compressed && message.payload.is_empty();
         Ok(PartialFrame::new(head, left, is_zero_copy))
     }
 
     /// Consumes available payload of the frame; at its end, returns the payload if it was left in the input.
-    fn payload(&mut self, input: &mut BytesMut) -> Result<Option<Bytes>, ProtocolError> {
+    fn payload(&mut self, input: &mut BytesMut) -> Result<Option<Bytes>, WebSocketProtocolError> {
         let Some(frame) = &mut self.frame else {
             return Ok(None);
         };
@@ -172,7 +172,7 @@ impl FrameReader {
     }
 
     /// Ends a complete frame; returns the control frame, or the message if it was its last frame.
-    fn end(&mut self, payload: Bytes) -> Result<Option<ReaderEvent>, ProtocolError> {
+    fn end(&mut self, payload: Bytes) -> Result<Option<ReaderEvent>, WebSocketProtocolError> {
         let Some(PartialFrame {
             head, is_zero_copy, ..
         }) = self.frame.take()
@@ -200,7 +200,7 @@ impl FrameReader {
         };
         Ok(Some(ReaderEvent::Message(match message.is_text {
             true => Message::Text(
-                ByteString::try_from(payload).map_err(|_| ProtocolError::InvalidUtf8)?,
+                ByteString::try_from(payload).map_err(|_| WebSocketProtocolError::InvalidUtf8)?,
             ),
             false => Message::Binary(payload),
         })))
@@ -226,7 +226,7 @@ impl PartialMessage {
         piece: &[u8],
         inflater: Option<&mut Inflater>,
         max: usize,
-    ) -> Result<(), ProtocolError> {
+    ) -> Result<(), WebSocketProtocolError> {
         let before = self.payload.len();
         let added = match inflater.filter(|_| self.is_compressed) {
             Some(inflater) => inflater.inflate(piece, &mut self.payload, max),
@@ -241,7 +241,11 @@ impl PartialMessage {
     }
 
     /// Decompresses the end of the message and checks that its text is complete.
-    fn finish(&mut self, inflater: Option<&mut Inflater>, max: usize) -> Result<(), ProtocolError> {
+    fn finish(
+        &mut self,
+        inflater: Option<&mut Inflater>,
+        max: usize,
+    ) -> Result<(), WebSocketProtocolError> {
         if let Some(inflater) = inflater.filter(|_| self.is_compressed) {
             let before = self.payload.len();
             inflater.finish(&mut self.payload, max)?;
@@ -251,7 +255,7 @@ impl PartialMessage {
     }
 
     /// Checks text from this position on.
-    fn check(&mut self, from: usize) -> Result<(), ProtocolError> {
+    fn check(&mut self, from: usize) -> Result<(), WebSocketProtocolError> {
         match self.is_text {
             true => self
                 .utf8

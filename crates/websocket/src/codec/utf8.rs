@@ -2,7 +2,7 @@
 
 use std::str::from_utf8;
 
-use super::ProtocolError;
+use super::WebSocketProtocolError;
 
 /// The state of an incremental validation.
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub(super) struct Utf8 {
 
 impl Utf8 {
     /// Validates the next piece.
-    pub(super) fn check(&mut self, mut piece: &[u8]) -> Result<(), ProtocolError> {
+    pub(super) fn check(&mut self, mut piece: &[u8]) -> Result<(), WebSocketProtocolError> {
         while self.len > 0 {
             let Some((byte, rest)) = piece.split_first() else {
                 return Ok(());
@@ -24,7 +24,7 @@ impl Utf8 {
         }
         match from_utf8(piece) {
             Ok(_) => Ok(()),
-            Err(error) if error.error_len().is_some() => Err(ProtocolError::InvalidUtf8),
+            Err(error) if error.error_len().is_some() => Err(WebSocketProtocolError::InvalidUtf8),
             Err(error) => {
                 let partial = piece.get(error.valid_up_to()..).unwrap_or_default();
                 partial.iter().try_for_each(|byte| self.push(*byte))
@@ -33,15 +33,15 @@ impl Utf8 {
     }
 
     /// Checks that the text does not end within a character.
-    pub(super) fn finish(&self) -> Result<(), ProtocolError> {
+    pub(super) fn finish(&self) -> Result<(), WebSocketProtocolError> {
         match self.len {
             0 => Ok(()),
-            _ => Err(ProtocolError::InvalidUtf8),
+            _ => Err(WebSocketProtocolError::InvalidUtf8),
         }
     }
 
     /// Adds a byte to the partial character.
-    fn push(&mut self, byte: u8) -> Result<(), ProtocolError> {
+    fn push(&mut self, byte: u8) -> Result<(), WebSocketProtocolError> {
         if let Some(next) = self.partial.get_mut(self.len) {
             *next = byte;
             self.len = self.len.saturating_add(1);
@@ -51,7 +51,7 @@ impl Utf8 {
                 self.len = 0;
                 Ok(())
             }
-            Err(error) if error.error_len().is_some() => Err(ProtocolError::InvalidUtf8),
+            Err(error) if error.error_len().is_some() => Err(WebSocketProtocolError::InvalidUtf8),
             Err(_) => Ok(()),
         }
     }

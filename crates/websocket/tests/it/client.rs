@@ -1,8 +1,8 @@
 //! The role of a client.
 
 use apus_websocket::codec::{
-    Close, CloseCode, CodecSettings, ConnectionClosed, Message, ProtocolError, WebSocketConnection,
-    WebSocketEvent,
+    Close, CloseCode, CodecSettings, ConnectionClosed, Message, WebSocketConnection,
+    WebSocketEvent, WebSocketProtocolError,
 };
 use bytes::BytesMut;
 
@@ -45,7 +45,7 @@ fn masked_frames_of_a_server_end_the_connection_rfc_6455_section_5_1() {
     client.feed(&text("x").bytes());
     assert_eq!(
         client.events,
-        [WebSocketEvent::Failed(ProtocolError::Masked)]
+        [WebSocketEvent::Failed(WebSocketProtocolError::Masked)]
     );
 }
 

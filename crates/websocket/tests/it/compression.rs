@@ -2,8 +2,8 @@
 //! test suite.
 
 use apus_websocket::codec::{
-    CodecSettings, Compression, DeflateConfig, Message, PreparedMessage, ProtocolError,
-    WebSocketConnection, WebSocketEvent,
+    CodecSettings, Compression, DeflateConfig, Message, PreparedMessage, WebSocketConnection,
+    WebSocketEvent, WebSocketProtocolError,
 };
 use bytes::BytesMut;
 use flate2::{Compress, FlushCompress};
@@ -324,20 +324,20 @@ fn invalid_bits_and_compressed_data_close_the_connection() {
     for (frames, error) in [
         (
             vec![frame(compressed, b"\xff\xff\xff\xff")],
-            ProtocolError::Compression,
+            WebSocketProtocolError::Compression,
         ),
         (
             vec![frame(RSV1 | TEXT, b""), frame(FIN | RSV1, b"")],
-            ProtocolError::ReservedBits,
+            WebSocketProtocolError::ReservedBits,
         ),
         (
             vec![frame(FIN | RSV1 | PING, b"")],
-            ProtocolError::ReservedBits,
+            WebSocketProtocolError::ReservedBits,
         ),
         // "\xed\xa0\x80" in a stored block.
         (
             vec![frame(compressed, b"\x00\x03\x00\xfc\xff\xed\xa0\x80\x00")],
-            ProtocolError::InvalidUtf8,
+            WebSocketProtocolError::InvalidUtf8,
         ),
     ] {
         let mut echo = Echo::server(&settings(&ALL, "permessage-deflate"));
@@ -350,7 +350,7 @@ fn invalid_bits_and_compressed_data_close_the_connection() {
     echo.feed(&frame(compressed, b"\0").bytes());
     assert_eq!(
         echo.events,
-        [WebSocketEvent::Failed(ProtocolError::ReservedBits)]
+        [WebSocketEvent::Failed(WebSocketProtocolError::ReservedBits)]
     );
 }
 
@@ -368,7 +368,9 @@ fn a_decompression_bomb_is_stopped_at_the_limit() {
         echo.responses(&bytes, size);
         assert_eq!(
             echo.events,
-            [WebSocketEvent::Failed(ProtocolError::MessageTooLong)]
+            [WebSocketEvent::Failed(
+                WebSocketProtocolError::MessageTooLong
+            )]
         );
     }
 }

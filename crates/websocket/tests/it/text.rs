@@ -1,6 +1,6 @@
 //! UTF-8 in text messages: group 6 of the Autobahn test suite.
 
-use apus_websocket::codec::{CodecSettings, ProtocolError, WebSocketEvent};
+use apus_websocket::codec::{CodecSettings, WebSocketEvent, WebSocketProtocolError};
 
 use super::peer::{CONTINUATION, Echo, FIN, TEXT, frame, text};
 use super::table::texts;
@@ -35,7 +35,7 @@ fn valid_utf_8_is_echoed_and_invalid_closes_the_connection() {
 #[test]
 fn rejects_invalid_text_at_its_first_invalid_byte() {
     let payload = b"\xce\xba\xe1\xbd\xb9\xcf\x83\xce\xbc\xce\xb5\xf4\x90\x80\x80edited";
-    let failed = [WebSocketEvent::Failed(ProtocolError::InvalidUtf8)];
+    let failed = [WebSocketEvent::Failed(WebSocketProtocolError::InvalidUtf8)];
     // 6.4.1, 6.4.2: in a fragment before the last.
     let mut echo = Echo::server(&CodecSettings::default());
     echo.feed(&frame(TEXT, &payload[..12]).bytes());

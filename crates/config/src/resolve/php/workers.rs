@@ -4,7 +4,7 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use apus_php::plan::{Launch, Leaks, Mode, Own, PoolPlan, Recycle};
+use apus_php::plan::{ApplicationMode, Launch, Leaks, PhpCgiPlan, Recycle, WorkerPoolPlan};
 use apus_upstream::plan;
 use rustix::process::geteuid;
 
@@ -27,7 +27,7 @@ impl PhpResolver<'_> {
         root: Option<&Path>,
         front: Option<&str>,
         reader: &mut ConfigReader<'_>,
-    ) -> Option<Option<PoolPlan>> {
+    ) -> Option<Option<WorkerPoolPlan>> {
         let program = self
             .servers
             .0
@@ -75,8 +75,8 @@ impl PhpResolver<'_> {
             return None;
         }
         let launch = match program {
-            Some(program) => Launch::Own(own(program, &workers, reader)),
-            None => Launch::Server(self.only_server(span, reader)?),
+            Some(program) => Launch::PhpCgi(own(program, &workers, reader)),
+            None => Launch::FastCgiServer(self.only_server(span, reader)?),
         };
         let at = |key: &Option<Setting<Text>>| {
             key.as_ref()
@@ -108,15 +108,15 @@ impl PhpResolver<'_> {
         let script = workers.script.as_ref().map(|path| path.0.as_str());
         let script = script.or(front).unwrap_or("/index.php");
         let suffix = self.pattern.map(|pattern| format!(" {}", pattern.value.0));
-        Some(Some(PoolPlan {
+        Some(Some(WorkerPoolPlan {
             name: [self.groups.site_name(), &suffix.unwrap_or_default()]
                 .concat()
                 .into(),
             launch,
             mode: match *workers.mode {
-                WorkerMode::Classic => Mode::Classic,
-                WorkerMode::Worker => Mode::Worker,
-                WorkerMode::Native => Mode::Native,
+                WorkerMode::Classic => ApplicationMode::Classic,
+                WorkerMode::Worker => ApplicationMode::Worker,
+                WorkerMode::Native => ApplicationMode::Native,
             },
             script: root.join(script.trim_start_matches('/')),
             root: root.to_owned(),
@@ -171,8 +171,8 @@ impl PhpResolver<'_> {
     }
 }
 
-fn own(program: &Path, workers: &Workers, reader: &mut ConfigReader<'_>) -> Own {
-    Own {
+fn own(program: &Path, workers: &Workers, reader: &mut ConfigReader<'_>) -> PhpCgiPlan {
+    PhpCgiPlan {
         account: account(workers.user.as_ref(), workers.group.as_ref(), reader),
         program: program.to_owned(),
         arguments: workers

@@ -1,7 +1,7 @@
 //! How a socket is asked for.
 
 use apus::App;
-use apus::websocket::{AllowedOrigins, WebSocketSettings, WebSocketUpgrade};
+use apus::websocket::{WebSocketOrigins, WebSocketSettings, WebSocketUpgrade};
 
 use super::client::{ask, connect, handshake};
 use super::{echo, echoing};
@@ -50,7 +50,7 @@ fn what_is_no_handshake_is_refused_and_the_connection_goes_on() {
 fn pages_of_other_sites_open_no_socket() {
     let own = Server::start(echoing(WebSocketSettings::default()));
     let public = Server::start(App::new().get("/", async |upgrade: WebSocketUpgrade| {
-        upgrade.origins(AllowedOrigins::Any).run(echo)
+        upgrade.origins(WebSocketOrigins::Any).run(echo)
     }));
     for (server, origin, status) in [
         (&own, "http://example.com", 101),

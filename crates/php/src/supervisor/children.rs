@@ -1,4 +1,4 @@
-//! A `php-cgi` that the supervisor starts, with children that share its opcache.
+//! The `php-cgi` processes of a pool: a master, and children that share its opcache.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,21 +17,21 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::unix::pipe;
 
 use super::{Supervisor, unix};
-use crate::exchange::Line;
-use crate::launcher::{Launched, Launcher};
-use crate::plan::{Launch, Own};
-use crate::wire::Level;
+use crate::launcher::{Launcher, PhpProcess};
+use crate::log_line::WorkerLogLine;
+use crate::plan::{Launch, PhpCgiPlan};
+use crate::wire::LogLevel;
 
-/// A `php-cgi` and its children.
-pub(super) struct Master {
-    process: Process,
+/// A `php-cgi` master with its children.
+pub(super) struct PhpCgiMaster {
+    process: MasterProcess,
     socket: PathBuf,
     generation: u64,
     started: Instant,
 }
 
-/// The process of a [`Master`].
-enum Process {
+/// The process of a [`PhpCgiMaster`].
+enum MasterProcess {
     /// A child of this process.
     Child(Child),
     /// A child of the launcher.
@@ -43,8 +43,8 @@ enum Process {
     },
 }
 
-impl Process {
-    /// How it ended, if it has.
+impl MasterProcess {
+    /// The exit status, if it has ended.
     fn ended(&mut self) -> Option<String> {
         match self {
             Self::Child(child) => child
@@ -89,13 +89,13 @@ fn pid_of(child: &Child) -> Option<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
-/// Children more than there may be workers: for those that boot while others end.
-const SPARE: usize = 2;
+/// The number of children beyond the maximum of workers, so that new workers boot while old ones end.
+const SPARE_CHILDREN: usize = 2;
 
-/// A program that ends earlier did not run.
-const SHORTEST_LIFE: Duration = Duration::from_secs(1);
+/// The lifetime below which the end of the program counts as a failed boot.
+const MIN_LIFETIME: Duration = Duration::from_secs(1);
 
-impl Master {
+impl PhpCgiMaster {
     pub(super) fn address(&self) -> Address {
         unix(&self.socket)
     }
@@ -107,52 +107,52 @@ impl Master {
     }
 }
 
-impl Drop for Master {
+impl Drop for PhpCgiMaster {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
 impl Supervisor {
-    /// Starts PHP for this generation, if it is ours to start.
+    /// Starts PHP for this generation, unless a FastCGI server runs it.
     pub(super) fn start_master(&mut self) -> io::Result<()> {
-        let Launch::Own(own) = &self.shared.plan.launch else {
+        let Launch::PhpCgi(plan) = &self.shared.plan.launch else {
             return Ok(());
         };
-        let socket = self.folder.own_socket(self.generation);
+        let socket = self.folder.php_cgi_socket(self.generation);
         let _ = std::fs::remove_file(&socket);
         let listener = UnixListener::bind(&socket)?;
         std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o600))?;
-        let children = self.shared.plan.max + SPARE;
-        let (process, pid, errors) = match &self.shared.launcher {
-            Some(launcher) if is_of_another(own) => {
-                let Launched { pid, errors } = launcher.start(own, children, listener.into())?;
+        let children = self.shared.plan.max + SPARE_CHILDREN;
+        let (process, pid, stderr) = match &self.shared.launcher {
+            Some(launcher) if has_other_user(plan) => {
+                let PhpProcess { pid, stderr } = launcher.start(plan, children, listener.into())?;
                 let launcher = Arc::clone(launcher);
                 let end = pidfd_open(pid, PidfdFlags::empty())?;
                 (
-                    Process::Launched { pid, end, launcher },
+                    MasterProcess::Launched { pid, end, launcher },
                     Some(pid),
-                    Some(errors),
+                    Some(stderr),
                 )
             }
             _ => {
-                let mut child = spawn(own, children, listener.into())?;
-                let errors = child.stderr.take().map(OwnedFd::from);
+                let mut child = spawn(plan, children, listener.into())?;
+                let stderr = child.stderr.take().map(OwnedFd::from);
                 let pid = pid_of(&child);
-                (Process::Child(child), pid, errors)
+                (MasterProcess::Child(child), pid, stderr)
             }
         };
-        if let Some(errors) = errors {
-            let errors = pipe::Receiver::from_owned_fd(errors)?;
-            tokio::task::spawn_local(log(errors, self.shared.plan.name.to_string()));
+        if let Some(stderr) = stderr {
+            let stderr = pipe::Receiver::from_owned_fd(stderr)?;
+            tokio::task::spawn_local(log(stderr, self.shared.plan.name.to_string()));
         }
         tracing::info!(
             pool = &*self.shared.plan.name,
-            program = %own.program.display(),
+            program = %plan.program.display(),
             pid = pid.map(|pid| pid.as_raw_nonzero().get()),
             "PHP is started"
         );
-        self.masters.push(Master {
+        self.masters.push(PhpCgiMaster {
             process,
             socket,
             generation: self.generation,
@@ -161,61 +161,61 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Starts PHP again that ended, and ends that whose workers are all gone.
+    /// Restarts a master that ended, and stops old masters without workers.
     pub(super) fn watch_masters(&mut self) {
         let Some(newest) = self.masters.last_mut() else {
-            if matches!(self.shared.plan.launch, Launch::Own(_))
-                && self.stopping.is_none()
+            if matches!(self.shared.plan.launch, Launch::PhpCgi(_))
+                && self.shutdown.is_none()
                 && Instant::now() >= self.next_boot
                 && let Err(error) = self.start_master()
             {
-                self.boot_failed(format!("PHP cannot be started: {error}").into());
+                self.record_boot_failure(format!("PHP cannot be started: {error}").into());
             }
             return;
         };
         if let Some(status) = newest.process.ended() {
-            let lived = newest.started.elapsed();
+            let lifetime = newest.started.elapsed();
             self.masters.pop();
             let message = format!("PHP ended by itself: {status}");
-            match lived < SHORTEST_LIFE {
-                true => self.boot_failed(message.into()),
+            match lifetime < MIN_LIFETIME {
+                true => self.record_boot_failure(message.into()),
                 false => tracing::error!(pool = &*self.shared.plan.name, "{message}"),
             }
             return;
         }
         let current = newest.generation;
-        let boots = &self.boots;
+        let workers = &self.workers;
         self.masters.retain(|master| {
             master.generation == current
-                || boots
+                || workers
                     .values()
-                    .any(|boot| boot.generation == master.generation)
+                    .any(|worker| worker.generation == master.generation)
         });
     }
 }
 
-/// Functions of PHP that only know the FastCGI request a worker was started with. The runtime has its own, but
-/// PHP lets them be declared only where its own are gone. What php.ini disables stays so.
-const REPLACED: &str = "disable_functions=${disable_functions},is_uploaded_file,move_uploaded_file,\
+/// Disables functions of PHP that only know the FastCGI request that started the worker, so that the runtime file
+/// can declare its own under the same names. Functions that php.ini disables stay disabled.
+const DISABLED_FUNCTIONS: &str = "disable_functions=${disable_functions},is_uploaded_file,move_uploaded_file,\
     getallheaders,apache_request_headers,ob_get_level,flush,connection_aborted";
 
 /// Whether PHP runs as another user than this process.
-fn is_of_another(own: &Own) -> bool {
+fn has_other_user(plan: &PhpCgiPlan) -> bool {
     let is_other = |account: &Account| account.uid != geteuid().as_raw();
-    own.account.as_ref().is_some_and(is_other)
+    plan.account.as_ref().is_some_and(is_other)
 }
 
-/// Starts PHP that listens on `socket`, with so many children, in a process group of its own. It ends with
-/// the thread that started it. Its standard error is a pipe.
+/// Starts PHP that listens on `socket`, with this number of children, in a process group of its own. It ends
+/// with the thread that started it. Its standard error is a pipe.
 ///
 /// # Errors
 /// It cannot be started.
-pub fn spawn(own: &Own, children: usize, socket: OwnedFd) -> io::Result<Child> {
-    let mut command = command(own, children);
+pub fn spawn(plan: &PhpCgiPlan, children: usize, socket: OwnedFd) -> io::Result<Child> {
+    let mut command = command(plan, children);
     command.stdin(Stdio::from(socket));
-    let account = own.account.as_ref().filter(|_| is_of_another(own));
+    let account = plan.account.as_ref().filter(|_| has_other_user(plan));
     apus_net::spawn_tied(&mut command, account).map_err(|error| {
-        let program = own.program.display();
+        let program = plan.program.display();
         let message = match account {
             Some(account) if error.kind() == io::ErrorKind::PermissionDenied => format!(
                 "{program} as `{}`: {error} (Apus has to be started as root for this)",
@@ -227,19 +227,19 @@ pub fn spawn(own: &Own, children: usize, socket: OwnedFd) -> io::Result<Child> {
     })
 }
 
-fn command(own: &Own, children: usize) -> Command {
-    let mut command = Command::new(&own.program);
+fn command(plan: &PhpCgiPlan, children: usize) -> Command {
+    let mut command = Command::new(&plan.program);
     command
-        .args(["-d", REPLACED])
-        .args(&own.arguments)
+        .args(["-d", DISABLED_FUNCTIONS])
+        .args(&plan.arguments)
         .env_clear()
         .env(
             "PATH",
             "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         )
-        .envs(own.environment.iter().map(|(name, value)| (name, value)))
+        .envs(plan.environment.iter().map(|(name, value)| (name, value)))
         .env("PHP_FCGI_CHILDREN", children.to_string())
-        // Workers are recycled by us.
+        // The pool recycles workers.
         .env("PHP_FCGI_MAX_REQUESTS", "0")
         .current_dir("/")
         .stdout(Stdio::null())
@@ -247,15 +247,15 @@ fn command(own: &Own, children: usize) -> Command {
     command
 }
 
-/// Passes on what PHP says to nobody in particular.
-async fn log(errors: pipe::Receiver, pool: String) {
-    let mut lines = BufReader::new(errors).split(b'\n');
+/// Logs the standard error of PHP.
+async fn log(stderr: pipe::Receiver, pool: String) {
+    let mut lines = BufReader::new(stderr).split(b'\n');
     while let Ok(Some(line)) = lines.next_segment().await {
-        let shown = Line {
+        let source = WorkerLogLine {
             pool: &pool,
             pid: 0,
             request: None,
         };
-        shown.write(Level::Warning, &line);
+        source.write(LogLevel::Warning, &line);
     }
 }

@@ -1,29 +1,33 @@
-//! The content of an answer that comes in pieces.
+//! The body of a worker's response.
 
 use std::task::{Context, Poll, ready};
 
 use apus_codec::fastcgi::ResponseContent;
 use apus_http::{Body, BodyError, BodyStream, Frame};
 
-use crate::error::Failure;
-use crate::exchange::Exchange;
-use crate::wire::{Event, ResponseHead};
+use crate::error::WorkerError;
+use crate::exchange::WorkerExchange;
+use crate::wire::{WorkerEvent, WorkerResponseHead};
 
-/// The content of the answer whose head was read. If all of it is there already, the worker is free
-/// from here on.
-pub(crate) fn content(exchange: Exchange, length: ResponseContent, head: &ResponseHead) -> Body {
+/// The body of a response whose head was read. If the body was read with the head, the worker is idle after
+/// this call.
+pub(crate) fn response_body(
+    exchange: WorkerExchange,
+    length: ResponseContent,
+    head: &WorkerResponseHead,
+) -> Body {
     exchange.remember_memory(head.memory);
     let (wanted, declared) = match length {
         ResponseContent::None => (false, None),
         ResponseContent::Length(bytes) => (true, Some(bytes)),
         ResponseContent::UntilEnd => (true, head.content_length),
     };
-    let mut stream = ContentStream {
+    let mut stream = WorkerResponseBody {
         exchange,
         left: declared,
         is_wanted: wanted,
     };
-    // What is there was read with the head.
+    // The body may have been read with the head.
     let mut cx = Context::from_waker(std::task::Waker::noop());
     if head.content_length.is_none() {
         return Body::stream(stream);
@@ -41,25 +45,25 @@ pub(crate) fn content(exchange: Exchange, length: ResponseContent, head: &Respon
     }
 }
 
-struct ContentStream {
-    exchange: Exchange,
-    /// Bytes that are to come, if that is known.
+struct WorkerResponseBody {
+    exchange: WorkerExchange,
+    /// The number of remaining bytes, if it is known.
     left: Option<u64>,
     is_wanted: bool,
 }
 
-impl BodyStream for ContentStream {
+impl BodyStream for WorkerResponseBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         loop {
             let event = ready!(self.exchange.poll_event(cx));
-            self.exchange.rest();
+            self.exchange.pause_execution_limit();
             match event {
-                Ok(Event::Content(mut bytes)) => {
+                Ok(WorkerEvent::Body(mut bytes)) => {
                     if !self.is_wanted {
                         continue;
                     }
                     if let Some(left) = &mut self.left {
-                        // What is behind the length that the application told is no content.
+                        // Bytes behind the Content-Length of the application are not part of the body.
                         bytes.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
                         *left = left.saturating_sub(bytes.len() as u64);
                     }
@@ -67,28 +71,28 @@ impl BodyStream for ContentStream {
                         return Poll::Ready(Some(Ok(Frame::Data(bytes))));
                     }
                 }
-                Ok(Event::End(ending)) => {
-                    self.exchange.finish(ending);
+                Ok(WorkerEvent::End(end)) => {
+                    self.exchange.finish(end);
                     let is_short = self.is_wanted && self.left.is_some_and(|left| left > 0);
-                    if ending.broke_off || is_short {
+                    if end.is_truncated || is_short {
                         return Poll::Ready(Some(Err(BodyError::Disconnected)));
                     }
                     return Poll::Ready(None);
                 }
-                Ok(Event::Failed(_) | Event::Bye(_)) => {}
+                Ok(WorkerEvent::Failed(_) | WorkerEvent::Bye(_)) => {}
                 Ok(_) => continue,
-                Err(failure) => {
-                    let failure = match self.exchange.is_killed() {
-                        true => Failure::TimedOut,
-                        false => failure,
+                Err(error) => {
+                    let error = match self.exchange.is_killed() {
+                        true => WorkerError::TimedOut,
+                        false => error,
                     };
                     tracing::error!(
                         pid = self.exchange.pid(),
                         path = %self.exchange.request.message.target().escape_ascii(),
-                        cause = %failure,
-                        "the answer of a worker broke off"
+                        cause = %error,
+                        "the response of a worker is incomplete"
                     );
-                    self.exchange.give_up();
+                    self.exchange.abort();
                     return Poll::Ready(Some(Err(BodyError::Disconnected)));
                 }
             }

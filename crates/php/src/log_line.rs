@@ -1,0 +1,44 @@
+//! Log lines of PHP workers, written to the log of the server.
+
+use crate::request::WorkerRequestHead;
+use crate::wire::LogLevel;
+
+/// The source of log lines.
+pub(crate) struct WorkerLogLine<'a> {
+    pub(crate) pool: &'a str,
+    pub(crate) pid: i32,
+    /// The request that the worker handles.
+    pub(crate) request: Option<&'a WorkerRequestHead>,
+}
+
+impl WorkerLogLine<'_> {
+    pub(crate) fn write(&self, level: LogLevel, text: &[u8]) {
+        let (pool, pid) = (self.pool, self.pid);
+        let (method, target) = match self.request {
+            Some(request) => (request.method.as_str(), request.message.target()),
+            None => ("", &b""[..]),
+        };
+        let request_id = self.request.and_then(|request| request.id);
+        let request_id = request_id.map(|id| format!("{id:016x}"));
+        let text = without_controls(text.trim_ascii_end());
+        let path = target.escape_ascii();
+        match level {
+            LogLevel::Error => tracing::error!(pool, pid, method, %path, request_id, "{text}"),
+            LogLevel::Warning => tracing::warn!(pool, pid, method, %path, request_id, "{text}"),
+            LogLevel::Info => tracing::info!(pool, pid, method, %path, request_id, "{text}"),
+            LogLevel::Debug => tracing::debug!(pool, pid, method, %path, request_id, "{text}"),
+        }
+    }
+}
+
+/// The text of an application, with control characters other than line ends and tabs replaced.
+fn without_controls(text: &[u8]) -> String {
+    String::from_utf8_lossy(text)
+        .chars()
+        .map(|c| match c {
+            '\n' | '\t' => c,
+            c if c.is_control() => char::REPLACEMENT_CHARACTER,
+            c => c,
+        })
+        .collect()
+}
